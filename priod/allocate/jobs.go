@@ -24,6 +24,7 @@ type jobRecord struct {
 	request     request
 	profile     *speedProfile
 	runs        []cluster.Stay // few: one for each start, in Unix s
+	could       bool           // it could have run before
 	poll        uint32         // the last cycle in which the job was seen; 0: only a store knew it
 
 	work, left      float64 // s on its fastest type: all of it, and what is still to do
@@ -76,8 +77,8 @@ type speedProfile struct {
 }
 
 // takesPart tells whether a job gets a part of the allocation: it wants GPUs in a
-// ranked partition, and runs or could run.
-func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) bool {
+// ranked partition, and runs or could run. That it could run once, as History has it, stays so.
+func (l *Ledger) takesPart(j *cluster.Job, could *bool, h *cluster.History, at time.Time) bool {
 	if j.GPUs <= 0 || j.HetLeader != 0 || !l.set.Ranking.Ranks(j.Partition) {
 		return false
 	}
@@ -85,7 +86,11 @@ func (l *Ledger) takesPart(j *cluster.Job, h *cluster.History, at time.Time) boo
 	case cluster.Running, cluster.Suspended:
 		return true
 	case cluster.Pending:
-		return l.set.Ranking.Alone(j) == "" && (!h.FirstEligible.Get(j.ID).IsZero() || j.Begins(at))
+		if l.set.Ranking.Alone(j) != "" {
+			return false
+		}
+		*could = *could || !h.FirstEligible.Get(j.ID).IsZero()
+		return *could || j.Begins(at)
 	}
 	return false
 }
@@ -102,12 +107,13 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 	empty := sync.OnceValue(func() *placement.Nodes { return nodes().Empty() })
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if !l.takesPart(j, h, s.At) {
-			continue
-		}
 		e := l.jobs.Get(j.ID)
 		if e != nil && (!cluster.SameUser(e.user, j.User) || j.Restarts == 0 && j.Submit.After(e.submit)) {
 			e = nil // Slurm gave the id to another job
+		}
+		could := e != nil && e.could
+		if !l.takesPart(j, &could, h, s.At) {
+			continue
 		}
 		if e == nil {
 			e = l.newRecord(j)
@@ -122,7 +128,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 		}
 		l.queue[i], l.shares.Queue[i] = e, &e.Share
 		known++
-		e.poll, e.submit = l.poll, j.Submit
+		e.poll, e.submit, e.could = l.poll, j.Submit, could
 		if e.profile == nil || j.State == cluster.Pending {
 			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), nodes, empty)
 		}

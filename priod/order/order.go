@@ -81,19 +81,21 @@ func decide(s *cluster.Snapshot, h *cluster.History, set Settings, verdicts []Ve
 		d.plan.Notes = slices.Clone(set.Shares.Notes)
 	}
 	d.plan.Decisions = make([]plan.Decision, len(verdicts))
+	d.held = make([]held, len(verdicts))
 	for i := range verdicts {
-		d.plan.Decisions[i] = d.newDecision(&verdicts[i])
+		d.held[i] = d.heldBy(&s.Jobs[verdicts[i].Job])
+		d.plan.Decisions[i] = d.newDecision(&verdicts[i], d.held[i].value)
 	}
 	d.valueTE(verdicts, te)
 	shared, placed := d.valueByShare(verdicts)
 	for _, i := range slices.Concat(te, shared) {
-		d.addWrite(&d.plan.Decisions[i], &verdicts[i])
+		d.addWrite(i, &verdicts[i])
 	}
 	for i := range verdicts {
 		switch v := &verdicts[i]; {
 		case placed != nil && placed[i]:
 		case v.Ranked && v.Class == cluster.BE:
-			d.addWrite(&d.plan.Decisions[i], v)
+			d.addWrite(i, v)
 		case v.Why == plan.Foreign || v.Why == plan.Reserved:
 			d.withdraw(&d.plan.Decisions[i], v)
 		}
@@ -108,6 +110,7 @@ type decider struct {
 	h         *cluster.History
 	set       Settings
 	lever     lever
+	held      []held // by the jobs of the verdicts
 	plan      plan.Plan
 	foreign   int
 	overLimit int // writes that WritesPerCycle keeps for the next cycle
@@ -143,9 +146,8 @@ func roundUp(n int64) int64 {
 
 // newDecision makes the decision of a verdict, with the values of BE jobs that go
 // before others.
-func (d *decider) newDecision(v *Verdict) plan.Decision {
+func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 	j := &d.s.Jobs[v.Job]
-	now, _ := d.lever.now(j, d.h)
 	dec := plan.Decision{
 		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: d.lever.own(j, now),
 		Why: string(v.Why), Detail: v.Detail, Since: v.Since, Choices: plan.Choices{Budget: v.Budget},
@@ -171,7 +173,7 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	exact := make([]int, 0, len(te))
 	limit := b.Capacity() / 2
 	for _, i := range te {
-		if d.isForeign(&d.s.Jobs[verdicts[i].Job]) {
+		if d.held[i].foreign {
 			continue
 		}
 		if len(exact) < limit {
@@ -183,9 +185,8 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	}
 	tiers := make([]plan.Tier, len(exact))
 	for rank, i := range exact {
-		v := &verdicts[i]
-		if now, known := d.lever.now(&d.s.Jobs[v.Job], d.h); known && v.Tasks == 0 {
-			tiers[rank] = plan.Tier{now}
+		if x := &d.held[i]; x.known && verdicts[i].Tasks == 0 {
+			tiers[rank] = plan.Tier{x.value}
 		}
 	}
 	values, renumbered := plan.Arrange(tiers, plan.Band{Lo: b.Lo + b.Step, Hi: b.Hi, Step: b.Step})
@@ -198,22 +199,32 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	}
 }
 
-// isForeign tells whether a job holds a value that priod did not write.
-func (d *decider) isForeign(j *cluster.Job) bool {
-	now, known := d.lever.now(j, d.h)
-	if !known || now == 0 {
-		return false
-	}
-	w, wrote := d.h.Written[j.ID]
-	return d.lever.foreign(j, now, w, wrote && w.Lever == d.set.Lever)
+// held is what a job holds in the lever.
+type held struct {
+	value   int64
+	known   bool
+	wrote   bool // priod wrote into the job, by whichever lever
+	foreign bool // priod did not write value
 }
 
-// addWrite adds the action that changes the value that a job holds to the one in its
-// decision.
-func (d *decider) addWrite(dec *plan.Decision, v *Verdict) {
-	j := &d.s.Jobs[v.Job]
-	now, known := d.lever.now(j, d.h)
-	w, wrote := d.h.Written[j.ID]
+func (d *decider) heldBy(j *cluster.Job) (x held) {
+	var w cluster.Written
+	w, x.wrote = d.h.Written[j.ID]
+	if x.value, x.known = d.lever.now(j, d.h); x.known && x.value != 0 {
+		x.foreign = d.lever.foreign(j, x.value, w, x.wrote && w.Lever == d.set.Lever)
+	}
+	return x
+}
+
+// addWrite adds the action that changes the value that a job holds to the one in the
+// decision of its verdict, the i-th.
+func (d *decider) addWrite(i int, v *Verdict) {
+	dec, j, x := &d.plan.Decisions[i], &d.s.Jobs[v.Job], &d.held[i]
+	now, known, wrote := x.value, x.known, x.wrote
+	var w cluster.Written
+	if wrote {
+		w = d.h.Written[j.ID]
+	}
 	switch {
 	case wrote && w.Lever != d.set.Lever && w.Value != leverOf(w.Lever).neutral(w):
 		dec.Unmoved = LeverChange
@@ -223,7 +234,7 @@ func (d *decider) addWrite(dec *plan.Decision, v *Verdict) {
 		return
 	case !known && dec.Value == 0 && !wrote:
 		return
-	case d.isForeign(j):
+	case x.foreign:
 		dec.Unmoved = ForeignValue
 		d.foreign++
 		return

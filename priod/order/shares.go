@@ -80,7 +80,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 		v := &verdicts[i]
 		j := &d.s.Jobs[v.Job]
 		share := d.set.Shares.Of(j, v.Job)
-		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.isForeign(j) {
+		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.held[i].foreign {
 			continue
 		}
 		keys = append(keys, key{d.precedence(share), d.rise(share), i})
@@ -93,12 +93,11 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	})
 	jobs := make([]shareJob, len(keys))
 	for k, key := range keys {
-		j := &d.s.Jobs[verdicts[key.verdict].Job]
-		p := shareJob{verdict: key.verdict, precedence: key.precedence, rises: key.rises}
-		if p.held, p.known = d.lever.now(j, d.h); p.held == 0 {
+		x := &d.held[key.verdict]
+		p := shareJob{verdict: key.verdict, precedence: key.precedence, rises: key.rises, held: x.value, known: x.known, wrote: x.wrote}
+		if p.held == 0 {
 			p.held = floor
 		}
-		_, p.wrote = d.h.Written[j.ID]
 		jobs[k] = p
 	}
 	return jobs

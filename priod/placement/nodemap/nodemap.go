@@ -123,13 +123,13 @@ func (m *Map) counted(features []string) []string {
 
 // ignore finds the features of nodes that nobody names.
 func (m *Map) ignore(s *cluster.Snapshot, named []string) {
-	names, texts := map[string]bool{}, map[string]bool{"": true}
+	names, texts := map[string]bool{}, map[string]bool{}
 	for _, f := range named {
 		names[f] = true
 	}
 	for i := range s.Jobs {
 		for _, text := range []string{s.Jobs[i].Features, s.Jobs[i].Prefer} {
-			if !texts[text] {
+			if text != "" && !texts[text] {
 				texts[text] = true
 				for f := range slurmplug.FeaturesIn(text) {
 					names[f] = true
