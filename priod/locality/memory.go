@@ -49,6 +49,25 @@ func (m *Memory) end() {
 	}
 }
 
+// keepRefused keeps what is remembered of waiting jobs for which Slurm refused a write, looked
+// at or not.
+func (m *Memory) keepRefused(s *cluster.Snapshot) {
+	refused := map[cluster.JobID]*jobState{}
+	for id, state := range m.jobs {
+		if state.refused != "" && state.cycle != m.cycle {
+			refused[id] = state
+		}
+	}
+	if len(refused) == 0 {
+		return
+	}
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == cluster.Pending && refused[j.ID] != nil {
+			refused[j.ID].cycle = m.cycle
+		}
+	}
+}
+
 // of is what is remembered of a job up to now; known is false when that is nothing.
 func (m *Memory) of(j *cluster.Job, at time.Time) (state *jobState, known bool) {
 	state, known = m.jobs[j.ID]

@@ -90,11 +90,7 @@ func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
 		}
 	}
 	err := f.write(ctx, w, gangs, wanted)
-	for _, q := range c.Plan.Queue { // those left alone are, also while they wait for something else
-		if state := f.Memory.jobs[c.Snapshot.Jobs[q.Job].ID]; state != nil && state.refused != "" {
-			state.cycle = f.Memory.cycle
-		}
-	}
+	f.Memory.keepRefused(c.Snapshot) // those left alone are, also while they wait for something else
 	f.Memory.end()
 	c.Plan.Ask(w.actions)
 	return err

@@ -25,11 +25,11 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		Adopt(f.PeerValues, c.Snapshot, c.History)
 	}
 	set := f.Settings
-	verdicts, te := Rank(c.Snapshot, c.History, set.Ranking)
+	d := newDecider(c.Snapshot, c.History, set)
 	if c.Shares != nil {
 		set.Shares = c.Shares()
 	}
-	*c.Plan = decide(c.Snapshot, c.History, set, verdicts, te)
+	*c.Plan = d.decide(set.Shares)
 	if set.Shares != nil {
 		c.Plan.StandsUntil(set.Shares.Until)
 	}

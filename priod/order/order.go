@@ -69,21 +69,30 @@ const (
 
 // Decide makes one cycle's plan. It reads no clock and writes nothing.
 func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
-	verdicts, te := Rank(s, h, set.Ranking)
-	return decide(s, h, set, verdicts, te)
+	return newDecider(s, h, set).decide(set.Shares)
 }
 
-// decide makes the plan of what Rank says.
-func decide(s *cluster.Snapshot, h *cluster.History, set Settings, verdicts []Verdict, te []int) plan.Plan {
-	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
+// newDecider ranks the jobs and reads what they hold, for which no shares are needed.
+func newDecider(s *cluster.Snapshot, h *cluster.History, set Settings) *decider {
+	d := &decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
+	d.verdicts, d.te = Rank(s, h, set.Ranking)
+	d.held = make([]held, len(d.verdicts))
+	for i := range d.verdicts {
+		d.held[i] = d.heldBy(&s.Jobs[d.verdicts[i].Job])
+	}
+	return d
+}
+
+// decide makes the plan, once.
+func (d *decider) decide(shares *plan.Shares) plan.Plan {
+	d.set.Shares = shares
+	s, set, verdicts, te := d.s, &d.set, d.verdicts, d.te
 	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.lever.band(d.step(), set.Top), Shares: set.Shares}
 	if set.Shares != nil {
 		d.plan.Notes = slices.Clone(set.Shares.Notes)
 	}
 	d.plan.Decisions = make([]plan.Decision, len(verdicts))
-	d.held = make([]held, len(verdicts))
 	for i := range verdicts {
-		d.held[i] = d.heldBy(&s.Jobs[verdicts[i].Job])
 		d.plan.Decisions[i] = d.newDecision(&verdicts[i], d.held[i].value)
 	}
 	d.valueTE(verdicts, te)
@@ -110,6 +119,8 @@ type decider struct {
 	h         *cluster.History
 	set       Settings
 	lever     lever
+	verdicts  []Verdict // and te are what Rank says
+	te        []int
 	held      []held // by the jobs of the verdicts
 	plan      plan.Plan
 	foreign   int

@@ -154,12 +154,17 @@ type wantedTypes map[string]map[string]bool
 
 // typesWaitedFor tells which GPUs jobs wait for that need nothing but room to start.
 func typesWaitedFor(s *cluster.Snapshot) wantedTypes {
-	w := wantedTypes{}
+	w, seen := wantedTypes{}, map[[2]string]bool{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.State != cluster.Pending || j.GPUs == 0 || !j.WantsRoom() || j.Held() || j.Dependency || j.Reservation != "" {
 			continue
 		}
+		key := [2]string{j.Partition, j.GPUType}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
 		for p := range strings.SplitSeq(j.Partition, ",") {
 			if w[p] == nil {
 				w[p] = map[string]bool{}

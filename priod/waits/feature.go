@@ -1,8 +1,10 @@
 package waits
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -13,6 +15,7 @@ import (
 
 // Feature finds out why jobs wait; the zero value does not.
 type Feature struct {
+	plan.PlanOnly
 	Tracker *Tracker
 	Gap     time.Duration // a longer time between two cycles is not observed; 0: there is none such
 	Strict  bool          // Slurm does no backfill
@@ -20,6 +23,21 @@ type Feature struct {
 	// Unseen are runs that began and ended since the last cycle, where History does not
 	// hear of them from accounting: in a simulation. Plan takes them.
 	Unseen []cluster.Stay
+
+	walk func() *walk // waits for what Plan began; nil: nothing was
+}
+
+// Plan begins to look at the queue, beside what else is decided.
+func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
+	if f.Tracker != nil {
+		f.begin(c)
+		go f.walk()
+	}
+	return nil
+}
+
+func (f *Feature) begin(c *plan.Cycle) {
+	f.walk = sync.OnceValue(func() *walk { return newWalk(c.Snapshot, c.Nodes(), f.Strict) })
 }
 
 // Look looks at each pending job with GPUs, once the plan is made. It changes nothing in it.
@@ -27,8 +45,11 @@ func (f *Feature) Look(c *plan.Cycle) {
 	if f.Tracker == nil {
 		return
 	}
-	s := c.Snapshot
-	w := newWalk(s, c.Nodes(), f.Strict)
+	if f.walk == nil {
+		f.begin(c)
+	}
+	s, w := c.Snapshot, f.walk()
+	f.walk = nil
 	w.kept = c.Kept
 	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.all(), explain: w.explain, gap: f.Gap}
 	budgets(c, l.verdicts)

@@ -41,6 +41,9 @@ type walk struct {
 	holds   []hold
 	blocked []blocked // on the nodes, not in the pool
 	ends    []release
+
+	verdicts []verdict
+	queue    []place // of the jobs that wait for room
 }
 
 // key is what jobs have in common that fit in the same places.
@@ -105,11 +108,13 @@ func newWalk(s *cluster.Snapshot, nodes *nodemap.Map, strict bool) *walk {
 		w.kindsOf[t] |= 1 << uint(kind)
 	}
 	w.free = w.nodes.Nodes.Clone()
+	w.begin()
 	return w
 }
 
-// all judges each pending job with GPUs, those that wait for room in the order of the queue.
-func (w *walk) all() []verdict {
+// begin finds out which pending jobs with GPUs wait for room, and puts these in the order of the
+// queue.
+func (w *walk) begin() {
 	verdicts, queue := make([]verdict, 0, len(w.snapshot.Jobs)), make([]place, 0, len(w.snapshot.Jobs))
 	for i := range w.snapshot.Jobs {
 		j := &w.snapshot.Jobs[i]
@@ -119,6 +124,7 @@ func (w *walk) all() []verdict {
 		v := verdict{job: i}
 		var told bool
 		if v.cause, v.what, told = byReason(j, w.snapshot.At); !told {
+			v.group = w.group(j)
 			queue = append(queue, place{j.Priority, uint64(j.ID.ID)<<32 | uint64(uint32(j.ID.Task)), len(verdicts)})
 		}
 		verdicts = append(verdicts, v)
@@ -129,10 +135,15 @@ func (w *walk) all() []verdict {
 		}
 		return cmp.Compare(a.id, b.id)
 	})
-	for _, p := range queue {
-		w.judge(&verdicts[p.verdict])
+	w.verdicts, w.queue = verdicts, queue
+}
+
+// all judges each pending job with GPUs, those that wait for room in the order of the queue.
+func (w *walk) all() []verdict {
+	for _, p := range w.queue {
+		w.judge(&w.verdicts[p.verdict])
 	}
-	return verdicts
+	return w.verdicts
 }
 
 // place is a job's place in Slurm's queue.
@@ -236,9 +247,7 @@ func (w *walk) take(kinds placement.Types, gpus int) {
 
 // judge says why a job waits that waits for room, and lets it take what it would get.
 func (w *walk) judge(v *verdict) {
-	j := &w.snapshot.Jobs[v.job]
-	g := w.group(j)
-	v.group = g
+	j, g := &w.snapshot.Jobs[v.job], v.group
 	switch {
 	case g.parsed && g.kinds == 0:
 		v.cause = plan.NoNode
