@@ -49,10 +49,11 @@ test-race: deps ## all that the daemon runs, and all tests with real daemons, un
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -race -timeout 60m $$($(GO) list ./priod/... ./slurmplug/... ./sbatchwrap | grep -v /simulate)
 	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_RACE=1 $(GO) test -count=1 -parallel 4 -timeout 60m ./tests
 
-# What has goroutines beside each other, and a daemon with everything on.
+# What has goroutines beside each other, and a cycle and a daemon with everything on.
 test-race-short: ## the part of test-race that make test runs
 	$(GO) test -race -short -skip 'Live|CutOffAnywhere' ./priod/live ./priod/cycle ./priod/daemon ./slurmplug ./slurmplug/wake
 	$(GO) test -race -run 'Readers|ActLock|AtOnce' ./priod/store
+	$(GO) test -race -run '^TestWritesFollowChanges$$' ./tests/scale
 	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_RACE=1 $(GO) test -count=1 -run '^TestRacesWithEverythingOn$$' ./tests
 
 FUZZ ?= 10000000x

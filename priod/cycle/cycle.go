@@ -52,7 +52,7 @@ type Settings struct {
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, gangs, rounds := set.Evictions.Parts()
 	departures, retries := set.Retries.Parts()
-	return []plan.Feature{&set.Allocation, earlier, &set.Order, departures, &set.Waits, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, retries}
+	return []plan.Feature{&set.Allocation, earlier, departures, &set.Order, &set.Waits, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, retries}
 }
 
 // Recorder keeps what was seen, decided and written.

@@ -75,7 +75,8 @@ func (c *Cycle) ReadNodes() {
 	go c.nodes()
 }
 
-// Nodes are the nodes of the snapshot in placement's terms, made once. Nobody changes them.
+// Nodes are the nodes of the snapshot in placement's terms, made once. Nobody changes them: who
+// searches them does so in a clone, because a search changes what it searches.
 func (c *Cycle) Nodes() *nodemap.Map {
 	if c.nodes == nil {
 		c.nodes = sync.OnceValue(func() *nodemap.Map { return nodemap.New(c.Snapshot) })

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -29,14 +28,15 @@ type Feature struct {
 	// Suspects are what the last cycle found.
 	Suspects []Suspect
 
-	observed func() (dropped int) // waits for Memory.Observe; nil: nobody has begun it
+	observed bool // Memory has seen the snapshot,
+	dropped  int  // and so many jobs are not looked at
 }
 
-// Parts returns what retries do in a cycle: early, to find out who left the queue beside what
-// is decided meanwhile, and late, to act on that.
+// Parts returns what retries do in a cycle: early, to see who left the queue while the time is
+// divided, and late, to act on that.
 func (f *Feature) Parts() (early, late plan.Feature) { return departures{of: f}, f }
 
-// departures finds out who left the queue.
+// departures sees who left the queue.
 type departures struct {
 	plan.PlanOnly
 	of *Feature
@@ -44,13 +44,13 @@ type departures struct {
 
 func (d departures) Plan(_ context.Context, c *plan.Cycle) error {
 	f := d.of
-	if f.observed = nil; f.Memory == nil || f.Settings.Rules == nil || c.DryRun {
-		return nil
+	if f.observed = false; f.Memory != nil && f.Settings.Rules != nil && !c.DryRun {
+		f.observe(c)
 	}
-	f.observed = sync.OnceValue(func() int { return f.Memory.Observe(c.Snapshot) })
-	go f.observed()
 	return nil
 }
+
+func (f *Feature) observe(c *plan.Cycle) { f.dropped, f.observed = f.Memory.Observe(c.Snapshot), true }
 
 // Plan has nothing to add: what failed waits for no place.
 func (f *Feature) Plan(context.Context, *plan.Cycle) error { return nil }
@@ -67,12 +67,11 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 	if f.Memory == nil || f.Settings.Rules == nil {
 		return nil
 	}
-	observed := f.observed
-	if f.observed = nil; observed == nil {
-		observed = func() int { return f.Memory.Observe(c.Snapshot) }
+	if !f.observed {
+		f.observe(c)
 	}
-	if n := observed(); n > 0 {
-		c.Plan.Note(plan.FailuresUnseen, n, "failures: %d jobs ended that nobody will look at: more than %d waited for that", n, maxEnded)
+	if f.observed = false; f.dropped > 0 {
+		c.Plan.Note(plan.FailuresUnseen, f.dropped, "failures: %d jobs ended that nobody will look at: more than %d waited for that", f.dropped, maxEnded)
 	}
 	f.Memory.Forget(c.Snapshot.At)
 	if err := f.tend(ctx, c); err != nil {

@@ -3,7 +3,6 @@ package retry
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -96,8 +95,6 @@ type Memory struct {
 	Failures []Failure // by number
 	Drained  []Drained
 	Last     int64 // the last number given
-
-	observing sync.Mutex // held by Observe
 
 	queue queue                         // as the last snapshot showed it
 	spare queue                         // the one before, whose memory the next one takes
@@ -259,8 +256,6 @@ func seen(jobs []cluster.Job, before *cluster.JobMap[*cluster.Job], now queue) q
 // ended: jobs that are gone, and those that somebody else put back into the queue. What
 // nobody agreed to, and began and ended between two, it does not know.
 func (m *Memory) Observe(s *cluster.Snapshot) (dropped int) {
-	m.observing.Lock() // a cycle that could record nothing may have left another one behind
-	defer m.observing.Unlock()
 	now := seen(s.Jobs, &m.queue.jobs, m.spare)
 	var ended []cluster.Job
 	for id, was := range m.queue.jobs.All() {

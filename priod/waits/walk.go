@@ -36,6 +36,7 @@ type walk struct {
 	groups  map[key]*group
 	kindsOf []placement.Types // of each GPU type
 	left    []int             // free GPUs in the pool, by kind
+	now     *placement.Nodes  // the nodes as they are; a clone, because a search changes what it searches
 	free    *placement.Nodes  // what the jobs before leave of the nodes
 	mixes   map[placement.Types]*placement.Nodes
 	holds   []hold
@@ -107,7 +108,7 @@ func newWalk(s *cluster.Snapshot, nodes *nodemap.Map, strict bool) *walk {
 		}
 		w.kindsOf[t] |= 1 << uint(kind)
 	}
-	w.free = w.nodes.Nodes.Clone()
+	w.now, w.free = w.nodes.Nodes.Clone(), w.nodes.Nodes.Clone()
 	w.begin()
 	return w
 }
@@ -190,7 +191,7 @@ func (w *walk) freeOf(kinds placement.Types) (sum int) {
 // place finds a place on the nodes as they are. A gang of several nodes may lie on nodes
 // of several kinds, if their GPU type is the same.
 func (w *walk) place(r placement.Request, byType []placement.Types) bool {
-	if _, fits := w.nodes.Nodes.Fit(r, nil); fits || r.Nodes == 1 {
+	if _, fits := w.now.Fit(r, nil); fits || r.Nodes == 1 {
 		return fits
 	}
 	return slices.ContainsFunc(byType, func(kinds placement.Types) bool {

@@ -152,7 +152,7 @@ func (n *naive) fits(j *cluster.Job, kinds placement.Types) bool {
 	if _, fits := n.m.Nodes.Fit(r, nil); fits || r.Nodes == 1 {
 		return fits
 	}
-	w := &walk{nodes: n.m, mixes: map[placement.Types]*placement.Nodes{}}
+	w := &walk{nodes: n.m, now: n.m.Nodes, mixes: map[placement.Types]*placement.Nodes{}}
 	return w.place(r, n.gpuTypes(kinds))
 }
 
