@@ -51,8 +51,8 @@ type Settings struct {
 // for its user's own.
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, gangs, rounds := set.Evictions.Parts()
-	departures, retries := set.Retries.Parts()
-	return []plan.Feature{&set.Allocation, earlier, departures, &set.Order, &set.Waits, trials, gangs, &set.Steering, rounds, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, retries}
+	departures, departed, retries := set.Retries.Parts()
+	return []plan.Feature{&set.Allocation, departures, earlier, &set.Order, &set.Waits, trials, gangs, &set.Steering, rounds, departed, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, retries}
 }
 
 // Recorder keeps what was seen, decided and written.

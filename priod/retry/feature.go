@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -28,15 +29,17 @@ type Feature struct {
 	// Suspects are what the last cycle found.
 	Suspects []Suspect
 
-	observed bool // Memory has seen the snapshot,
-	dropped  int  // and so many jobs are not looked at
+	observe func() (dropped int) // waits for what Memory sees in the snapshot; nil: nobody has begun
 }
 
-// Parts returns what retries do in a cycle: early, to see who left the queue while the time is
-// divided, and late, to act on that.
-func (f *Feature) Parts() (early, late plan.Feature) { return departures{of: f}, f }
+// Parts returns what retries do in a cycle: begin, to see who left the queue beside what else is
+// decided; end, before anybody writes into the snapshot's jobs, which are copied; and late, to
+// act on that.
+func (f *Feature) Parts() (begin, end, late plan.Feature) {
+	return departures{of: f}, departed{of: f}, f
+}
 
-// departures sees who left the queue.
+// departures begins to see who left the queue.
 type departures struct {
 	plan.PlanOnly
 	of *Feature
@@ -44,13 +47,25 @@ type departures struct {
 
 func (d departures) Plan(_ context.Context, c *plan.Cycle) error {
 	f := d.of
-	if f.observed = false; f.Memory != nil && f.Settings.Rules != nil && !c.DryRun {
-		f.observe(c)
+	if f.observe = nil; f.Memory != nil && f.Settings.Rules != nil && !c.DryRun {
+		f.observe = sync.OnceValue(func() int { return f.Memory.Observe(c.Snapshot) })
+		go f.observe()
 	}
 	return nil
 }
 
-func (f *Feature) observe(c *plan.Cycle) { f.dropped, f.observed = f.Memory.Observe(c.Snapshot), true }
+// departed waits for what departures began.
+type departed struct {
+	plan.PlanOnly
+	of *Feature
+}
+
+func (d departed) Plan(context.Context, *plan.Cycle) error {
+	if d.of.observe != nil {
+		d.of.observe()
+	}
+	return nil
+}
 
 // Plan has nothing to add: what failed waits for no place.
 func (f *Feature) Plan(context.Context, *plan.Cycle) error { return nil }
@@ -67,11 +82,12 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 	if f.Memory == nil || f.Settings.Rules == nil {
 		return nil
 	}
-	if !f.observed {
-		f.observe(c)
+	observe := f.observe
+	if f.observe = nil; observe == nil {
+		observe = func() int { return f.Memory.Observe(c.Snapshot) }
 	}
-	if f.observed = false; f.dropped > 0 {
-		c.Plan.Note(plan.FailuresUnseen, f.dropped, "failures: %d jobs ended that nobody will look at: more than %d waited for that", f.dropped, maxEnded)
+	if n := observe(); n > 0 {
+		c.Plan.Note(plan.FailuresUnseen, n, "failures: %d jobs ended that nobody will look at: more than %d waited for that", n, maxEnded)
 	}
 	f.Memory.Forget(c.Snapshot.At)
 	if err := f.tend(ctx, c); err != nil {

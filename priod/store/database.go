@@ -277,7 +277,7 @@ func (s *Store) transact(ctx context.Context, do func(tx *transaction) error) er
 }
 
 // bulk runs many statements that only change rows.
-func (t *transaction) bulk(do func(db.DBTX) error) error {
+func (t *transaction) bulk(do func(*direct) error) error {
 	return t.conn.Raw(func(conn any) error {
 		d := &direct{conn: conn.(*sqlite3.SQLiteConn)}
 		return errors.Join(do(d), d.close())
@@ -296,21 +296,23 @@ type direct struct {
 }
 
 func (d *direct) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	d.args = named(d.args[:0], args)
+	return nil, d.run(ctx, query, d.args)
+}
+
+func (d *direct) run(ctx context.Context, query string, args []driver.NamedValue) error {
 	if d.stmt == nil || query != d.query {
 		if err := d.close(); err != nil {
-			return nil, err
+			return err
 		}
 		stmt, err := d.conn.PrepareContext(ctx, query)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		d.query, d.stmt = query, stmt
 	}
-	d.args = d.args[:0]
-	for i, v := range args {
-		d.args = append(d.args, driver.NamedValue{Ordinal: i + 1, Value: v})
-	}
-	return d.stmt.(driver.StmtExecContext).ExecContext(ctx, d.args)
+	_, err := d.stmt.(driver.StmtExecContext).ExecContext(ctx, args)
+	return err
 }
 
 func (d *direct) close() error {

@@ -229,7 +229,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 		if err := s.saveSeen(ctx, tx, at); err != nil {
 			return err
 		}
-		if err := tx.bulk(func(tx db.DBTX) error { return s.saveDecided(ctx, tx, number, seen) }); err != nil {
+		if err := tx.bulk(func(tx *direct) error { return s.saveDecided(ctx, tx, number, seen) }); err != nil {
 			return err
 		}
 		row := s.changes.summary
@@ -269,22 +269,22 @@ func (s *Store) quiet(acting bool) bool {
 // saveSeen writes jobs, nodes and intervals.
 func (s *Store) saveSeen(ctx context.Context, tx *transaction, at time.Time) error {
 	c := &s.changes
-	err := tx.bulk(func(tx db.DBTX) error {
-		row := func(j *change[entry, cluster.Job]) db.PutJobParams { return jobParams(j.now, j.entry.row, at) }
-		if err := ahead(c.jobs, row, func(r db.PutJobParams) error { return s.q.PutJob(ctx, tx, r) }); err != nil {
+	err := tx.bulk(func(tx *direct) error {
+		err := ahead(ctx, tx, c.jobs, func(to db.DBTX, j *change[entry, cluster.Job]) error {
+			return s.q.PutJob(ctx, to, jobParams(j.now, j.entry.row, at))
+		})
+		if err != nil {
 			return err
 		}
-		for _, e := range c.open {
-			if err := s.q.PutInterval(ctx, tx, intervalParams(&e.open.Stay, e.row, e.open.running)); err != nil {
-				return err
-			}
+		err = ahead(ctx, tx, c.open, func(to db.DBTX, e **entry) error {
+			return s.q.PutInterval(ctx, to, intervalParams(&(*e).open.Stay, (*e).row, (*e).open.running))
+		})
+		if err != nil {
+			return err
 		}
-		for _, n := range c.nodes {
-			if err := s.q.PutNode(ctx, tx, nodeParams(n.now, at)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return ahead(ctx, tx, c.nodes, func(to db.DBTX, n *change[nodeEntry, cluster.Node]) error {
+			return s.q.PutNode(ctx, to, nodeParams(n.now, at))
+		})
 	})
 	if err != nil {
 		return err
@@ -342,16 +342,16 @@ func (s *Store) saveClosed(ctx context.Context, tx db.DBTX, i *endedStay, at tim
 }
 
 // saveDecided writes decisions, shares, waits and what History holds.
-func (s *Store) saveDecided(ctx context.Context, tx db.DBTX, number int64, seen *plan.Seen) error {
+func (s *Store) saveDecided(ctx context.Context, tx *direct, number int64, seen *plan.Seen) error {
 	if err := s.putHistory(ctx, tx); err != nil {
 		return err
 	}
-	row := func(d *change[entry, plan.Decision]) db.AddDecisionParams {
+	err := ahead(ctx, tx, s.changes.decisions, func(to db.DBTX, d *change[entry, plan.Decision]) error {
 		row := decisionParams(d.now, d.entry.counted, d.entry.row, number, seen.Snapshot.At)
 		row.Choices = choicesText(&d.now.Choices)
-		return row
-	}
-	if err := ahead(s.changes.decisions, row, func(r db.AddDecisionParams) error { return s.q.AddDecision(ctx, tx, r) }); err != nil {
+		return s.q.AddDecision(ctx, to, row)
+	})
+	if err != nil {
 		return err
 	}
 	if err := s.saveShares(ctx, tx, number, seen); err != nil {

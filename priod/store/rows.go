@@ -1,7 +1,11 @@
 package store
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -34,33 +38,72 @@ func every[T any](all []T, do func(*T) error) error {
 	return nil
 }
 
-// ahead makes rows of some things, some rows ahead of write, which gets one after the other
-// until it fails.
-func ahead[T, R any](all []T, row func(*T) R, write func(R) error) (err error) {
-	const batch = 256
-	rows, done := make(chan []R, 4), make(chan struct{})
+// ahead runs the statements that put makes of some things, which are made some rows ahead of the
+// connection that runs them, until one fails.
+func ahead[T any](ctx context.Context, tx *direct, all []T, put func(db.DBTX, *T) error) (err error) {
+	const batch, batches = 32, 4
+	made, spare, done := make(chan *statements, batches), make(chan *statements, batches+2), make(chan struct{})
 	go func() {
-		defer close(rows)
+		defer close(made)
 		for some := range slices.Chunk(all, batch) {
+			var next *statements
 			select {
-			case rows <- each(some, row):
+			case next = <-spare:
+				next.all = next.all[:0]
+			default:
+				next = &statements{}
+			}
+			for i := range some {
+				next.err = errors.Join(next.err, put(next, &some[i]))
+			}
+			select {
+			case made <- next:
 			case <-done:
 				return
 			}
 		}
 	}()
-	for some := range rows {
-		for i := 0; err == nil && i < len(some); i++ {
-			err = write(some[i])
+	for some := range made {
+		err = some.err
+		for i := 0; err == nil && i < len(some.all); i++ {
+			err = tx.run(ctx, some.all[i].query, some.all[i].args)
 		}
 		if err != nil {
 			close(done)
-			for range rows { // until nobody reads all any more
+			for range made { // until nobody reads all any more
 			}
 			return err
 		}
+		spare <- some
 	}
 	return nil
+}
+
+// statements keeps those that it is told to run.
+type statements struct {
+	db.DBTX // none: it answers no queries
+	all     []statement
+	err     error
+}
+
+type statement struct {
+	query string
+	args  []driver.NamedValue
+}
+
+func (s *statements) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
+	s.all = slices.Grow(s.all, 1)[:len(s.all)+1] // with the memory of one before
+	last := &s.all[len(s.all)-1]
+	last.query, last.args = query, named(last.args[:0], args)
+	return nil, nil
+}
+
+// named appends arguments as a driver takes them.
+func named(to []driver.NamedValue, args []any) []driver.NamedValue {
+	for i, v := range args {
+		to = append(to, driver.NamedValue{Ordinal: i + 1, Value: v})
+	}
+	return to
 }
 
 func jobID(id, task int64) cluster.JobID { return cluster.JobID{ID: uint32(id), Task: int32(task)} }

@@ -90,18 +90,12 @@ func (d *digester) share(s *plan.Share, types []string) uint64 {
 	return h.Sum64() | 1
 }
 
-func (s *Store) saveShares(ctx context.Context, tx db.DBTX, number int64, seen *plan.Seen) error {
-	row := func(c *change[entry, plan.Share]) db.PutShareParams {
+func (s *Store) saveShares(ctx context.Context, tx *direct, number int64, seen *plan.Seen) error {
+	return ahead(ctx, tx, s.changes.shares, func(to db.DBTX, c *change[entry, plan.Share]) error {
 		if c.now == nil { // it has none any more
-			return db.PutShareParams{Job: c.entry.row}
+			return s.q.DropShare(ctx, to, c.entry.row)
 		}
-		return shareParams(c.now, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At)
-	}
-	return ahead(s.changes.shares, row, func(r db.PutShareParams) error {
-		if r.Cycle == 0 {
-			return s.q.DropShare(ctx, tx, r.Job)
-		}
-		return s.q.PutShare(ctx, tx, r)
+		return s.q.PutShare(ctx, to, shareParams(c.now, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At))
 	})
 }
 
@@ -136,7 +130,13 @@ func typesText(s *plan.Share, types []string) string {
 		} else {
 			text = append(text, "null"...)
 		}
-		for _, x := range []float64{s.Received[t], s.Seconds[t], s.Promised[t], s.Owed[t], s.Run[t]} {
+		figures := [...]float64{s.Received[t], s.Seconds[t], s.Promised[t], s.Owed[t], s.Run[t]}
+		n := len(figures) // without the last ones that say nothing: most types, of most jobs
+		if none := figures[n-1]; math.IsInf(none, 0) || math.IsNaN(none) {
+			for n--; n > 0 && figures[n-1] == 0; n-- {
+			}
+		}
+		for _, x := range figures[:n] {
 			text = appendNumber(append(text, ','), x)
 		}
 		text = append(text, ']')

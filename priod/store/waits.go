@@ -40,12 +40,12 @@ func (s *Store) forgetWaits() {
 	s.stored.waits = nil
 }
 
-func (s *Store) saveWaits(ctx context.Context, tx db.DBTX) error {
+func (s *Store) saveWaits(ctx context.Context, tx *direct) error {
 	// In the order of their keys: what follows each other in a table is quicker to write.
 	all := slices.SortedFunc(maps.Keys(s.unsaved.waits), func(a, b *plan.Wait) int {
 		return cmp.Or(a.Job.Compare(b.Job), a.Submit.Compare(b.Submit))
 	})
-	return ahead(all, func(w **plan.Wait) db.PutWaitParams { return waitParams(*w) }, func(r db.PutWaitParams) error { return s.q.PutWait(ctx, tx, r) })
+	return ahead(ctx, tx, all, func(to db.DBTX, w **plan.Wait) error { return s.q.PutWait(ctx, to, waitParams(*w)) })
 }
 
 func waitParams(w *plan.Wait) db.PutWaitParams {

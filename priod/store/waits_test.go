@@ -129,18 +129,19 @@ func BenchmarkWaitsSince(b *testing.B) {
 		}
 		s.unsaved.waits[w] = true
 	}
-	tx, err := s.db.BeginTx(ctx, nil)
+	err := s.transact(ctx, func(tx *transaction) error {
+		return tx.bulk(func(tx *direct) (err error) {
+			err = s.saveWaits(ctx, tx)
+			for w := range s.unsaved.waits {
+				row := int64(w.Job.ID)
+				job := cluster.Job{ID: w.Job, User: w.User, Submit: w.Submit, Start: w.Until, GPUs: w.GPUs}
+				stay := cluster.Stay{Job: w.Job, Start: w.Until, End: w.Until.Add(30 * time.Minute), Closed: true, GPUs: w.GPUs}
+				err = errors.Join(err, s.q.PutJob(ctx, tx, jobParams(&job, row, w.Until)), s.q.PutInterval(ctx, tx, intervalParams(&stay, row, false)))
+			}
+			return err
+		})
+	})
 	if err != nil {
-		b.Fatal(err)
-	}
-	err = s.saveWaits(ctx, tx)
-	for w := range s.unsaved.waits {
-		row := int64(w.Job.ID)
-		job := cluster.Job{ID: w.Job, User: w.User, Submit: w.Submit, Start: w.Until, GPUs: w.GPUs}
-		stay := cluster.Stay{Job: w.Job, Start: w.Until, End: w.Until.Add(30 * time.Minute), Closed: true, GPUs: w.GPUs}
-		err = errors.Join(err, s.q.PutJob(ctx, tx, jobParams(&job, row, w.Until)), s.q.PutInterval(ctx, tx, intervalParams(&stay, row, false)))
-	}
-	if err = errors.Join(err, tx.Commit()); err != nil {
 		b.Fatal(err)
 	}
 	r, err := OpenReader(ctx, s.dir)
