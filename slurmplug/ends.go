@@ -101,7 +101,7 @@ func parseWritten(out []byte, s separators, able Abilities, job JobID) (w Writte
 	p := newJobParser(able)
 	var fields [3 + len(jobColumns)][]byte
 	found := false
-	err = s.each(out, func(record []byte) error {
+	err = s.each(out, 0, func(record []byte) error {
 		if err := s.cut(record, fields[:]); err != nil {
 			return err
 		}

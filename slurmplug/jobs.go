@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -156,13 +158,61 @@ func (c *Client) readJobs(ctx context.Context, dst []Job) ([]Job, error) {
 	return parseJobsInto(dst, out, s, able)
 }
 
+// minPart is how many bytes of squeue's output are worth a goroutine of their own, mostParts how
+// many there are at most.
+const minPart, mostParts = 1 << 20, 4
+
 // parseJobsInto reads squeue's output, records that end with s.end and a newline,
 // and overwrites dst.
 func parseJobsInto(dst []Job, out []byte, s separators, able Abilities) ([]Job, error) {
+	return parseJobsInParts(dst, out, s, able, min(runtime.GOMAXPROCS(0), mostParts, 1+len(out)/minPart))
+}
+
+func parseJobsInParts(dst []Job, out []byte, s separators, able Abilities, parts int) ([]Job, error) {
+	type part struct {
+		out         []byte
+		first, most int // its records, by their place in all
+		jobs        []Job
+		err         error
+	}
+	all, most := make([]part, 0, parts), 0
+	for text := range s.parts(out, parts) {
+		n := bytes.Count(text, []byte(s.end))
+		all = append(all, part{out: text, first: most, most: n})
+		most += n
+	}
+	jobs := slices.Grow(dst[:0], most)[:most]
+	var done sync.WaitGroup
+	for i := range all {
+		p := &all[i]
+		into := jobs[p.first : p.first : p.first+p.most]
+		done.Go(func() { p.jobs, p.err = parseJobsOf(p.out, into, p.first, s, able) })
+	}
+	done.Wait()
+	jobs = jobs[:0]
+	for i := range all {
+		if err := all[i].err; err != nil {
+			return nil, doubtful("squeue", "%w", err)
+		}
+		jobs = append(jobs, all[i].jobs...) // most often they stand there
+	}
+	id, found := twice(jobs)
+	if found {
+		jobs = gather(jobs)
+		id, found = twice(jobs)
+	}
+	if found {
+		return nil, doubtful("squeue", "job %s comes twice", id)
+	}
+	return jobs, nil
+}
+
+// parseJobsOf reads a part of the output, whose first record is behind so many others. A record's
+// lines that the part before has begun are a record of their own, which gather joins.
+func parseJobsOf(out []byte, jobs []Job, before int, s separators, able Abilities) ([]Job, error) {
 	p := newJobParser(able)
-	jobs := slices.Grow(dst[:0], bytes.Count(out, []byte(s.end)))
-	n, field := 0, []byte(s.field)
-	err := s.each(out, func(record []byte) error {
+	n, field := before, []byte(s.field)
+	err := s.each(out, before, func(record []byte) error {
 		n++
 		raw, rest, _ := bytes.Cut(record, field) // colJobID, colArrayID and colTasks come first
 		array, rest, _ := bytes.Cut(rest, field)
@@ -183,18 +233,10 @@ func parseJobsInto(dst []Job, out []byte, s separators, able Abilities) ([]Job, 
 		return nil
 	})
 	if err != nil {
-		return nil, doubtful("squeue", "%w", err)
+		return nil, err
 	}
 	if len(jobs) > 0 {
 		p.close(&jobs[len(jobs)-1])
-	}
-	id, found := twice(jobs)
-	if found {
-		jobs = gather(jobs)
-		id, found = twice(jobs)
-	}
-	if found {
-		return nil, doubtful("squeue", "job %s comes twice", id)
 	}
 	return jobs, nil
 }

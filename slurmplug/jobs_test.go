@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 // recordedJobs are the jobs of the recording by their comments, which a test
@@ -526,6 +527,40 @@ func TestJobsShareStrings(t *testing.T) {
 	if perJob > 3 {
 		t.Errorf("%.1f allocations for each job", perJob)
 	}
+}
+
+// The output of squeue means the same in however many parts it is read at once, as do its faults.
+func TestJobsInParts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var lines []string
+		text := queueOf(40, RecordedSeparators)
+		for line := range strings.SplitAfterSeq(string(text), RecordedSeparators.end+"\n") {
+			lines = append(lines, line)
+		}
+		raw := 1000
+		var out strings.Builder
+		for range rapid.IntRange(0, 30).Draw(t, "records") {
+			f := strings.Split(lines[rapid.IntRange(0, 39).Draw(t, "like")], RecordedSeparators.field)
+			raw++
+			f[colJobID], f[colArrayID], f[colTasks] = fmt.Sprint(raw), fmt.Sprint(raw), "N/A"
+			for _, task := range rapid.SliceOfNDistinct(rapid.IntRange(0, 9), 0, 6, rapid.ID[int]).Draw(t, "tasks") {
+				f[colTasks] = fmt.Sprint(task)
+				out.WriteString(strings.Join(f, RecordedSeparators.field))
+			}
+			if f[colTasks] == "N/A" {
+				out.WriteString(strings.Join(f, RecordedSeparators.field))
+			}
+		}
+		cut := []byte(out.String())
+		if rapid.IntRange(0, 3).Draw(t, "whole") == 0 {
+			cut = cut[:rapid.IntRange(0, len(cut)).Draw(t, "bytes")]
+		}
+		want, failed := parseJobsInParts(nil, cut, RecordedSeparators, Abilities{}, 1)
+		got, err := parseJobsInParts(want[:0:0], cut, RecordedSeparators, Abilities{}, rapid.IntRange(2, 7).Draw(t, "parts"))
+		if diff := cmp.Diff(want, got); diff != "" || fmt.Sprint(failed) != fmt.Sprint(err) {
+			t.Fatal(failed, err, diff)
+		}
+	})
 }
 
 // A poll into the memory of the last one holds nothing of it.

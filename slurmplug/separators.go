@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"iter"
 )
 
 // separators keep fields and records of one read apart. Names and comments may
@@ -20,10 +21,10 @@ func newSeparators() separators {
 	return separators{field: "\x1f" + s[:6], end: "\x1e" + s[6:]}
 }
 
-// each hands on the records of out one by one: each ends with s.end and a newline.
-func (s separators) each(out []byte, do func(record []byte) error) error {
+// each hands on the records of out, behind so many others, one by one: each ends with s.end and a newline.
+func (s separators) each(out []byte, before int, do func(record []byte) error) error {
 	end := s.end
-	for n := 1; len(out) > 0; n++ {
+	for n := before + 1; len(out) > 0; n++ {
 		at := index(out, end)
 		if at < 0 || at+len(end) >= len(out) || out[at+len(end)] != '\n' {
 			return fmt.Errorf("record %d is cut off: %q", n, clip(out))
@@ -34,6 +35,27 @@ func (s separators) each(out []byte, do func(record []byte) error) error {
 		out = out[at+len(end)+1:]
 	}
 	return nil
+}
+
+// parts cuts out into at most so many parts of whole records, about as long as each other.
+func (s separators) parts(out []byte, most int) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for ; most > 1; most-- {
+			from := len(out) / most
+			at := index(out[from:], s.end+"\n")
+			if at < 0 {
+				break
+			}
+			cut := from + at + len(s.end) + 1
+			if !yield(out[:cut]) {
+				return
+			}
+			out = out[cut:]
+		}
+		if len(out) > 0 {
+			yield(out)
+		}
+	}
 }
 
 // rows hands on the rows of sacct --parsable, cut into fields: each field has s.end behind

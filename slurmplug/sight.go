@@ -60,7 +60,7 @@ func parseSights(out []byte, s separators, able Abilities) ([]Sight, error) {
 	var fields [len(sightColumns) + len(jobColumns)][]byte
 	var sights []Sight
 	n := 0
-	err := s.each(out, func(record []byte) error {
+	err := s.each(out, 0, func(record []byte) error {
 		n++
 		if err := s.cut(record, fields[:]); err != nil {
 			return fmt.Errorf("record %d: %w", n, err)

@@ -64,7 +64,7 @@ func (c *Client) Switches(ctx context.Context, raw ...uint32) (map[uint32]string
 func parseSwitches(out []byte, s separators) (map[uint32]string, error) {
 	all := map[uint32]string{}
 	var fields [3][]byte
-	err := s.each(out, func(record []byte) error {
+	err := s.each(out, 0, func(record []byte) error {
 		if err := s.cut(record, fields[:]); err != nil {
 			return err
 		}
