@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
+	"slurmprio/tests/usage"
 )
 
 // everything switches every feature on. How many writes a cycle may make is not what is
@@ -66,7 +66,9 @@ type site struct {
 	state   *cycle.State
 	stages  map[string]float64 // s of the last cycle, by stage
 	outside cost               // of the generated cluster in the last cycle
-	base    int64              // memory that the generated cluster holds, kB
+	base    int64              // memory that the generated cluster holds, in bytes
+
+	checkpoint cost // of moving the database's log after the last cycle, while nobody waits
 }
 
 func newSite(tb testing.TB, jobs int) *site {
@@ -79,23 +81,45 @@ func newSite(tb testing.TB, jobs int) *site {
 	if s.config, err = config.Load(file); err != nil {
 		tb.Fatal(err)
 	}
-	if s.store, err = store.Open(tb.Context(), filepath.Join(s.dir, "state"), store.Options{}); err != nil {
-		tb.Fatal(err)
-	}
+	s.open()
 	tb.Cleanup(func() { s.store.Close() })
-	if s.history, err = s.store.Load(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
-	if s.state.Journal, err = s.store.LoadEvictions(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
-	if s.state.Failures, err = s.store.LoadFailures(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
-	if s.state.Ledger, err = s.store.LoadShares(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
 	return s
+}
+
+// open begins priod with what its store holds.
+func (s *site) open() {
+	s.Helper()
+	var err error
+	if s.store, err = store.Open(s.Context(), filepath.Join(s.dir, "state"), store.Options{}); err != nil {
+		s.Fatal(err)
+	}
+	if s.history, err = s.store.Load(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	if s.state.Journal, err = s.store.LoadEvictions(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	if s.state.Failures, err = s.store.LoadFailures(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	if s.state.Ledger, err = s.store.LoadShares(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	waiting, at, err := s.store.Waits(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.state.Waits.Restore(waiting, at)
+}
+
+// restart ends priod and begins it anew.
+func (s *site) restart() {
+	s.Helper()
+	if err := s.store.Close(); err != nil {
+		s.Fatal(err)
+	}
+	s.state = cycle.NewState()
+	s.open()
 }
 
 // cost is what this process has used so far, or in between two times.
@@ -104,11 +128,8 @@ type cost struct {
 }
 
 func (s *site) cost() cost {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		s.Fatal(err)
-	}
-	return cost{time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano()), time.Since(begun)}
+	user, system := usage.CPU(s)
+	return cost{user, system, time.Since(begun)}
 }
 
 var begun = time.Now()
@@ -162,9 +183,11 @@ func (s *site) step() (cycle.Result, cost) {
 	result, err := cycle.Step(s.Context(), apart{s.slurm, s}, s.store, s.history, set)
 	used := s.cost().since(before).since(s.outside)
 	used.user -= s.slurm.marking
+	before = s.cost()
 	if err := s.store.Checkpoint(); err != nil {
 		s.Fatal(err)
 	}
+	s.checkpoint = s.cost().since(before)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -269,20 +292,6 @@ func written(before, after map[string]bool) map[string]int {
 	return tables
 }
 
-func field(tb testing.TB, file, key string) int64 {
-	tb.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), key)
-	n, err := strconv.ParseInt(strings.Fields(rest + " ?")[0], 10, 64)
-	if err != nil {
-		tb.Fatalf("%s: %s %v", file, key, err)
-	}
-	return n
-}
-
 // A cycle in which nothing changed writes nothing into Slurm, and no row, unless something goes
 // by the clock: what a job is owed, or what steering expects of it.
 func TestQuietCycleWritesNothing(t *testing.T) {
@@ -355,8 +364,8 @@ const (
 )
 
 // BenchmarkEverything is a cycle with everything on, on as many jobs that wait as its name
-// says, half as many that run and a tenth as many nodes: the first one, one in which nothing
-// changed but the time, and one after 100 jobs ended, 100 started and 100 came. Other work may
+// says, half as many that run and a tenth as many nodes: the first one, the first one after a
+// restart, one in which nothing changed but the time, and one after 100 jobs ended, 100 started and 100 came. Other work may
 // share the machine, so the first two are what counts:
 //
 //	user_s     processor time of this process in user mode, the garbage collector's too
@@ -365,6 +374,8 @@ const (
 //	written_B  what the kernel wrote to disk for it
 //	writes     into Slurm
 //	from_snapshot_s  of wall_s, without the read: from the snapshot to the plan, recorded
+//	load_s           after a restart: before the cycle, what the store holds
+//	checkpoint_s     behind wall_s: moving the database's log; user_s, system_s and written_B hold it, too
 //	own_MB     the most memory that the process held, without the generated cluster
 //
 // The garbage collector runs before each cycle, and then when it has to. A daemon that has run
@@ -375,12 +386,27 @@ func BenchmarkEverything(b *testing.B) {
 		b.Run(strconv.Itoa(jobs), func(b *testing.B) {
 			s := newSite(b, jobs)
 			debug.FreeOSMemory()
-			s.base = field(b, "/proc/self/status", "VmRSS:")
+			s.base = usage.Self(b).Resident()
 			b.Run("first", func(b *testing.B) {
 				s.TB = b
 				for done := false; b.Loop(); done = true {
 					if !done { // there is one first cycle
 						s.measure(1, func() {})
+					}
+				}
+			})
+			s.TB = b
+			s.settle(benchSettle)
+			b.Run("restart", func(b *testing.B) {
+				s.TB = b
+				for done := false; b.Loop(); done = true {
+					if !done {
+						s.slurm.pass()
+						begun := time.Now()
+						s.restart()
+						loaded := time.Since(begun).Seconds()
+						s.measure(1, func() {})
+						b.ReportMetric(loaded, "load_s")
 					}
 				}
 			})
@@ -431,14 +457,14 @@ func (s *site) measured(bare bool) map[string]float64 {
 	if runtime.GC(); bare {
 		debug.FreeOSMemory()
 	}
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // the peak begins anew
-		s.Fatal(err)
-	}
-	disk := field(s, "/proc/self/io", "\nwrite_bytes:")
+	self := usage.Self(s)
+	self.ForgetPeak()
+	disk := self.Written()
 	r, c := s.step()
 	return map[string]float64{
-		"user_s": c.user.Seconds(), "system_s": c.system.Seconds(), "wall_s": c.wall.Seconds(), "writes": float64(len(r.Outcomes)),
+		"user_s": (c.user + s.checkpoint.user).Seconds(), "system_s": (c.system + s.checkpoint.system).Seconds(), "wall_s": c.wall.Seconds(),
 		"from_snapshot_s": c.wall.Seconds() - s.stages["observe"], "observe_s": s.stages["observe"], "decide_s": s.stages["decide"], "record_s": s.stages["record"],
-		"written_B": float64(field(s, "/proc/self/io", "\nwrite_bytes:") - disk), "own_MB": float64(field(s, "/proc/self/status", "VmHWM:")-s.base) / 1e3,
+		"checkpoint_s": s.checkpoint.wall.Seconds(), "writes": float64(len(r.Outcomes)),
+		"written_B": float64(self.Written() - disk), "own_MB": float64(self.Peak()-s.base) / 1e6,
 	}
 }
