@@ -28,6 +28,7 @@ func (p *hostPair) cutOff() {
 // acting one, and both have the folder, or one of them lacks it. Each value is written by one,
 // nobody is evicted twice, it is said, and reset takes all of it back.
 func TestBothHostsSeemToAct(t *testing.T) {
+	t.Parallel()
 	for _, lacks := range []bool{false, true} {
 		t.Run(fmt.Sprintf("one lacks the folder: %v", lacks), func(t *testing.T) {
 			t.Parallel()
@@ -172,6 +173,7 @@ func TestOlderSharedFolder(t *testing.T) {
 // middle of an eviction: it is finished once, and reset gives all back. priod is built on a
 // package time whose wall clock is ahead, since Go reads it without the C library.
 func TestClocksOfTheHosts(t *testing.T) {
+	t.Parallel()
 	longOnly(t)
 	if _, err := exec.LookPath("go"); err != nil || watchesRaces() {
 		t.Skip("this builds a priod of its own")

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -71,19 +72,33 @@ func listens(pid, port int) bool {
 		}
 	}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		data, err := os.ReadFile(table)
-		if err != nil {
+		if listensIn(table, port, held) {
+			return true
+		}
+	}
+	return false
+}
+
+// listensIn looks for a listening socket of a port among those held. The kernel prints listening
+// sockets first; the others, thousands where commands come and go, are not read.
+func listensIn(table string, port int, held map[string]bool) bool {
+	file, err := os.Open(table)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 10 || f[0] == "sl" {
 			continue
 		}
-		for _, line := range strings.Split(string(data), "\n") {
-			f := strings.Fields(line)
-			if len(f) < 10 || f[3] != "0A" { // TCP_LISTEN
-				continue
-			}
-			_, hex, _ := strings.Cut(f[1], ":")
-			if p, err := strconv.ParseUint(hex, 16, 16); err == nil && int(p) == port && held["socket:["+f[9]+"]"] {
-				return true
-			}
+		if f[3] != "0A" { // TCP_LISTEN
+			break
+		}
+		_, hex, _ := strings.Cut(f[1], ":")
+		if p, err := strconv.ParseUint(hex, 16, 16); err == nil && int(p) == port && held["socket:["+f[9]+"]"] {
+			return true
 		}
 	}
 	return false
