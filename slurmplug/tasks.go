@@ -27,8 +27,10 @@ func parseTasks(list string) ([]taskRange, error) {
 		}
 	}
 	s, limit, limited := strings.Cut(s, "%")
-	if _, err := taskNumber(limit); limited && err != nil {
-		return nil, fmt.Errorf("array tasks %.80q: %w", list, err)
+	if limited {
+		if _, err := taskNumber(limit); err != nil {
+			return nil, fmt.Errorf("array tasks %.80q: %w", list, err)
+		}
 	}
 	var ranges []taskRange
 	total := 0

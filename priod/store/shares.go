@@ -91,15 +91,17 @@ func (d *digester) share(s *plan.Share, types []string) uint64 {
 }
 
 func (s *Store) saveShares(ctx context.Context, tx *direct, number int64, seen *plan.Seen) error {
+	var text []byte
 	return ahead(ctx, tx, s.changes.shares, func(to db.DBTX, c *change[entry, plan.Share]) error {
 		if c.now == nil { // it has none any more
 			return s.q.DropShare(ctx, to, c.entry.row)
 		}
-		return s.q.PutShare(ctx, to, shareParams(c.now, seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At))
+		text = appendTypes(text[:0], c.now, seen.Plan.Shares.Types)
+		return s.q.PutShare(ctx, to, shareParams(c.now, string(text), seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At))
 	})
 }
 
-func shareParams(s *plan.Share, all *plan.Shares, row, cycle int64, at time.Time) db.PutShareParams {
+func shareParams(s *plan.Share, types string, all *plan.Shares, row, cycle int64, at time.Time) db.PutShareParams {
 	notes := "[]"
 	if len(s.Answers.Notes) > 0 {
 		if text, err := json.Marshal(s.Answers.Notes); err == nil {
@@ -108,13 +110,13 @@ func shareParams(s *plan.Share, all *plan.Shares, row, cycle int64, at time.Time
 	}
 	return db.PutShareParams{
 		Job: row, Cycle: cycle, AtMs: millis(at), GivenMs: millis(s.Given), SinceMs: millis(all.Since), Priority: s.Priority,
-		Types: typesText(s, all.Types), Notes: notes,
+		Types: types, Notes: notes,
 	}
 }
 
-// typesText is a share on each GPU type as its row holds it.
-func typesText(s *plan.Share, types []string) string {
-	text := append(make([]byte, 0, 80*len(types)), '[')
+// appendTypes appends a share on each GPU type as its row holds it.
+func appendTypes(text []byte, s *plan.Share, types []string) []byte {
+	text = append(text, '[')
 	for t, name := range types {
 		if t > 0 {
 			text = append(text, ',')
@@ -141,7 +143,7 @@ func typesText(s *plan.Share, types []string) string {
 		}
 		text = append(text, ']')
 	}
-	return string(append(text, ']'))
+	return append(text, ']')
 }
 
 // appendNumber appends a number in JSON, null for one that JSON has not.
@@ -155,7 +157,7 @@ func appendNumber(to []byte, x float64) []byte {
 // typeRow is a share on one GPU type in its row.
 type typeRow ShareOfType
 
-// UnmarshalJSON reads what typesText wrote.
+// UnmarshalJSON reads what appendTypes wrote.
 func (t *typeRow) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &[]any{
 		&t.GPUType, &t.Speed, &t.Source, &t.Factor, &t.Runs, &t.Time, &t.Received, &t.ReceivedS, &t.PromisedS, &t.OwedS, &t.RunS,

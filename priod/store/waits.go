@@ -45,19 +45,27 @@ func (s *Store) saveWaits(ctx context.Context, tx *direct) error {
 	all := slices.SortedFunc(maps.Keys(s.unsaved.waits), func(a, b *plan.Wait) int {
 		return cmp.Or(a.Job.Compare(b.Job), a.Submit.Compare(b.Submit))
 	})
-	return ahead(ctx, tx, all, func(to db.DBTX, w **plan.Wait) error { return s.q.PutWait(ctx, to, waitParams(*w)) })
+	var spans []byte
+	return ahead(ctx, tx, all, func(to db.DBTX, w **plan.Wait) error {
+		spans = appendSpans(spans[:0], *w)
+		return s.q.PutWait(ctx, to, waitParams(*w, string(spans)))
+	})
 }
 
-func waitParams(w *plan.Wait) db.PutWaitParams {
-	until := int64(0)
-	if w.Ended != plan.StillWaits {
-		until = millis(w.Until)
+// untilMS is when a wait ended, 0 for one that has not.
+func untilMS(w *plan.Wait) int64 {
+	if w.Ended == plan.StillWaits {
+		return 0
 	}
+	return millis(w.Until)
+}
+
+func waitParams(w *plan.Wait, spans string) db.PutWaitParams {
 	return db.PutWaitParams{
-		ID: int64(w.Job.ID), Task: int64(w.Job.Task), SubmitMs: millis(w.Submit), UntilMs: until, Ended: string(w.Ended),
+		ID: int64(w.Job.ID), Task: int64(w.Job.Task), SubmitMs: millis(w.Submit), UntilMs: untilMS(w), Ended: string(w.Ended),
 		User: w.User, Account: w.Account, Partition: w.Partition,
 		GpuType: w.GPUType, Gpus: int64(w.GPUs), Tasks: int64(w.Tasks), Pool: w.Pool, PoolGpus: int64(w.PoolGPUs),
-		RoomMs: millis(w.RoomSince()), TornMs: w.Sum(plan.Fragmentation).Milliseconds(), Spans: spansText(w, until),
+		RoomMs: millis(w.RoomSince()), TornMs: w.Sum(plan.Fragmentation).Milliseconds(), Spans: spans,
 	}
 }
 
@@ -116,11 +124,11 @@ func waitOf(r *db.Wait) *plan.Wait {
 	return w
 }
 
-// spansText is a wait's parts as its row holds them, with until as the end of the last one.
-func spansText(w *plan.Wait, until int64) string {
-	text := append(make([]byte, 0, 128*len(w.Spans)), '[')
+// appendSpans appends a wait's parts as its row holds them, an array for each.
+func appendSpans(text []byte, w *plan.Wait) []byte {
+	text = append(text, '[')
 	for i := range w.Spans {
-		x, end := &w.Spans[i], until
+		x, end := &w.Spans[i], untilMS(w)
 		if i+1 < len(w.Spans) {
 			end = millis(w.Spans[i+1].From)
 		}
@@ -134,7 +142,7 @@ func spansText(w *plan.Wait, until int64) string {
 		}
 		text = append(appendFits(text, x.Fits), ']')
 	}
-	return string(append(text, ']'))
+	return append(text, ']')
 }
 
 // appendText appends a text in JSON. Most texts are plain and need no more than quotes.
