@@ -272,4 +272,7 @@ type Snapshot struct {
 	Jobs        []Job
 	Nodes       []Node
 	Multifactor Multifactor
+
+	// Fresh says that Jobs stands in memory of its own, where no later snapshot is written.
+	Fresh bool
 }

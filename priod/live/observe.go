@@ -53,7 +53,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 
 // snapshot turns Slurm's records into a cluster.Snapshot.
 func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug.Node) cluster.Snapshot {
-	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: ConvertNodes(nodes)}
+	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: ConvertNodes(nodes), Fresh: true}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
 	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), tags: &c.tags}

@@ -215,19 +215,18 @@ const maxEnded, maxArray = 20_000, 10_000
 // Recall puts back the queue as an earlier process last saw it: what ended meanwhile is
 // looked at.
 func (m *Memory) Recall(jobs []cluster.Job) {
-	m.queue = seen(jobs, &cluster.JobMap[*cluster.Job]{}, queue{})
+	m.queue = seen(&cluster.Snapshot{Jobs: jobs, Fresh: true}, &cluster.JobMap[*cluster.Job]{}, queue{})
 }
 
 // queue are jobs whose end is to be noticed, by id.
 type queue struct {
 	jobs cluster.JobMap[*cluster.Job]
-	kept []cluster.Job // what jobs point to
+	kept []cluster.Job // what jobs point to, where the snapshot does not last
 }
 
 // seen are the jobs of a queue whose end is to be noticed: those that run, or did when
 // they were last seen, and those whose users agreed; in the memory of now.
-func seen(jobs []cluster.Job, before *cluster.JobMap[*cluster.Job], now queue) queue {
-	now.jobs = cluster.JobMap[*cluster.Job]{}
+func seen(s *cluster.Snapshot, before *cluster.JobMap[*cluster.Job], now queue) queue {
 	counts := func(j *cluster.Job) bool {
 		if j.State != cluster.Pending || agrees(j) == 1 {
 			return true
@@ -235,19 +234,28 @@ func seen(jobs []cluster.Job, before *cluster.JobMap[*cluster.Job], now queue) q
 		was := before.Get(j.ID)
 		return was != nil && was.State != cluster.Pending
 	}
-	n := 0
-	for i := range jobs {
-		if counts(&jobs[i]) {
-			n++
-		}
-	}
+	now.jobs = cluster.JobMap[*cluster.Job]{}
 	clear(now.kept)
-	now.kept = slices.Grow(now.kept[:0], n)
-	for i := range jobs {
-		if counts(&jobs[i]) {
-			now.kept = append(now.kept, jobs[i]) // the snapshot changes
-			now.jobs.Set(jobs[i].ID, &now.kept[len(now.kept)-1])
+	now.kept = now.kept[:0]
+	if !s.Fresh {
+		n := 0
+		for i := range s.Jobs {
+			if counts(&s.Jobs[i]) {
+				n++
+			}
 		}
+		now.kept = slices.Grow(now.kept, n)
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if !counts(j) {
+			continue
+		}
+		if !s.Fresh {
+			now.kept = append(now.kept, *j)
+			j = &now.kept[len(now.kept)-1]
+		}
+		now.jobs.Set(j.ID, j)
 	}
 	return now
 }
@@ -256,7 +264,7 @@ func seen(jobs []cluster.Job, before *cluster.JobMap[*cluster.Job], now queue) q
 // ended: jobs that are gone, and those that somebody else put back into the queue. What
 // nobody agreed to, and began and ended between two, it does not know.
 func (m *Memory) Observe(s *cluster.Snapshot) (dropped int) {
-	now := seen(s.Jobs, &m.queue.jobs, m.spare)
+	now := seen(s, &m.queue.jobs, m.spare)
 	var ended []cluster.Job
 	for id, was := range m.queue.jobs.All() {
 		is, there := now.jobs.Find(id)
