@@ -2,7 +2,6 @@ package allocate
 
 import (
 	"context"
-	"sync"
 
 	"slurmprio/priod/plan"
 )
@@ -19,8 +18,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	if f.Ledger == nil || f.Settings.Policy.Name == "" && f.Ledger.profiles == nil {
 		return nil
 	}
-	c.Shares = sync.OnceValue(func() *plan.Shares { return f.Ledger.allocate(c.Snapshot, c.History, f.Settings, c.Nodes) })
-	go c.Shares()
+	c.Shares = plan.Beside(c.Snapshot, func() *plan.Shares { return f.Ledger.allocate(c.Snapshot, c.History, f.Settings, c.Nodes) })
 	return nil
 }
 

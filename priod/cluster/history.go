@@ -164,7 +164,7 @@ type History struct {
 
 	former  func(*Job) (Written, map[slurmplug.Lever]Requested) // see Remember
 	running JobMap[*Stay]
-	recent  map[run]Stay         // closed intervals that still reach into UsePeriod, and some that lately did
+	recent  map[run]*Stay        // closed intervals that still reach into UsePeriod, and some that lately did
 	swept   time.Time            // recent was, of those that do no more
 	changes int                  // of recent, but for those too old
 	ends    []Stay               // of recent those of TE jobs, by their start; nil: to be made anew
@@ -187,7 +187,7 @@ func NewHistory() *History {
 		Written:  map[JobID]Written{},
 		Requests: map[JobID]map[slurmplug.Lever]Requested{},
 		Sizes:    map[JobID]SizePast{},
-		recent:   map[run]Stay{},
+		recent:   map[run]*Stay{},
 		past:     map[JobID][]PastStay{},
 	}
 }
@@ -204,7 +204,7 @@ func (h *History) Restore(i Stay) {
 // keep takes in an interval that is over.
 func (h *History) keep(i Stay) {
 	_, again := h.recent[i.run()]
-	h.recent[i.run()] = i
+	h.recent[i.run()] = &i
 	h.changes++
 	switch n := len(h.ends); {
 	case again || h.ends == nil:
@@ -223,7 +223,7 @@ func (h *History) pastTE(since time.Time) iter.Seq[*Stay] {
 		h.ends = make([]Stay, 0, len(h.recent))
 		for _, i := range h.recent {
 			if i.Class == TE {
-				h.ends = append(h.ends, i)
+				h.ends = append(h.ends, *i)
 			}
 		}
 		slices.SortFunc(h.ends, func(a, b Stay) int { return cmp.Or(a.Start.Compare(b.Start), a.Job.Compare(b.Job)) })
@@ -325,10 +325,11 @@ func (h *History) saved(j *Job, at time.Time) {
 // setBack ends stays now that ended, or were last seen, later than now: by a
 // clock that was ahead. They would count against budgets until it is that late.
 func (h *History) setBack(at time.Time) (changed []Stay) {
-	for name, i := range h.recent {
-		if end := Later(i.Start, at); i.End.After(end) {
+	for name, known := range h.recent {
+		if end := Later(known.Start, at); known.End.After(end) {
+			i := *known
 			i.End = end
-			h.recent[name], h.ends = i, nil
+			h.recent[name], h.ends = &i, nil
 			h.changes++
 			changed = append(changed, i)
 		}
@@ -564,7 +565,7 @@ func (h *History) forget(at time.Time) {
 		return // who reads recent leaves them out
 	}
 	since := at.Add(-UsePeriod)
-	maps.DeleteFunc(h.recent, func(_ run, i Stay) bool { return !i.End.After(since) })
+	maps.DeleteFunc(h.recent, func(_ run, i *Stay) bool { return !i.End.After(since) })
 	h.swept, h.ends = at, nil
 }
 
@@ -591,7 +592,7 @@ func (h *History) Stays(ended bool) iter.Seq[*Stay] {
 		}
 		since := h.at.Add(-UsePeriod)
 		for _, i := range h.recent {
-			if i.End.After(since) && !yield(&i) {
+			if i.End.After(since) && !yield(i) {
 				return
 			}
 		}

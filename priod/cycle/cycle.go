@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"slurmprio/priod/allocate"
@@ -115,9 +114,8 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	c.NoteNodes()
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.
-	var looked sync.WaitGroup
-	looked.Go(func() { set.Waits.Look(c) })
-	defer looked.Wait()
+	looked := plan.Beside(c.Snapshot, func() error { set.Waits.Look(c); return nil })
+	defer looked()
 	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues, set.Evictions.Choice, set.Evictions.Round
 	if set.DryRun {
 		return result, failed
@@ -132,14 +130,14 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	seen := plan.Seen{Snapshot: c.Snapshot, Stays: c.Stays, Plan: c.Plan, Hold: set.Hold}
 	if t := set.Waits.Tracker; t != nil {
 		seen.Waits = func() []*plan.Wait {
-			looked.Wait()
+			looked()
 			return t.Changed()
 		}
 	}
 	if err := rec.Planned(ctx, seen); err != nil {
 		return result, fmt.Errorf("record the plan (nothing was written to Slurm): %w", err)
 	}
-	looked.Wait()
+	looked()
 	result.Hold = set.Hold
 	if set.Hold == "" && len(result.Plan.Actions) > 0 {
 		stage("act")

@@ -68,18 +68,33 @@ type Cycle struct {
 	nodes func() *nodemap.Map
 }
 
+// manyJobs are those from which on to do things beside each other takes less time than it costs.
+const manyJobs = 2000
+
+// Beside does something beside what else is done in a cycle, where the queue is long, and else at
+// once. What it returns waits for that.
+func Beside[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
+	wait = sync.OnceValue(do)
+	if len(s.Jobs) < manyJobs {
+		wait()
+	} else {
+		go wait()
+	}
+	return wait
+}
+
 // ReadNodes begins to make Nodes, beside what else is done. After it several goroutines may
 // ask for them.
 func (c *Cycle) ReadNodes() {
-	c.nodes = sync.OnceValue(func() *nodemap.Map { return nodemap.New(c.Snapshot) })
-	go c.nodes()
+	c.nodes = Beside(c.Snapshot, func() *nodemap.Map { return nodemap.New(c.Snapshot) })
 }
 
 // Nodes are the nodes of the snapshot in placement's terms, made once. Nobody changes them: who
 // searches them does so in a clone, because a search changes what it searches.
 func (c *Cycle) Nodes() *nodemap.Map {
 	if c.nodes == nil {
-		c.nodes = sync.OnceValue(func() *nodemap.Map { return nodemap.New(c.Snapshot) })
+		made := nodemap.New(c.Snapshot)
+		c.nodes = func() *nodemap.Map { return made }
 	}
 	return c.nodes()
 }

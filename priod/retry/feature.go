@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -48,8 +47,7 @@ type departures struct {
 func (d departures) Plan(_ context.Context, c *plan.Cycle) error {
 	f := d.of
 	if f.observe = nil; f.Memory != nil && f.Settings.Rules != nil && !c.DryRun {
-		f.observe = sync.OnceValue(func() int { return f.Memory.Observe(c.Snapshot) })
-		go f.observe()
+		f.observe = plan.Beside(c.Snapshot, func() int { return f.Memory.Observe(c.Snapshot) })
 	}
 	return nil
 }

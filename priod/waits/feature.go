@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -31,13 +30,12 @@ type Feature struct {
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	if f.Tracker != nil {
 		f.begin(c)
-		go f.walk()
 	}
 	return nil
 }
 
 func (f *Feature) begin(c *plan.Cycle) {
-	f.walk = sync.OnceValue(func() *walk { return newWalk(c.Snapshot, c.Nodes(), f.Strict) })
+	f.walk = plan.Beside(c.Snapshot, func() *walk { return newWalk(c.Snapshot, c.Nodes(), f.Strict) })
 }
 
 // Look looks at each pending job with GPUs, once the plan is made. It changes nothing in it.
