@@ -18,6 +18,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	if f.Ledger == nil || f.Settings.Policy.Name == "" && f.Ledger.profiles == nil {
 		return nil
 	}
+	c.ReadNodes()
 	c.Shares = plan.Beside(c.Snapshot, func() *plan.Shares { return f.Ledger.allocate(c.Snapshot, c.History, f.Settings, c.Nodes) })
 	return nil
 }

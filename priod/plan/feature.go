@@ -86,7 +86,9 @@ func Beside[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
 // ReadNodes begins to make Nodes, beside what else is done. After it several goroutines may
 // ask for them.
 func (c *Cycle) ReadNodes() {
-	c.nodes = Beside(c.Snapshot, func() *nodemap.Map { return nodemap.New(c.Snapshot) })
+	if c.nodes == nil {
+		c.nodes = Beside(c.Snapshot, func() *nodemap.Map { return nodemap.New(c.Snapshot) })
+	}
 }
 
 // Nodes are the nodes of the snapshot in placement's terms, made once. Nobody changes them: who
