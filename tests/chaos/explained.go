@@ -62,7 +62,7 @@ func (r *Run) Explained(s *Seen, factor *int64, x *Explanation, at time.Time) (a
 	if d := x.Decision; d.Ranked && d.Unmoved == "" && factor != nil && *factor != d.Value {
 		wrong("it is to have the value %d, and its SiteFactor is %d", d.Value, *factor)
 	}
-	explainedWrites(s, factor, x, wrong)
+	r.explainedWrites(n, s, factor, x, wrong)
 	r.explainedChoices(n, s, x, at, wrong)
 	r.explainedWait(n, s, x, wrong)
 	return all
@@ -89,8 +89,9 @@ func (r *Run) explainedClass(s *Seen, x *Explanation, wrong func(string, ...any)
 	}
 }
 
-// explainedWrites: what was last written into each field is what stands there.
-func explainedWrites(s *Seen, factor *int64, x *Explanation, wrong func(string, ...any)) {
+// explainedWrites: what was last written into each field is what stands there, unless its user
+// has set the field since.
+func (r *Run) explainedWrites(n int, s *Seen, factor *int64, x *Explanation, wrong func(string, ...any)) {
 	fields := s.kept()
 	fields["MinCPUsNode"], fields["MinMemoryNode"] = s.MinCPUs, s.Mem
 	if factor != nil {
@@ -104,6 +105,11 @@ func explainedWrites(s *Seen, factor *int64, x *Explanation, wrong func(string, 
 				seen[string(w.Lever)] = true // what stands there now, nobody knows
 			}
 			continue
+		}
+		if slices.ContainsFunc(r.Done, func(d Done) bool {
+			return d.Job == n && d.Do == string(w.Lever) && d.Failed == "" && d.Until.After(w.At)
+		}) {
+			seen[string(w.Lever)] = true
 		}
 		if w.Lever == slurmplug.Size {
 			for word := range strings.FieldsSeq(w.After.String()) {

@@ -56,6 +56,13 @@ func TestExplained(t *testing.T) {
 		"another value":       {func(_ *Run, _ *Seen, x *Explanation) { x.Decision.Value = 6000 }, "to have the value 6000"},
 		"a value not written": {func(_ *Run, _ *Seen, x *Explanation) { x.Decision.Value, x.Decision.Unmoved = 6000, "limit" }, ""},
 		"another write":       {func(_ *Run, _ *Seen, x *Explanation) { x.Writes[3].After = slurmplug.Text("6000") }, "SiteFactor=6000 was written last"},
+		"its user's type": {func(r *Run, s *Seen, x *Explanation) {
+			r.Done = append(r.Done, Done{Turn: Turn{Job: 2, Do: "Features"}, From: sec(20), Until: sec(20)})
+			s.Features, x.Job.Features, x.Decision.Choices.GPUType = "", "", nil
+		}, ""},
+		"no type that was written": {func(r *Run, s *Seen, x *Explanation) {
+			s.Features, x.Job.Features, x.Decision.Choices.GPUType = "", "", nil
+		}, "Features=v100 was written last"},
 		"a write without an answer": {func(_ *Run, _ *Seen, x *Explanation) {
 			x.Writes[3].After, x.Writes[3].Status = slurmplug.Text("6000"), slurmplug.Unknown
 		}, ""},
