@@ -32,8 +32,8 @@ type Feature struct {
 }
 
 // Parts returns what retries do in a cycle: begin, to see who left the queue beside what else is
-// decided; end, before anybody writes into the snapshot's jobs, which are copied; and late, to
-// act on that.
+// decided; end, before anybody writes into the snapshot's jobs, which are copied where it does
+// not last; and late, to act on that.
 func (f *Feature) Parts() (begin, end, late plan.Feature) {
 	return departures{of: f}, departed{of: f}, f
 }

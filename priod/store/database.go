@@ -288,7 +288,7 @@ func (t *transaction) bulk(do func(*direct) error) error {
 // takes as long as what SQLite does. It keeps the last one prepared, so those that are
 // the same follow one another.
 type direct struct {
-	db.DBTX // none: it answers no queries
+	db.DBTX // none: it answers no queries, and tells no results
 	conn    *sqlite3.SQLiteConn
 	query   string
 	stmt    driver.Stmt
