@@ -13,8 +13,8 @@ import (
 const NumNodes Lever = "NumNodes"
 
 // HiddenNodes stands in the place of a value of NumNodes where Slurm does not show the most
-// nodes of a job: slurmctld shows none of those that were in the queue when it started, or
-// have run (_pack_node_cnt in slurmctld/job_mgr.c packs 0 where total_nodes is set).
+// nodes of a job: slurmctld shows none of those that were in the queue when it started, that
+// run or have run (_pack_node_cnt in slurmctld/job_mgr.c packs 0 where total_nodes is set).
 const HiddenNodes = "hidden"
 
 // NodesText is a value of the lever: so many nodes at least, and at most; most is 0 for a job
@@ -65,13 +65,17 @@ func (c *Client) NodeCount(ctx context.Context, record *Job, booted time.Time) (
 }
 
 // parseNodeCount: of an open number Slurm shows "1", of a bounded one "1-1". The first of both
-// is an estimate; what was asked for stands in the record.
+// is an estimate; what was asked for stands in the record. Of a job that has started since it
+// was in the queue it shows the nodes that it runs on, and not what it asked for.
 func parseNodeCount(record *Job, out string, booted time.Time) (n NodeCount, err error) {
 	words, err := askedWords(record, out)
 	if err != nil {
 		return n, err
 	}
 	n.UID, n.Text = uidOf(words), HiddenNodes
+	if words["JobState"] != "PENDING" {
+		return n, nil
+	}
 	_, high, bounded := strings.Cut(words["NumNodes"], "-")
 	if !bounded {
 		if record.Restarts == 0 && !booted.IsZero() && record.Submit.After(booted) {

@@ -1,6 +1,7 @@
 package slurmplug
 
 import (
+	"cmp"
 	"testing"
 	"time"
 )
@@ -37,24 +38,27 @@ func TestNodesText(t *testing.T) {
 func TestParseNodeCount(t *testing.T) {
 	booted := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
+		state    string // "" for PENDING
 		shown    string
 		submit   int64
 		restarts int
 		booted   time.Time
 		want     string
 	}{
-		"open":                    {"1", 2000, 0, booted, "1-0"},
-		"open, an estimate":       {"2", 2000, 0, booted, "1-0"},
-		"one":                     {"1-1", 2000, 0, booted, "1-1"},
-		"a range":                 {"1-4", 2000, 0, booted, "1-4"},
-		"a range, an estimate":    {"2-4", 2000, 0, booted, "1-4"},
-		"before slurmctld":        {"1", 900, 0, booted, HiddenNodes},
-		"before it, and bounded":  {"1-3", 900, 0, booted, "1-3"},
-		"it has run":              {"1", 2000, 1, booted, HiddenNodes},
-		"nobody knows since when": {"1", 2000, 0, time.Time{}, HiddenNodes},
-		"no number":               {"1-x", 2000, 0, booted, ""},
+		"open":                    {"", "1", 2000, 0, booted, "1-0"},
+		"open, an estimate":       {"", "2", 2000, 0, booted, "1-0"},
+		"one":                     {"", "1-1", 2000, 0, booted, "1-1"},
+		"a range":                 {"", "1-4", 2000, 0, booted, "1-4"},
+		"a range, an estimate":    {"", "2-4", 2000, 0, booted, "1-4"},
+		"before slurmctld":        {"", "1", 900, 0, booted, HiddenNodes},
+		"before it, and bounded":  {"", "1-3", 900, 0, booted, "1-3"},
+		"it has run":              {"", "1", 2000, 1, booted, HiddenNodes},
+		"nobody knows since when": {"", "1", 2000, 0, time.Time{}, HiddenNodes},
+		"it has started":          {"RUNNING", "2", 2000, 0, booted, HiddenNodes},
+		"it is starting":          {"CONFIGURING", "2", 2000, 0, booted, HiddenNodes},
+		"no number":               {"", "1-x", 2000, 0, booted, ""},
 	} {
-		out := "JobId=7 JobName=x UserId=ann(1000) JobState=PENDING Account=a NumNodes=" + c.shown + " NumCPUs=4 NumTasks=4 CPUs/Task=1 ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* " +
+		out := "JobId=7 JobName=x UserId=ann(1000) JobState=" + cmp.Or(c.state, "PENDING") + " Account=a NumNodes=" + c.shown + " NumCPUs=4 NumTasks=4 CPUs/Task=1 ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* " +
 			"MinCPUsNode=1 MinMemoryCPU=1G OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null) Command=x WorkDir=/ StdOut=/dev/null "
 		n, err := parseNodeCount(&Job{ID: Plain(7), Name: "x", Account: "a", State: "PENDING", TRES: "cpu=4,node=1", Nodes: 2, Restarts: c.restarts, Submit: time.Unix(c.submit, 0)}, out, c.booted)
 		if (err != nil) != (c.want == "") || err == nil && (n.Text != c.want || n.UID != "1000") {

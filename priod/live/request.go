@@ -223,11 +223,12 @@ func problem(o *plan.Outcome, j *cluster.Job) string {
 	return ""
 }
 
-// retract puts back what a request held before a write.
+// retract puts back what a request held before a write. Of a job that starts meanwhile, and
+// may be requeued, it is kept what was written.
 func (c *Cluster) retract(ctx context.Context, o *plan.Outcome, why string) {
 	r := c.client.Update(ctx, []slurmplug.Update{c.update(&o.Action, o.Before)})[0]
 	o.Status, o.Message = slurmplug.Refused, why+"; taken back"
-	if r.Status != slurmplug.Applied && r.Status != slurmplug.Raced {
+	if r.Status != slurmplug.Applied {
 		o.Status, o.Message = slurmplug.Unknown, why+"; could not be taken back: "+r.Message
 	}
 }

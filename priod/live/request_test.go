@@ -3,9 +3,11 @@ package live
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -15,6 +17,8 @@ import (
 // written.
 type shows struct {
 	state    string // "" for PENDING
+	later    string // its state when scontrol shows it, after squeue has; "" for state
+	nodes    string // of it, as scontrol shows them; "" for 1
 	features string
 	writes   []string
 }
@@ -22,8 +26,14 @@ type shows struct {
 func (f *shows) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, error) {
 	state := cmp.Or(f.state, "PENDING")
 	if words := strings.Join(c.Args, " "); strings.Contains(words, "show job") {
-		return slurmplug.Output{Stdout: []byte("JobId=7 JobName= UserId=ann(1000) JobState=" + state + " NumNodes=1 NumCPUs=3 NumTasks=1 CPUs/Task=3 MinCPUsNode=3 MinMemoryNode=64000M " +
+		return slurmplug.Output{Stdout: []byte("JobId=7 JobName= UserId=ann(1000) JobState=" + cmp.Or(f.later, state) + " NumNodes=" + cmp.Or(f.nodes, "1") + " NumCPUs=3 NumTasks=1 CPUs/Task=3 MinCPUsNode=3 MinMemoryNode=64000M " +
 			"ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null) Command=x WorkDir=/ StdOut=/dev/null\n")}, nil
+	}
+	if slices.Equal(c.Args, []string{"show", "config"}) {
+		return slurmplug.Output{Stdout: []byte("BOOT_TIME = 1762160000\nSLURM_VERSION = 24.11.5\nClusterName = c\nSlurmctldHost[0] = ctl1\n\nSlurmctld(primary) at ctl1 is UP\n")}, nil
+	}
+	if c.Name == "sdiag" {
+		return slurmplug.Output{Stdout: []byte(idle)}, nil
 	}
 	if c.Name != "squeue" {
 		f.writes = append(f.writes, string(c.Stdin))
@@ -78,6 +88,29 @@ func TestSizeOfAJobThatStarts(t *testing.T) {
 	}
 }
 
+// A job that waits when squeue is asked and runs when scontrol shows it shows the nodes that it
+// runs on: that is no refusal, and nothing is taken back (TestOpenJobWaitsForItsNode, once).
+func TestNodeCountOfAJobThatStartsAmidTheReadBack(t *testing.T) {
+	for _, c := range []struct {
+		later, nodes string
+		want         slurmplug.Status
+	}{
+		{"RUNNING", "2", slurmplug.Applied},
+		{"PENDING", "1-3", slurmplug.Applied},
+		{"PENDING", "1-1", slurmplug.Refused},
+	} {
+		slurm := &shows{later: c.later, nodes: c.nodes}
+		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.NumNodes, Before: slurmplug.Text("1-1"), After: slurmplug.Text("1-3"), Was: slurmplug.Text("1-3")}
+		o := []plan.Outcome{{Action: a, Status: slurmplug.Applied}}
+		cl := New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "24.11.5"}}))
+		cl.jobs = []slurmplug.Job{{ID: slurmplug.Plain(7), RawID: 7, Nodes: 1, Submit: time.Unix(1762164000, 0)}}
+		cl.confirm(t.Context(), o)
+		if o[0].Status != c.want || (len(slurm.writes) > 0) != (c.want == slurmplug.Refused) {
+			t.Errorf("%s, %s: %+v, then %q", c.later, c.nodes, o[0], slurm.writes)
+		}
+	}
+}
+
 // So it does when reset takes back the nodes of a job that starts or ends meanwhile
 // (TestAllTogether on 26.05.5).
 func TestNodesOfAJobThatStarts(t *testing.T) {
@@ -123,13 +156,15 @@ func TestMemoryIsReadBack(t *testing.T) {
 	}
 }
 
+// idle is what sdiag says of a slurmctld with little to do.
+const idle = "Server thread count: 1\nAgent queue size: 0\nDBD Agent queue size: 0\nRemote Procedure Call statistics by user\n"
+
 // denying is a slurmctld that refuses updates, and then shows no job.
 type denying struct{}
 
 func (denying) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, error) {
 	if c.Name == "sdiag" {
-		busy := "Server thread count: 1\nAgent queue size: 0\nDBD Agent queue size: 0\nRemote Procedure Call statistics by user\n"
-		return slurmplug.Output{Stdout: []byte(busy)}, nil
+		return slurmplug.Output{Stdout: []byte(idle)}, nil
 	}
 	out := "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
 	if len(c.Args) > 0 && c.Args[0] == "update" {
