@@ -51,7 +51,7 @@ type Settings struct {
 func (set *Settings) features() []plan.Feature {
 	earlier, trials, gangs, rounds := set.Evictions.Parts()
 	departures, departed, retries := set.Retries.Parts()
-	return []plan.Feature{&set.Allocation, departures, earlier, &set.Order, &set.Waits, trials, gangs, &set.Steering, rounds, departed, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, retries}
+	return []plan.Feature{&set.Allocation, departures, earlier, &set.Order, trials, gangs, &set.Steering, rounds, departed, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, retries}
 }
 
 // Recorder keeps what was seen, decided and written.
@@ -102,6 +102,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		c.ReadNodes()
 		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
 		c.Waited = t.Waited
+		set.Waits.Begin(c)
 	}
 	c.Stays = h.Observe(c.Snapshot)
 	if !set.DryRun {
@@ -116,7 +117,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.
 	looked := plan.Beside(c.Snapshot, func() error { set.Waits.Look(c); return nil })
 	defer looked()
-	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues, set.Evictions.Choice, set.Evictions.Round
+	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues(), set.Evictions.Choice, set.Evictions.Round
 	if set.DryRun {
 		return result, failed
 	}

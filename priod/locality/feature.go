@@ -123,7 +123,9 @@ func (w *work) wrote() []bool {
 	}
 	all := make([]bool, len(w.c.Snapshot.Jobs))
 	for i := range all {
-		all[i] = by.Get(w.c.Snapshot.Jobs[i].ID)
+		if by.Len() > 0 {
+			all[i] = by.Get(w.c.Snapshot.Jobs[i].ID)
+		}
 	}
 	return all
 }

@@ -44,7 +44,7 @@ type cell struct {
 // lie on nodes of several kinds.
 type part struct {
 	free, up *placement.Nodes // what the jobs before leave; with nothing on it
-	at       map[int32]int32  // by node of the cluster, its place here
+	at       []int32          // by node of the cluster, its place here; -1: it is not of this part
 	nodes    []int32          // of the cluster
 	switches int
 }
@@ -72,28 +72,27 @@ func (x *cell) part(types placement.Types) *part {
 	if p := x.parts[types]; p != nil {
 		return p
 	}
-	p, all := &part{at: map[int32]int32{}}, x.nodes.Nodes
+	all := x.nodes.Nodes
+	p := &part{at: slices.Repeat([]int32{-1}, all.Len())}
 	var sizes []placement.Node
 	var leaves []int32
-	gpuTypes, numbers := map[string]int32{}, map[int32]int32{}
-	number := func(leaf int32) int32 {
-		if _, seen := numbers[leaf]; !seen {
-			numbers[leaf] = int32(len(numbers))
-		}
-		return numbers[leaf]
-	}
+	gpuTypes, numbers := map[string]int32{}, slices.Repeat([]int32{-1}, len(x.leaf)) // of switches
 	for i := range int32(all.Len()) {
 		if !types.Has(all.Type(i)) {
 			continue
+		}
+		if n := &numbers[x.leaf[i]]; *n < 0 {
+			*n = int32(p.switches)
+			p.switches++
 		}
 		t := x.nodes.Kinds[all.Type(i)].GPUType
 		if _, known := gpuTypes[t]; !known {
 			gpuTypes[t] = int32(len(gpuTypes))
 		}
 		p.at[i] = int32(len(p.nodes))
-		p.nodes, sizes, leaves = append(p.nodes, i), append(sizes, placement.Node{Type: gpuTypes[t], Amount: all.Size(i)}), append(leaves, number(x.leaf[i]))
+		p.nodes, sizes, leaves = append(p.nodes, i), append(sizes, placement.Node{Type: gpuTypes[t], Amount: all.Size(i)}), append(leaves, numbers[x.leaf[i]])
 	}
-	p.up, p.switches = placement.New(placement.Packed, sizes), len(numbers)
+	p.up = placement.New(placement.Packed, sizes)
 	p.up.SetLeaves(leaves)
 	p.free = p.up.Clone()
 	for at, i := range p.nodes {
@@ -110,7 +109,7 @@ func (x *cell) part(types placement.Types) *part {
 // take gives shares of the cluster to a job, as far as they are of this part.
 func (p *part) take(shares []placement.Share) {
 	for _, s := range shares {
-		if at, here := p.at[s.Node]; here {
+		if at := p.at[s.Node]; at >= 0 {
 			p.free.Take([]placement.Share{{Node: at, Amount: s.Amount}})
 		}
 	}

@@ -13,16 +13,17 @@ type Feature struct {
 	plan.PlanOnly
 	Settings Settings
 
-	// PeerValues are the values of another priod that the last cycle found.
-	PeerValues []PeerValue
+	// PeerValues waits for the values of another priod that the cycle found; nil: it did not look.
+	PeerValues func() []PeerValue
 }
 
 // Plan decides the order, and makes the plan's decisions. Features after it may have the
 // order made again (Reorder).
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
-	f.PeerValues = FindPeerValues(c.Snapshot, c.History, f.Settings)
 	if f.Settings.Peers {
-		Adopt(f.PeerValues, c.Snapshot, c.History)
+		found := FindPeerValues(c.Snapshot, c.History, f.Settings)
+		f.PeerValues = func() []PeerValue { return found }
+		Adopt(found, c.Snapshot, c.History)
 	}
 	set := f.Settings
 	d := newDecider(c.Snapshot, c.History, set)
@@ -32,6 +33,9 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	*c.Plan = d.decide(set.Shares)
 	if set.Shares != nil {
 		c.Plan.StandsUntil(set.Shares.Until)
+	}
+	if !f.Settings.Peers { // nothing here depends on them
+		f.PeerValues = plan.Beside(c.Snapshot, func() []PeerValue { return FindPeerValues(c.Snapshot, c.History, f.Settings) })
 	}
 	notes := len(c.Plan.Notes)
 	c.Reorder = func() {

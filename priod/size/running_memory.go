@@ -51,15 +51,14 @@ func (g *GiveBack) Enabled() bool { return g.set.Enabled }
 // Lowered returns the waiting jobs whose memory was lowered while they ran. A job that
 // was sized since is not among them: it got its own memory back before that.
 func Lowered(s *cluster.Snapshot, h *cluster.History) (jobs []*cluster.Job) {
-	if len(h.Requests) == 0 {
-		return nil
+	var lowered cluster.JobMap[bool]
+	for id, requests := range h.Requests {
+		if r, written := requests[slurmplug.MinMemoryNode]; written && !requests[slurmplug.Size].At.After(r.At) {
+			lowered.Set(id, true)
+		}
 	}
 	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		if j.State != cluster.Pending {
-			continue
-		}
-		if r, written := h.Requests[j.ID][slurmplug.MinMemoryNode]; written && !h.Requests[j.ID][slurmplug.Size].At.After(r.At) {
+		if j := &s.Jobs[i]; lowered.Len() > 0 && j.State == cluster.Pending && lowered.Get(j.ID) {
 			jobs = append(jobs, j)
 		}
 	}

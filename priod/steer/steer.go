@@ -166,8 +166,9 @@ func (st *Steered) openAll(why string) {
 // steer lets Decide choose for the jobs at the head of the queue, and writes that.
 func (st *Steered) steer() {
 	st.types.findBound(st.in.jobs)
+	snapshot := plan.Beside(st.in.snapshot, st.nodes.snapshot)
 	st.findCandidates()
-	snap := st.nodes.snapshot()
+	snap := snapshot()
 	snap.Jobs = make([]Job, len(st.candidates))
 	for i := range st.candidates {
 		snap.Jobs[i] = st.candidates[i].Job

@@ -79,6 +79,9 @@ func (s *Store) noteStays(of *cluster.Snapshot, stays []cluster.Stay) {
 		return
 	}
 	s.noted = of
+	if len(s.stored.jobs) == 0 {
+		s.stored.jobs = make(map[cluster.JobID]*entry, len(of.Jobs))
+	}
 	for _, i := range stays {
 		e := s.stored.entry(i.Job)
 		if i.Closed {

@@ -55,7 +55,7 @@ func (s *Store) loadFrom(ctx context.Context, tx db.DBTX) error {
 	if len(l.tried) > 0 {
 		s.log.Warn("writes of the last run have no outcome: they count as tried", "jobs", len(l.tried))
 	}
-	if err := s.putHistory(ctx, tx); err != nil {
+	if err := s.putHistories(ctx, tx); err != nil {
 		return err
 	}
 	if err := s.q.DoubtWrites(ctx, tx, crashed); err != nil {

@@ -30,7 +30,7 @@ type unsaved struct {
 	ended   []*entry // jobs whose id another one has now
 	planned []plannedWrite
 	results []db.EndWriteParams
-	waits   map[*plan.Wait]bool
+	waits   []*plan.Wait // by key
 }
 
 type plannedWrite struct {
@@ -343,10 +343,11 @@ func (s *Store) saveClosed(ctx context.Context, tx db.DBTX, i *endedStay, at tim
 
 // saveDecided writes decisions, shares, waits and what History holds.
 func (s *Store) saveDecided(ctx context.Context, tx *direct, number int64, seen *plan.Seen) error {
-	if err := s.putHistory(ctx, tx); err != nil {
+	err := ahead(ctx, tx, s.changes.history, func(to db.DBTX, k *change[entry, cluster.History]) error { return s.putHistory(ctx, to, k) })
+	if err != nil {
 		return err
 	}
-	err := ahead(ctx, tx, s.changes.decisions, func(to db.DBTX, d *change[entry, plan.Decision]) error {
+	err = ahead(ctx, tx, s.changes.decisions, func(to db.DBTX, d *change[entry, plan.Decision]) error {
 		row := decisionParams(d.now, d.entry.counted, d.entry.row, number, seen.Snapshot.At)
 		row.Choices = choicesText(&d.now.Choices)
 		return s.q.AddDecision(ctx, to, row)
@@ -360,22 +361,20 @@ func (s *Store) saveDecided(ctx context.Context, tx *direct, number int64, seen 
 	return s.saveWaits(ctx, tx)
 }
 
-// putHistory brings table history to what History holds.
-func (s *Store) putHistory(ctx context.Context, tx db.DBTX) (err error) {
-	for _, k := range s.changes.history {
-		if row, known := historyParams(k.now, k.entry); known {
-			err = s.q.PutHistory(ctx, tx, row)
-		} else {
-			err = s.dropHistory(ctx, tx, k.entry)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// putHistories brings table history to what History holds.
+func (s *Store) putHistories(ctx context.Context, tx db.DBTX) error {
+	return every(s.changes.history, func(k *change[entry, cluster.History]) error { return s.putHistory(ctx, tx, k) })
 }
 
-// historySaved takes note that putHistory's rows were committed.
+// putHistory brings one row of it to what History holds.
+func (s *Store) putHistory(ctx context.Context, tx db.DBTX, k *change[entry, cluster.History]) error {
+	if row, known := historyParams(k.now, k.entry); known {
+		return s.q.PutHistory(ctx, tx, row)
+	}
+	return s.dropHistory(ctx, tx, k.entry)
+}
+
+// historySaved takes note that putHistories' rows were committed.
 func (s *Store) historySaved() {
 	for _, k := range s.changes.history {
 		k.entry.known = k.digest
@@ -478,7 +477,7 @@ func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 			if err := s.endWrites(ctx, tx); err != nil {
 				return err
 			}
-			return s.putHistory(ctx, tx)
+			return s.putHistories(ctx, tx)
 		})
 	}
 	if err == nil {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -41,7 +40,7 @@ func every[T any](all []T, do func(*T) error) error {
 // ahead runs the statements that put makes of some things, which are made some rows ahead of the
 // connection that runs them, until one fails.
 func ahead[T any](ctx context.Context, tx *direct, all []T, put func(db.DBTX, *T) error) (err error) {
-	const batch, batches = 32, 4
+	const batch, batches = 128, 4
 	made, spare, done := make(chan *statements, batches), make(chan *statements, batches+2), make(chan struct{})
 	go func() {
 		defer close(made)
@@ -88,22 +87,12 @@ type statements struct {
 
 type statement struct {
 	query string
-	args  []driver.NamedValue
+	args  []any
 }
 
 func (s *statements) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
-	s.all = slices.Grow(s.all, 1)[:len(s.all)+1] // with the memory of one before
-	last := &s.all[len(s.all)-1]
-	last.query, last.args = query, named(last.args[:0], args)
+	s.all = append(s.all, statement{query, args})
 	return nil, nil
-}
-
-// named appends arguments as a driver takes them.
-func named(to []driver.NamedValue, args []any) []driver.NamedValue {
-	for i, v := range args {
-		to = append(to, driver.NamedValue{Ordinal: i + 1, Value: v})
-	}
-	return to
 }
 
 func jobID(id, task int64) cluster.JobID { return cluster.JobID{ID: uint32(id), Task: int32(task)} }

@@ -91,13 +91,15 @@ func (d *digester) share(s *plan.Share, types []string) uint64 {
 }
 
 func (s *Store) saveShares(ctx context.Context, tx *direct, number int64, seen *plan.Seen) error {
-	var text []byte
+	texts := &shareTexts{of: map[speeds]*speedTexts{}}
+	if seen.Plan.Shares != nil {
+		texts.types = seen.Plan.Shares.Types
+	}
 	return ahead(ctx, tx, s.changes.shares, func(to db.DBTX, c *change[entry, plan.Share]) error {
 		if c.now == nil { // it has none any more
 			return s.q.DropShare(ctx, to, c.entry.row)
 		}
-		text = appendTypes(text[:0], c.now, seen.Plan.Shares.Types)
-		return s.q.PutShare(ctx, to, shareParams(c.now, string(text), seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At))
+		return s.q.PutShare(ctx, to, shareParams(c.now, texts.share(c.now), seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At))
 	})
 }
 
@@ -114,24 +116,34 @@ func shareParams(s *plan.Share, types string, all *plan.Shares, row, cycle int64
 	}
 }
 
-// appendTypes appends a share on each GPU type as its row holds it.
-func appendTypes(text []byte, s *plan.Share, types []string) []byte {
-	text = append(text, '[')
-	for t, name := range types {
+// shareTexts makes the texts of shares on each GPU type. Jobs of the same program share their
+// speeds, and most of them have the same times: that is put into text once.
+type shareTexts struct {
+	types []string
+	of    map[speeds]*speedTexts
+	text  []byte
+}
+
+// speeds are those of a program, by their places in memory.
+type speeds struct {
+	answers *speed.Answers
+	speed   *float64
+}
+
+// speedTexts are, by GPU type, the beginnings of the texts of jobs with such speeds and times.
+type speedTexts struct {
+	time   []float64
+	begins [][]byte
+}
+
+// share is the text for one job.
+func (x *shareTexts) share(s *plan.Share) string {
+	text := append(x.text[:0], '[')
+	for t, begin := range x.begins(s) {
 		if t > 0 {
 			text = append(text, ',')
 		}
-		a := &s.Answers.Speeds[t]
-		text = append(appendText(append(text, '['), name), ',')
-		text = append(appendNumber(text, s.Speed[t]), ',')
-		text = append(appendText(text, string(a.Source)), ',')
-		text = append(appendNumber(text, a.Factor), ',')
-		text = append(strconv.AppendInt(text, int64(a.Runs), 10), ',')
-		if s.Time != nil {
-			text = appendNumber(text, s.Time[t])
-		} else {
-			text = append(text, "null"...)
-		}
+		text = append(text, begin...)
 		figures := [...]float64{s.Received[t], s.Seconds[t], s.Promised[t], s.Owed[t], s.Run[t]}
 		n := len(figures) // without the last ones that say nothing: most types, of most jobs
 		if none := figures[n-1]; math.IsInf(none, 0) || math.IsNaN(none) {
@@ -143,12 +155,41 @@ func appendTypes(text []byte, s *plan.Share, types []string) []byte {
 		}
 		text = append(text, ']')
 	}
-	return append(text, ']')
+	x.text = append(text, ']')
+	return string(x.text)
+}
+
+func (x *shareTexts) begins(s *plan.Share) [][]byte {
+	key := speeds{s.Answers, unsafe.SliceData(s.Speed)}
+	b := x.of[key]
+	if b != nil && (b.time == nil) == (s.Time == nil) && slices.Equal(b.time, s.Time) {
+		return b.begins
+	}
+	b = &speedTexts{time: s.Time, begins: make([][]byte, len(x.types))}
+	x.of[key] = b
+	for t, name := range x.types {
+		a := &s.Answers.Speeds[t]
+		text := append(appendText([]byte{'['}, name), ',')
+		text = append(appendNumber(text, s.Speed[t]), ',')
+		text = append(appendText(text, string(a.Source)), ',')
+		text = append(appendNumber(text, a.Factor), ',')
+		text = append(strconv.AppendInt(text, int64(a.Runs), 10), ',')
+		if s.Time != nil {
+			text = appendNumber(text, s.Time[t])
+		} else {
+			text = append(text, "null"...)
+		}
+		b.begins[t] = text
+	}
+	return b.begins
 }
 
 // appendNumber appends a number in JSON, null for one that JSON has not.
 func appendNumber(to []byte, x float64) []byte {
-	if math.IsInf(x, 0) || math.IsNaN(x) {
+	switch {
+	case x == 0 && !math.Signbit(x):
+		return append(to, '0')
+	case math.IsInf(x, 0) || math.IsNaN(x):
 		return append(to, "null"...)
 	}
 	return strconv.AppendFloat(to, x, 'g', -1, 64)
@@ -157,7 +198,7 @@ func appendNumber(to []byte, x float64) []byte {
 // typeRow is a share on one GPU type in its row.
 type typeRow ShareOfType
 
-// UnmarshalJSON reads what appendTypes wrote.
+// UnmarshalJSON reads what shareTexts made.
 func (t *typeRow) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &[]any{
 		&t.GPUType, &t.Speed, &t.Source, &t.Factor, &t.Runs, &t.Time, &t.Received, &t.ReceivedS, &t.PromisedS, &t.OwedS, &t.RunS,

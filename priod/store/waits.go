@@ -17,36 +17,32 @@ import (
 )
 
 // noteWaits takes in which waits changed. They are told once, so they are kept until a
-// commit succeeds.
+// commit succeeds, each once.
 func (s *Store) noteWaits(changed func() []*plan.Wait) {
-	if changed == nil {
-		return
-	}
-	if s.unsaved.waits == nil {
-		s.unsaved.waits = map[*plan.Wait]bool{}
-	}
-	for _, w := range changed() {
-		s.unsaved.waits[w] = true
+	if changed != nil {
+		s.unsaved.waits = byKey(append(s.unsaved.waits, changed()...))
 	}
 }
 
 // forgetWaits says that the database holds none any more: those without an end are to be
 // written again.
 func (s *Store) forgetWaits() {
-	if s.unsaved.waits == nil {
-		s.unsaved.waits = map[*plan.Wait]bool{}
-	}
-	maps.Copy(s.unsaved.waits, s.stored.waits)
+	s.unsaved.waits = byKey(slices.AppendSeq(s.unsaved.waits, maps.Keys(s.stored.waits)))
 	s.stored.waits = nil
 }
 
-func (s *Store) saveWaits(ctx context.Context, tx *direct) error {
-	// In the order of their keys: what follows each other in a table is quicker to write.
-	all := slices.SortedFunc(maps.Keys(s.unsaved.waits), func(a, b *plan.Wait) int {
+// byKey sorts waits, which may come twice, by the keys of their rows: what follows each other
+// in a table is quicker to write.
+func byKey(all []*plan.Wait) []*plan.Wait {
+	slices.SortFunc(all, func(a, b *plan.Wait) int {
 		return cmp.Or(a.Job.Compare(b.Job), a.Submit.Compare(b.Submit))
 	})
+	return slices.Compact(all)
+}
+
+func (s *Store) saveWaits(ctx context.Context, tx *direct) error {
 	var spans []byte
-	return ahead(ctx, tx, all, func(to db.DBTX, w **plan.Wait) error {
+	return ahead(ctx, tx, s.unsaved.waits, func(to db.DBTX, w **plan.Wait) error {
 		spans = appendSpans(spans[:0], *w)
 		return s.q.PutWait(ctx, to, waitParams(*w, string(spans)))
 	})
@@ -72,9 +68,9 @@ func waitParams(w *plan.Wait, spans string) db.PutWaitParams {
 // savedWaits takes note that the waits have their rows.
 func (s *Store) savedWaits() {
 	if s.stored.waits == nil {
-		s.stored.waits = map[*plan.Wait]bool{}
+		s.stored.waits = make(map[*plan.Wait]bool, len(s.unsaved.waits))
 	}
-	for w := range s.unsaved.waits {
+	for _, w := range s.unsaved.waits {
 		if w.Ended == plan.StillWaits {
 			s.stored.waits[w] = true
 		} else {

@@ -119,7 +119,6 @@ func TestWaitsAreKept(t *testing.T) {
 // A day of 100,000 jobs is summed up in less than 2 s.
 func BenchmarkWaitsSince(b *testing.B) {
 	s, _ := openStore(b, b.TempDir(), Options{})
-	s.unsaved.waits = map[*plan.Wait]bool{}
 	for i := range 100_000 {
 		at := epoch.Add(time.Duration(i) * 800 * time.Millisecond)
 		w := &plan.Wait{Job: slurmplug.Plain(uint32(i + 1)), Submit: at, Until: at.Add(time.Hour), Ended: plan.Started, User: fmt.Sprint("u", i%500), Account: fmt.Sprint("a", i%50),
@@ -127,12 +126,12 @@ func BenchmarkWaitsSince(b *testing.B) {
 		for k, c := range []plan.Cause{plan.AtLimit, plan.Capacity, plan.Fragmentation, plan.Precedence} {
 			w.Spans = append(w.Spans, plan.WaitSpan{From: at.Add(time.Duration(k) * 15 * time.Minute), Cause: c, Words: "asks for 8 GPUs on one node; 12 are free on 4 nodes, at most 4 on one; it would fit now on 2 nodes", Fits: &plan.FitsNow{Nodes: 2}})
 		}
-		s.unsaved.waits[w] = true
+		s.unsaved.waits = append(s.unsaved.waits, w)
 	}
 	err := s.transact(ctx, func(tx *transaction) error {
 		return tx.bulk(func(tx *direct) (err error) {
 			err = s.saveWaits(ctx, tx)
-			for w := range s.unsaved.waits {
+			for _, w := range s.unsaved.waits {
 				row := int64(w.Job.ID)
 				job := cluster.Job{ID: w.Job, User: w.User, Submit: w.Submit, Start: w.Until, GPUs: w.GPUs}
 				stay := cluster.Stay{Job: w.Job, Start: w.Until, End: w.Until.Add(30 * time.Minute), Closed: true, GPUs: w.GPUs}

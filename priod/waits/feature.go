@@ -1,7 +1,6 @@
 package waits
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -14,27 +13,19 @@ import (
 
 // Feature finds out why jobs wait; the zero value does not.
 type Feature struct {
-	plan.PlanOnly
 	Tracker *Tracker
 	Gap     time.Duration // a longer time between two cycles is not observed; 0: there is none such
 	Strict  bool          // Slurm does no backfill
 
 	// Unseen are runs that began and ended since the last cycle, where History does not
-	// hear of them from accounting: in a simulation. Plan takes them.
+	// hear of them from accounting: in a simulation. Look takes them.
 	Unseen []cluster.Stay
 
-	walk func() *walk // waits for what Plan began; nil: nothing was
+	walk func() *walk // waits for what Begin began; nil: nothing was
 }
 
-// Plan begins to look at the queue, beside what else is decided.
-func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
-	if f.Tracker != nil {
-		f.begin(c)
-	}
-	return nil
-}
-
-func (f *Feature) begin(c *plan.Cycle) {
+// Begin begins to look at the queue, beside what is decided.
+func (f *Feature) Begin(c *plan.Cycle) {
 	f.walk = plan.Beside(c.Snapshot, func() *walk { return newWalk(c.Snapshot, c.Nodes(), f.Strict) })
 }
 
@@ -44,7 +35,7 @@ func (f *Feature) Look(c *plan.Cycle) {
 		return
 	}
 	if f.walk == nil {
-		f.begin(c)
+		f.Begin(c)
 	}
 	s, w := c.Snapshot, f.walk()
 	f.walk = nil
