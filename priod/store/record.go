@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -38,6 +39,15 @@ type plannedWrite struct {
 	action plan.Action
 }
 
+// observed is what Observed does meanwhile, and holds Store.mu for.
+type observed struct {
+	snapshot *cluster.Snapshot
+	compared chan struct{} // closed once changes tell what changed of jobs and nodes
+	ended    chan struct{} // closed at the end, where mu passes to Planned
+	passed   atomic.Bool   // to Planned, or at the end to anybody
+	saved    bool          // the database holds what saveSeen wrote
+}
+
 // Observed begins to record what a poll showed, while the cycle decides: jobs, nodes, and stays
 // on GPUs that began or ended. Planned waits for that, and records what was not recorded here.
 // It follows the History that Load returned.
@@ -48,9 +58,19 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays []cl
 		return
 	}
 	s.noteStays(snap, stays)
+	o := &observed{snapshot: snap, compared: make(chan struct{}), ended: make(chan struct{})}
+	s.observed = o
 	go func() {
-		defer s.mu.Unlock()
+		defer func() {
+			if o.passed.CompareAndSwap(false, true) {
+				s.keepSaved(o)
+				s.mu.Unlock()
+			} else {
+				close(o.ended)
+			}
+		}()
 		s.compareSeen(snap)
+		close(o.compared)
 		if len(s.changes.others) > 0 { // Planned gives this cycle up
 			return
 		}
@@ -58,11 +78,31 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays []cl
 			return
 		}
 		ctx := context.WithoutCancel(ctx)
-		if s.transact(ctx, func(tx *transaction) error { return s.saveSeen(ctx, tx, snap.At) }) == nil {
-			s.savedSeen()
-			s.changes.saw = true
-		} // else Planned fails in the same way, and says so
+		o.saved = s.transact(ctx, func(tx *transaction) error { return s.saveSeen(ctx, tx, snap.At) }) == nil // else Planned fails in the same way, and says so
 	}()
+}
+
+// compareBesideObserved takes Store.mu, and compares what the cycle decided while Observed still
+// writes what it saw. It tells whether it did: where Observed has ended there is no hurry.
+func (s *Store) compareBesideObserved(seen *plan.Seen) (compared bool) {
+	o := s.observed
+	if s.observed = nil; o == nil || o.snapshot != seen.Snapshot || !o.passed.CompareAndSwap(false, true) {
+		s.mu.Lock()
+		return false
+	}
+	<-o.compared
+	s.compareDecided(seen)
+	<-o.ended
+	s.keepSaved(o)
+	return true
+}
+
+// keepSaved takes note of what Observed wrote.
+func (s *Store) keepSaved(o *observed) {
+	if o.saved {
+		s.savedSeen()
+		s.changes.saw = true
+	}
 }
 
 // Planned commits what the cycle saw and decided and the writes that it is
@@ -70,7 +110,7 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays []cl
 // that Load returned. After an error nothing may be written to Slurm; the next call stores
 // what this one could not.
 func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
-	s.mu.Lock()
+	compared := s.compareBesideObserved(&seen)
 	defer s.mu.Unlock()
 	if s.history == nil {
 		return errors.New("store: Planned needs the History that Load returns")
@@ -80,9 +120,12 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	s.noteStays(seen.Snapshot, seen.Stays)
 	if s.changes.of != seen.Snapshot {
 		s.compareSeen(seen.Snapshot)
+		compared = false
 	}
 	s.forgetOthers()
-	s.compareDecided(&seen)
+	if !compared {
+		s.compareDecided(&seen)
+	}
 	s.noteWaits(seen.Waits)
 	defer func() { // lets go of the snapshot before the next one is read
 		s.changes.reset()

@@ -80,6 +80,8 @@ type Store struct {
 	changes changes           // of the cycle at hand
 	noted   *cluster.Snapshot // whose stays are in unsaved
 
+	observed *observed // of the cycle that Planned follows; the cycle's own goroutine alone uses it
+
 	journal   *evict.Journal // as LoadEvictions returned it
 	evictions *evictionFile
 
