@@ -2,18 +2,24 @@ package store
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 	"weak"
 
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/store/db"
 	"slurmprio/priod/undo"
 	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
@@ -487,6 +493,149 @@ func TestRecordedWhileDeciding(t *testing.T) {
 		t.Errorf("%d jobs have left", n)
 	}
 	d.cycle()
+}
+
+// A plan may come while what the poll showed is still written: both are recorded, each once.
+func TestPlannedWhileDecidingIsRecorded(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir, pending(1, "te"), pending(2, "be"))
+	d.cycle()
+	other := must[*sql.DB](t)(sql.Open("sqlite3", "file:"+databasePath(dir)+"?_txlock=immediate"))
+	defer other.Close()
+	for i := range 5 {
+		n := uint32(3 + i)
+		if i > 0 {
+			d.remove(n - 1)
+		}
+		d.snapshot.Jobs = append(d.snapshot.Jobs, pending(n, "te"))
+		d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
+		snapshot := must[cluster.Snapshot](t)(d.Observe(ctx))
+		stays := d.history.Observe(&snapshot)
+		p := order.Decide(&snapshot, d.history, d.settings.Order.Settings)
+		before := count(t, d.store, "SELECT total_changes()")
+		busy := must[*sql.Tx](t)(other.BeginTx(ctx, nil))
+		d.store.Observed(ctx, &snapshot, stays) // waits for the other transaction
+		released := make(chan error)
+		go func() {
+			time.Sleep(time.Duration(20*i) * time.Millisecond) // so that either is first
+			released <- busy.Rollback()
+		}()
+		if err := errors.Join(d.store.Planned(ctx, plan.Seen{Snapshot: &snapshot, Stays: stays, Plan: &p, Hold: "a test"}), <-released); err != nil {
+			t.Fatal(err)
+		}
+		// The job that came, its decision and the cycle; and first what the cycle before wrote
+		// into a job, later the job that left.
+		if n := count(t, d.store, "SELECT total_changes()") - before; n != 4 {
+			t.Errorf("cycle %d writes %d rows, want 4", i+2, n)
+		}
+		for query, want := range map[string]int64{
+			"SELECT count(*) FROM jobs": int64(n), "SELECT count(*) FROM jobs WHERE left_ms > 0": int64(i),
+			"SELECT count(DISTINCT job) FROM decisions": int64(n), "SELECT count(*) FROM cycles": int64(i + 2),
+		} {
+			if got := count(t, d.store, query); got != want {
+				t.Errorf("%s after cycle %d: %d, want %d", query, i+2, got, want)
+			}
+		}
+	}
+}
+
+// An argument that is not bound is the same as one that is 0 or empty.
+func TestArgumentsNotBound(t *testing.T) {
+	s, _ := openStore(t, t.TempDir(), Options{})
+	text := rapid.OneOf(rapid.Just(""), rapid.StringN(0, 5, -1))
+	number := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64())
+	rapid.Check(t, func(t *rapid.T) {
+		type row = map[string]any
+		read := func(table string) (all []row) {
+			rows, err := s.db.QueryContext(ctx, "SELECT * FROM "+table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			columns, err := rows.Columns()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for rows.Next() {
+				values, into := make([]any, len(columns)), make([]any, len(columns))
+				for i := range values {
+					into[i] = &values[i]
+				}
+				if err := rows.Scan(into...); err != nil {
+					t.Fatal(err)
+				}
+				r := row{}
+				for i, c := range columns {
+					if c != "decision" {
+						r[c] = values[i]
+					}
+				}
+				all = append(all, r)
+			}
+			return all
+		}
+		fill := func(params any) { // with anything, but for what other tables refer to
+			v := reflect.ValueOf(params).Elem()
+			for i := range v.NumField() {
+				switch f := v.Field(i); f.Kind() {
+				case reflect.String:
+					f.SetString(text.Draw(t, v.Type().Field(i).Name))
+				case reflect.Bool:
+					f.SetBool(rapid.Bool().Draw(t, v.Type().Field(i).Name))
+				case reflect.Float64:
+					f.SetFloat(rapid.OneOf(rapid.Just(0.0), rapid.Float64()).Draw(t, v.Type().Field(i).Name))
+				default:
+					f.SetInt(number.Draw(t, v.Type().Field(i).Name))
+				}
+			}
+		}
+		var job db.PutJobParams
+		var interval db.PutIntervalParams
+		var node db.PutNodeParams
+		var decision db.AddDecisionParams
+		var share db.PutShareParams
+		var wait db.PutWaitParams
+		var history db.PutHistoryParams
+		for _, p := range []any{&job, &interval, &node, &decision, &share, &wait, &history} {
+			fill(p)
+		}
+		job.Job, interval.Job, decision.Job, share.Job = 7, 7, 7, 7
+		puts := []struct {
+			table string
+			put   func(db.DBTX) error
+		}{
+			{"jobs", func(to db.DBTX) error { return s.q.PutJob(ctx, to, job) }},
+			{"intervals", func(to db.DBTX) error { return s.q.PutInterval(ctx, to, interval) }},
+			{"nodes", func(to db.DBTX) error { return s.q.PutNode(ctx, to, node) }},
+			{"decisions", func(to db.DBTX) error { return s.q.AddDecision(ctx, to, decision) }},
+			{"shares", func(to db.DBTX) error { return s.q.PutShare(ctx, to, share) }},
+			{"waits", func(to db.DBTX) error { return s.q.PutWait(ctx, to, wait) }},
+			{"history", func(to db.DBTX) error { return s.q.PutHistory(ctx, to, history) }},
+		}
+		written := map[bool]map[string][]row{true: {}, false: {}}
+		for bulk := range written {
+			for _, p := range puts {
+				err := s.transact(ctx, func(tx *transaction) error {
+					if bulk {
+						return tx.bulk(func(tx *direct) error { return p.put(tx) })
+					}
+					return p.put(tx)
+				})
+				if err != nil {
+					t.Fatalf("%s: %v", p.table, err)
+				}
+				written[bulk][p.table] = read(p.table)
+			}
+			for _, table := range []string{"history", "waits", "nodes", "jobs"} { // the others follow
+				if _, err := s.db.Exec("DELETE FROM " + table); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if diff := gocmp.Diff(written[false], written[true]); diff != "" {
+			t.Error(diff)
+		}
+	})
 }
 
 // What cycles wrote is moved out of SQLite's log, while a reader looks at it, too.
