@@ -104,13 +104,10 @@ func (s *Store) compareSeen(snap *cluster.Snapshot) {
 	c.of = snap
 	h.poll++
 	h.order.begin()
-	var fresh []*entry
+	var fresh []change[entry, cluster.Job] // that have no row yet
 	for i := range snap.Jobs {
 		j := &snap.Jobs[i]
 		e := s.sighted(j)
-		if e.row == 0 {
-			fresh = append(fresh, e)
-		}
 		e.poll = h.poll
 		h.order.add(e)
 		switch j.State {
@@ -119,7 +116,9 @@ func (s *Store) compareSeen(snap *cluster.Snapshot) {
 		case cluster.Running:
 			c.summary.Running++
 		}
-		if d := h.digester.job(j); d != e.seen {
+		if d := h.digester.job(j); e.row == 0 {
+			fresh = append(fresh, change[entry, cluster.Job]{e, j, d})
+		} else if d != e.seen {
 			c.jobs = append(c.jobs, change[entry, cluster.Job]{e, j, d})
 		}
 		if o := e.open; o != nil {
@@ -135,12 +134,13 @@ func (s *Store) compareSeen(snap *cluster.Snapshot) {
 	}
 	// Rows have the order of ids, and are written in it: what follows each other in a table and
 	// its indices is quicker to write.
-	slices.SortFunc(fresh, func(a, b *entry) int { return a.id.Compare(b.id) })
-	for _, e := range fresh {
+	slices.SortFunc(fresh, func(a, b change[entry, cluster.Job]) int { return a.entry.id.Compare(b.entry.id) })
+	for _, f := range fresh {
 		h.row++
-		e.row = h.row
+		f.entry.row = h.row
 	}
 	byRow(c.jobs)
+	c.jobs = append(c.jobs, fresh...)
 	slices.SortFunc(c.open, func(a, b *entry) int { return cmp.Compare(a.row, b.row) })
 	if len(h.order.now) != len(h.jobs) {
 		for _, e := range h.jobs {
