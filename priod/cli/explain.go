@@ -439,7 +439,7 @@ func (v *explanation) showWanted(line liner, d *store.Decision) {
 // showWrites tells what priod wrote into the job, and what stood there before.
 func (v *explanation) showWrites(line liner) {
 	for _, x := range v.Writes {
-		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Lever, x.Before.Words(), x.After.Words(), x.Reason, result(x.Outcome))
+		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Field(), x.Before.Words(), x.After.Words(), x.Reason, result(x.Outcome))
 	}
 	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
 		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, v.Own[lever].Words())

@@ -85,6 +85,12 @@ func TestExplainArraysAndTheHeld(t *testing.T) {
 			v.Job.Tasks = "3-9"
 			v.Array = &store.Array{Waiting: "3-9", Tasks: []store.TasksIn{{State: "running", Count: 2, Tasks: "1-2"}}}
 		}, []string{"Job        84_[3-9] of ann", "Array      tasks 3-9 wait together, and the rest of this is about them; 2 running (1-2)"}, ""},
+		"an array, one task of which was written to": {func(v *explanation) {
+			v.Job.Tasks = "1-3"
+			v.Writes = []store.Write{{Outcome: plan.Outcome{Status: slurmplug.Applied, Action: plan.Action{
+				Job: v.Job.ID, Tasks: "0", Part: true, Lever: slurmplug.Features, Before: slurmplug.Text("a100"), After: slurmplug.Text("v100"),
+			}}}, {Outcome: plan.Outcome{Status: slurmplug.Applied, Action: plan.Action{Job: v.Job.ID, Tasks: "0-3", Lever: slurmplug.Features, After: slurmplug.Text("a100")}}}}
+		}, []string{"Features of tasks 0 a100 -> v100", "Features none -> a100"}, ""},
 		"an array that has split": {func(v *explanation) {
 			v.Job.ID.Task = 4
 			v.Array = &store.Array{Tasks: []store.TasksIn{{State: "left", Count: 1, Tasks: "1"}, {State: "pending", Count: 1, Tasks: "4"}}}

@@ -105,7 +105,11 @@ func showWrites(w io.Writer, writes []store.Write, withJob bool) {
 		header = append([]string{"JOB", "USER"}, header...)
 	}
 	tabulate(w, header, writes, func(x *store.Write) []any {
-		row := []any{x.Cycle, clock(x.At), string(x.Lever), x.Before.Words(), x.After.Words(), x.Reason, result(x.Outcome)}
+		field := x.Field()
+		if withJob { // which names the tasks
+			field = string(x.Lever)
+		}
+		row := []any{x.Cycle, clock(x.At), field, x.Before.Words(), x.After.Words(), x.Reason, result(x.Outcome)}
 		if withJob {
 			row = append([]any{target(x.Action), x.User}, row...)
 		}

@@ -93,6 +93,9 @@ func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 	for _, o := range outcomes {
 		counts[o.Status]++
 		line := []any{"cycle", d.cycles, "job", o.Job.String(), "lever", string(o.Lever), "before", o.Before.String(), "after", o.After.String(), "why", o.Reason}
+		if o.Part {
+			line = append(line, "tasks", o.Tasks)
+		}
 		switch o.Status {
 		case slurmplug.Applied:
 			d.Log.Info("wrote", line...)

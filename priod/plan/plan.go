@@ -5,6 +5,7 @@ package plan
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -36,6 +37,14 @@ type Action struct {
 	// Was is, for a lever on the job's request, what the user asked for: what an
 	// undo puts back.
 	Was slurmplug.Value `json:"was,omitzero"`
+}
+
+// Field is the lever in words, with the tasks where they are only some of the record's.
+func (a Action) Field() string {
+	if a.Part {
+		return fmt.Sprintf("%s of tasks %s", a.Lever, a.Tasks)
+	}
+	return string(a.Lever)
 }
 
 // SizeRests is the Reason of giving a job its own size again that did not start with

@@ -382,7 +382,7 @@ func historyOf(ctx context.Context, r *store.Reader, id cluster.JobID) ([]Event,
 	}
 	for i := range story.Writes {
 		x := &story.Writes[i]
-		events = append(events, Event{x.At, time.Time{}, "wrote", fmt.Sprintf("%s %s -> %s (%s), %s", x.Lever, x.Before.Words(), x.After.Words(), x.Reason, x.Status)})
+		events = append(events, Event{x.At, time.Time{}, "wrote", fmt.Sprintf("%s %s -> %s (%s), %s", x.Field(), x.Before.Words(), x.After.Words(), x.Reason, x.Status)})
 	}
 	for i := range left {
 		x := &left[i]

@@ -90,7 +90,7 @@ func (r *Run) explainedClass(s *Seen, x *Explanation, wrong func(string, ...any)
 }
 
 // explainedWrites: what was last written into each field is what stands there, unless its user
-// has set the field since.
+// has set the field since. What was written into some tasks alone stands in their records.
 func (r *Run) explainedWrites(n int, s *Seen, factor *int64, x *Explanation, wrong func(string, ...any)) {
 	fields := s.kept()
 	fields["MinCPUsNode"], fields["MinMemoryNode"] = s.MinCPUs, s.Mem
@@ -100,6 +100,9 @@ func (r *Run) explainedWrites(n int, s *Seen, factor *int64, x *Explanation, wro
 	seen := map[string]bool{}
 	for i := range x.Writes { // the latest first
 		w := &x.Writes[i]
+		if w.Part && !sharesTask(s.Shown, w.Tasks) {
+			continue
+		}
 		if w.Status != slurmplug.Applied {
 			if w.Status != slurmplug.Raced {
 				seen[string(w.Lever)] = true // what stands there now, nobody knows
@@ -120,6 +123,16 @@ func (r *Run) explainedWrites(n int, s *Seen, factor *int64, x *Explanation, wro
 		}
 		compareWrite(string(w.Lever), w.After.String(), fields, seen, wrong)
 	}
+}
+
+// sharesTask tells whether a record, "7_[1-3]" or "7_1", has one of some tasks.
+func sharesTask(record, tasks string) bool {
+	_, list, _ := strings.Cut(record, "_")
+	own, err := slurmplug.ExpandTasks(strings.Trim(list, "[]"))
+	return err == nil && slices.ContainsFunc(own, func(task int32) bool {
+		has, err := slurmplug.HasTask(tasks, task)
+		return err == nil && has
+	})
 }
 
 func compareWrite(key, value string, fields map[string]string, seen map[string]bool, wrong func(string, ...any)) {

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,18 @@ func TestExplained(t *testing.T) {
 		"no type that was written": {func(r *Run, s *Seen, x *Explanation) {
 			s.Features, x.Job.Features, x.Decision.Choices.GPUType = "", "", nil
 		}, "Features=v100 was written last"},
+		"another type, written into another task": {func(_ *Run, s *Seen, x *Explanation) {
+			s.Shown = "82_[1-3]"
+			task := x.Writes[2]
+			task.Part, task.Tasks, task.After = true, "0", slurmplug.Text("a100")
+			x.Writes = slices.Insert(x.Writes, 2, task)
+		}, ""},
+		"another type, written into its task": {func(_ *Run, s *Seen, x *Explanation) {
+			s.Shown = "82_[1-3]"
+			task := x.Writes[2]
+			task.Part, task.Tasks, task.After = true, "1", slurmplug.Text("a100")
+			x.Writes = slices.Insert(x.Writes, 2, task)
+		}, "Features=a100 was written last"},
 		"a write without an answer": {func(_ *Run, _ *Seen, x *Explanation) {
 			x.Writes[3].After, x.Writes[3].Status = slurmplug.Text("6000"), slurmplug.Unknown
 		}, ""},
