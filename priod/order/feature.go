@@ -39,7 +39,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	}
 	notes := len(c.Plan.Notes)
 	c.Reorder = func() {
-		again := Decide(c.Snapshot, c.History, set)
+		again := d.again()
 		for i := range again.Decisions { // of the same jobs
 			d, was := &again.Decisions[i], &c.Plan.Decisions[i]
 			d.Steer, d.Evict, d.Size, d.Locality = was.Steer, was.Evict, was.Size, was.Locality

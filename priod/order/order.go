@@ -75,7 +75,9 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 // newDecider ranks the jobs and reads what they hold, for which no shares are needed.
 func newDecider(s *cluster.Snapshot, h *cluster.History, set Settings) *decider {
 	d := &decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
-	d.verdicts, d.te = Rank(s, h, set.Ranking)
+	r := newRanker(s, h, set.Ranking)
+	d.verdicts, d.trials = r.all()
+	d.te = r.admit(d.verdicts, d.trials)
 	d.held = make([]held, len(d.verdicts))
 	for i := range d.verdicts {
 		d.held[i] = d.heldBy(&s.Jobs[d.verdicts[i].Job])
@@ -83,7 +85,16 @@ func newDecider(s *cluster.Snapshot, h *cluster.History, set Settings) *decider 
 	return d
 }
 
-// decide makes the plan, once.
+// again makes the plan after room began to be made for some jobs.
+func (d *decider) again() plan.Plan {
+	r := newRanker(d.s, d.h, d.set.Ranking)
+	r.again(d.verdicts, d.trials)
+	d.te = r.admit(d.verdicts, d.trials)
+	d.foreign, d.overLimit = 0, 0
+	return d.decide(d.set.Shares)
+}
+
+// decide makes the plan.
 func (d *decider) decide(shares *plan.Shares) plan.Plan {
 	d.set.Shares = shares
 	s, set, verdicts, te := d.s, &d.set, d.verdicts, d.te
@@ -121,6 +132,7 @@ type decider struct {
 	lever     lever
 	verdicts  []Verdict // and te are what Rank says
 	te        []int
+	trials    []int  // TE jobs before budgets
 	held      []held // by the jobs of the verdicts
 	plan      plan.Plan
 	foreign   int

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
@@ -447,4 +448,47 @@ func TestPartitionIsRankedNoMore(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The order that is made again, after room began to be made for some jobs, is the one that would
+// have been made then.
+func TestOrderMadeAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		set := settings(slurmplug.SiteFactor)
+		set.Ranking.User.GPUs = rapid.IntRange(0, 4).Draw(t, "budget")
+		set.WritesPerCycle = rapid.IntRange(0, 6).Draw(t, "writes")
+		h := cluster.NewHistory()
+		h.Claiming, h.Returning = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
+		s := &cluster.Snapshot{At: start, Multifactor: cluster.Multifactor{Span: span}}
+		var tasks []cluster.JobID
+		for n := range rapid.IntRange(1, 12).Draw(t, "jobs") {
+			j := cluster.Job{
+				ID: slurmplug.Plain(uint32(n + 1)), TaskCount: 1, User: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), Partition: "gpu", State: cluster.Pending,
+				Priority: 1000, GPUs: rapid.IntRange(0, 2).Draw(t, "gpus"), TimeLimit: time.Minute, SiteFactorKnown: true, Restarts: rapid.IntRange(0, 1).Draw(t, "restarts"),
+				Eligible: start.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "eligible")) * time.Minute), Tag: jobtag.Tag{Type: rapid.SampledFrom([]string{"te", "be", ""}).Draw(t, "type")},
+			}
+			if rapid.IntRange(0, 3).Draw(t, "array") == 0 {
+				j.Tasks, j.TaskCount = "3-5", 3
+			}
+			if rapid.Bool().Draw(t, "foreign") {
+				j.SiteFactor = 77
+			}
+			s.Jobs = append(s.Jobs, j)
+			tasks = append(tasks, j.ID, j.FirstTask())
+			if rapid.IntRange(0, 3).Draw(t, "returns") == 0 {
+				h.Returning[j.ID] = true
+			}
+		}
+		h.Observe(s)
+		d := newDecider(s, h, set)
+		d.decide(nil)
+		for range rapid.IntRange(1, 3).Draw(t, "times") {
+			for range rapid.IntRange(0, 3).Draw(t, "claims") {
+				h.Claiming[rapid.SampledFrom(tasks).Draw(t, "claims")] = true
+			}
+			if diff := gocmp.Diff(Decide(s, h, set), d.again(), gocmp.AllowUnexported(plan.Plan{})); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+	})
 }

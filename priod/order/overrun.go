@@ -32,7 +32,7 @@ func (r *ranker) overrunsNow(j *cluster.Job) string {
 		return ""
 	}
 	limit := r.set.RunLimit(j.User, j.Account)
-	if limit == 0 || j.Restarts == 0 && r.now.Sub(j.Start) <= limit || r.use().ran[j.ID] <= limit {
+	if limit == 0 || j.Restarts == 0 && r.s.At.Sub(j.Start) <= limit || r.use().ran[j.ID] <= limit {
 		return ""
 	}
 	return fmt.Sprintf("it has run longer than the %s that TE jobs of user %s may", limit-plan.EndSlack, j.User)

@@ -28,48 +28,80 @@ type Verdict struct {
 // Rank returns a verdict for each pending job and each running TE job that overran, in
 // the order of the snapshot, and the indices of the verdicts of TE jobs, first to last.
 func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts []Verdict, te []int) {
-	r := ranker{set: set, now: s.At, use: teUseOf(s, h, &set)}
-	verdicts = make([]Verdict, 0, len(s.Jobs))
-	for i := range s.Jobs {
-		if s.Jobs[i].State != cluster.Pending {
-			if why := r.overrunsNow(&s.Jobs[i]); why != "" {
+	r := newRanker(s, h, set)
+	verdicts, te = r.all()
+	return verdicts, r.admit(verdicts, te)
+}
+
+func newRanker(s *cluster.Snapshot, h *cluster.History, set plan.Classes) *ranker {
+	r := &ranker{s: s, h: h, set: set}
+	r.use = teUseOf(s, h, &r.set)
+	return r
+}
+
+// all are the verdicts and the TE jobs, in the order of the snapshot and before budgets.
+func (r *ranker) all() (verdicts []Verdict, te []int) {
+	verdicts = make([]Verdict, 0, len(r.s.Jobs))
+	for i := range r.s.Jobs {
+		if r.s.Jobs[i].State != cluster.Pending {
+			if why := r.overrunsNow(&r.s.Jobs[i]); why != "" {
 				verdicts = append(verdicts, Verdict{Job: i, Why: plan.Overrun, Detail: why})
 			}
 			continue
 		}
-		v := r.classify(&s.Jobs[i])
-		v.Job = i
-		v.Since = h.FirstEligible.Get(s.Jobs[i].ID)
-		if v.Ranked && v.Since.IsZero() {
-			v.Ranked, v.Why = false, plan.NotYet
-		}
-		if v.Ranked && v.Class == cluster.TE {
-			if why := r.overranBefore(&s.Jobs[i]); why != "" {
-				v.Class, v.Why, v.Detail = cluster.BE, plan.Overrun, why
-			}
-		}
+		v := r.verdict(i)
 		if v.Ranked && v.Class == cluster.TE {
 			te = append(te, len(verdicts))
 		}
-		if v.Ranked && v.Class == cluster.BE {
-			switch id := s.Jobs[i].ID; {
-			case h.Claiming[id]:
-				v.Why = plan.Round
-			case len(h.Claiming) > 0 && h.Claiming[s.Jobs[i].FirstTask()]:
-				v.Why, v.Tasks = plan.Round, 1
-			case h.Returning[id]:
-				v.Why = plan.Evicted
-			}
-		}
 		verdicts = append(verdicts, v)
 	}
-	sortTE(te, verdicts, s, h)
-	return verdicts, r.admit(s, verdicts, te)
+	return verdicts, te
 }
 
-// sortTE puts TE jobs, indices of verdicts, in their order: those for which room is being made
+// verdict is that about a pending job, which stands at this place in the snapshot, before budgets.
+func (r *ranker) verdict(i int) Verdict {
+	j := &r.s.Jobs[i]
+	v := r.classify(j)
+	v.Job = i
+	v.Since = r.h.FirstEligible.Get(j.ID)
+	if v.Ranked && v.Since.IsZero() {
+		v.Ranked, v.Why = false, plan.NotYet
+	}
+	if v.Ranked && v.Class == cluster.TE {
+		if why := r.overranBefore(j); why != "" {
+			v.Class, v.Why, v.Detail = cluster.BE, plan.Overrun, why
+		}
+	}
+	if v.Ranked && v.Class == cluster.BE {
+		switch {
+		case r.h.Claiming[j.ID]:
+			v.Why = plan.Round
+		case len(r.h.Claiming) > 0 && r.h.Claiming[j.FirstTask()]:
+			v.Why, v.Tasks = plan.Round, 1
+		case r.h.Returning[j.ID]:
+			v.Why = plan.Evicted
+		}
+	}
+	return v
+}
+
+// again brings verdicts up to date after room began to be made for some jobs: those of TE jobs, te
+// before budgets, and of BE jobs to which others yield.
+func (r *ranker) again(verdicts []Verdict, te []int) {
+	for _, i := range te {
+		verdicts[i] = r.verdict(verdicts[i].Job)
+	}
+	for i := range verdicts {
+		v := &verdicts[i]
+		if j := &r.s.Jobs[v.Job]; v.Ranked && (v.Why == plan.Round || r.h.Claiming[j.ID] || j.Tasks != "" && r.h.Claiming[j.FirstTask()]) {
+			*v = r.verdict(v.Job)
+		}
+	}
+}
+
+// sortTE returns TE jobs, indices of verdicts, in their order: those for which room is being made
 // first, then by the time when they could first have run.
-func sortTE(te []int, verdicts []Verdict, s *cluster.Snapshot, h *cluster.History) {
+func sortTE(te []int, verdicts []Verdict, s *cluster.Snapshot, h *cluster.History) []int {
 	type key struct { // small, because tens of thousands are moved about
 		later   bool
 		since   int64
@@ -92,9 +124,11 @@ func sortTE(te []int, verdicts []Verdict, s *cluster.Snapshot, h *cluster.Histor
 		}
 		return a.id.Compare(b.id)
 	})
+	sorted := make([]int, len(te))
 	for k := range keys {
-		te[k] = keys[k].verdict
+		sorted[k] = keys[k].verdict
 	}
+	return sorted
 }
 
 // idOrder orders jobs that could run from the same time on by their ids. An unsplit
@@ -109,8 +143,9 @@ func idOrder(j *cluster.Job) cluster.JobID {
 }
 
 type ranker struct {
+	s      *cluster.Snapshot
+	h      *cluster.History
 	set    plan.Classes
-	now    time.Time
 	use    func() teUse
 	beyond map[demand]refusal // of the jobs so far: many are refused in the same words
 }
@@ -150,7 +185,8 @@ func (r *ranker) classify(j *cluster.Job) Verdict {
 // admit goes through the TE jobs in their order, and makes those BE that exceed the
 // budget of their user or account. Admitted pending jobs count as if they ran, so that
 // many small trials at once cannot all go first.
-func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int {
+func (r *ranker) admit(verdicts []Verdict, te []int) []int {
+	te = sortTE(te, verdicts, r.s, r.h)
 	set := &r.set
 	if set.Boundless() {
 		return te
@@ -158,7 +194,7 @@ func (r *ranker) admit(s *cluster.Snapshot, verdicts []Verdict, te []int) []int 
 	admitted := te[:0]
 	for _, i := range te {
 		v := &verdicts[i]
-		j := &s.Jobs[v.Job]
+		j := &r.s.Jobs[v.Job]
 		user := budgetHolder{of: "user", name: j.User, budget: set.OfUser(j.User)}
 		acct := budgetHolder{of: "account", name: j.Account, budget: set.OfAccount(j.Account)}
 		counted := user.budget.Counts() || acct.budget.Counts()

@@ -68,7 +68,11 @@ type candidate struct {
 // candidates lists the distinct values of each tier after mapping, tier by
 // tier and rising within a tier, so that no two of one tier form a chain.
 func candidates(tiers []Tier, mapped func(rank int, v int64) (int64, bool)) []candidate {
-	var all []candidate
+	most := 0
+	for _, t := range tiers {
+		most += len(t)
+	}
+	all := make([]candidate, 0, most)
 	for rank, t := range tiers {
 		first := len(all)
 		for _, v := range t {
