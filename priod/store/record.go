@@ -283,14 +283,18 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 		if err := s.endWrites(ctx, tx); err != nil || !acting {
 			return err
 		}
-		var err error
-		if planned, err = s.savePlanned(ctx, tx, number, seen); err != nil {
+		err := tx.bulk(func(tx *direct) (err error) {
+			planned, err = s.savePlanned(ctx, tx, number, seen)
+			journalled = err == nil
+			return err
+		})
+		if err != nil {
 			return err
 		}
-		if err := s.owns(); err != nil { // whoever took over may have read the lines
+		if err := s.owns(); err != nil {
+			journalled = false // whoever took over may have read the lines
 			return err
 		}
-		journalled = true
 		return nil
 	})
 	if err != nil {
@@ -517,10 +521,12 @@ func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 	if err == nil {
 		ctx := context.WithoutCancel(ctx)
 		err = s.transact(ctx, func(tx *transaction) error {
-			if err := s.endWrites(ctx, tx); err != nil {
-				return err
-			}
-			return s.putHistories(ctx, tx)
+			return tx.bulk(func(tx *direct) error {
+				if err := s.endWrites(ctx, tx); err != nil {
+					return err
+				}
+				return s.putHistories(ctx, tx)
+			})
 		})
 	}
 	if err == nil {
