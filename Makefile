@@ -52,7 +52,7 @@ test-race: deps ## all that the daemon runs, and all tests with real daemons, un
 # What has goroutines beside each other, and a cycle and a daemon with everything on.
 test-race-short: ## the part of test-race that make test runs
 	$(GO) test -race -short -skip 'Live|CutOffAnywhere' ./priod/live ./priod/cycle ./priod/daemon ./slurmplug ./slurmplug/wake
-	$(GO) test -race -run 'Readers|ActLock|AtOnce' ./priod/store
+	$(GO) test -race -run 'Readers|ActLock|AtOnce|WhileDeciding' ./priod/store
 	$(GO) test -race -run '^TestWritesFollowChanges$$' ./tests/scale
 	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_RACE=1 $(GO) test -count=1 -run '^TestRacesWithEverythingOn$$' ./tests
 
