@@ -170,9 +170,9 @@ func (l *loader) remember(e *entry) {
 
 // shares that are stored: the first cycle writes them anew.
 func (l *loader) shares(ctx context.Context) error {
-	rows, err := l.q.SharesInQueue(ctx, l.tx)
-	for i := range rows {
-		if e := l.rows[rows[i].Share.Job]; e != nil {
+	rows, err := l.q.SharedInQueue(ctx, l.tx)
+	for _, row := range rows {
+		if e := l.rows[row]; e != nil {
 			e.shared = 2 // no digest is even
 		}
 	}

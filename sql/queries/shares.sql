@@ -16,6 +16,10 @@ SELECT * FROM shares WHERE job = ?;
 SELECT j.id, j.task, j.user, j.submit_ms, j.first_submit_ms, sqlc.embed(s)
 FROM shares AS s JOIN jobs AS j ON j.job = s.job WHERE j.left_ms = 0 ORDER BY s.job;
 
+-- name: SharedInQueue :many
+-- The rows of the jobs in the queue that have a share.
+SELECT s.job FROM shares AS s JOIN jobs AS j ON j.job = s.job WHERE j.left_ms = 0;
+
 -- name: IntervalsOfShares :many
 -- The stays on GPUs of the jobs in the queue that have a share.
 SELECT j.id, j.task, sqlc.embed(i) FROM shares AS s JOIN jobs AS j ON j.job = s.job JOIN intervals AS i ON i.job = j.job

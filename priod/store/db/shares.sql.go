@@ -375,6 +375,34 @@ func (q *Queries) ShareOfJob(ctx context.Context, db DBTX, job int64) (Share, er
 	return i, err
 }
 
+const sharedInQueue = `-- name: SharedInQueue :many
+SELECT s.job FROM shares AS s JOIN jobs AS j ON j.job = s.job WHERE j.left_ms = 0
+`
+
+// The rows of the jobs in the queue that have a share.
+func (q *Queries) SharedInQueue(ctx context.Context, db DBTX) ([]int64, error) {
+	rows, err := db.QueryContext(ctx, sharedInQueue)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var job int64
+		if err := rows.Scan(&job); err != nil {
+			return nil, err
+		}
+		items = append(items, job)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sharesInQueue = `-- name: SharesInQueue :many
 SELECT j.id, j.task, j.user, j.submit_ms, j.first_submit_ms, s.job, s.cycle, s.at_ms, s.given_ms, s.since_ms, s.priority, s.types, s.notes
 FROM shares AS s JOIN jobs AS j ON j.job = s.job WHERE j.left_ms = 0 ORDER BY s.job
