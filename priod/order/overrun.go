@@ -35,7 +35,10 @@ func (r *ranker) overrunsNow(j *cluster.Job) string {
 	if limit == 0 || j.Restarts == 0 && r.s.At.Sub(j.Start) <= limit || r.use().ran[j.ID] <= limit {
 		return ""
 	}
-	return fmt.Sprintf("it has run longer than the %s that TE jobs of user %s may", limit-plan.EndSlack, j.User)
+	_, why := r.refuse(demand{limit: "run", of: "user", name: j.User, most: int64(limit)}, func() refusal {
+		return refusal{why: fmt.Sprintf("it has run longer than the %s that TE jobs of user %s may", limit-plan.EndSlack, j.User)}
+	})
+	return why
 }
 
 // overranBefore says why a TE job that is back in the queue counts as TE no more, ""

@@ -150,15 +150,28 @@ type ranker struct {
 	beyond map[demand]refusal // of the jobs so far: many are refused in the same words
 }
 
-// demand is all that decides whether a job's GPUs are within a budget.
+// demand is all that the words of a refusal depend on.
 type demand struct {
-	of, name         string
-	held, most, asks int
+	limit, of, name  string
+	held, most, asks int64
 }
 
 type refusal struct {
 	limit *plan.BudgetLimit
 	why   string
+}
+
+// refuse returns the refusal of a demand, which is put into words once.
+func (r *ranker) refuse(d demand, words func() refusal) (*plan.BudgetLimit, string) {
+	no, known := r.beyond[d]
+	if !known {
+		no = words()
+		if r.beyond == nil {
+			r.beyond = map[demand]refusal{}
+		}
+		r.beyond[d] = no
+	}
+	return no.limit, no.why
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
@@ -241,12 +254,16 @@ func (r *ranker) admits(a *budgetHolder, j *cluster.Job) (limit *plan.BudgetLimi
 		return &plan.BudgetLimit{Of: a.of, Name: a.name, Limit: by, Allowed: allowed}
 	}
 	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
-		return limited("time_limit_s", l.Seconds()), fmt.Sprintf("time limit %s is above the %s that TE jobs of %s %s may ask for", limitText(j.TimeLimit), l, a.of, a.name)
+		return r.refuse(demand{"time_limit_s", a.of, a.name, 0, int64(l), int64(j.TimeLimit)}, func() refusal {
+			return refusal{limited("time_limit_s", l.Seconds()), fmt.Sprintf("time limit %s is above the %s that TE jobs of %s %s may ask for", limitText(j.TimeLimit), l, a.of, a.name)}
+		})
 	}
 	if l := a.budget.GPUHours; l > 0 && a.use.GPUSeconds/3600 >= l {
 		// The hours used are left out: they change with every poll, and the text would be
 		// stored each time.
-		return limited("gpu_hours", l), fmt.Sprintf("%s %s has used up its %.1f TE GPU-hours within %s", a.of, a.name, l, cluster.UsePeriod)
+		return r.refuse(demand{limit: "gpu_hours", of: a.of, name: a.name}, func() refusal {
+			return refusal{limited("gpu_hours", l), fmt.Sprintf("%s %s has used up its %.1f TE GPU-hours within %s", a.of, a.name, l, cluster.UsePeriod)}
+		})
 	}
 	l := a.budget.GPUs
 	if l == 0 || j.GPUs == 0 {
@@ -256,18 +273,11 @@ func (r *ranker) admits(a *budgetHolder, j *cluster.Job) (limit *plan.BudgetLimi
 	if n >= max(j.TaskCount, 1) {
 		return nil, ""
 	}
-	key := demand{a.of, a.name, a.use.GPUs, l, j.GPUs}
-	no, known := r.beyond[key]
-	if !known {
-		no.limit = limited("gpus", float64(l))
-		no.limit.Used, no.limit.Tasks = float64(a.use.GPUs), n
-		no.why = fmt.Sprintf("%s %s holds or is next for %d TE GPUs of %d, and this job wants %d", a.of, a.name, a.use.GPUs, l, j.GPUs)
-		if r.beyond == nil {
-			r.beyond = map[demand]refusal{}
-		}
-		r.beyond[key] = no
-	}
-	return no.limit, no.why
+	return r.refuse(demand{"gpus", a.of, a.name, int64(a.use.GPUs), int64(l), int64(j.GPUs)}, func() refusal {
+		limit := limited("gpus", float64(l))
+		limit.Used, limit.Tasks = float64(a.use.GPUs), n
+		return refusal{limit, fmt.Sprintf("%s %s holds or is next for %d TE GPUs of %d, and this job wants %d", a.of, a.name, a.use.GPUs, l, j.GPUs)}
+	})
 }
 
 func limitText(d time.Duration) string {
