@@ -289,6 +289,9 @@ func fill(t testing.TB, l *lab.Lab) {
 		}
 		return true
 	})
+	eventually(t, "jobs that end to have ended", func() bool { // they hold GPUs until then, and are not requeued before
+		return run(t, root, "squeue", "-h", "-t", "CG", "-o", "%i") == ""
+	})
 	eventually(t, "the waiting job in sprio", func() bool {
 		return strings.Contains(run(t, root, "squeue", "-h", "-o", "%r", "-t", "PD"), "Resources")
 	})
