@@ -223,8 +223,8 @@ func problem(o *plan.Outcome, j *cluster.Job) string {
 	return ""
 }
 
-// retract puts back what a request held before a write. Of a job that starts meanwhile, and
-// may be requeued, it is kept what was written.
+// retract puts back what a request held before a write. Where the job starts meanwhile the write
+// is not known to be gone: the job may be requeued, so History keeps what was written.
 func (c *Cluster) retract(ctx context.Context, o *plan.Outcome, why string) {
 	r := c.client.Update(ctx, []slurmplug.Update{c.update(&o.Action, o.Before)})[0]
 	o.Status, o.Message = slurmplug.Refused, why+"; taken back"
