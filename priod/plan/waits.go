@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,11 @@ type Wait struct {
 	Pool                              string // where it started: GPUs of its type in the same partitions; "" before, or on several
 	PoolGPUs                          int    // that the pool had then
 	Spans                             []WaitSpan
+}
+
+// Compare orders waits by their jobs, those of one job by when they begin.
+func (w *Wait) Compare(with *Wait) int {
+	return cmp.Or(w.Job.Compare(with.Job), w.Submit.Compare(with.Submit))
 }
 
 // WaitSpan is a part of a wait with one cause. It ends where the next one begins, the

@@ -4,21 +4,20 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/mattn/go-sqlite3"
 	"github.com/pressly/goose/v3"
 
+	"slurmprio/priod/store/bulk"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/undo/lines"
 	files "slurmprio/sql"
@@ -254,120 +253,102 @@ func (s *Store) sound(ctx context.Context, do func() error) error {
 	return s.explain(err)
 }
 
-// transaction is one on the connection of its own.
-type transaction struct {
-	*sql.Tx
-	conn *sql.Conn
-}
-
 // transact commits what do does unless that fails.
-func (s *Store) transact(ctx context.Context, do func(tx *transaction) error) error {
-	conn, err := s.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	tx, err := conn.BeginTx(ctx, nil)
+func (s *Store) transact(ctx context.Context, do func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if err := do(&transaction{tx, conn}); err != nil {
+	if err := do(tx); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// bulk runs many statements that only change rows.
-func (t *transaction) bulk(do func(*direct) error) error {
-	return t.conn.Raw(func(conn any) error {
-		d := &direct{conn: conn.(*sqlite3.SQLiteConn)}
-		return errors.Join(do(d), d.close())
-	})
+// statements keeps those that change a row each, and runs those of the same text at once.
+type statements struct {
+	texts []string
+	rows  []bulk.Rows // of each text
 }
 
-// direct runs statements on the connection itself: what database/sql does for each of them
-// takes as long as what SQLite does. It keeps the last one prepared, so those that are
-// the same follow one another. A third of all arguments are 0 or empty: those it does not
-// bind, which costs as much as SQLite's own work for them.
-type direct struct {
-	db.DBTX // none: it answers no queries, and tells no results
-	conn    *sqlite3.SQLiteConn
-	query   string
-	stmt    driver.Stmt
-	args    []driver.NamedValue
+// add takes in one: its text and, by a pointer, its parameters.
+func (s *statements) add(text string, parameters any) error {
+	i := slices.Index(s.texts, text)
+	if i < 0 {
+		i = len(s.texts)
+		s.texts, s.rows = append(s.texts, text), append(s.rows, bulk.Rows{})
+	}
+	return s.rows[i].Add(parameters)
 }
 
-func (d *direct) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return nil, d.run(ctx, query, args)
-}
-
-func (d *direct) run(ctx context.Context, query string, args []any) error {
-	if d.stmt == nil || query != d.query {
-		if err := d.close(); err != nil {
+func (s *statements) run(ctx context.Context, tx db.DBTX) error {
+	for i, text := range s.texts {
+		if err := s.rows[i].Run(ctx, tx, text); err != nil {
 			return err
 		}
-		stmt, err := d.conn.PrepareContext(ctx, withZeros(query, args))
+	}
+	return nil
+}
+
+// full tells whether they take as much memory as is worth a call.
+func (s *statements) full() bool {
+	n := 0
+	for i := range s.rows {
+		n += s.rows[i].Size()
+	}
+	return n >= 256<<10
+}
+
+func (s *statements) reset() {
+	for i := range s.rows {
+		s.rows[i].Reset()
+	}
+}
+
+// ahead runs the statements that put makes of some things, until one fails: those to come are made
+// while the connection runs some. Those of the same text run in the order of the things.
+func ahead[T any](ctx context.Context, tx db.DBTX, all []T, put func(*statements, *T) error) (err error) {
+	type batch struct {
+		statements
+		err error
+	}
+	made, spare, done := make(chan *batch), make(chan *batch, 3), make(chan struct{})
+	for range cap(spare) {
+		spare <- &batch{}
+	}
+	go func() {
+		defer close(made)
+		for len(all) > 0 {
+			var next *batch
+			select {
+			case next = <-spare:
+			case <-done:
+				return
+			}
+			for next.reset(); len(all) > 0 && next.err == nil && !next.full(); all = all[1:] {
+				next.err = put(&next.statements, &all[0])
+			}
+			select {
+			case made <- next:
+			case <-done:
+				return
+			}
+		}
+	}()
+	for next := range made {
+		if err = next.err; err == nil {
+			err = next.run(ctx, tx)
+		}
 		if err != nil {
+			close(done)
+			for range made { // until nobody reads all any more
+			}
 			return err
 		}
-		d.query, d.stmt = query, stmt
+		spare <- next
 	}
-	d.args = d.args[:0]
-	for i, v := range args {
-		if !isZero(v) {
-			d.args = append(d.args, driver.NamedValue{Ordinal: i + 1, Value: v})
-		}
-	}
-	_, err := d.stmt.(driver.StmtExecContext).ExecContext(ctx, d.args)
-	return err
-}
-
-// isZero tells which arguments withZeros knows a text for.
-func isZero(arg any) bool {
-	switch v := arg.(type) {
-	case int64:
-		return v == 0
-	case bool:
-		return !v
-	case string:
-		return v == ""
-	}
-	return false
-}
-
-var parameter = regexp.MustCompile(`\?[0-9]*`)
-
-// withZeros has a statement take 0 or the empty text for a parameter that is not bound. Its
-// parameters have the kinds of args, in every run.
-func withZeros(query string, args []any) string {
-	last := 0
-	return parameter.ReplaceAllStringFunc(query, func(p string) string {
-		if p == "?" { // one more than the last one
-			last++
-		} else if n, err := strconv.Atoi(p[1:]); err == nil {
-			last = n
-		}
-		if last > len(args) {
-			return p
-		}
-		switch args[last-1].(type) {
-		case int64, bool:
-			return fmt.Sprintf("coalesce(?%d, 0)", last)
-		case string:
-			return fmt.Sprintf("coalesce(?%d, '')", last)
-		}
-		return fmt.Sprintf("?%d", last)
-	})
-}
-
-func (d *direct) close() error {
-	if d.stmt == nil {
-		return nil
-	}
-	err := d.stmt.Close()
-	d.stmt = nil
-	return err
+	return nil
 }
 
 func (s *Store) explain(err error) error { return explain(err, databasePath(s.dir)) }

@@ -27,7 +27,7 @@ func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
 	err := s.sound(ctx, func() error {
-		return s.transact(ctx, func(tx *transaction) error { return s.loadEvictions(ctx, tx) })
+		return s.transact(ctx, func(tx *sql.Tx) error { return s.loadEvictions(ctx, tx) })
 	})
 	return s.journal, err
 }
@@ -222,7 +222,7 @@ func (s *Store) saveEvictions(ctx context.Context, t *evict.Changes) error {
 		}
 		turns = []*evict.Changes{all, t}
 	}
-	err := s.transact(ctx, func(tx *transaction) error {
+	err := s.transact(ctx, func(tx *sql.Tx) error {
 		for _, t := range turns {
 			if err := every(t.Claims, func(c *evict.Claim) error { return s.saveClaim(ctx, tx, c) }); err != nil {
 				return err

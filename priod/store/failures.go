@@ -303,7 +303,7 @@ func (s *Store) SaveFailures(ctx context.Context, t *retry.Changes) error {
 }
 
 func (s *Store) saveFailures(ctx context.Context, t *retry.Changes) error {
-	return s.transact(ctx, func(tx *transaction) error {
+	return s.transact(ctx, func(tx *sql.Tx) error {
 		for i := range t.Failures {
 			row := &t.Failures[i]
 			body, err := json.Marshal(row)

@@ -33,7 +33,7 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := s.transact(ctx, func(tx *transaction) error { return s.loadFrom(ctx, tx) }); err != nil {
+	if err := s.transact(ctx, func(tx *sql.Tx) error { return s.loadFrom(ctx, tx) }); err != nil {
 		return err
 	}
 	s.historySaved()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -438,7 +439,7 @@ func (s *Store) voidQueue(ctx context.Context) error {
 	for i := range told.Claims {
 		first = min(first, told.Claims[i].Number)
 	}
-	return s.transact(ctx, func(tx *transaction) error {
+	return s.transact(ctx, func(tx *sql.Tx) error {
 		for _, end := range []func(context.Context, db.DBTX) error{
 			s.q.VoidJobs, s.q.VoidHistory, s.q.VoidIntervals, s.q.VoidTurns,
 			func(ctx context.Context, tx db.DBTX) error { return s.q.DropEvictionsFrom(ctx, tx, first) },

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -70,7 +71,7 @@ func (s *Store) batch(ctx context.Context, run func(tx db.DBTX) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err = s.intact(); err == nil {
-		err = s.transact(ctx, func(tx *transaction) error { return run(tx) })
+		err = s.transact(ctx, func(tx *sql.Tx) error { return run(tx) })
 	}
 	if isBroken(err) {
 		err = s.startAnew(ctx, err)

@@ -78,7 +78,7 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays []cl
 			return
 		}
 		ctx := context.WithoutCancel(ctx)
-		o.saved = s.transact(ctx, func(tx *transaction) error { return s.saveSeen(ctx, tx, snap.At) }) == nil // else Planned fails in the same way, and says so
+		o.saved = s.transact(ctx, func(tx *sql.Tx) error { return s.saveSeen(ctx, tx, snap.At) }) == nil // else Planned fails in the same way, and says so
 	}()
 }
 
@@ -126,7 +126,6 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	if !compared {
 		s.compareDecided(&seen)
 	}
-	s.noteWaits(seen.Waits)
 	defer func() { // lets go of the snapshot before the next one is read
 		s.changes.reset()
 		s.noted = nil
@@ -262,17 +261,17 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	at, number := seen.Snapshot.At, s.stored.cycle
-	if s.quiet(acting) {
+	if s.quiet(acting) && s.noteWaits(seen.Waits) {
 		return s.q.ExtendCycle(ctx, s.db, db.ExtendCycleParams{UntilMs: millis(at), Cycle: number})
 	}
 	number++
 	var planned []plannedWrite
 	journalled := false
-	err := s.transact(ctx, func(tx *transaction) error {
+	err := s.transact(ctx, func(tx *sql.Tx) error {
 		if err := s.saveSeen(ctx, tx, at); err != nil {
 			return err
 		}
-		if err := tx.bulk(func(tx *direct) error { return s.saveDecided(ctx, tx, number, seen) }); err != nil {
+		if err := s.saveDecided(ctx, tx, number, seen); err != nil {
 			return err
 		}
 		row := s.changes.summary
@@ -280,17 +279,14 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 		if err := s.q.AddCycle(ctx, tx, row); err != nil {
 			return err
 		}
-		if err := s.endWrites(ctx, tx); err != nil || !acting {
+		err := s.endWrites(ctx, tx)
+		if err != nil || !acting {
 			return err
 		}
-		err := tx.bulk(func(tx *direct) (err error) {
-			planned, err = s.savePlanned(ctx, tx, number, seen)
-			journalled = err == nil
-			return err
-		})
-		if err != nil {
+		if planned, err = s.savePlanned(ctx, tx, number, seen); err != nil {
 			return err
 		}
+		journalled = true
 		if err := s.owns(); err != nil {
 			journalled = false // whoever took over may have read the lines
 			return err
@@ -307,31 +303,32 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	return nil
 }
 
-// quiet tells whether the last row of cycles can stand for this one too.
+// quiet tells whether the last row of cycles can stand for this one too, unless waits changed.
 func (s *Store) quiet(acting bool) bool {
 	u := &s.unsaved
-	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results)+len(u.waits) == 0 && s.stored.summary == s.changes.summary
+	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results) == 0 && s.stored.summary == s.changes.summary
 }
 
 // saveSeen writes jobs, nodes and intervals.
-func (s *Store) saveSeen(ctx context.Context, tx *transaction, at time.Time) error {
+func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 	c := &s.changes
-	err := tx.bulk(func(tx *direct) error {
-		err := ahead(ctx, tx, c.jobs, func(to db.DBTX, j *change[entry, cluster.Job]) error {
-			return s.q.PutJob(ctx, to, jobParams(j.now, j.entry.row, at))
-		})
-		if err != nil {
-			return err
-		}
-		err = ahead(ctx, tx, c.open, func(to db.DBTX, e **entry) error {
-			return s.q.PutInterval(ctx, to, intervalParams(&(*e).open.Stay, (*e).row, (*e).open.running))
-		})
-		if err != nil {
-			return err
-		}
-		return ahead(ctx, tx, c.nodes, func(to db.DBTX, n *change[nodeEntry, cluster.Node]) error {
-			return s.q.PutNode(ctx, to, nodeParams(n.now, at))
-		})
+	err := ahead(ctx, tx, c.jobs, func(to *statements, j *change[entry, cluster.Job]) error {
+		row := jobParams(j.now, j.entry.row, at)
+		return to.add(db.PutJobText, &row)
+	})
+	if err != nil {
+		return err
+	}
+	err = ahead(ctx, tx, c.open, func(to *statements, e **entry) error {
+		row := intervalParams(&(*e).open.Stay, (*e).row, (*e).open.running)
+		return to.add(db.PutIntervalText, &row)
+	})
+	if err != nil {
+		return err
+	}
+	err = ahead(ctx, tx, c.nodes, func(to *statements, n *change[nodeEntry, cluster.Node]) error {
+		row := nodeParams(n.now, at)
+		return to.add(db.PutNodeText, &row)
 	})
 	if err != nil {
 		return err
@@ -344,7 +341,7 @@ func (s *Store) saveSeen(ctx context.Context, tx *transaction, at time.Time) err
 				}
 			}
 			if e.known != 0 {
-				if err := s.dropHistory(ctx, tx, e); err != nil {
+				if err := s.q.DropHistory(ctx, tx, dropParams(e)); err != nil {
 					return err
 				}
 			}
@@ -389,15 +386,14 @@ func (s *Store) saveClosed(ctx context.Context, tx db.DBTX, i *endedStay, at tim
 }
 
 // saveDecided writes decisions, shares, waits and what History holds.
-func (s *Store) saveDecided(ctx context.Context, tx *direct, number int64, seen *plan.Seen) error {
-	err := ahead(ctx, tx, s.changes.history, func(to db.DBTX, k *change[entry, cluster.History]) error { return s.putHistory(ctx, to, k) })
-	if err != nil {
+func (s *Store) saveDecided(ctx context.Context, tx db.DBTX, number int64, seen *plan.Seen) error {
+	if err := s.putHistories(ctx, tx); err != nil {
 		return err
 	}
-	err = ahead(ctx, tx, s.changes.decisions, func(to db.DBTX, d *change[entry, plan.Decision]) error {
+	err := ahead(ctx, tx, s.changes.decisions, func(to *statements, d *change[entry, plan.Decision]) error {
 		row := decisionParams(d.now, d.entry.counted, d.entry.row, number, seen.Snapshot.At)
 		row.Choices = choicesText(&d.now.Choices)
-		return s.q.AddDecision(ctx, to, row)
+		return to.add(db.AddDecisionText, &row)
 	})
 	if err != nil {
 		return err
@@ -405,20 +401,19 @@ func (s *Store) saveDecided(ctx context.Context, tx *direct, number int64, seen 
 	if err := s.saveShares(ctx, tx, number, seen); err != nil {
 		return err
 	}
+	s.noteWaits(seen.Waits) // the last, as they are found out meanwhile
 	return s.saveWaits(ctx, tx)
 }
 
 // putHistories brings table history to what History holds.
 func (s *Store) putHistories(ctx context.Context, tx db.DBTX) error {
-	return every(s.changes.history, func(k *change[entry, cluster.History]) error { return s.putHistory(ctx, tx, k) })
-}
-
-// putHistory brings one row of it to what History holds.
-func (s *Store) putHistory(ctx context.Context, tx db.DBTX, k *change[entry, cluster.History]) error {
-	if row, known := historyParams(k.now, k.entry); known {
-		return s.q.PutHistory(ctx, tx, row)
-	}
-	return s.dropHistory(ctx, tx, k.entry)
+	return ahead(ctx, tx, s.changes.history, func(to *statements, k *change[entry, cluster.History]) error {
+		if row, known := historyParams(k.now, k.entry); known {
+			return to.add(db.PutHistoryText, &row)
+		}
+		row := dropParams(k.entry)
+		return to.add(db.DropHistoryText, &row)
+	})
 }
 
 // historySaved takes note that putHistories' rows were committed.
@@ -428,8 +423,8 @@ func (s *Store) historySaved() {
 	}
 }
 
-func (s *Store) dropHistory(ctx context.Context, tx db.DBTX, e *entry) error {
-	return s.q.DropHistory(ctx, tx, db.DropHistoryParams{ID: int64(e.id.ID), Task: int64(e.id.Task)})
+func dropParams(e *entry) db.DropHistoryParams {
+	return db.DropHistoryParams{ID: int64(e.id.ID), Task: int64(e.id.Task)}
 }
 
 // savePlanned writes the rows of the writes to come and their undo lines.
@@ -437,6 +432,7 @@ func (s *Store) savePlanned(ctx context.Context, tx db.DBTX, number int64, seen 
 	at := seen.Snapshot.At
 	planned := make([]plannedWrite, 0, len(seen.Plan.Actions))
 	changes := make([]*undo.Change, 0, len(seen.Plan.Actions))
+	var rows statements
 	for _, a := range seen.Plan.Actions {
 		e := s.stored.jobs[a.Job]
 		if e == nil || e.poll != s.stored.poll {
@@ -444,7 +440,7 @@ func (s *Store) savePlanned(ctx context.Context, tx db.DBTX, number int64, seen 
 		}
 		row := s.stored.write + int64(len(planned)) + 1
 		planned = append(planned, plannedWrite{row, a})
-		err := s.q.AddWrite(ctx, tx, db.AddWriteParams{
+		err := rows.add(db.AddWriteText, &db.AddWriteParams{
 			Write: row, Job: e.row, Cycle: number, AtMs: millis(at), Tasks: a.Tasks, Part: a.Part,
 			Lever: string(a.Lever), Before: a.Before.String(), After: a.After.String(), UserNice: a.UserNice.String(), Reason: a.Reason,
 		})
@@ -455,6 +451,9 @@ func (s *Store) savePlanned(ctx context.Context, tx db.DBTX, number int64, seen 
 		line.User, line.Submit = e.user.Value(), instant(e.submit)
 		changes = append(changes, line)
 	}
+	if err := rows.run(ctx, tx); err != nil {
+		return nil, err
+	}
 	if err := s.undo.Tidy(s.stored.present()); err != nil {
 		return nil, err
 	}
@@ -462,7 +461,7 @@ func (s *Store) savePlanned(ctx context.Context, tx db.DBTX, number int64, seen 
 }
 
 func (s *Store) endWrites(ctx context.Context, tx db.DBTX) error {
-	return every(s.unsaved.results, func(r *db.EndWriteParams) error { return s.q.EndWrite(ctx, tx, *r) })
+	return ahead(ctx, tx, s.unsaved.results, func(to *statements, r *db.EndWriteParams) error { return to.add(db.EndWriteText, r) })
 }
 
 // savedSeen takes note that the database holds what saveSeen wrote.
@@ -520,13 +519,11 @@ func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 	err := s.intact()
 	if err == nil {
 		ctx := context.WithoutCancel(ctx)
-		err = s.transact(ctx, func(tx *transaction) error {
-			return tx.bulk(func(tx *direct) error {
-				if err := s.endWrites(ctx, tx); err != nil {
-					return err
-				}
-				return s.putHistories(ctx, tx)
-			})
+		err = s.transact(ctx, func(tx *sql.Tx) error {
+			if err := s.endWrites(ctx, tx); err != nil {
+				return err
+			}
+			return s.putHistories(ctx, tx)
 		})
 	}
 	if err == nil {

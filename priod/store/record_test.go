@@ -539,8 +539,8 @@ func TestPlannedWhileDecidingIsRecorded(t *testing.T) {
 	}
 }
 
-// An argument that is not bound is the same as one that is 0 or empty.
-func TestArgumentsNotBound(t *testing.T) {
+// A row that is written with many others is the same as one that is written alone.
+func TestRowsOfABatch(t *testing.T) {
 	s, _ := openStore(t, t.TempDir(), Options{})
 	text := rapid.OneOf(rapid.Just(""), rapid.StringN(0, 5, -1))
 	number := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64())
@@ -602,22 +602,25 @@ func TestArgumentsNotBound(t *testing.T) {
 		job.Job, interval.Job, decision.Job, share.Job = 7, 7, 7, 7
 		puts := []struct {
 			table string
+			text  string
+			row   any
 			put   func(db.DBTX) error
 		}{
-			{"jobs", func(to db.DBTX) error { return s.q.PutJob(ctx, to, job) }},
-			{"intervals", func(to db.DBTX) error { return s.q.PutInterval(ctx, to, interval) }},
-			{"nodes", func(to db.DBTX) error { return s.q.PutNode(ctx, to, node) }},
-			{"decisions", func(to db.DBTX) error { return s.q.AddDecision(ctx, to, decision) }},
-			{"shares", func(to db.DBTX) error { return s.q.PutShare(ctx, to, share) }},
-			{"waits", func(to db.DBTX) error { return s.q.PutWait(ctx, to, wait) }},
-			{"history", func(to db.DBTX) error { return s.q.PutHistory(ctx, to, history) }},
+			{"jobs", db.PutJobText, &job, func(to db.DBTX) error { return s.q.PutJob(ctx, to, job) }},
+			{"intervals", db.PutIntervalText, &interval, func(to db.DBTX) error { return s.q.PutInterval(ctx, to, interval) }},
+			{"nodes", db.PutNodeText, &node, func(to db.DBTX) error { return s.q.PutNode(ctx, to, node) }},
+			{"decisions", db.AddDecisionText, &decision, func(to db.DBTX) error { return s.q.AddDecision(ctx, to, decision) }},
+			{"shares", db.PutShareText, &share, func(to db.DBTX) error { return s.q.PutShare(ctx, to, share) }},
+			{"waits", db.PutWaitText, &wait, func(to db.DBTX) error { return s.q.PutWait(ctx, to, wait) }},
+			{"history", db.PutHistoryText, &history, func(to db.DBTX) error { return s.q.PutHistory(ctx, to, history) }},
 		}
 		written := map[bool]map[string][]row{true: {}, false: {}}
 		for bulk := range written {
 			for _, p := range puts {
-				err := s.transact(ctx, func(tx *transaction) error {
+				err := s.transact(ctx, func(tx *sql.Tx) error {
 					if bulk {
-						return tx.bulk(func(tx *direct) error { return p.put(tx) })
+						var all statements
+						return errors.Join(all.add(p.text, p.row), all.run(ctx, tx))
 					}
 					return p.put(tx)
 				})

@@ -1,11 +1,7 @@
 package store
 
 import (
-	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,64 +31,6 @@ func every[T any](all []T, do func(*T) error) error {
 		}
 	}
 	return nil
-}
-
-// ahead runs the statements that put makes of some things, which are made some rows ahead of the
-// connection that runs them, until one fails.
-func ahead[T any](ctx context.Context, tx *direct, all []T, put func(db.DBTX, *T) error) (err error) {
-	const batch, batches = 128, 4
-	made, spare, done := make(chan *statements, batches), make(chan *statements, batches+2), make(chan struct{})
-	go func() {
-		defer close(made)
-		for some := range slices.Chunk(all, batch) {
-			var next *statements
-			select {
-			case next = <-spare:
-				next.all = next.all[:0]
-			default:
-				next = &statements{}
-			}
-			for i := range some {
-				next.err = errors.Join(next.err, put(next, &some[i]))
-			}
-			select {
-			case made <- next:
-			case <-done:
-				return
-			}
-		}
-	}()
-	for some := range made {
-		err = some.err
-		for i := 0; err == nil && i < len(some.all); i++ {
-			err = tx.run(ctx, some.all[i].query, some.all[i].args)
-		}
-		if err != nil {
-			close(done)
-			for range made { // until nobody reads all any more
-			}
-			return err
-		}
-		spare <- some
-	}
-	return nil
-}
-
-// statements keeps those that it is told to run.
-type statements struct {
-	db.DBTX // none: it answers no queries
-	all     []statement
-	err     error
-}
-
-type statement struct {
-	query string
-	args  []any
-}
-
-func (s *statements) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
-	s.all = append(s.all, statement{query, args})
-	return nil, nil
 }
 
 func jobID(id, task int64) cluster.JobID { return cluster.JobID{ID: uint32(id), Task: int32(task)} }

@@ -90,16 +90,17 @@ func (d *digester) share(s *plan.Share, types []string) uint64 {
 	return h.Sum64() | 1
 }
 
-func (s *Store) saveShares(ctx context.Context, tx *direct, number int64, seen *plan.Seen) error {
+func (s *Store) saveShares(ctx context.Context, tx db.DBTX, number int64, seen *plan.Seen) error {
 	texts := &shareTexts{of: map[speeds]*speedTexts{}}
 	if seen.Plan.Shares != nil {
 		texts.types = seen.Plan.Shares.Types
 	}
-	return ahead(ctx, tx, s.changes.shares, func(to db.DBTX, c *change[entry, plan.Share]) error {
+	return ahead(ctx, tx, s.changes.shares, func(to *statements, c *change[entry, plan.Share]) error {
 		if c.now == nil { // it has none any more
-			return s.q.DropShare(ctx, to, c.entry.row)
+			return to.add(db.DropShareText, &c.entry.row)
 		}
-		return s.q.PutShare(ctx, to, shareParams(c.now, texts.share(c.now), seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At))
+		row := shareParams(c.now, texts.share(c.now), seen.Plan.Shares, c.entry.row, number, seen.Snapshot.At)
+		return to.add(db.PutShareText, &row)
 	})
 }
 

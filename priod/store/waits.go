@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -17,11 +16,12 @@ import (
 )
 
 // noteWaits takes in which waits changed. They are told once, so they are kept until a
-// commit succeeds, each once.
-func (s *Store) noteWaits(changed func() []*plan.Wait) {
+// commit succeeds, each once. It tells whether there are none.
+func (s *Store) noteWaits(changed func() []*plan.Wait) (none bool) {
 	if changed != nil {
 		s.unsaved.waits = byKey(append(s.unsaved.waits, changed()...))
 	}
+	return len(s.unsaved.waits) == 0
 }
 
 // forgetWaits says that the database holds none any more: those without an end are to be
@@ -34,17 +34,16 @@ func (s *Store) forgetWaits() {
 // byKey sorts waits, which may come twice, by the keys of their rows: what follows each other
 // in a table is quicker to write.
 func byKey(all []*plan.Wait) []*plan.Wait {
-	slices.SortFunc(all, func(a, b *plan.Wait) int {
-		return cmp.Or(a.Job.Compare(b.Job), a.Submit.Compare(b.Submit))
-	})
+	slices.SortFunc(all, (*plan.Wait).Compare)
 	return slices.Compact(all)
 }
 
-func (s *Store) saveWaits(ctx context.Context, tx *direct) error {
+func (s *Store) saveWaits(ctx context.Context, tx db.DBTX) error {
 	var spans []byte
-	return ahead(ctx, tx, s.unsaved.waits, func(to db.DBTX, w **plan.Wait) error {
+	return ahead(ctx, tx, s.unsaved.waits, func(to *statements, w **plan.Wait) error {
 		spans = appendSpans(spans[:0], *w)
-		return s.q.PutWait(ctx, to, waitParams(*w, string(spans)))
+		row := waitParams(*w, string(spans))
+		return to.add(db.PutWaitText, &row)
 	})
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -128,17 +129,15 @@ func BenchmarkWaitsSince(b *testing.B) {
 		}
 		s.unsaved.waits = append(s.unsaved.waits, w)
 	}
-	err := s.transact(ctx, func(tx *transaction) error {
-		return tx.bulk(func(tx *direct) (err error) {
-			err = s.saveWaits(ctx, tx)
-			for _, w := range s.unsaved.waits {
-				row := int64(w.Job.ID)
-				job := cluster.Job{ID: w.Job, User: w.User, Submit: w.Submit, Start: w.Until, GPUs: w.GPUs}
-				stay := cluster.Stay{Job: w.Job, Start: w.Until, End: w.Until.Add(30 * time.Minute), Closed: true, GPUs: w.GPUs}
-				err = errors.Join(err, s.q.PutJob(ctx, tx, jobParams(&job, row, w.Until)), s.q.PutInterval(ctx, tx, intervalParams(&stay, row, false)))
-			}
-			return err
-		})
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		err := s.saveWaits(ctx, tx)
+		for _, w := range s.unsaved.waits {
+			row := int64(w.Job.ID)
+			job := cluster.Job{ID: w.Job, User: w.User, Submit: w.Submit, Start: w.Until, GPUs: w.GPUs}
+			stay := cluster.Stay{Job: w.Job, Start: w.Until, End: w.Until.Add(30 * time.Minute), Closed: true, GPUs: w.GPUs}
+			err = errors.Join(err, s.q.PutJob(ctx, tx, jobParams(&job, row, w.Until)), s.q.PutInterval(ctx, tx, intervalParams(&stay, row, false)))
+		}
+		return err
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -121,6 +121,7 @@ func (t *Tracker) observe(l *look) {
 	t.leave(l)
 	t.relax(l, started)
 	t.at = l.snapshot.At
+	slices.SortFunc(t.changed, (*plan.Wait).Compare)
 }
 
 // setBack shortens what was seen up to a time that the clock says is still to come.
@@ -454,7 +455,7 @@ func (e *entry) backlog(since time.Time) bool {
 	return changed
 }
 
-// Changed are the waits that changed since the last call.
+// Changed are the waits that changed since the last call, sorted.
 func (t *Tracker) Changed() []*plan.Wait {
 	changed := t.changed
 	t.changed = nil
