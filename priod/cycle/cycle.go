@@ -112,6 +112,14 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	var failed error
 	for _, f := range features {
 		failed = errors.Join(failed, f.Plan(ctx, c))
+		if f == plan.Feature(&set.Order) { // up to here no core is idle
+			set.Waits.Judge(c)
+			for _, f := range features {
+				if f, is := f.(plan.Preparing); is {
+					f.Prepare(c)
+				}
+			}
+		}
 	}
 	c.NoteNodes()
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.

@@ -26,6 +26,13 @@ type Feature interface {
 	Act(context.Context, *Cycle) error
 }
 
+// Preparing is a feature that can do a part of Plan earlier: as soon as the order is made, beside
+// what the features before it do.
+type Preparing interface {
+	Feature
+	Prepare(*Cycle)
+}
+
 // Cycle is what the features of one cycle share.
 type Cycle struct {
 	Snapshot *cluster.Snapshot

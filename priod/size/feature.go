@@ -61,6 +61,31 @@ type MemoryFeature struct {
 	plan.PlanOnly
 	GiveBack *GiveBack
 	Slurm    Measurer
+
+	found func() givingBack // waits for what Prepare began; nil: nothing was
+}
+
+// givingBack are the jobs whose memory is in question.
+type givingBack struct {
+	kept                string         // why nobody's is lowered; "": it is
+	lowered, candidates []*cluster.Job // see Lowered and GiveBack.Candidates
+}
+
+// Prepare begins to look for the jobs whose memory is in question.
+func (f *MemoryFeature) Prepare(c *plan.Cycle) {
+	if f.GiveBack != nil && c.Paused == "" {
+		f.found = plan.Beside(c.Snapshot, func() givingBack { return f.find(c) })
+	}
+}
+
+func (f *MemoryFeature) find(c *plan.Cycle) (found givingBack) {
+	found.lowered = Lowered(c.Snapshot, c.History)
+	if f.GiveBack.Enabled() {
+		if found.kept = f.Slurm.KeepsMemory(); found.kept == "" {
+			found.candidates = f.GiveBack.Candidates(c.Snapshot, c.History)
+		}
+	}
+	return found
 }
 
 // Measurer is the Slurm that measures running jobs.
@@ -87,15 +112,15 @@ func (f *MemoryFeature) Plan(ctx context.Context, c *plan.Cycle) error {
 			c.Plan.Note(plan.MemoryUnread, 1, "memory of running jobs: %.300s", err)
 		}
 	}
-	var candidates []*cluster.Job
-	lowered := Lowered(c.Snapshot, c.History)
-	if f.GiveBack.Enabled() {
-		if why := f.Slurm.KeepsMemory(); why != "" {
-			c.Plan.Note(plan.MemoryKept, 1, "sizing.give_back does nothing: %s", why)
-		} else {
-			candidates = f.GiveBack.Candidates(c.Snapshot, c.History)
-		}
+	if f.found == nil {
+		f.Prepare(c)
 	}
+	found := f.found()
+	f.found = nil
+	if found.kept != "" {
+		c.Plan.Note(plan.MemoryKept, 1, "sizing.give_back does nothing: %s", found.kept)
+	}
+	lowered, candidates := found.lowered, found.candidates
 	if len(lowered)+len(candidates) == 0 {
 		return nil
 	}

@@ -57,8 +57,11 @@ func Lowered(s *cluster.Snapshot, h *cluster.History) (jobs []*cluster.Job) {
 			lowered.Set(id, true)
 		}
 	}
+	if lowered.Len() == 0 {
+		return nil
+	}
 	for i := range s.Jobs {
-		if j := &s.Jobs[i]; lowered.Len() > 0 && j.State == cluster.Pending && lowered.Get(j.ID) {
+		if j := &s.Jobs[i]; j.State == cluster.Pending && lowered.Get(j.ID) {
 			jobs = append(jobs, j)
 		}
 	}
@@ -105,7 +108,7 @@ func (g *GiveBack) eligible(s *cluster.Snapshot, h *cluster.History) map[string]
 	var on map[string][]*cluster.Job
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if !Agrees(j) || j.State != cluster.Running || j.Nodes != 1 || j.HetLeader != 0 || !g.set.Ranking.Ranks(j.Partition) ||
+		if j.State != cluster.Running || !Agrees(j) || j.Nodes != 1 || j.HetLeader != 0 || !g.set.Ranking.Ranks(j.Partition) ||
 			j.Start.IsZero() || s.At.Sub(j.Start) < g.set.After || j.MemMB-giveback.Keep(0) < giveback.Margin {
 			continue
 		}

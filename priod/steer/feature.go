@@ -19,6 +19,18 @@ type Feature struct {
 		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	}
+
+	jobs func() []pendingJob // waits for what Prepare began; nil: nothing was
+}
+
+// Prepare begins to look for the jobs that the plan decided about. The order may be made again
+// meanwhile: it is one of the same jobs.
+func (f *Feature) Prepare(c *plan.Cycle) {
+	if f.Memory == nil || !steers(c, f.Settings) {
+		return
+	}
+	decisions := c.Plan.Decisions
+	f.jobs = plan.Beside(c.Snapshot, func() []pendingJob { return pendingJobs(c.Snapshot, c.History, decisions) })
 }
 
 // Plan adds to the plan what binds jobs to types, after a closer look at each.
@@ -26,7 +38,11 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if f.Memory == nil {
 		return nil
 	}
-	steered := f.Memory.Steer(c, f.Settings)
+	if f.jobs == nil {
+		f.Prepare(c)
+	}
+	steered := f.Memory.Steer(c, f.Settings, f.jobs)
+	f.jobs = nil
 	var places map[cluster.JobID]cluster.Place
 	if unseen := steered.Unseen(); len(unseen) > 0 && f.Slurm != nil && c.Paused == "" {
 		var err error

@@ -68,7 +68,7 @@ func TestOwing(t *testing.T) {
 		}
 	}
 	var memory Memory
-	if o := memory.Steer(&plan.Cycle{Snapshot: &cluster.Snapshot{}, History: cluster.NewHistory(), Plan: &plan.Plan{}}, Settings{}).Owing(plan.Lead{Most: 3600, Half: 60}); o != nil {
+	if o := memory.Steer(&plan.Cycle{Snapshot: &cluster.Snapshot{}, History: cluster.NewHistory(), Plan: &plan.Plan{}}, Settings{}, nil).Owing(plan.Lead{Most: 3600, Half: 60}); o != nil {
 		t.Errorf("with steering off: %+v", o)
 	}
 }

@@ -107,14 +107,14 @@ func (j *pendingJob) ownConstraint() slurmplug.Constraint {
 
 // Steer decides which writes bind pending jobs to GPU types and which take that back,
 // and notes in the plan's decisions why. Vet then drops some of the writes.
-func (m *Memory) Steer(c *plan.Cycle, set Settings) *Steered {
+func (m *Memory) Steer(c *plan.Cycle, set Settings, jobs func() []pendingJob) *Steered {
 	m.beginCycle()
-	if !set.Enabled && len(c.History.Requests) == 0 {
+	if !steers(c, set) {
 		m.jobs = cluster.JobMap[*jobState]{}
 		return &Steered{}
 	}
 	st := &Steered{memory: m, lookAgain: map[cluster.JobID]uint32{}}
-	st.in = inputs{set: &set, snapshot: c.Snapshot, history: c.History, plan: c.Plan, shares: c.Plan.Shares, jobs: pendingJobs(c)}
+	st.in = inputs{set: &set, snapshot: c.Snapshot, history: c.History, plan: c.Plan, shares: c.Plan.Shares, jobs: jobs()}
 	switch {
 	case !set.Enabled:
 		st.openAll("steering is off")
@@ -134,18 +134,22 @@ func (m *Memory) Steer(c *plan.Cycle, set Settings) *Steered {
 	return st
 }
 
+// steers tells whether there may be anything to write.
+func steers(c *plan.Cycle, set Settings) bool {
+	return set.Enabled || len(c.History.Requests) > 0
+}
+
 // pendingJobs finds the jobs that the plan decided about. Both go by the order of the
 // snapshot. They are bound to no type yet.
-func pendingJobs(c *plan.Cycle) []pendingJob {
-	decisions := c.Plan.Decisions
+func pendingJobs(s *cluster.Snapshot, h *cluster.History, decisions []plan.Decision) []pendingJob {
 	jobs := make([]pendingJob, 0, len(decisions))
-	for i := range c.Snapshot.Jobs {
-		j := &c.Snapshot.Jobs[i]
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
 		if n := len(jobs); n == len(decisions) || decisions[n].Job != j.ID {
 			continue
 		}
 		job := pendingJob{Job: j, own: j.Features, bound: Open}
-		if r, known := c.History.Requests[j.ID][slurmplug.Features]; known && r.Ours(slurmplug.Text(j.Features)) {
+		if r, known := h.Requests[j.ID][slurmplug.Features]; known && r.Ours(slurmplug.Text(j.Features)) {
 			job.ours, job.own = true, r.Was.String()
 		}
 		jobs = append(jobs, job)

@@ -79,7 +79,8 @@ const anyUnknown = ^placement.Types(0)
 // steer is Memory.Steer in a cycle with this plan.
 func (p *testCluster) steer(pl *plan.Plan, set Settings) *Steered {
 	pl.Shares = &p.shares
-	return p.memory.Steer(&plan.Cycle{Snapshot: &p.Snapshot, History: p.h, Plan: pl}, set)
+	jobs := func() []pendingJob { return pendingJobs(&p.Snapshot, p.h, pl.Decisions) }
+	return p.memory.Steer(&plan.Cycle{Snapshot: &p.Snapshot, History: p.h, Plan: pl}, set, jobs)
 }
 
 // cycle steers once, and writes.

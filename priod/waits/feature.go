@@ -21,12 +21,23 @@ type Feature struct {
 	// hear of them from accounting: in a simulation. Look takes them.
 	Unseen []cluster.Stay
 
-	walk func() *walk // waits for what Begin began; nil: nothing was
+	walk func() *walk // waits for what Begin and Judge began; nil: nothing was
 }
 
 // Begin begins to look at the queue, beside what is decided.
 func (f *Feature) Begin(c *plan.Cycle) {
 	f.walk = plan.Beside(c.Snapshot, func() *walk { return newWalk(c.Snapshot, c.Nodes(), f.Strict) })
+}
+
+// Judge begins to judge the jobs in the queue, as if locality kept none waiting: that is known late.
+func (f *Feature) Judge(c *plan.Cycle) {
+	if begun := f.walk; begun != nil {
+		f.walk = plan.Beside(c.Snapshot, func() *walk {
+			w := begun()
+			w.judgeAll(nil)
+			return w
+		})
+	}
 }
 
 // Look looks at each pending job with GPUs, once the plan is made. It changes nothing in it.
@@ -39,8 +50,10 @@ func (f *Feature) Look(c *plan.Cycle) {
 	}
 	s, w := c.Snapshot, f.walk()
 	f.walk = nil
-	w.kept = c.Kept
-	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.all(), explain: w.explain, gap: f.Gap}
+	if !w.judged || len(c.Kept) > 0 {
+		w.judgeAll(c.Kept)
+	}
+	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.verdicts, explain: w.explain, gap: f.Gap}
 	budgets(c, l.verdicts)
 	names, sizes, used := poolsOf(s)
 	l.sizes, l.used = sizes, used

@@ -35,7 +35,8 @@ type walk struct {
 
 	groups  map[key]*group
 	kindsOf []placement.Types // of each GPU type
-	left    []int             // free GPUs in the pool, by kind
+	all     []int             // free GPUs in the pool, by kind
+	left    []int             // those that the jobs before leave
 	now     *placement.Nodes  // the nodes as they are; a clone, because a search changes what it searches
 	free    *placement.Nodes  // what the jobs before leave of the nodes
 	mixes   map[placement.Types]*placement.Nodes
@@ -44,6 +45,7 @@ type walk struct {
 	ends    []release
 
 	verdicts []verdict
+	judged   bool
 	queue    []place // of the jobs that wait for room
 }
 
@@ -96,10 +98,10 @@ type release struct {
 
 func newWalk(s *cluster.Snapshot, nodes *nodemap.Map, strict bool) *walk {
 	w := &walk{snapshot: s, nodes: nodes, strict: strict, groups: map[key]*group{}, mixes: map[placement.Types]*placement.Nodes{}}
-	w.left = make([]int, len(w.nodes.Kinds))
+	w.all = make([]int, len(w.nodes.Kinds))
 	types := map[string]int{}
 	for kind, n := range w.nodes.Kinds {
-		w.left[kind] = w.nodes.Nodes.FreeGPUs(int32(kind))
+		w.all[kind] = w.nodes.Nodes.FreeGPUs(int32(kind))
 		t, known := types[n.GPUType]
 		if !known {
 			t = len(types)
@@ -108,7 +110,7 @@ func newWalk(s *cluster.Snapshot, nodes *nodemap.Map, strict bool) *walk {
 		}
 		w.kindsOf[t] |= 1 << uint(kind)
 	}
-	w.now, w.free = w.nodes.Nodes.Clone(), w.nodes.Nodes.Clone()
+	w.now = w.nodes.Nodes.Clone()
 	w.begin()
 	return w
 }
@@ -139,12 +141,19 @@ func (w *walk) begin() {
 	w.verdicts, w.queue = verdicts, queue
 }
 
-// all judges each pending job with GPUs, those that wait for room in the order of the queue.
-func (w *walk) all() []verdict {
-	for _, p := range w.queue {
-		w.judge(&w.verdicts[p.verdict])
+// judgeAll judges each pending job with GPUs, those that wait for room in the order of the queue.
+// kept are the jobs that locality keeps waiting, see plan.Cycle.Kept. It may be called again.
+func (w *walk) judgeAll(kept map[cluster.JobID]string) {
+	w.kept, w.left, w.free, w.holds, w.blocked = kept, slices.Clone(w.all), w.nodes.Nodes.Clone(), nil, nil
+	for _, g := range w.groups {
+		g.full = false
 	}
-	return w.verdicts
+	for _, p := range w.queue {
+		v := &w.verdicts[p.verdict]
+		*v = verdict{job: v.job, group: v.group}
+		w.judge(v)
+	}
+	w.judged = true
 }
 
 // place is a job's place in Slurm's queue.
@@ -180,9 +189,9 @@ func (w *walk) newGroup(k key, j *cluster.Job) *group {
 
 // freeOf counts the free GPUs of some kinds, whoever is before.
 func (w *walk) freeOf(kinds placement.Types) (sum int) {
-	for kind := range w.left {
+	for kind, gpus := range w.all {
 		if kinds.Has(int32(kind)) {
-			sum += w.nodes.Nodes.FreeGPUs(int32(kind))
+			sum += gpus
 		}
 	}
 	return sum

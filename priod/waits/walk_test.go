@@ -269,7 +269,11 @@ func TestWalkIsItsDefinition(t *testing.T) {
 			want[j.ID] = n.cause(j)
 		}
 		w := newWalk(s, nodemap.New(s), strict)
-		verdicts := w.all()
+		if len(order) > 0 && rapid.Bool().Draw(t, "twice") {
+			w.judgeAll(map[cluster.JobID]string{order[0].ID: "switches"})
+		}
+		w.judgeAll(nil)
+		verdicts := w.verdicts
 		if len(verdicts) != len(order) {
 			t.Fatalf("%d verdicts on %d jobs", len(verdicts), len(order))
 		}
@@ -311,8 +315,9 @@ func TestKeptWaiting(t *testing.T) {
 		"one at a limit": {map[cluster.JobID]string{slurmplug.Plain(3): "slow-nodes"}, []plan.Cause{plan.Starting, plan.Precedence, plan.AtLimit}, ""},
 	} {
 		w := newWalk(s, nodemap.New(s), false)
-		w.kept = c.kept
-		verdicts := w.all()
+		w.judgeAll(nil)
+		w.judgeAll(c.kept)
+		verdicts := w.verdicts
 		var got []plan.Cause
 		for i := range verdicts {
 			got = append(got, verdicts[i].cause)
