@@ -57,9 +57,9 @@ func (set *Settings) features() []plan.Feature {
 // Recorder keeps what was seen, decided and written.
 type Recorder interface {
 	// Observed may begin to keep what a poll showed, and the stays that began or ended since
-	// the last one, while the cycle decides. It only reads the snapshot. A Planned of the same
-	// snapshot follows.
-	Observed(context.Context, *cluster.Snapshot, []cluster.Stay)
+	// the last one, while the cycle decides; stays waits for these, and is called once at most.
+	// It only reads the snapshot. A Planned of the same snapshot follows.
+	Observed(ctx context.Context, s *cluster.Snapshot, stays func() []cluster.Stay)
 	// Planned returns once everything in plan.Seen is safe: the actions that follow
 	// can then be explained and undone even after a crash. On error nothing is
 	// written to Slurm.
@@ -102,18 +102,19 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		c.ReadNodes()
 		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
 		c.Waited = t.Waited
-		set.Waits.Begin(c)
+	}
+	stays := make(chan []cluster.Stay, 1)
+	if !set.DryRun {
+		rec.Observed(ctx, c.Snapshot, func() []cluster.Stay { return <-stays })
 	}
 	c.Stays = h.Observe(c.Snapshot)
-	if !set.DryRun {
-		rec.Observed(ctx, c.Snapshot, c.Stays)
-	}
+	stays <- c.Stays
 	features := set.features()
 	var failed error
 	for _, f := range features {
 		failed = errors.Join(failed, f.Plan(ctx, c))
 		if f == plan.Feature(&set.Order) { // up to here no core is idle
-			set.Waits.Judge(c)
+			set.Waits.Begin(c)
 			for _, f := range features {
 				if f, is := f.(plan.Preparing); is {
 					f.Prepare(c)

@@ -25,7 +25,7 @@ func (f fullDisk) Observe(context.Context) (cluster.Snapshot, error) { return f.
 func (f fullDisk) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 	return make([]plan.Outcome, len(actions))
 }
-func (f fullDisk) Observed(context.Context, *cluster.Snapshot, []cluster.Stay) {}
+func (f fullDisk) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
 func (f fullDisk) Planned(context.Context, plan.Seen) error                    { return nil }
 func (f fullDisk) Done(context.Context, []plan.Outcome) error                  { return errors.New("disk full") }
 

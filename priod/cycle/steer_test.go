@@ -29,7 +29,7 @@ func (a *asked) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 	a.written = append(a.written, actions...)
 	return make([]plan.Outcome, len(actions))
 }
-func (a *asked) Observed(context.Context, *cluster.Snapshot, []cluster.Stay) {}
+func (a *asked) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
 func (a *asked) Planned(context.Context, plan.Seen) error                    { return nil }
 func (a *asked) Done(context.Context, []plan.Outcome) error                  { return nil }
 func (a *asked) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {

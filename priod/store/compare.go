@@ -97,8 +97,8 @@ func (s *Store) noteStays(of *cluster.Snapshot, stays []cluster.Stay) {
 }
 
 // compareSeen fills s.changes with what changed of jobs and nodes, and begins it anew. It writes
-// nothing and may be called again, as may compareDecided after it.
-func (s *Store) compareSeen(snap *cluster.Snapshot) {
+// nothing and may be called again, as may compareDecided after it. digests are those of the jobs.
+func (s *Store) compareSeen(snap *cluster.Snapshot, digests []uint64) {
 	h, c := &s.stored, &s.changes
 	c.reset()
 	c.of = snap
@@ -116,7 +116,7 @@ func (s *Store) compareSeen(snap *cluster.Snapshot) {
 		case cluster.Running:
 			c.summary.Running++
 		}
-		if d := h.digester.job(j); e.row == 0 {
+		if d := digests[i]; e.row == 0 {
 			fresh = append(fresh, change[entry, cluster.Job]{e, j, d})
 		} else if d != e.seen {
 			c.jobs = append(c.jobs, change[entry, cluster.Job]{e, j, d})

@@ -203,7 +203,7 @@ func (r *replay) Apply(_ context.Context, actions []plan.Action) []plan.Outcome 
 // nothing records nothing.
 type nothing struct{}
 
-func (nothing) Observed(context.Context, *cluster.Snapshot, []cluster.Stay) {}
+func (nothing) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
 func (nothing) Planned(context.Context, plan.Seen) error                    { return nil }
 func (nothing) Done(context.Context, []plan.Outcome) error                  { return nil }
 

@@ -39,7 +39,7 @@ type plannedWrite struct {
 	action plan.Action
 }
 
-// observed is what Observed does meanwhile, and holds Store.mu for.
+// observed is what Observed does meanwhile, for the most of which it holds Store.mu.
 type observed struct {
 	snapshot *cluster.Snapshot
 	compared chan struct{} // closed once changes tell what changed of jobs and nodes
@@ -49,18 +49,20 @@ type observed struct {
 }
 
 // Observed begins to record what a poll showed, while the cycle decides: jobs, nodes, and stays
-// on GPUs that began or ended. Planned waits for that, and records what was not recorded here.
-// It follows the History that Load returned.
-func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays []cluster.Stay) {
+// on GPUs that began or ended, for which it waits. Planned waits for that, and records what was
+// not recorded here. It follows the History that Load returned.
+func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays func() []cluster.Stay) {
 	s.mu.Lock()
-	if s.history == nil {
-		s.mu.Unlock()
+	digester, none := s.stored.digester, s.history == nil
+	s.mu.Unlock()
+	if none {
 		return
 	}
-	s.noteStays(snap, stays)
 	o := &observed{snapshot: snap, compared: make(chan struct{}), ended: make(chan struct{})}
 	s.observed = o
 	go func() {
+		digests, stays := digester.jobs(snap), stays() // History asks the store for stays
+		s.mu.Lock()
 		defer func() {
 			if o.passed.CompareAndSwap(false, true) {
 				s.keepSaved(o)
@@ -69,7 +71,8 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays []cl
 				close(o.ended)
 			}
 		}()
-		s.compareSeen(snap)
+		s.noteStays(snap, stays)
+		s.compareSeen(snap, digests)
 		close(o.compared)
 		if len(s.changes.others) > 0 { // Planned gives this cycle up
 			return
@@ -119,7 +122,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	s.doubt()
 	s.noteStays(seen.Snapshot, seen.Stays)
 	if s.changes.of != seen.Snapshot {
-		s.compareSeen(seen.Snapshot)
+		s.compareSeen(seen.Snapshot, s.stored.digester.jobs(seen.Snapshot))
 		compared = false
 	}
 	s.forgetOthers()
@@ -169,7 +172,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	}
 	if isBroken(err) {
 		if err = s.startAnew(ctx, err); err == nil {
-			s.compareSeen(seen.Snapshot)
+			s.compareSeen(seen.Snapshot, s.stored.digester.jobs(seen.Snapshot))
 			s.compareDecided(&seen)
 			err = s.save(ctx, &seen, acting)
 		}

@@ -456,13 +456,12 @@ func TestRecordedWhileDeciding(t *testing.T) {
 	d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
 	snapshot := must[cluster.Snapshot](t)(d.Observe(ctx))
 	stays := d.history.Observe(&snapshot)
-	d.store.Observed(ctx, &snapshot, stays)
+	d.store.Observed(ctx, &snapshot, func() []cluster.Stay { return stays })
+	d.saw()
 	for table, want := range map[string]int64{"jobs": 3, "intervals": 1, "decisions": 2, "cycles": 1} {
-		d.store.mu.Lock() // Observed is done
 		if n := count(t, d.store, "SELECT count(*) FROM "+table); n != want {
 			t.Errorf("%d rows of %s, want %d", n, table, want)
 		}
-		d.store.mu.Unlock()
 	}
 	if story := must[Story](t)(reader(t, dir).Job(ctx, slurmplug.Plain(3), 5)); story.Decision != nil || story.Job.User != "alice" {
 		t.Errorf("%+v", story)
@@ -487,12 +486,28 @@ func TestRecordedWhileDeciding(t *testing.T) {
 	d.remove(3)
 	d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
 	gone := must[cluster.Snapshot](t)(d.Observe(ctx))
-	d.store.Observed(ctx, &gone, d.history.Observe(&gone)) // and priod is killed
+	d.store.Observed(ctx, &gone, func() []cluster.Stay { return d.history.Observe(&gone) })
+	d.saw() // and priod is killed
 	d.restart()
 	if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE left_ms > 0"); n != 1 {
 		t.Errorf("%d jobs have left", n)
 	}
 	d.cycle()
+}
+
+// saw waits until Observed has recorded what it saw.
+func (d *daemon) saw() {
+	d.t.Helper()
+	for range 2000 {
+		d.store.mu.Lock()
+		saw := d.store.changes.saw
+		d.store.mu.Unlock()
+		if saw {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	d.t.Fatal("what was observed is not recorded")
 }
 
 // A plan may come while what the poll showed is still written: both are recorded, each once.
@@ -514,7 +529,7 @@ func TestPlannedWhileDecidingIsRecorded(t *testing.T) {
 		p := order.Decide(&snapshot, d.history, d.settings.Order.Settings)
 		before := count(t, d.store, "SELECT total_changes()")
 		busy := must[*sql.Tx](t)(other.BeginTx(ctx, nil))
-		d.store.Observed(ctx, &snapshot, stays) // waits for the other transaction
+		d.store.Observed(ctx, &snapshot, func() []cluster.Stay { return stays }) // waits for the other transaction
 		released := make(chan error)
 		go func() {
 			time.Sleep(time.Duration(20*i) * time.Millisecond) // so that either is first

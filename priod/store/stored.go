@@ -181,6 +181,15 @@ func (d *digester) job(j *cluster.Job) uint64 {
 	return digest(d, row)
 }
 
+// jobs are the digests of a snapshot's jobs.
+func (d *digester) jobs(s *cluster.Snapshot) []uint64 {
+	digests := make([]uint64, len(s.Jobs))
+	for i := range s.Jobs {
+		digests[i] = d.job(&s.Jobs[i])
+	}
+	return digests
+}
+
 func (d *digester) node(n *cluster.Node) uint64 { return digest(d, nodeParams(n, time.Time{})) }
 
 // decision leaves out Slurm's own priority, which moves with every poll.

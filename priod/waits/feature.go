@@ -21,19 +21,14 @@ type Feature struct {
 	// hear of them from accounting: in a simulation. Look takes them.
 	Unseen []cluster.Stay
 
-	walk func() *walk // waits for what Begin and Judge began; nil: nothing was
+	walk func() *walk // waits for what Begin began; nil: nothing was
 }
 
-// Begin begins to look at the queue, beside what is decided.
+// Begin begins to judge the jobs in the queue, as if locality kept none waiting: that is known late.
 func (f *Feature) Begin(c *plan.Cycle) {
-	f.walk = plan.Beside(c.Snapshot, func() *walk { return newWalk(c.Snapshot, c.Nodes(), f.Strict) })
-}
-
-// Judge begins to judge the jobs in the queue, as if locality kept none waiting: that is known late.
-func (f *Feature) Judge(c *plan.Cycle) {
-	if begun := f.walk; begun != nil {
+	if f.Tracker != nil {
 		f.walk = plan.Beside(c.Snapshot, func() *walk {
-			w := begun()
+			w := newWalk(c.Snapshot, c.Nodes(), f.Strict)
 			w.judgeAll(nil)
 			return w
 		})
@@ -50,7 +45,7 @@ func (f *Feature) Look(c *plan.Cycle) {
 	}
 	s, w := c.Snapshot, f.walk()
 	f.walk = nil
-	if !w.judged || len(c.Kept) > 0 {
+	if len(c.Kept) > 0 {
 		w.judgeAll(c.Kept)
 	}
 	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.verdicts, explain: w.explain, gap: f.Gap}

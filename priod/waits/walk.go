@@ -45,7 +45,6 @@ type walk struct {
 	ends    []release
 
 	verdicts []verdict
-	judged   bool
 	queue    []place // of the jobs that wait for room
 }
 
@@ -153,7 +152,6 @@ func (w *walk) judgeAll(kept map[cluster.JobID]string) {
 		*v = verdict{job: v.job, group: v.group}
 		w.judge(v)
 	}
-	w.judged = true
 }
 
 // place is a job's place in Slurm's queue.

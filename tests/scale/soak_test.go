@@ -68,7 +68,7 @@ func newSoak(tb testing.TB, o soakOptions) *soak {
 }
 
 // Observed, Planned and Done are the store's, beside a leak if the test wants one.
-func (s *soak) Observed(ctx context.Context, snap *cluster.Snapshot, stays []cluster.Stay) {
+func (s *soak) Observed(ctx context.Context, snap *cluster.Snapshot, stays func() []cluster.Stay) {
 	s.store.Observed(ctx, snap, stays)
 }
 

@@ -422,7 +422,7 @@ func (s *slurm) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64,
 // the record.
 type memory struct{}
 
-func (memory) Observed(context.Context, *cluster.Snapshot, []cluster.Stay) {}
+func (memory) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
 func (memory) Planned(context.Context, plan.Seen) error                    { return nil }
 func (memory) Done(context.Context, []plan.Outcome) error                  { return nil }
 
