@@ -52,7 +52,9 @@ func defragDryRun(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error
 		return nil, err
 	}
 	set := cfg.Eviction()
-	return evict.Defragment(&result.Snapshot, nodemap.New(&result.Snapshot), &result.Plan, journal, &set, waits, nil).Gangs, nil
+	nodes := nodemap.New(&result.Snapshot)
+	held := evict.FindHolders(&result.Snapshot, nodes, journal, &set)
+	return evict.Defragment(&result.Snapshot, nodes, held, &result.Plan, journal, &set, waits, nil).Gangs, nil
 }
 
 // waitedFor is how long jobs have waited for nodes of another shape, as the daemon has seen

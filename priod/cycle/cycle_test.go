@@ -26,8 +26,8 @@ func (f fullDisk) Apply(_ context.Context, actions []plan.Action) []plan.Outcome
 	return make([]plan.Outcome, len(actions))
 }
 func (f fullDisk) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
-func (f fullDisk) Planned(context.Context, plan.Seen) error                    { return nil }
-func (f fullDisk) Done(context.Context, []plan.Outcome) error                  { return errors.New("disk full") }
+func (f fullDisk) Planned(context.Context, plan.Seen) error                           { return nil }
+func (f fullDisk) Done(context.Context, []plan.Outcome) error                         { return errors.New("disk full") }
 
 // What went wrong with evictions is told also when the outcomes cannot be recorded.
 func TestEveryErrorIsTold(t *testing.T) {

@@ -30,8 +30,8 @@ func (a *asked) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 	return make([]plan.Outcome, len(actions))
 }
 func (a *asked) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
-func (a *asked) Planned(context.Context, plan.Seen) error                    { return nil }
-func (a *asked) Done(context.Context, []plan.Outcome) error                  { return nil }
+func (a *asked) Planned(context.Context, plan.Seen) error                           { return nil }
+func (a *asked) Done(context.Context, []plan.Outcome) error                         { return nil }
 func (a *asked) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	a.placed += len(jobs)
 	places := map[cluster.JobID]cluster.Place{}

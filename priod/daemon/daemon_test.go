@@ -122,8 +122,8 @@ func (f *fake) Lessons(context.Context) (store.Lessons, error)       { return f.
 func (f *fake) LoadShares(context.Context) (*allocate.Ledger, error) { return &allocate.Ledger{}, nil }
 
 func (f *fake) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
-func (f *fake) Planned(context.Context, plan.Seen) error                    { return f.plannedErr }
-func (f *fake) Done(context.Context, []plan.Outcome) error                  { return nil }
+func (f *fake) Planned(context.Context, plan.Seen) error                           { return f.plannedErr }
+func (f *fake) Done(context.Context, []plan.Outcome) error                         { return nil }
 func (f *fake) TakeOver(context.Context, string, string) (string, error) {
 	return "", f.takeOverErr
 }

@@ -70,7 +70,7 @@ func BenchmarkDefragment(b *testing.B) {
 			s.set.Policy.Limits = preemption.Limits{MaxPerCycle: 4}
 			s.plan.MakeQueue(&s.Snapshot)
 			for b.Loop() {
-				if r := Defragment(&s.Snapshot, nodemap.New(&s.Snapshot), &s.plan, s.journal, &s.set, after(waited), nil); len(r.Gangs) != 100 || (len(r.Changes.Claims) > 0) != (waited > 0) {
+				if r := Defragment(&s.Snapshot, nodemap.New(&s.Snapshot), FindHolders(&s.Snapshot, nodemap.New(&s.Snapshot), s.journal, &s.set), &s.plan, s.journal, &s.set, after(waited), nil); len(r.Gangs) != 100 || (len(r.Changes.Claims) > 0) != (waited > 0) {
 					b.Fatalf("%+v", r.Gangs[0])
 				}
 			}

@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -8,8 +9,16 @@ import (
 	"slurmprio/priod/placement/nodemap"
 )
 
-// addCandidates adds the jobs that hold GPUs.
-func (c *Choice) addCandidates(s *cluster.Snapshot, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) {
+// Holders are the jobs that hold GPUs, as far as the poll tells of them.
+type Holders struct {
+	all    []preemption.Candidate
+	jobs   []*cluster.Job   // of all
+	agreed []bool           // their owners
+	why    []preemption.Why // why a candidate may not leave though its owner agreed
+}
+
+// FindHolders finds the jobs that hold GPUs. The order of the queue plays no part.
+func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings) *Holders {
 	leaving := map[cluster.JobID]bool{}
 	_, evictions := j.live()
 	for i := range evictions {
@@ -18,44 +27,57 @@ func (c *Choice) addCandidates(s *cluster.Snapshot, j *Journal, set *Settings, m
 		}
 	}
 	learned := j.leavingByUser()
-	holders := 0
+	n := 0
 	for i := range s.Jobs {
 		if s.Jobs[i].State != cluster.Pending {
-			holders++
+			n++
 		}
 	}
-	c.snapshot.Candidates, c.running, c.ownWhy = make([]preemption.Candidate, 0, holders), make([]*cluster.Job, 0, holders), make([]preemption.Why, 0, holders)
+	h := &Holders{make([]preemption.Candidate, 0, n), make([]*cluster.Job, 0, n), make([]bool, 0, n), make([]preemption.Why, 0, n)}
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		running := job.State == cluster.Running
-		if job.GPUs == 0 || !running && job.State != cluster.Completing && !leaving[job.ID] || job.State == cluster.Pending {
+		if job.State == cluster.Pending || job.GPUs == 0 || !running && job.State != cluster.Completing && !leaving[job.ID] {
 			continue
 		}
 		shares := m.Shares(job)
-		consent, why := running && set.Consents(job), preemption.Why("")
+		agreed, why := running && set.Consents(job), preemption.Why("")
 		switch {
 		case len(shares) == 0:
 			continue
-		case !consent:
-		case vetoed[job.ID] != "" && vetoed[job.ID] != Constraint && vetoed[job.ID] != Bound: // those are about its place as a waiting job
-			consent, why = false, vetoed[job.ID]
+		case !agreed:
 		case job.Tag.Grace > set.MaxGrace:
-			consent, why = false, LongGrace
+			why = LongGrace
 		case len(shares) > 1 && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
-			consent, why = false, Scattered
-		}
-		if consent && job.Start.Before(set.Since) {
-			c.doubtful = max(c.doubtful, set.grace(job)+time.Second)
+			why = Scattered
 		}
 		x := preemption.Candidate{
-			Shares: shares, Consent: consent || leaving[job.ID], Leaving: leaving[job.ID],
+			Shares: shares, Consent: agreed && why == "" || leaving[job.ID], Leaving: leaving[job.ID],
 			Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
 			Restart: set.Restart.Seconds(),
 		}
 		x.Grace, x.Unsaved = learned.expect(job, set, x.Elapsed)
-		c.snapshot.Candidates = append(c.snapshot.Candidates, x)
-		c.running = append(c.running, job)
-		c.ownWhy = append(c.ownWhy, why)
+		h.all, h.jobs, h.agreed, h.why = append(h.all, x), append(h.jobs, job), append(h.agreed, agreed), append(h.why, why)
+	}
+	return h
+}
+
+// addCandidates adds the jobs that hold GPUs. Those that a closer look ruled out stay.
+func (c *Choice) addCandidates(held *Holders, set *Settings, vetoed map[cluster.JobID]preemption.Why) {
+	c.snapshot.Candidates, c.running, c.ownWhy = slices.Clone(held.all), held.jobs, slices.Clone(held.why)
+	if len(vetoed) == 0 && set.Since.IsZero() {
+		return
+	}
+	for i, job := range held.jobs {
+		if !held.agreed[i] {
+			continue
+		}
+		if why := vetoed[job.ID]; why != "" && why != Constraint && why != Bound { // those are about its place as a waiting job
+			c.ownWhy[i], c.snapshot.Candidates[i].Consent = why, held.all[i].Leaving
+		}
+		if c.ownWhy[i] == "" && job.Start.Before(set.Since) {
+			c.doubtful = max(c.doubtful, set.grace(job)+time.Second)
+		}
 	}
 }
 

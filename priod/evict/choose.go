@@ -37,10 +37,10 @@ type Choice struct {
 
 // Choose decides who leaves for whom. The plan says which jobs count as TE, and in
 // which order. m are the nodes, which nobody changes. vetoed are jobs that a closer look ruled out.
-func Choose(s *cluster.Snapshot, m *nodemap.Map, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
+func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
 	c := &Choice{set: set.Policy}
 	c.snapshot.Nodes = m.Nodes
-	c.addCandidates(s, j, set, m, vetoed)
+	c.addCandidates(held, set, vetoed)
 	waiting := c.addTrials(s, p, j, set, m, vetoed)
 	c.countRecent(s, j)
 	if set.Policy.Policy == preemption.LeastLoss {

@@ -71,7 +71,7 @@ func (s *scene) waits(id uint32, gpus int, change ...func(*cluster.Job)) {
 
 func (s *scene) choose() *Choice {
 	s.plan.MakeQueue(&s.Snapshot)
-	return Choose(&s.Snapshot, nodemap.New(&s.Snapshot), &s.plan, s.journal, &s.set, s.vetoed)
+	return Choose(&s.Snapshot, nodemap.New(&s.Snapshot), FindHolders(&s.Snapshot, nodemap.New(&s.Snapshot), s.journal, &s.set), &s.plan, s.journal, &s.set, s.vetoed)
 }
 
 func (s *scene) why(id uint32) (preemption.Why, []cluster.JobID) {

@@ -71,12 +71,12 @@ type gang struct {
 // part of one node, and have room elsewhere at once, within the limits of evictions.
 // waited is how long a job has waited for that (plan.Cycle.Fragmented); nil: nobody knows.
 // vetoed are jobs that a closer look ruled out.
-func Defragment(s *cluster.Snapshot, m *nodemap.Map, p *plan.Plan, j *Journal, set *Settings, waited func(cluster.JobID) time.Duration, vetoed map[cluster.JobID]preemption.Why) *Moves {
+func Defragment(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j *Journal, set *Settings, waited func(cluster.JobID) time.Duration, vetoed map[cluster.JobID]preemption.Why) *Moves {
 	d := &moving{m: m, Choice: Choice{set: set.Policy}}
 	d.set.Policy, d.set.MaxEvictions = preemption.LeastLoss, 1
 	d.set.Urgency = 1 // as in Pays
 	d.snapshot.Nodes = m.Nodes
-	d.addCandidates(s, j, set, m, vetoed)
+	d.addCandidates(held, set, vetoed)
 	d.excludeUnmovable(vetoed)
 	d.countRecent(s, j)
 	r := &Moves{Gangs: []Fragmented{}}

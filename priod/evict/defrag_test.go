@@ -29,7 +29,7 @@ func after(waited time.Duration) func(cluster.JobID) time.Duration {
 
 func (s *scene) moves(waited time.Duration) *Moves {
 	s.plan.MakeQueue(&s.Snapshot)
-	return Defragment(&s.Snapshot, nodemap.New(&s.Snapshot), &s.plan, s.journal, &s.set, after(waited), s.vetoed)
+	return Defragment(&s.Snapshot, nodemap.New(&s.Snapshot), FindHolders(&s.Snapshot, nodemap.New(&s.Snapshot), s.journal, &s.set), &s.plan, s.journal, &s.set, after(waited), s.vetoed)
 }
 
 func (s *scene) defragment() []Fragmented { return s.moves(time.Hour).Gangs }

@@ -33,6 +33,8 @@ type Feature struct {
 	Moves  *Moves  // who moves for gangs; nil when that was not asked
 	Round  *Round  // who yields to whom; nil when no round ended
 	failed bool    // an error occurred: no eviction is begun in this cycle
+
+	held func() *Holders // waits for the jobs that hold GPUs; nil: nobody looks yet
 }
 
 // Parts returns what evictions do in a cycle: before the order is made, after it for TE
@@ -49,7 +51,7 @@ type earlierPlaces struct {
 }
 
 func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
-	e.Choice, e.Moves, e.Round, e.failed = nil, nil, nil, false
+	e.Choice, e.Moves, e.Round, e.failed, e.held = nil, nil, nil, false, nil
 	if e.Journal == nil {
 		return nil
 	}
@@ -64,7 +66,23 @@ func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	e.Journal.MarkHistory(c.History)
 	c.Pinned, c.Evicted = e.Journal.Pins, e.Journal.Evicted
+	if c.Paused == "" && (e.Settings.Enabled || e.Settings.Defrag) {
+		e.findHolders(c)
+	}
 	return err
+}
+
+// findHolders begins to look for the jobs that hold GPUs.
+func (e *Feature) findHolders(c *plan.Cycle) {
+	e.held = plan.Beside(c.Snapshot, func() *Holders { return FindHolders(c.Snapshot, c.Nodes(), e.Journal, &e.Settings) })
+}
+
+// holders are the jobs that hold GPUs in this cycle.
+func (e *Feature) holders(c *plan.Cycle) *Holders {
+	if e.held == nil {
+		e.findHolders(c)
+	}
+	return e.held()
 }
 
 // forTrials chooses who leaves for TE jobs.
@@ -115,7 +133,7 @@ func (e *Feature) begin(t *Changes, c *plan.Cycle) {
 func (e *Feature) chooseVictims(ctx context.Context, c *plan.Cycle) (*Choice, error) {
 	var choice *Choice
 	_, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Changes {
-		choice = Choose(c.Snapshot, c.Nodes(), c.Plan, e.Journal, &e.Settings, vetoed)
+		choice = Choose(c.Snapshot, c.Nodes(), e.holders(c), c.Plan, e.Journal, &e.Settings, vetoed)
 		return &choice.Changes
 	})
 	return choice, err

@@ -23,7 +23,7 @@ func (e forGangs) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	var moves *Moves
 	settled, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Changes {
-		moves = Defragment(c.Snapshot, c.Nodes(), c.Plan, e.Journal, &e.Settings, c.Fragmented, vetoed)
+		moves = Defragment(c.Snapshot, c.Nodes(), e.holders(c), c.Plan, e.Journal, &e.Settings, c.Fragmented, vetoed)
 		return &moves.Changes
 	})
 	if err != nil {

@@ -89,7 +89,7 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	}
 	var round *Round
 	settled, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Changes {
-		round = EndRound(c.Snapshot, c.Nodes(), owing, e.Journal, &e.Settings, &r.Settings, vetoed)
+		round = EndRound(c.Snapshot, c.Nodes(), e.holders(c), owing, e.Journal, &e.Settings, &r.Settings, vetoed)
 		return &round.Changes
 	})
 	if err != nil {

@@ -38,10 +38,10 @@ type Round struct {
 }
 
 // EndRound decides who yields to whom. vetoed are jobs that a closer look ruled out.
-func EndRound(s *cluster.Snapshot, m *nodemap.Map, o *plan.Owing, j *Journal, set *Settings, round *RoundSettings, vetoed map[cluster.JobID]preemption.Why) *Round {
+func EndRound(s *cluster.Snapshot, m *nodemap.Map, held *Holders, o *plan.Owing, j *Journal, set *Settings, round *RoundSettings, vetoed map[cluster.JobID]preemption.Why) *Round {
 	c := &Choice{set: set.Policy}
 	c.snapshot.Nodes = m.Nodes
-	c.addCandidates(s, j, set, m, vetoed)
+	c.addCandidates(held, set, vetoed)
 	c.countRecent(s, j)
 	r := &Round{Waiting: make([]RoundWaiter, len(o.Waiting))}
 	snap := yield.Snapshot{Nodes: m.Nodes.Clone()}

@@ -48,7 +48,7 @@ func (b *bout) wants(id uint32, gpus int, owed float64, change ...func(*cluster.
 }
 
 func (b *bout) end() *Round {
-	return EndRound(&b.Snapshot, nodemap.New(&b.Snapshot), &b.owing, b.journal, &b.set, &b.round, b.vetoed)
+	return EndRound(&b.Snapshot, nodemap.New(&b.Snapshot), FindHolders(&b.Snapshot, nodemap.New(&b.Snapshot), b.journal, &b.set), &b.owing, b.journal, &b.set, &b.round, b.vetoed)
 }
 
 // The row of a claim and that of its victim say all that the state machine needs.

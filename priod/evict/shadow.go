@@ -35,13 +35,17 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 		claimed[x.Trial] = true
 	}
 	future := m.Nodes.Clone()
+	never := map[placement.Request]int{} // does not start within the horizon, behind so many shares of taken
 	for i := range c.snapshot.Trials {
 		if claimed[i] {
 			continue
 		}
+		request := c.snapshot.Trials[i].Request
+		if behind, known := never[request]; known && behind == len(taken) {
+			continue
+		}
 		future.CopyFree(m.Nodes)
 		future.Take(taken)
-		request := c.snapshot.Trials[i].Request
 		at := future.Shadow(0, request, func(yield func(float64, []placement.Share) bool) {
 			for _, r := range releases {
 				if !yield(r.Remaining, r.Shares) {
@@ -53,6 +57,8 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 			c.snapshot.Trials[i].Start = at
 			shares, _ := future.Fit(request, nil)
 			taken = append(taken, shares...)
+		} else {
+			never[request] = len(taken)
 		}
 	}
 }

@@ -67,8 +67,9 @@ const nowhere = int32(-1)
 // nodeMap. No poll tells how the GPUs of a job lie on several nodes: they are taken to lie
 // evenly.
 func (view *nodeView) running(j *cluster.Job, at int, places []int32) (r Running, known bool) {
-	hosts := []string{j.NodeList}
-	if _, one := view.nodeMap.Index[j.NodeList]; !one {
+	var hosts []string
+	one, alone := view.nodeMap.Index[j.NodeList]
+	if !alone {
 		var err error
 		if hosts, err = slurmplug.ExpandHosts(j.NodeList); err != nil || len(hosts) == 0 {
 			return Running{}, false
@@ -77,6 +78,9 @@ func (view *nodeView) running(j *cluster.Job, at int, places []int32) (r Running
 	r.End = math.Inf(1)
 	if j.TimeLimit != slurmplug.Unlimited {
 		r.End = max(j.Start.Add(j.TimeLimit).Sub(view.in.snapshot.At).Seconds(), 0)
+	}
+	if alone && places[one] != nowhere {
+		r.Shares = []placement.Share{{Node: places[one], Amount: placement.Amount{GPUs: int32(j.GPUs)}}}
 	}
 	for k, h := range hosts {
 		on, known := view.nodeMap.Index[h]

@@ -204,8 +204,8 @@ func (r *replay) Apply(_ context.Context, actions []plan.Action) []plan.Outcome 
 type nothing struct{}
 
 func (nothing) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
-func (nothing) Planned(context.Context, plan.Seen) error                    { return nil }
-func (nothing) Done(context.Context, []plan.Outcome) error                  { return nil }
+func (nothing) Planned(context.Context, plan.Seen) error                           { return nil }
+func (nothing) Done(context.Context, []plan.Outcome) error                         { return nil }
 
 // Property: whatever the cluster does, however often priod is restarted and
 // wherever it dies, it knows and decides what it would have without.

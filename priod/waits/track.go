@@ -401,9 +401,11 @@ func (t *Tracker) leave(l *look) {
 // fragmentation.
 func (t *Tracker) relax(l *look, started map[string][]*run) {
 	known := map[string]int{}
-	for _, r := range t.runs {
+	for key, r := range t.runs {
 		if r.end.IsZero() {
 			known[r.pool] += r.gpus
+		} else if !r.settled.IsZero() && r.over().Before(t.at.Add(-remember)) {
+			delete(t.runs, key)
 		}
 	}
 	for key, gpus := range l.sizes { // what others have, such as jobs in their epilog, is not there for anybody
@@ -417,9 +419,6 @@ func (t *Tracker) relax(l *look, started map[string][]*run) {
 			r.entry = nil
 		}
 	}
-	maps.DeleteFunc(t.runs, func(_ runKey, r *run) bool {
-		return !r.end.IsZero() && !r.settled.IsZero() && r.over().Before(l.snapshot.At.Add(-remember))
-	})
 }
 
 // Backlog is the What of a wait for GPUs that would have been free, had those before it

@@ -423,8 +423,8 @@ func (s *slurm) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64,
 type memory struct{}
 
 func (memory) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
-func (memory) Planned(context.Context, plan.Seen) error                    { return nil }
-func (memory) Done(context.Context, []plan.Outcome) error                  { return nil }
+func (memory) Planned(context.Context, plan.Seen) error                           { return nil }
+func (memory) Done(context.Context, []plan.Outcome) error                         { return nil }
 
 // SaveFailures has nothing to keep: priod's memory of them itself is.
 func (memory) SaveFailures(context.Context, *cycle.Failures) error { return nil }
