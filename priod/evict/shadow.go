@@ -34,31 +34,41 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 		taken = append(taken, x.Shares...)
 		claimed[x.Trial] = true
 	}
-	future := m.Nodes.Clone()
-	never := map[placement.Request]int{} // does not start within the horizon, behind so many shares of taken
+	views := map[placement.Request]*futureView{}
 	for i := range c.snapshot.Trials {
 		if claimed[i] {
 			continue
 		}
-		request := c.snapshot.Trials[i].Request
-		if behind, known := never[request]; known && behind == len(taken) {
-			continue
+		t := &c.snapshot.Trials[i]
+		v := views[t.Request]
+		if v == nil {
+			v = &futureView{nodes: m.Nodes.Clone()}
+			if len(views) < maxViews {
+				views[t.Request] = v
+			}
 		}
-		future.CopyFree(m.Nodes)
-		future.Take(taken)
-		at := future.Shadow(0, request, func(yield func(float64, []placement.Share) bool) {
-			for _, r := range releases {
-				if !yield(r.Remaining, r.Shares) {
-					return
-				}
+		v.nodes.Take(taken[v.taken:])
+		v.taken = len(taken)
+		at := v.nodes.Shadow(v.at, t.Request, func(yield func(float64, []placement.Share) bool) {
+			for ; v.next < len(releases) && yield(releases[v.next].Remaining, releases[v.next].Shares); v.next++ {
 			}
 		})
 		if !math.IsInf(at, 1) {
-			c.snapshot.Trials[i].Start = at
-			shares, _ := future.Fit(request, nil)
+			t.Start, v.at = at, at
+			shares, _ := v.nodes.Fit(t.Request, nil)
 			taken = append(taken, shares...)
-		} else {
-			never[request] = len(taken)
 		}
 	}
+}
+
+// maxViews is for how many requests setShadowTimes keeps a view: each is the whole cluster.
+const maxViews = 32
+
+// futureView is the cluster when the last trial with some request would start: no later one with
+// the same request starts before, because more is taken then.
+type futureView struct {
+	nodes *placement.Nodes
+	at    float64
+	next  int // release that is not in nodes
+	taken int // shares of the trials before that are
 }
