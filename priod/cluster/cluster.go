@@ -112,9 +112,9 @@ type Job struct {
 	Switches  string // that it accepts, as a value of the lever; "" where nobody looked
 	NodeCount string // how many nodes it asks for, as a value of the lever NumNodes, or slurmplug.HiddenNodes; "" where nobody looked
 
+	TagErr  string // why the comment's tag does not count; "" when it does or there is none
 	Tag     jobtag.Tag
 	TagText string // what Tag was parsed from; "" when the comment has no tag that counts
-	TagErr  string // why the comment's tag does not count; "" when it does or there is none
 }
 
 // Least is what one node has to have for a job; 0: as far as is known, any will do.

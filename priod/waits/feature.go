@@ -21,16 +21,24 @@ type Feature struct {
 	// hear of them from accounting: in a simulation. Look takes them.
 	Unseen []cluster.Stay
 
-	walk func() *walk // waits for what Begin began; nil: nothing was
+	begun func() begun // waits for what Begin began; nil: nothing was
+}
+
+// begun is what needs nothing of the plan.
+type begun struct {
+	*walk
+	pools       map[string]string // of each node
+	sizes, used map[string]int    // of each pool
 }
 
 // Begin begins to judge the jobs in the queue, as if locality kept none waiting: that is known late.
 func (f *Feature) Begin(c *plan.Cycle) {
 	if f.Tracker != nil {
-		f.walk = plan.Beside(c.Snapshot, func() *walk {
-			w := newWalk(c.Snapshot, c.Nodes(), f.Strict)
-			w.judgeAll(nil)
-			return w
+		f.begun = plan.Beside(c.Snapshot, func() (b begun) {
+			b.walk = newWalk(c.Snapshot, c.Nodes(), f.Strict)
+			b.judgeAll(nil)
+			b.pools, b.sizes, b.used = poolsOf(c.Snapshot)
+			return b
 		})
 	}
 }
@@ -40,20 +48,19 @@ func (f *Feature) Look(c *plan.Cycle) {
 	if f.Tracker == nil {
 		return
 	}
-	if f.walk == nil {
+	if f.begun == nil {
 		f.Begin(c)
 	}
-	s, w := c.Snapshot, f.walk()
-	f.walk = nil
+	s, w := c.Snapshot, f.begun()
+	f.begun = nil
 	if len(c.Kept) > 0 {
 		w.judgeAll(c.Kept)
 	}
 	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.verdicts, explain: w.explain, gap: f.Gap}
 	budgets(c, l.verdicts)
-	names, sizes, used := poolsOf(s)
-	l.sizes, l.used = sizes, used
-	l.pools = func(j *cluster.Job) (string, bool) { return poolOf(w.nodes, names, j) }
-	l.ofType = func(gpuType, partition string) string { return poolOfType(sizes, gpuType, partition) }
+	l.sizes, l.used = w.sizes, w.used
+	l.pools = func(j *cluster.Job) (string, bool) { return poolOf(w.nodes, w.pools, j) }
+	l.ofType = func(gpuType, partition string) string { return poolOfType(w.sizes, gpuType, partition) }
 	f.Tracker.observe(&l)
 	f.Unseen = nil
 }

@@ -19,6 +19,7 @@ type Tracker struct {
 	cycle   uint32
 	pools   relaxed
 	runs    map[runKey]*run // in the relaxed cluster, not over there or in truth
+	held    map[string]int  // GPUs of those that have not ended, by pool
 	changed []*plan.Wait
 }
 
@@ -62,7 +63,7 @@ type look struct {
 
 func (t *Tracker) init() {
 	if t.gone == nil {
-		t.gone, t.pools, t.runs = map[cluster.JobID]*entry{}, relaxed{}, map[runKey]*run{}
+		t.gone, t.pools, t.runs, t.held = map[cluster.JobID]*entry{}, relaxed{}, map[runKey]*run{}, map[string]int{}
 	}
 }
 
@@ -111,14 +112,16 @@ func (t *Tracker) observe(l *look) {
 		t.waiting(l, &l.verdicts[i], unseen)
 	}
 	started := map[string][]*run{}
+	seen := len(l.verdicts)
 	for i := range l.snapshot.Jobs {
 		j := &l.snapshot.Jobs[i]
 		if j.GPUs > 0 && j.State != cluster.Pending && !j.Start.IsZero() {
 			t.running(l, j, started)
+			seen++
 		}
 	}
 	t.ended(l, started)
-	t.leave(l)
+	t.leave(l, seen == t.entries.Len())
 	t.relax(l, started)
 	t.at = l.snapshot.At
 	slices.SortFunc(t.changed, (*plan.Wait).Compare)
@@ -309,7 +312,18 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 		e.wait.Pool, e.wait.PoolGPUs = key, l.sizes[key]
 		r := &run{job: j.ID, pool: key, gpus: j.GPUs, since: since, start: j.Start, entry: e}
 		started[key] = append(started[key], r)
-		t.runs[runKey{j.ID, j.Start.Unix()}] = r
+		t.run(r)
+	}
+}
+
+// run takes in a run of which the pool is known.
+func (t *Tracker) run(r *run) {
+	key := runKey{r.job, r.start.Unix()}
+	if same := t.runs[key]; same != nil && same.end.IsZero() {
+		t.held[same.pool] -= same.gpus
+	}
+	if t.runs[key] = r; r.end.IsZero() {
+		t.held[r.pool] += r.gpus
 	}
 }
 
@@ -342,6 +356,7 @@ func (t *Tracker) ended(l *look, started map[string][]*run) {
 		case r.end.IsZero():
 			seen := latest(s.End, r.start)
 			r.end = latest(seen, seen.Add(l.snapshot.At.Sub(seen)/2))
+			t.held[r.pool] -= r.gpus
 		case r.settled.IsZero() && s.End.After(r.start):
 			r.end = s.End
 		}
@@ -367,13 +382,16 @@ func (t *Tracker) missed(l *look, s *cluster.Stay, started map[string][]*run) {
 		e.wait.Pool, e.wait.PoolGPUs = key, l.sizes[key]
 		r.pool = key
 		started[key] = append(started[key], r)
-		t.runs[runKey{s.Job, s.Start.Unix()}] = r
+		t.run(r)
 	}
 }
 
-// leave takes in which jobs are no longer in the queue.
-func (t *Tracker) leave(l *look) {
+// leave takes in which jobs are no longer in the queue, unless all are.
+func (t *Tracker) leave(l *look, all bool) {
 	for id, e := range t.entries.All() {
+		if all {
+			break
+		}
 		if e.cycle == t.cycle {
 			continue
 		}
@@ -400,16 +418,8 @@ func (t *Tracker) leave(l *look) {
 // relax lets the relaxed cluster go on. What a job waited beyond its start there was
 // fragmentation.
 func (t *Tracker) relax(l *look, started map[string][]*run) {
-	known := map[string]int{}
-	for key, r := range t.runs {
-		if r.end.IsZero() {
-			known[r.pool] += r.gpus
-		} else if !r.settled.IsZero() && r.over().Before(t.at.Add(-remember)) {
-			delete(t.runs, key)
-		}
-	}
 	for key, gpus := range l.sizes { // what others have, such as jobs in their epilog, is not there for anybody
-		t.pools.resize(key, l.snapshot.At, gpus-max(l.used[key]-known[key], 0))
+		t.pools.resize(key, l.snapshot.At, gpus-max(l.used[key]-t.held[key], 0))
 	}
 	for key, p := range t.pools {
 		for _, r := range p.advance(l.snapshot.At, started[key]) {
@@ -419,7 +429,15 @@ func (t *Tracker) relax(l *look, started map[string][]*run) {
 			r.entry = nil
 		}
 	}
+	if t.cycle%forgetEvery == 0 {
+		maps.DeleteFunc(t.runs, func(_ runKey, r *run) bool {
+			return !r.end.IsZero() && !r.settled.IsZero() && r.over().Before(l.snapshot.At.Add(-remember))
+		})
+	}
 }
+
+// forgetEvery is how many cycles pass until the runs are looked through for those to forget.
+const forgetEvery = 16
 
 // Backlog is the What of a wait for GPUs that would have been free, had those before it
 // been placed at once.

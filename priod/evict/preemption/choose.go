@@ -187,7 +187,7 @@ func (v *view) untilFits(t *Trial, gpus int32, verdict *Verdict) bool {
 // nodes: a gang that leaves for one node costs nothing for the next.
 func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
 	verdict := v.piecewise(t, gpus)
-	if len(gpus) > 1 && slices.ContainsFunc(v.Candidates, func(c Candidate) bool { return len(c.Shares) > 1 }) {
+	if len(gpus) > 1 && len(v.gangs) > 0 {
 		v.apply(&verdict, false)
 		v.reprice(true)
 		other := v.piecewise(t, gpus)

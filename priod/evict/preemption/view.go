@@ -42,6 +42,7 @@ type view struct {
 	order    []int32             // candidates, in the order of LRTP, Random and FitGpp
 	rankings map[demand]*ranking // of nodes, by GPUs wanted
 	chosen   []bool              // victims so far
+	gangs    []int32             // candidates on several nodes
 	search   search
 	least    []float64 // scratch of atLeast
 }
@@ -61,7 +62,11 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 		}
 	}
 	v.price()
+	v.makePlaces()
 	for i := range s.Candidates {
+		if len(s.Candidates[i].Shares) > 1 {
+			v.gangs = append(v.gangs, int32(i))
+		}
 		for _, share := range s.Candidates[i].Shares {
 			p, amount := &v.places[share.Node], vectorOf(share.Amount)
 			switch {
@@ -76,6 +81,23 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 		v.updateSums(int32(i))
 	}
 	return v
+}
+
+// makePlaces makes room for each node's pieces.
+func (v *view) makePlaces() {
+	count, sum := make([]int, len(v.places)), 0
+	for i := range v.Candidates {
+		if v.standing[i] == Allowed {
+			for _, share := range v.Candidates[i].Shares {
+				count[share.Node]++
+				sum++
+			}
+		}
+	}
+	all := make([]piece, sum)
+	for i, n := range count {
+		v.places[i].pieces, all = all[:0:n], all[n:]
+	}
 }
 
 // updateSums sorts a node's pieces and adds them up again.
@@ -168,11 +190,8 @@ func (v *view) apply(verdict *Verdict, holds bool) {
 
 // reprice divides the cost of gangs by their nodes, or restores it.
 func (v *view) reprice(byNode bool) {
-	for i := range v.Candidates {
+	for _, i := range v.gangs {
 		shares := v.Candidates[i].Shares
-		if len(shares) < 2 {
-			continue
-		}
 		if byNode {
 			v.cost[i] /= float64(len(shares))
 		} else {
