@@ -73,9 +73,8 @@ func (x *cell) part(types placement.Types) *part {
 		return p
 	}
 	all := x.nodes.Nodes
-	p := &part{at: slices.Repeat([]int32{-1}, all.Len())}
-	var sizes []placement.Node
-	var leaves []int32
+	p := &part{at: slices.Repeat([]int32{-1}, all.Len()), nodes: make([]int32, 0, all.Len())}
+	sizes, leaves, used := make([]placement.Node, 0, all.Len()), make([]int32, 0, all.Len()), make([]placement.Share, 0, all.Len())
 	gpuTypes, numbers := map[string]int32{}, slices.Repeat([]int32{-1}, len(x.leaf)) // of switches
 	for i := range int32(all.Len()) {
 		if !types.Has(all.Type(i)) {
@@ -97,9 +96,16 @@ func (x *cell) part(types placement.Types) *part {
 	p.free = p.up.Clone()
 	for at, i := range p.nodes {
 		size, free := all.Size(i), all.FreeOn(i)
-		p.free.Take([]placement.Share{{Node: int32(at), Amount: placement.Amount{GPUs: size.GPUs - free.GPUs, CPUs: size.CPUs - free.CPUs, MemMB: size.MemMB - free.MemMB}}})
-		p.free.SetDown(int32(at), all.Down(i))
-		p.up.SetDown(int32(at), all.Down(i))
+		if size != free {
+			used = append(used, placement.Share{Node: int32(at), Amount: placement.Amount{GPUs: size.GPUs - free.GPUs, CPUs: size.CPUs - free.CPUs, MemMB: size.MemMB - free.MemMB}})
+		}
+	}
+	p.free.Take(used)
+	for at, i := range p.nodes {
+		if all.Down(i) {
+			p.free.SetDown(int32(at), true)
+			p.up.SetDown(int32(at), true)
+		}
 	}
 	p.take(x.taken)
 	x.parts[types] = p

@@ -56,7 +56,11 @@ func (c *candidate) allocatedTypes(least float64) (types placement.Types) {
 // Rule.Depth; from the jobs behind, the type is taken back that they have had for long.
 func (st *Steered) findCandidates() {
 	rule, queue := &st.in.set.Rule, st.queue()
-	st.candidates = make([]candidate, 0, len(queue))
+	most := len(queue)
+	if rule.Depth > 0 {
+		most = min(most, rule.Depth)
+	}
+	st.candidates = make([]candidate, 0, most)
 	for _, at := range queue {
 		j, n := &st.in.jobs[at], 1
 		if !j.ours && rule.Depth > 0 && len(st.candidates) >= rule.Depth {
