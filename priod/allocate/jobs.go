@@ -17,17 +17,18 @@ import (
 // jobRecord is what the ledger knows of one job. Its Share is what others read.
 type jobRecord struct {
 	plan.Share
-	id          string
-	user        string
-	submit      time.Time // Slurm's; a requeue resets it
-	firstSubmit time.Time // runs from before are another job's with the same id; zero: not known
-	request     request
-	profile     *speedProfile
-	runs        []cluster.Stay // few: one for each start, in Unix s
-	could       bool           // it could have run before
-	poll        uint32         // the last cycle in which the job was seen; 0: only a store knew it
+	profile    *speedProfile
+	runs       []cluster.Stay // few: one for each start, in Unix s
+	work, left float64        // s on its fastest type: all of it, and what is still to do
+	submit     time.Time      // Slurm's; a requeue resets it
+	could      bool           // it could have run before
+	poll       uint32         // the last cycle in which the job was seen; 0: only a store knew it
+	user       string
 
-	work, left      float64 // s on its fastest type: all of it, and what is still to do
+	request     request
+	id          string
+	firstSubmit time.Time // runs from before are another job's with the same id; zero: not known
+
 	isolatedElapsed float64 // s that its work so far would have taken in that reference
 	countedWork     float64 // the work that isolatedElapsed covers
 	isolatedRate    float64 // s of work per s in Gavel's isolated reference
