@@ -81,10 +81,16 @@ const manyJobs = 2000
 // Beside does something beside what else is done in a cycle, where the queue is long, and else at
 // once. What it returns waits for that.
 func Beside[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
-	wait = sync.OnceValue(do)
-	if len(s.Jobs) < manyJobs {
+	if wait = BesideIfMany(s, do); len(s.Jobs) < manyJobs {
 		wait()
-	} else {
+	}
+	return wait
+}
+
+// BesideIfMany is Beside for what a cycle may do without: where the queue is short, it is done once
+// somebody waits for it.
+func BesideIfMany[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
+	if wait = sync.OnceValue(do); len(s.Jobs) >= manyJobs {
 		go wait()
 	}
 	return wait
