@@ -7,14 +7,13 @@ import "C"
 
 import (
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"reflect"
 
 	_ "github.com/mattn/go-sqlite3" // defines what bulk.c calls
-
-	"slurmprio/priod/store/db"
 )
 
 // From then on each connection that the driver opens has the function for_each_row.
@@ -75,9 +74,14 @@ func (r *Rows) Reset() { r.bytes = r.bytes[:0] }
 // Size is how much memory, in bytes, the rows take.
 func (r *Rows) Size() int { return len(r.bytes) }
 
+// Execer is a database, a connection or a transaction of the driver's.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
 // Run runs the statement for the rows, one after the other, up to one that fails. What the ones
 // before it changed stays, unless the transaction is rolled back. The error is SQLite's own.
-func (r *Rows) Run(ctx context.Context, tx db.DBTX, statement string) error {
+func (r *Rows) Run(ctx context.Context, tx Execer, statement string) error {
 	if len(r.bytes) == 0 {
 		return nil
 	}
