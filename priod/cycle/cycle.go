@@ -79,6 +79,24 @@ type Result struct {
 	Hold       string         // why nothing was written, although the plan may hold actions
 }
 
+// makePlan lets the features plan in turn. Once the order is made they prepare what they can: up to
+// there no core is idle.
+func (set *Settings) makePlan(ctx context.Context, c *plan.Cycle, features []plan.Feature) (failed error) {
+	for _, f := range features {
+		failed = errors.Join(failed, f.Plan(ctx, c))
+		if f != plan.Feature(&set.Order) {
+			continue
+		}
+		set.Waits.Begin(c)
+		for _, f := range features {
+			if f, is := f.(plan.Preparing); is {
+				f.Prepare(c)
+			}
+		}
+	}
+	return failed
+}
+
 // Step runs one cycle. An error of Observe or Planned means that nothing was
 // written; an error of Done means that it was, and the Result says what. An
 // error of a feature comes after everything else is done.
@@ -110,18 +128,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	c.Stays = h.Observe(c.Snapshot)
 	stays <- c.Stays
 	features := set.features()
-	var failed error
-	for _, f := range features {
-		failed = errors.Join(failed, f.Plan(ctx, c))
-		if f == plan.Feature(&set.Order) { // up to here no core is idle
-			set.Waits.Begin(c)
-			for _, f := range features {
-				if f, is := f.(plan.Preparing); is {
-					f.Prepare(c)
-				}
-			}
-		}
-	}
+	failed := set.makePlan(ctx, c, features)
 	c.NoteNodes()
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.
 	looked := plan.Beside(c.Snapshot, func() error { set.Waits.Look(c); return nil })

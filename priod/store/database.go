@@ -282,6 +282,7 @@ func (s *statements) add(text string, parameters any) error {
 	return s.rows[i].Add(parameters)
 }
 
+// run runs those that are kept, in the order in which their texts came first.
 func (s *statements) run(ctx context.Context, tx db.DBTX) error {
 	for i, text := range s.texts {
 		if err := s.rows[i].Run(ctx, tx, text); err != nil {

@@ -426,6 +426,7 @@ func (s *Store) historySaved() {
 	}
 }
 
+// dropParams are those of DropHistory for a job.
 func dropParams(e *entry) db.DropHistoryParams {
 	return db.DropHistoryParams{ID: int64(e.id.ID), Task: int64(e.id.Task)}
 }

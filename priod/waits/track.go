@@ -121,7 +121,10 @@ func (t *Tracker) observe(l *look) {
 		}
 	}
 	t.ended(l, started)
-	t.leave(l, seen == t.entries.Len())
+	if seen < t.entries.Len() { // else all are there
+		t.leave()
+	}
+	t.forgetGone(l.snapshot.At)
 	t.relax(l, started)
 	t.at = l.snapshot.At
 	slices.SortFunc(t.changed, (*plan.Wait).Compare)
@@ -386,12 +389,9 @@ func (t *Tracker) missed(l *look, s *cluster.Stay, started map[string][]*run) {
 	}
 }
 
-// leave takes in which jobs are no longer in the queue, unless all are.
-func (t *Tracker) leave(l *look, all bool) {
+// leave takes in which jobs are no longer in the queue.
+func (t *Tracker) leave() {
 	for id, e := range t.entries.All() {
-		if all {
-			break
-		}
 		if e.cycle == t.cycle {
 			continue
 		}
@@ -410,8 +410,12 @@ func (t *Tracker) leave(l *look, all bool) {
 		t.close(e, e.wait.Until, plan.LeftQueue)
 		t.gone[id] = e
 	}
+}
+
+// forgetGone drops those of the jobs that left of which nothing more is to be heard.
+func (t *Tracker) forgetGone(now time.Time) {
 	maps.DeleteFunc(t.gone, func(_ cluster.JobID, e *entry) bool {
-		return !e.start.IsZero() || l.snapshot.At.Sub(e.wait.Until).Abs() > remember
+		return !e.start.IsZero() || now.Sub(e.wait.Until).Abs() > remember
 	})
 }
 
