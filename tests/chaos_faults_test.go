@@ -95,6 +95,38 @@ func (r *chaosRun) happened(what string) {
 	r.Faults = append(r.Faults, chaos.Happened{At: time.Now(), What: what})
 }
 
+// weatherSteps are the commands of a change of the cluster, each at its time. One that Slurm
+// refuses (it is down just then) is tried once more as the weather ends.
+func (r *chaosRun) weatherSteps(w chaos.Weather) (all []step) {
+	begun := -1 // its number in Weather
+	name := r.lab.Nodes[w.Node%len(r.lab.Nodes)]
+	changes := w.Changes(r.lab.Nodes)
+	for i, c := range changes {
+		all = append(all, step{w.At + c.After, func() error {
+			r.mu.Lock()
+			if begun < 0 {
+				begun = len(r.Weather)
+				r.Weather = append(r.Weather, chaos.Weathered{Weather: w, Name: name, From: time.Now(), Until: time.Now().Add(w.Lasts)})
+			}
+			r.mu.Unlock()
+			_, err := r.lab.Run(r.Context(), c.Argv[0], c.Argv[1:]...)
+			for try := 0; err != nil && i == len(changes)-1 && try < 20; try++ {
+				_ = rest(r.Context(), time.Second) // the next command sees why
+				r.revive()
+				_, err = r.lab.Run(r.Context(), c.Argv[0], c.Argv[1:]...)
+			}
+			r.mu.Lock()
+			r.Weather[begun].Until = time.Now()
+			r.mu.Unlock()
+			if err != nil && i == len(changes)-1 {
+				return fmt.Errorf("%s of %s does not end: %w", w.What, name, err)
+			}
+			return nil
+		}})
+	}
+	return all
+}
+
 // harm brings a fault about, and its end.
 func (r *chaosRun) harm(f chaos.Fault) error {
 	r.happened(f.String())

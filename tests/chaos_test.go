@@ -112,6 +112,7 @@ type chaosRun struct {
 	most     int          // records that wait when users submit nothing more; 0: any number
 	shim     *shim.Dir
 	faults   []chaos.Fault
+	weather  []chaos.Weather
 	armed    []shim.Fault
 }
 
@@ -124,6 +125,7 @@ type chaosLength struct {
 	budget   time.Duration // that a job may wait longer than without priod
 	commands int           // faults at priod's commands
 	harms    int           // other faults
+	weather  int           // changes of nodes and partitions
 }
 
 // chaosLab is a lab with a leaf switch for the nodes of each GPU type.
@@ -151,6 +153,7 @@ func newChaosRun(t *testing.T, seed uint64, l chaosLength, off bool) *chaosRun {
 	r.Run = chaos.Run{Seed: seed, Size: l.Size, Jobs: chaos.Workload(seed, l.Size), Logs: map[string][]chaos.Event{}, Cap: chaosCap, Budget: l.budget, Begun: time.Now()}
 	r.IDs = make([]string, len(r.Jobs))
 	r.sample = r.sampleDaemon
+	r.weather = chaos.Weathers(seed, l.Size, l.weather)
 	if err := os.WriteFile(r.work("script"), []byte(chaos.Script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +232,9 @@ func (r *chaosRun) steps() (all []step) {
 	for _, t := range chaos.Turns(r.Seed, r.Jobs, r.Size) {
 		all = append(all, step{t.At, func() error { r.turn(t); return nil }})
 	}
+	for _, w := range r.weather {
+		all = append(all, r.weatherSteps(w)...)
+	}
 	for _, f := range r.faults {
 		all = append(all, step{f.At, func() error { return r.harm(f) }})
 	}
@@ -300,7 +306,7 @@ func (r *chaosRun) ended(patience time.Duration) error {
 		} else {
 			still = 0
 		}
-		if still == 60 && len(r.Faults) > 0 {
+		if still == 60 && len(r.Faults)+len(r.Weather) > 0 {
 			err = r.repair(ctx, left)
 			still = 0
 		}
@@ -509,7 +515,10 @@ func chaosPair(t *testing.T, seed uint64, l chaosLength) (rows string) {
 	for _, f := range on.Faults {
 		fmt.Fprintf(&faults, "\n%s %s", f.At.Format("15:04:05.0"), f.What)
 	}
-	t.Logf("seed %d: %d evictions, %d turns of users, %d faults%s", seed, len(on.Journal), len(on.Done), len(on.Faults), &faults)
+	for _, w := range on.Weather {
+		fmt.Fprintf(&faults, "\n%s %s of %s for %s", w.From.Format("15:04:05.0"), w.What, w.Name, w.Lasts)
+	}
+	t.Logf("seed %d: %d evictions, %d turns of users, %d changes of nodes, %d faults%s", seed, len(on.Journal), len(on.Done), len(on.Weather), len(on.Faults), &faults)
 	for _, r := range []*chaosRun{on, off} {
 		rows += fmt.Sprintf("| %d | %s | %s |\n", seed, map[bool]string{false: "everything on", true: "priod off"}[r.off], r.Figures())
 	}
@@ -543,7 +552,7 @@ func TestChaos(t *testing.T) {
 	}
 	chaosPair(t, seed, chaosLength{
 		Size:  chaos.Size{Length: 20 * time.Second, Jobs: 30, Pieces: 7, Types: []string{"a100", "v100"}},
-		nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}}, patience: 3 * time.Minute, budget: time.Minute, commands: 2,
+		nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}}, patience: 3 * time.Minute, budget: time.Minute, commands: 2, weather: 6,
 	})
 }
 
@@ -560,7 +569,7 @@ func seeds(t *testing.T) (all []uint64) {
 	return all
 }
 
-// The same for ten minutes each, odd seeds with faults: SLURMPRIO_SEEDS=1,2,3.
+// The same for ten minutes each, odd seeds with faults, each third with weather: SLURMPRIO_SEEDS=1,2,3.
 // SLURMPRIO_CHAOS=4m makes them shorter, with as many jobs a minute.
 func TestChaosLong(t *testing.T) {
 	longOnly(t)
@@ -575,6 +584,9 @@ func TestChaosLong(t *testing.T) {
 		l := chaosLength{
 			Size:  chaos.Size{Length: length, Jobs: int(22 * minutes), Pieces: 18, Types: []string{"a100", "v100", "t4"}},
 			nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}, {Count: 2, GPUType: "t4", GPUs: 4}}, patience: 15 * time.Minute, budget: time.Minute,
+		}
+		if seed%3 == 0 {
+			l.weather = int(2 * minutes)
 		}
 		if seed%2 == 1 {
 			l.commands, l.harms = int(4*minutes), int(1.5*minutes)

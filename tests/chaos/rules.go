@@ -52,7 +52,8 @@ func Completed(r *Run) (all []Breach) {
 		runs, state := r.Ran[p.ID], cmp.Or(states[p.ID], "unknown")
 		log := r.Logs[p.Name]
 		// Accounting does not show a job that was cancelled before it was eligible.
-		own := did(r.Done, p.N, time.Now(), "cancel") && (state == "CANCELLED" || len(runs)+len(log) == 0) || count(log, "failed")+count(log, "crashed") > 0 && state == "FAILED" || state == "TIMEOUT"
+		own := did(r.Done, p.N, time.Now(), "cancel") && (state == "CANCELLED" || len(runs)+len(log) == 0) || count(log, "failed")+count(log, "crashed") > 0 && state == "FAILED" || state == "TIMEOUT" ||
+			state == "NODE_FAIL" && (p.Job.NoRequeue || p.Job.Het || p.Job.Nodes > 1)
 		if state != "COMPLETED" && !own {
 			all = append(all, p.breach("ends completed", "ended %s after %d runs and %d signals, its last words: %v", state, len(runs), count(log, "signal"), lastEvent(log)))
 		}
@@ -177,7 +178,7 @@ const slack = 6 * time.Second
 func (r *Run) told(p Part) (all []Event) {
 	for _, e := range r.Logs[p.Name] {
 		limit := slices.ContainsFunc(r.Ran[p.ID], func(x Ran) bool { return x.State == "TIMEOUT" && x.End.Sub(e.At).Abs() < time.Minute })
-		if e.What == "signal" && !limit && !r.usersSignal(p, e.At) {
+		if e.What == "signal" && !limit && !r.usersSignal(p, e.At) && !r.struck(p.ID, e.At) {
 			all = append(all, e)
 		}
 	}
@@ -274,7 +275,7 @@ func Held(r *Run) (all []Breach) {
 			}
 			why := ""
 			switch {
-			case s.Reason == "BadConstraints":
+			case s.Reason == "BadConstraints" && !(s.Partition == "interactive" && r.inWeather(v.At, Partition)):
 				why = "is in BadConstraints"
 			case strings.HasPrefix(s.Reason, "JobHeld") && !r.Jobs[n].Held && !did(r.Done, n, v.At, "hold"):
 				why = "is held: " + s.Reason

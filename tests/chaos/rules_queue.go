@@ -384,7 +384,7 @@ func Quiet(r *Run) (all []Breach) {
 		example[key] = at + " " + said
 	}
 	for key, n := range lines {
-		if n > 3*max(1, int(r.Size.Length/(10*time.Minute)))+2*len(r.Faults) {
+		if n > 3*max(1, int(r.Size.Length/(10*time.Minute)))+2*(len(r.Faults)+len(r.Weather)) {
 			all = append(all, Breach{"no error repeats", "daemon", fmt.Sprintf("%d times, at last %s", n, example[key])})
 		}
 	}
@@ -403,9 +403,10 @@ func (r *Run) wait(p Part) (time.Duration, bool) {
 }
 
 // Waited: a TE job does not wait longer than without priod by more than the budget,
-// unless users held it, changed it, or it waits for others by its own words.
+// unless users held it, changed it, it waits for others by its own words, or nodes changed
+// meanwhile: the two labs have different jobs on them.
 func Waited(r *Run) (all []Breach) {
-	if r.Off == nil || len(r.Faults) > 0 {
+	if r.Off == nil || len(r.Faults)+len(r.Weather) > 0 {
 		return nil
 	}
 	for _, p := range r.Parts() {

@@ -158,6 +158,7 @@ type Run struct {
 	Ran     map[string][]Ran   // by Slurm's id, such as 83 and 80_3
 	Journal []store.Eviction   // every eviction that the store had at any time
 	Faults  []Happened
+	Weather []Weathered
 	Cap     int           // of evictions of one job
 	Budget  time.Duration // that a job may wait longer than without priod
 	Begun   time.Time
