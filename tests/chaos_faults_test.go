@@ -109,11 +109,18 @@ func (r *chaosRun) weatherSteps(w chaos.Weather) (all []step) {
 				r.Weather = append(r.Weather, chaos.Weathered{Weather: w, Name: name, From: time.Now(), Until: time.Now().Add(w.Lasts)})
 			}
 			r.mu.Unlock()
-			_, err := r.lab.Run(r.Context(), c.Argv[0], c.Argv[1:]...)
+			change := func() error {
+				_, err := r.lab.Run(r.Context(), c.Argv[0], c.Argv[1:]...)
+				if err != nil && strings.Contains(err.Error(), "Invalid node state specified") {
+					return nil // it is back already: its slurmd has registered
+				}
+				return err
+			}
+			err := change()
 			for try := 0; err != nil && i == len(changes)-1 && try < 20; try++ {
 				_ = rest(r.Context(), time.Second) // the next command sees why
 				r.revive()
-				_, err = r.lab.Run(r.Context(), c.Argv[0], c.Argv[1:]...)
+				err = change()
 			}
 			r.mu.Lock()
 			r.Weather[begun].Until = time.Now()

@@ -178,7 +178,7 @@ const slack = 6 * time.Second
 func (r *Run) told(p Part) (all []Event) {
 	for _, e := range r.Logs[p.Name] {
 		limit := slices.ContainsFunc(r.Ran[p.ID], func(x Ran) bool { return x.State == "TIMEOUT" && x.End.Sub(e.At).Abs() < time.Minute })
-		if e.What == "signal" && !limit && !r.usersSignal(p, e.At) && !r.struck(p.ID, e.At) {
+		if e.What == "signal" && !limit && !r.usersSignal(p, e.At) && !r.struck(p, e.At) {
 			all = append(all, e)
 		}
 	}

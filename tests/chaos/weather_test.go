@@ -44,12 +44,13 @@ func TestStruck(t *testing.T) {
 		Views:   []View{{At: at, Queue: []Seen{{Shown: "5", State: "RUNNING", Nodes: "a100-[1-2]"}, {Shown: "6", State: "RUNNING", Nodes: "a100-3"}}}},
 		Weather: []Weathered{{Weather{What: Failure}, "a100-2", at.Add(time.Second), at.Add(4 * time.Second)}, {Weather{What: Drain}, "a100-3", at, at.Add(time.Second)}},
 	}
-	for shown, want := range map[string]bool{"5": true, "6": false} {
-		if got := r.struck(shown, at.Add(2*time.Second)); got != want {
-			t.Errorf("job %s: struck %v, want %v", shown, got, want)
+	r.Logs = map[string][]Event{"log": {{At: at, What: "start", More: []string{"0", "0", "a100-2"}}}}
+	for part, want := range map[Part]bool{{ID: "5"}: true, {ID: "6"}: false, {ID: "7", Name: "log"}: true} {
+		if got := r.struck(part, at.Add(2*time.Second)); got != want {
+			t.Errorf("job %s: struck %v, want %v", part.ID, got, want)
 		}
 	}
-	if r.struck("5", at.Add(time.Minute)) {
+	if r.struck(Part{ID: "5"}, at.Add(time.Minute)) {
 		t.Error("a failure ends jobs for a minute")
 	}
 }
