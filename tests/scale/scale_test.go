@@ -365,8 +365,8 @@ const (
 
 // BenchmarkEverything is a cycle with everything on, on as many jobs that wait as its name
 // says, half as many that run and a tenth as many nodes: the first one, one in which nothing
-// changed but the time, one after 100 jobs ended, 100 started and 100 came, and the first one after
-// a restart. Other work may share the machine, so the first two are what counts:
+// changed but the time, one after 100 jobs ended, 100 started and 100 came, the same where one
+// node of a hundred changes its state as well, and the first one after a restart. Other work may share the machine, so the first two are what counts:
 //
 //	user_s     processor time of this process in user mode, the garbage collector's too
 //	system_s   in the kernel: most of it writes to disk
@@ -407,6 +407,12 @@ func BenchmarkEverything(b *testing.B) {
 				s.TB = b
 				for b.Loop() {
 					s.measure(benchCycles, func() { s.turn(100) })
+				}
+			})
+			b.Run("weather", func(b *testing.B) {
+				s.TB = b
+				for b.Loop() {
+					s.measure(benchCycles, func() { s.weather(100) })
 				}
 			})
 			b.Run("restart", func(b *testing.B) {
