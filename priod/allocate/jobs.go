@@ -53,6 +53,16 @@ type request struct {
 	nodes, gpus, cpus            int
 	memMB                        int64
 	node                         cluster.Least
+	whole                        bool // its nodes have to be empty
+}
+
+// job is a waiting job with this request. Where a request fits is worked out from that alone: of
+// a running job Slurm shows what it got, its GPU type and its nodes' shares.
+func (r *request) job() cluster.Job {
+	return cluster.Job{
+		State: cluster.Pending, GPUType: r.gpuType, Features: r.features, Partition: r.partition,
+		Nodes: r.nodes, GPUs: r.gpus, CPUs: r.cpus, MemMB: r.memMB, Node: r.node, Whole: r.whole,
+	}
 }
 
 // program is all that decides how fast a job is. User and name stand there only where runs
@@ -176,7 +186,7 @@ func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
 // asked for: the request that was seen while it waited stays.
 func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, nodes func() *nodemap.Map, empty func() *placement.Nodes) {
 	r := request{
-		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
+		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node, whole: j.Whole,
 	}
 	waits := j.State == cluster.Pending
 	switch {
@@ -199,7 +209,7 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 		k = &speedProfile{}
 		fits := e.storedFits
 		if fits == nil {
-			fits = without(l.fittingTypes(r, j, nodes, empty), e.excluded)
+			fits = without(l.fittingTypes(r, nodes, empty), e.excluded)
 			l.profiles[key] = k
 		}
 		l.lookUpSpeeds(k, j, fits)
@@ -244,20 +254,19 @@ func without(fits []bool, out placement.Types) []bool {
 	return left
 }
 
-// fittingTypes tells on which types a job would fit if the cluster were empty. A
-// constraint that cannot be parsed is ignored.
-func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.Map, empty func() *placement.Nodes) []bool {
+// fittingTypes tells on which types a job with this request would fit if the cluster were
+// empty. A constraint that cannot be parsed is ignored.
+func (l *Ledger) fittingTypes(r request, nodes func() *nodemap.Map, empty func() *placement.Nodes) []bool {
 	fits, known := l.fits[r]
 	if known {
 		return fits
 	}
 	m := nodes()
-	any := *j
-	any.Features = r.features
-	kinds, understood := m.Types(&any)
+	j := r.job()
+	kinds, understood := m.Types(&j)
 	if !understood {
-		any.Features = ""
-		kinds, _ = m.Types(&any)
+		j.Features = ""
+		kinds, _ = m.Types(&j)
 	}
 	fits = make([]bool, len(l.shares.Types))
 	for t, name := range l.shares.Types {
@@ -268,7 +277,7 @@ func (l *Ledger) fittingTypes(r request, j *cluster.Job, nodes func() *nodemap.M
 			}
 		}
 		if of != 0 {
-			_, fits[t] = empty().Fit(m.Request(&any, of), nil)
+			_, fits[t] = empty().Fit(m.Request(&j, of), nil)
 		}
 	}
 	l.fits[r] = fits
