@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,9 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate/ideal/policies"
 )
+
+// allocateExample is an instance with two jobs.
+const allocateExample = `{"gpu_types": {"a100": 1, "v100": 1}, "jobs": [{"id": "17", "speed": {"a100": 1, "v100": 0.9}}, {"id": "18", "speed": {"a100": 1, "v100": 0.3}}]}`
 
 func allocateCommand() *cli.Command {
 	return &cli.Command{
@@ -40,6 +44,9 @@ func allocateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if len(bytes.TrimSpace(text)) == 0 {
+				return usagef("%s is empty: allocate reads one JSON object of GPUs and speeds, such as\n%s\npriod allocate --help shows a call; where priod's own allocation fails, it keeps such a file and its log names it", name, allocateExample)
+			}
 			policy := policies.Policy{Name: c.String("policy"), Agnostic: c.Bool("agnostic"), Packed: c.Bool("space-sharing")}
 			problem, notes, err := policies.ParseProblem(text, policy.Name)
 			if err != nil {
@@ -61,6 +68,9 @@ func allocateCommand() *cli.Command {
 // readAll reads the file of the arguments, or standard input.
 func readAll(c *cli.Context) (name string, text []byte, err error) {
 	if name = c.Args().First(); name == "" || name == "-" {
+		if info, failed := os.Stdin.Stat(); name == "" && failed == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return "standard input", nil, nil // a terminal: nothing was given
+		}
 		text, err = io.ReadAll(os.Stdin)
 		return "standard input", text, err
 	}

@@ -71,6 +71,15 @@ func TestAllocateShowsDiscountsAndPairs(t *testing.T) {
 }
 
 func TestAllocateRefusesBadInput(t *testing.T) {
+	for _, text := range []string{"", " \n"} {
+		status, _, errs := allocateText(t, text)
+		if status != 2 || !strings.Contains(errs, "is empty") || !strings.Contains(errs, allocateExample) {
+			t.Errorf("%q: status %d, %q", text, status, errs)
+		}
+	}
+	if status, _, errs := allocateText(t, allocateExample); status != 0 {
+		t.Errorf("the example: status %d, %q", status, errs)
+	}
 	for want, text := range map[string]string{
 		"not the JSON":            `{"gpu_types":`,
 		"unknown field":           `{"gpus":{}}`,

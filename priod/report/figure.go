@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"image/color"
+	"time"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -25,6 +26,7 @@ type Figure struct {
 	Title          string
 	XLabel, YLabel string
 	LogX           bool
+	Times          bool // X is Unix seconds, shown as clock times of this machine's zone
 	Points         bool // mark each point: few of them, each measured
 	Steps          bool // Y holds until the next X
 	Beneath        bool // curves may coincide: earlier ones are wider, to be seen beneath later ones
@@ -114,6 +116,9 @@ func (f *Figure) SVG() (template.HTML, error) {
 			p.X.Max *= 10
 		}
 	}
+	if f.Times {
+		p.X.Tick.Marker = clockTicks{}
+	}
 	b, err := drawn(p, &legend)
 	if err != nil {
 		return "", err
@@ -137,6 +142,33 @@ func drawn(p *plot.Plot, legend *plot.Legend) (b bytes.Buffer, err error) {
 	legend.Draw(draw.Crop(whole, vg.Points(8), 0, 0, -height))
 	_, err = canvas.WriteTo(&b)
 	return b, err
+}
+
+// clockTicks marks whole hours, or whole days, of this machine's zone: ten at most.
+type clockTicks struct{}
+
+// Ticks has min and max in Unix seconds.
+func (clockTicks) Ticks(min, max float64) (ticks []plot.Tick) {
+	hours := 1
+	for _, hours = range []int{1, 2, 3, 6, 12, 24, 48, 168} {
+		if (max-min)/3600 <= float64(10*hours) {
+			break
+		}
+	}
+	format := "15:04"
+	if hours >= 24 {
+		format = "Jan 2"
+	}
+	first := time.Unix(int64(min), 0)
+	for step := 0; ; step += hours {
+		at := time.Date(first.Year(), first.Month(), first.Day(), step, 0, 0, 0, time.Local)
+		switch value := float64(at.Unix()); {
+		case value > max:
+			return ticks
+		case value >= min:
+			ticks = append(ticks, plot.Tick{Value: value, Label: at.Format(format)})
+		}
+	}
 }
 
 func (f *Figure) points(c Curve) plotter.XYs {

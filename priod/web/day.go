@@ -63,14 +63,14 @@ func dayOf(from, until time.Time, seen *store.Activity) (*Day, error) {
 		{Title: "Values written", Unit: "writes", Series: counted("writes", from, bins, seen.Writes)},
 		{Title: "Evictions", Unit: "evictions", Series: counted("evictions", from, bins, seen.Evictions)},
 	}}
-	hours := make([]float64, bins)
-	for i := range hours {
-		hours[i] = from.Add(time.Duration(i) * dayBin).Sub(until).Hours()
+	times := make([]float64, bins)
+	for i := range times {
+		times[i] = float64(from.Add(time.Duration(i) * dayBin).Unix())
 	}
 	for _, p := range d.Plots {
-		f := report.Figure{Title: p.Title, XLabel: "hours before the last cycle", YLabel: p.Unit, Steps: true}
+		f := report.Figure{Title: p.Title, XLabel: "time (" + until.Local().Format("MST") + "), until " + until.Local().Format("2006-01-02 15:04"), YLabel: p.Unit, Steps: true, Times: true}
 		for _, s := range p.Series {
-			f.Curves = append(f.Curves, report.Curve{Name: s.Name, X: hours, Y: s.Values})
+			f.Curves = append(f.Curves, report.Curve{Name: s.Name, X: times, Y: s.Values})
 		}
 		if len(f.Curves) == 0 {
 			continue

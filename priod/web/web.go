@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,8 +67,24 @@ var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"safe": report.Safe, "ago": report.Ago, "clock": clock, "since": func(t time.Time) string { return report.Ago(time.Since(t)) },
+	"fixed":   fixed,
 	"seconds": func(s float64) string { return report.Ago(time.Duration(s * float64(time.Second))) },
 }).ParseFS(files, "pages/*.html"))
+
+// fixed is a number with so many decimals. html/template hands on pointers as they are, and
+// fmt prints those as addresses: what is no number ends the page with an error.
+func fixed(decimals int, v any) (string, error) {
+	switch n := v.(type) {
+	case float64:
+		return strconv.FormatFloat(n, 'f', decimals, 64), nil
+	case *float64:
+		if n == nil {
+			return "", nil
+		}
+		return strconv.FormatFloat(*n, 'f', decimals, 64), nil
+	}
+	return "", fmt.Errorf("%T is no number", v)
+}
 
 func clock(t time.Time) string {
 	if t.IsZero() {
