@@ -52,6 +52,7 @@ type Facts struct {
 	LimitsErr     error
 	Snapshot      cluster.Snapshot
 	QueueErr      error
+	Unread        []cluster.UnreadRecord // of all of them
 	Uses
 }
 
@@ -78,6 +79,7 @@ func (c *Cluster) Check(ctx context.Context, set order.Settings, uses Uses) []Fi
 func (f *Facts) Findings(set order.Settings) []Finding {
 	k := checker{f: f, set: set}
 	k.unread()
+	k.leftOut()
 	for _, r := range []struct {
 		needs error // why what it needs could not be read
 		rule  func()
