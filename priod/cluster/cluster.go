@@ -289,6 +289,10 @@ type Multifactor struct {
 	// two jobs: the sum of the site's priority weights, and no less than what
 	// this poll saw.
 	Span int64
+	// Seen is the difference that they make between the jobs in the queue now, Highest the most
+	// that they add up to; they count where Polled.
+	Seen, Highest int64
+	Polled        bool
 }
 
 // Snapshot is the cluster as one poll saw it. Policies read it and nothing else.

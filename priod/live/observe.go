@@ -49,7 +49,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		}
 	}
 	s := c.snapshot(at, jobs, nodes)
-	s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
+	s.Multifactor = addFactors(s.Jobs, factors, c.weights)
 	s.Unread = append(s.Unread, unreadFactors(factors)...)
 	return s, nil
 }
@@ -69,7 +69,7 @@ func (c *Cluster) ObserveQueue(ctx context.Context) (cluster.Snapshot, error) {
 	s := c.snapshot(at, jobs, nodes)
 	if c.multifactor {
 		factors, _ := c.client.Factors(ctx) // a value that is not seen is written all the same
-		s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
+		s.Multifactor = addFactors(s.Jobs, factors, c.weights)
 	}
 	return s, nil
 }
@@ -296,12 +296,12 @@ func allocatedType(list string, types map[string]string) string {
 	return first
 }
 
-// addFactors puts the SiteFactors that sprio shows into the jobs, and returns the largest
-// difference that Slurm's own factors can make.
-func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) int64 {
+// addFactors puts the SiteFactors that sprio shows into the jobs, and returns what Slurm's own
+// factors do and can do.
+func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) cluster.Multifactor {
 	byID := make(map[uint32]*slurmplug.Factors, len(factors))
 	lowest, highest := int64(0), int64(0)
-	first := true
+	m, first := cluster.Multifactor{Polled: true}, true
 	for i := range factors {
 		f := &factors[i]
 		if f.Unread != "" {
@@ -309,6 +309,9 @@ func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) 
 		}
 		byID[f.RawID] = f
 		own := f.Age + f.Assoc + f.FairShare + f.JobSize + f.Partition + f.QOS + f.TRES
+		if own == 0 && f.Priority > max(f.SiteFactor-f.Nice, 0)+1 {
+			continue // somebody set its priority, and sprio shows no factors of it
+		}
 		if first {
 			lowest, highest, first = own, own, false
 		}
@@ -319,7 +322,9 @@ func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) 
 			jobs[i].SiteFactor, jobs[i].SiteFactorKnown = f.SiteFactor, true
 		}
 	}
-	return max(weights, highest-lowest)
+	m.Seen, m.Highest = highest-lowest, highest
+	m.Span = max(weights, m.Seen)
+	return m
 }
 
 // demandCache remembers, within one conversion, what each request comes to: a hundred

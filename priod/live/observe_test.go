@@ -101,10 +101,10 @@ func TestJob(t *testing.T) {
 func TestFactors(t *testing.T) {
 	jobs := []cluster.Job{{RawID: 1}, {RawID: 2}, {RawID: 3}}
 	factors := []slurmplug.Factors{{RawID: 1, SiteFactor: 500, Age: 10, QOS: 5}, {RawID: 3, Age: 900}}
-	if span := addFactors(jobs, factors, 100); span != 885 {
+	if span := addFactors(jobs, factors, 100).Span; span != 885 {
 		t.Errorf("span %d: what the poll saw is more than the weights", span)
 	}
-	if span := addFactors(jobs, factors, 1000); span != 1000 {
+	if span := addFactors(jobs, factors, 1000).Span; span != 1000 {
 		t.Errorf("span %d", span)
 	}
 	if !jobs[0].SiteFactorKnown || jobs[0].SiteFactor != 500 || jobs[1].SiteFactorKnown || !jobs[2].SiteFactorKnown {
@@ -169,8 +169,8 @@ func TestUnreadRecords(t *testing.T) {
 		t.Errorf("%+v", s.Unread)
 	}
 	span := addFactors(s.Jobs, []slurmplug.Factors{{RawID: 9, Unread: "x"}, {RawID: 1, Age: 5, SiteFactor: 3}, {RawID: 7, Age: 9}}, 0)
-	if span != 4 || s.Jobs[0].SiteFactor != 3 {
-		t.Errorf("span %d, %+v", span, s.Jobs[0])
+	if span.Span != 4 || s.Jobs[0].SiteFactor != 3 {
+		t.Errorf("span %+v, %+v", span, s.Jobs[0])
 	}
 
 	f := facts(t)
