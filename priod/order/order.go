@@ -136,7 +136,7 @@ type decider struct {
 	trials    []int  // TE jobs before budgets
 	held      []held // by the jobs of the verdicts
 	plan      plan.Plan
-	narrow    bool   // step goes by the factors in the queue, see stepFor
+	narrow    bool // step goes by the factors in the queue, see stepFor
 	foreign   int
 	overLimit int // writes that WritesPerCycle keeps for the next cycle
 }
