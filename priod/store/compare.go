@@ -110,6 +110,9 @@ func (s *Store) compareSeen(snap *cluster.Snapshot, digests []uint64) {
 		e := s.sighted(j)
 		e.poll = h.poll
 		h.order.add(e)
+		if j.State == cluster.Unread && e.row != 0 {
+			continue // it stays as it was seen last
+		}
 		switch j.State {
 		case cluster.Pending:
 			c.summary.Pending++
