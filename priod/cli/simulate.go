@@ -83,7 +83,8 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "trace", Usage: "read jobs from `FILE`, gzip or plain; - is standard input"},
 		&cli.StringFlag{Category: input, Name: "format", Value: string(trace.CSV), Usage: "how the trace is written: `FORMAT` is csv, gavel, synergy or sacct"},
 		&cli.Float64Flag{Category: input, Name: "jobs-per-hour", Usage: "spread the unit arrivals of a recorded stream of Gavel's at this `RATE`; inf: all at once"},
-		&cli.BoolFlag{Category: input, Name: "skip-bad", Usage: "count bad rows instead of stopping at the first one"},
+		&cli.BoolFlag{Category: input, Name: "skip-bad", Usage: "leave bad rows out instead of stopping at the first one; accounting is always read so"},
+		&cli.BoolFlag{Category: input, Name: "strict", Usage: "accounting: stop at the first bad row, and at the first job that these nodes cannot run, instead of leaving them out"},
 		&cli.BoolFlag{Category: input, Name: "sort", Usage: "sort the trace by submission, in memory"},
 		&cli.StringFlag{Category: input, Name: "generate", Usage: "make the jobs, as priod trace generate `\"KIND FLAGS\"` does"},
 		&cli.BoolFlag{Category: input, Name: "from-slurm", Usage: "jobs from this Slurm's accounting, its nodes unless others are given"},
@@ -163,7 +164,8 @@ type simulated struct {
 	notes []string
 
 	failed int // allocations
-	unheld int // jobs without GPUs that are left out
+	left   unrunnable
+	strict bool
 }
 
 // simulation runs what the flags say. Progress goes to bar when it is a
@@ -226,17 +228,17 @@ func (s *simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 			}
 		}
 	}
-	if c.Bool("from-slurm") || c.String("format") == string(trace.Sacct) {
+	if accounting(c) {
+		s.strict = c.Bool("strict")
 		in.Fitting(&s.spec, s.leaveOut)
 	}
 	return in, done, nil
 }
 
-// leaveOut counts a job of accounting that the nodes do not hold, and names the first.
-func (s *simulated) leaveOut(j *trace.Job, why string) {
-	if s.unheld++; s.unheld == 1 {
-		s.notes = append(s.notes, fmt.Sprintf("job %s has no GPUs and is left out: %s", j.ID, why))
-	}
+// accounting tells whether the jobs come from Slurm's accounting: it holds what no user typed
+// for a replay, and jobs of nodes that are gone.
+func accounting(c *cli.Context) bool {
+	return c.Bool("from-slurm") || c.String("format") == string(trace.Sacct)
 }
 
 // run simulates.
@@ -425,7 +427,10 @@ func (s *simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 	if sources != 1 {
 		return nil, nil, usagef("simulate: which jobs? Give one of --trace FILE, --generate \"KIND FLAGS\" and --from-slurm")
 	}
-	opts := trace.Options{Format: trace.Format(c.String("format")), SkipBad: c.Bool("skip-bad"), Sort: c.Bool("sort"), Workloads: table, JobsPerHour: c.Float64("jobs-per-hour"), GPUsOnly: s.spec.GPUsOnly()}
+	if c.Bool("strict") && !accounting(c) {
+		return nil, nil, usagef("--strict belongs to --from-slurm and --format sacct: other traces stop at what is wrong, unless --skip-bad is given")
+	}
+	opts := trace.Options{Format: trace.Format(c.String("format")), SkipBad: c.Bool("skip-bad") || accounting(c) && !c.Bool("strict"), Sort: c.Bool("sort"), Workloads: table, JobsPerHour: c.Float64("jobs-per-hour"), GPUsOnly: s.spec.GPUsOnly()}
 	if cfg != nil {
 		opts.TEQOS, opts.BEQOS = cfg.Ranking.TEQOS, cfg.Ranking.BEQOS
 	}
@@ -610,7 +615,8 @@ func showSimulation(c *cli.Context, s *simulated) error {
 		Waited  map[plan.Cause]float64 `json:"waited_for_s,omitempty"` // by cause, of all jobs together
 		Bad     int                    `json:"bad_rows"`
 		Skipped map[string]int         `json:"skipped_rows"` // by why
-	}{s.Figures, s.Waited, s.stats.Bad, s.stats.Skipped}, func(w io.Writer) {
+		Left    *leftOutJSON           `json:"left_out,omitempty"`
+	}{s.Figures, s.Waited, s.stats.Bad, s.stats.Skipped, s.leftOut()}, func(w io.Writer) {
 		report.Table(w, []string{"FIGURE", "VALUE"}, s.rows())
 		for _, words := range s.words() {
 			fmt.Fprintln(w, words)
@@ -622,12 +628,10 @@ func (s *simulated) showNotes(w io.Writer) {
 	for _, n := range s.notes {
 		fmt.Fprintf(w, "priod: note: %s\n", n)
 	}
-	if s.unheld > 1 {
-		fmt.Fprintf(w, "priod: note: %d jobs without GPUs are left out in all, because no nodes hold them\n", s.unheld)
-	}
-	if s.stats.Bad > 0 {
+	if s.stats.Bad > 0 && len(s.stats.Left) == 0 {
 		fmt.Fprintf(w, "priod: note: %d bad rows were skipped\n", s.stats.Bad)
 	}
+	s.showLeftOut(w)
 }
 
 // words say of which jobs the figures are, where that is not plain.

@@ -28,6 +28,7 @@ type compared struct {
 	CPUOnly *effects       `json:"cpu_only,omitempty"` // on jobs without; null: there are none
 	Bad     int            `json:"bad_rows"`
 	Skipped map[string]int `json:"skipped_rows"`
+	Left    *leftOutJSON   `json:"left_out,omitempty"`
 
 	jobs []metrics.Job // that are measured
 	note string        // why what happened is left out
@@ -119,7 +120,7 @@ func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
 		return nil, err
 	}
 	in.Jobs = trace.Each(jobs)
-	r := &compared{Bad: s.stats.Bad, Skipped: s.stats.Skipped}
+	r := &compared{Bad: s.stats.Bad, Skipped: s.stats.Skipped, Left: s.leftOut()}
 	w := metrics.Window{First: 0, Last: len(jobs) - 1}
 	if s.spec.Window != nil {
 		w = *s.spec.Window

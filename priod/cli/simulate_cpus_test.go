@@ -25,7 +25,7 @@ func TestSimulateCountsJobsWithoutGPUsApart(t *testing.T) {
 			t.Errorf("exit status %d, said %q and %q, want %q", status, out, errs, want)
 		}
 	}
-	if !strings.Contains(errs, "job 4 has no GPUs and is left out: no nodes of the cluster hold its 99 CPUs") {
+	if !strings.Contains(errs, "left out: job 4 (0.0 GPU-hours): no nodes of the cluster hold its 99 CPUs") {
 		t.Errorf("said %q of a job that no node holds", errs)
 	}
 	// Where GPUs alone are known, the others are skipped as they were.

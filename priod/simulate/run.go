@@ -123,23 +123,25 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series, Waited: waited(&opt.Daemon)}, err
 }
 
-// Fitting leaves out of jobs those without GPUs that no nodes of the cluster hold, and hands
-// each with the reason to leftOut. What accounting tells of a job may name nodes that are down
-// now, or parts that are not equal.
-func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string)) {
-	if spec.GPUsOnly() {
-		return
-	}
-	unheld, jobs := virtual.Unheld(in.Cluster, placementModes[spec.Placement]), in.Jobs
+// Fitting leaves out of jobs those that the empty cluster cannot run, and hands each with the
+// reason to leftOut; an error of that ends the jobs. What accounting tells of a job may name a GPU
+// type that was retired, nodes that are down now, or parts that are not equal.
+func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string) error) {
+	never, jobs := virtual.Never(in.Cluster, placementModes[spec.Placement], in.Speed), in.Jobs
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
-			if err == nil && j.GPUs == 0 {
-				if why := unheld(&j); why != "" {
-					leftOut(&j, why)
-					continue
+			if err == nil && (j.GPUs > 0 || !spec.GPUsOnly()) {
+				asked := j
+				if spec.Sizing == "proportional" && j.GPUs > 0 {
+					asked.CPUs, asked.MemMB = 0, 0
+				}
+				if why := never(&asked); why != "" {
+					if err = leftOut(&j, why); err == nil {
+						continue
+					}
 				}
 			}
-			if !yield(j, err) {
+			if !yield(j, err) || err != nil {
 				return
 			}
 		}

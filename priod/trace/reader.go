@@ -34,7 +34,7 @@ var Formats = []Format{CSV, Gavel, Synergy, Sacct}
 // Options say how to read a trace.
 type Options struct {
 	Format  Format // "" is CSV
-	SkipBad bool   // count bad rows instead of stopping at the first one
+	SkipBad bool   // leave bad rows out instead of stopping at the first one
 	Sort    bool   // put jobs in order of submission, which takes all of them into memory
 
 	// Workloads give the run times on which deadlines of Gavel's traces
@@ -55,8 +55,19 @@ type Options struct {
 type Stats struct {
 	Jobs    int            `json:"jobs"`
 	Bad     int            `json:"bad"`     // rows that are wrong, with SkipBad
+	Left    []LeftOut      `json:"left"`    // the first of these, MostNamed at most
 	Skipped map[string]int `json:"skipped"` // rows that are right and no job to replay, by why
 }
+
+// LeftOut is a job that is not replayed.
+type LeftOut struct {
+	Job      string  `json:"job"`       // "" where its row does not even say that
+	Why      string  `json:"why"`       // for people
+	GPUHours float64 `json:"gpu_hours"` // that it held, as far as accounting tells
+}
+
+// MostNamed is how many jobs that are left out are named.
+const MostNamed = 10
 
 // skip counts a row that is no job to replay.
 func (s *Stats) skip(why string) {
@@ -74,6 +85,9 @@ type RowError struct {
 	Key    string // the column's name, "" when it is the row
 	Value  string
 	Want   string
+
+	Job      string  // whose row it is, where that can be read
+	GPUHours float64 // that the row tells of, where these can be read
 }
 
 func (e *RowError) Error() string {
@@ -192,6 +206,7 @@ func (r *Reader) Next() (Job, error) {
 
 // read gives the next good job in the order of the file.
 func (r *Reader) read() (Job, error) {
+	var wrong *RowError
 	for {
 		j, err := r.src.next()
 		if err == nil && !r.ids.add(j.ID) {
@@ -205,8 +220,11 @@ func (r *Reader) read() (Job, error) {
 			r.last = j.Submit
 			r.stats.Jobs++
 			return j, nil
-		case r.opts.SkipBad && errors.As(err, new(*RowError)):
+		case r.opts.SkipBad && errors.As(err, &wrong):
 			r.stats.Bad++
+			if len(r.stats.Left) < MostNamed {
+				r.stats.Left = append(r.stats.Left, LeftOut{Job: wrong.Job, Why: wrong.Error(), GPUHours: wrong.GPUHours})
+			}
 		case errors.Is(err, io.EOF) && r.stats.Jobs == 0:
 			return Job{}, r.empty()
 		default:

@@ -166,7 +166,7 @@ func TestReadErrors(t *testing.T) {
 		{Sacct, sacct + "1|x\n", "t:2: 2 columns, want 18"},
 		{Sacct, sacct + "x|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|||u|a|p|q|\n", `t:2:1: JobID = "x"`},
 		{Sacct, sacct + "1|soon|100|100|200|100|COMPLETED|0:0|0:0|60|1|||u|a|p|q|\n", `t:2:3: Submit = "soon"`},
-		{Sacct, sacct + "1|100|100|300|200|100|COMPLETED|0:0|0:0|60|1|||u|a|p|q|\n", `End = "200": want a time not before`},
+		{Sacct, sacct + "1|100|100|300|200|0|COMPLETED|0:0|0:0|60|1|||u|a|p|q|\n", `End = "200": want a time not before`},
 		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1||gpu|u|a|p|q|\n", `AllocTRES = "gpu"`},
 		{Sacct, sacct + "1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|cpu=1|cpu=1|u|a|p|q|\n", "1 rows skipped: without gpus (does AccountingStorageTRES"},
 	} {

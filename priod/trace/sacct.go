@@ -3,6 +3,7 @@ package trace
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -270,7 +271,7 @@ func (s *sacctSource) next() (Job, error) {
 		step, err := s.row(&p)
 		switch {
 		case err != nil:
-			return Job{}, err
+			return Job{}, s.told(err)
 		case step:
 			s.stats.skip(skipStep)
 		default:
@@ -302,6 +303,9 @@ func (s *sacctSource) row(p *past) (step bool, err error) {
 			return false, s.at(key, value, want)
 		}
 	}
+	if !p.end.IsZero() && p.end.Before(p.start) && p.elapsedKnown && p.elapsed > 0 {
+		p.end = p.start.Add(p.elapsed) // local times: the clock was set back meanwhile
+	}
 	if !p.end.IsZero() && !p.start.IsZero() && p.end.Before(p.start) {
 		return false, s.at("End", s.fields[slices.Index(s.columns, "End")], "a time not before Start")
 	}
@@ -314,6 +318,28 @@ func (s *sacctSource) row(p *past) (step bool, err error) {
 		p.req = p.alloc
 	}
 	return false, nil
+}
+
+// told adds to what is wrong with a row whose it is, and the GPU-hours that it tells of.
+func (s *sacctSource) told(err error) error {
+	var wrong *RowError
+	if !errors.As(err, &wrong) || len(s.fields) != len(s.columns) {
+		return err
+	}
+	column := func(key string) string {
+		if i := slices.Index(s.columns, key); i >= 0 {
+			return s.fields[i]
+		}
+		return ""
+	}
+	if id := column("JobID"); validSacctID(id) {
+		wrong.Job = strings.Clone(id)
+	}
+	alloc, failed := s.demands.of(column("AllocTRES"))
+	if seconds, ok := whole(column("ElapsedRaw"), maxSeconds/1000); ok && failed == nil {
+		wrong.GPUHours = float64(alloc.gpus) * float64(seconds) / 3600
+	}
+	return err
 }
 
 // set writes the value of one column into a run; want says what a bad value should have been.

@@ -99,10 +99,16 @@ func (e *engine) newJob(t trace.Job) *job {
 	return j
 }
 
-// Unheld says of a job without GPUs why no nodes of the cluster hold it, "" where some do.
-func Unheld(c trace.Cluster, mode placement.Mode) func(*trace.Job) string {
-	e := newEngine(context.Background(), c, Options{Placement: mode})
-	return func(t *trace.Job) string { return e.never(e.newJob(*t)) }
+// Never says of a job why no part of the empty cluster can run it, "" where some can. speed is as
+// in Options.
+func Never(c trace.Cluster, mode placement.Mode, speed func(*trace.Job, string) float64) func(*trace.Job) string {
+	e := newEngine(context.Background(), c, Options{Placement: mode, Speed: speed})
+	return func(t *trace.Job) string {
+		if t.Duration == 0 && speed == nil {
+			return ""
+		}
+		return e.never(e.newJob(*t))
+	}
 }
 
 // never says why a job could not even run on the empty cluster.

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"slurmprio/priod/report"
+	"slurmprio/priod/trace"
+)
+
+// unrunnable are the jobs of a trace that these nodes cannot run.
+type unrunnable struct {
+	jobs     int
+	gpuHours float64
+	named    []trace.LeftOut // the first, trace.MostNamed at most
+	by       map[string]int  // how many, by why
+}
+
+// leaveOut counts a job that the nodes cannot run; with --strict it ends the replay.
+func (s *simulated) leaveOut(j *trace.Job, why string) error {
+	if s.strict {
+		return usagef("job %s cannot run on these nodes: %s (without --strict it is left out)", j.ID, why)
+	}
+	l := &s.left
+	if l.by == nil {
+		l.by = map[string]int{}
+	}
+	hours := float64(j.GPUs) * j.Ran / 3600
+	l.jobs, l.gpuHours = l.jobs+1, l.gpuHours+hours
+	l.by[why]++
+	if len(l.named) < trace.MostNamed {
+		l.named = append(l.named, trace.LeftOut{Job: j.ID, Why: why, GPUHours: hours})
+	}
+	return nil
+}
+
+// leftOutJSON is what a replay left out.
+type leftOutJSON struct {
+	BadRows  int             `json:"bad_rows"`
+	Jobs     int             `json:"jobs"`      // that these nodes cannot run
+	GPUHours float64         `json:"gpu_hours"` // of these
+	By       map[string]int  `json:"jobs_by_reason"`
+	Named    []trace.LeftOut `json:"named"` // the first bad rows and the first such jobs
+}
+
+func (s *simulated) leftOut() *leftOutJSON {
+	if s.stats.Bad+s.left.jobs == 0 {
+		return nil
+	}
+	return &leftOutJSON{s.stats.Bad, s.left.jobs, s.left.gpuHours, s.left.by, append(slices.Clone(s.stats.Left), s.left.named...)}
+}
+
+// showLeftOut counts what was left out by reason, and names the first.
+func (s *simulated) showLeftOut(w io.Writer) {
+	l := s.leftOut()
+	if l == nil || len(l.Named) == 0 {
+		return
+	}
+	if l.BadRows > 0 {
+		fmt.Fprintf(w, "priod: note: left out: %s\n", plural(l.BadRows, "bad row", "bad rows"))
+	}
+	if l.Jobs > 0 {
+		fmt.Fprintf(w, "priod: note: left out: %s (%.1f GPU-hours) that these nodes cannot run\n", plural(l.Jobs, "job", "jobs"), l.GPUHours)
+	}
+	for _, why := range slices.Sorted(maps.Keys(l.By)) {
+		fmt.Fprintf(w, "priod: note: left out: %d: %s\n", l.By[why], report.Safe(why))
+	}
+	for _, x := range l.Named {
+		fmt.Fprintf(w, "priod: note: left out: job %s (%.1f GPU-hours): %s\n", report.Safe(cmp.Or(x.Job, "unknown")), x.GPUHours, report.Safe(x.Why))
+	}
+}
