@@ -203,6 +203,9 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 	if e == nil {
 		e = h.entry(j.ID)
 	}
+	if j.State == cluster.Unread {
+		return e // whose user and submission stay as they are known
+	}
 	of := e
 	if e.row == 0 && j.ID.Task != slurmplug.NoTask {
 		if array := h.jobs[slurmplug.Plain(j.ID.ID)]; array != nil && !e.named() {
