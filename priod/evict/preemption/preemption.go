@@ -175,10 +175,26 @@ func Decide(s *Snapshot, set Settings) Decision {
 		}
 		if why := gate.Refuses(s, s.Trials[i].Owner, verdict.Victims); why != "" {
 			v.apply(verdict, false)
-			*verdict = Verdict{Why: why}
+			*verdict = v.within(&gate, s, i, why)
 		}
 	}
 	return d
+}
+
+// within chooses again for a trial whose best set of victims a limit refuses: a set within that
+// limit, or none. A limit that lets the set pass in the next cycle, or once others have left,
+// leaves the trial waiting for that.
+func (v *view) within(gate *Gate, s *Snapshot, trial int, why Why) Verdict {
+	v.most, v.thrifty = gate.most(why), why == PerDay
+	defer func() { v.most, v.thrifty = 0, false }()
+	if v.most > 0 || v.thrifty {
+		other := v.decide(&s.Trials[trial])
+		if other.Why == Evicts && gate.Refuses(s, s.Trials[trial].Owner, other.Victims) == "" {
+			return other
+		}
+		v.apply(&other, false)
+	}
+	return Verdict{Why: why}
 }
 
 func standing(c *Candidate, set *Settings) Why {
@@ -228,6 +244,22 @@ func NewGate(s *Snapshot, l Limits) Gate {
 		}
 	}
 	return g
+}
+
+// most is how many victims a set within the limits may have, where a limit on these refuses one;
+// 0 where another set is no better. The shares of a cycle and of the victims in their grace period
+// come again: there the whole limit counts.
+func (g *Gate) most(why Why) int {
+	if why != AtOnce && why != PerCycle && why != PerHour {
+		return 0
+	}
+	most := math.MaxInt
+	for _, l := range [][2]int{{g.MaxAtOnce, 0}, {g.MaxPerCycle, 0}, {g.MaxPerHour, g.perHour}} {
+		if l[0] > 0 {
+			most = min(most, l[0]-l[1])
+		}
+	}
+	return max(most, 0)
 }
 
 // Nobody is an owner without a limit.

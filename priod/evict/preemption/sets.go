@@ -90,6 +90,12 @@ const rounding = 1e-12
 // decided so far. The victims are valid until the next call.
 func (v *view) cheapest(t *Trial, gpus int32, soFar *Verdict) (node int32, need vector, victims []int32, found bool) {
 	v.search.begin(v.set, t, soFar)
+	if v.thrifty {
+		v.search.second = 0
+	}
+	if v.search.most = math.MaxInt; v.most > 0 {
+		v.search.most = v.most - len(soFar.Victims)
+	}
 	w := demand{int64(gpus), v.search.second}
 	if soFar.Grace > 0 {
 		w.second = 0 // it waits for other victims anyway
@@ -127,6 +133,7 @@ type search struct {
 	better bool
 	second float64 // what a second of the trial's waiting costs
 	waited float64 // s that it has to wait for earlier victims anyway
+	most   int     // victims
 }
 
 // begin sets the cost at which a set of victims is no use: letting the trial wait until
@@ -163,8 +170,8 @@ func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
 	}
 	if len(s.pieces) <= maxExact {
 		s.all(0, missing, 0, s.waited)
-	} else {
-		s.greedy(missing)
+	} else if s.greedy(missing, s.worth); !s.better && s.most < len(s.pieces) {
+		s.greedy(missing, s.gain) // fewer, however dear
 	}
 	return s.better
 }
@@ -177,6 +184,9 @@ func (s *search) all(i int, missing vector, cost, grace float64) {
 	}
 	if (vector{}).holds(missing) {
 		s.keep(total)
+		return
+	}
+	if len(s.in) == s.most {
 		return
 	}
 	c := &s.pieces[i]
@@ -193,26 +203,20 @@ func (s *search) keep(cost float64) {
 
 // greedy adds, again and again, the candidate that frees most of what is missing for
 // its cost, and then leaves those out whom the others made needless, the dearest first.
-func (s *search) greedy(missing vector) {
-	if !s.rest[0].holds(missing) {
+func (s *search) greedy(missing vector, value func(i int, left vector) float64) {
+	if s.in = s.in[:0]; !s.rest[0].holds(missing) {
 		return
 	}
 	var chosen []int
 	left := missing
 	for !(vector{}).holds(left) {
-		best, value := -1, 0.0
-		for i, c := range s.pieces {
+		best, most := -1, 0.0
+		for i := range s.pieces {
 			if slices.Contains(chosen, i) {
 				continue
 			}
-			gain := 0.0
-			for k := range left {
-				if left[k] > 0 {
-					gain += float64(min(left[k], c.vector[k])) / float64(left[k])
-				}
-			}
-			if worth := gain / max(s.costs[i], math.SmallestNonzeroFloat64); gain > 0 && (best < 0 || worth > value) {
-				best, value = i, worth
+			if is := value(i, left); is > 0 && (best < 0 || is > most) {
+				best, most = i, is
 			}
 		}
 		chosen = append(chosen, best)
@@ -228,7 +232,22 @@ func (s *search) greedy(missing vector) {
 		s.in = append(s.in, s.pieces[i].candidate)
 		cost, grace = cost+s.costs[i], max(grace, s.graces[i])
 	}
-	if total := cost + s.second*(grace-s.waited); total < s.best {
+	if total := cost + s.second*(grace-s.waited); total < s.best && len(s.in) <= s.most {
 		s.keep(total)
 	}
+}
+
+// gain is how much of what is missing a piece frees: a sum of fractions, one for each resource.
+func (s *search) gain(i int, left vector) (gain float64) {
+	for k := range left {
+		if left[k] > 0 {
+			gain += float64(min(left[k], s.pieces[i].vector[k])) / float64(left[k])
+		}
+	}
+	return gain
+}
+
+// worth is a piece's gain for its cost.
+func (s *search) worth(i int, left vector) float64 {
+	return s.gain(i, left) / max(s.costs[i], math.SmallestNonzeroFloat64)
 }

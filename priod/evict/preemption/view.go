@@ -44,6 +44,8 @@ type view struct {
 	chosen   []bool              // victims so far
 	gangs    []int32             // candidates on several nodes
 	search   search
+	most     int       // victims of one trial at most; 0: any number
+	thrifty  bool      // the least loss counts, however long the trial waits for it
 	least    []float64 // scratch of atLeast
 }
 

@@ -1,0 +1,117 @@
+package preemption
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/placement"
+)
+
+// shipped are the limits of etc/priod.toml.
+var shipped = Limits{MaxAtOnce: 8, MaxPerCycle: 4, MaxPerHour: 60}
+
+// Eight cheap victims on one node are more than a cycle may evict: the dear one on the other node
+// leaves, instead of none for ever.
+func TestLimitIsPartOfTheSearch(t *testing.T) {
+	node := placement.Node{Amount: placement.Amount{GPUs: 8, CPUs: 16, MemMB: 1000}}
+	on := func(node, gpus int32, grace float64) Candidate {
+		return Candidate{Shares: []placement.Share{{Node: node, Amount: placement.Amount{GPUs: gpus}}}, Consent: true, Elapsed: 1e4, Grace: grace, Restart: 60}
+	}
+	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{node, node})}
+	for range 8 {
+		s.Candidates = append(s.Candidates, on(0, 1, 5))
+	}
+	s.Candidates = append(s.Candidates, on(1, 8, 300))
+	for i := range s.Candidates {
+		s.Nodes.Take(s.Candidates[i].Shares)
+	}
+	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 8}}, Start: math.Inf(1), Owner: Nobody}}
+	for name, x := range map[string]struct {
+		limits  Limits
+		victims []int
+		why     Why
+	}{
+		"none":             {Limits{}, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts},
+		"shipped":          {shipped, []int{8}, Evicts},
+		"at once":          {Limits{MaxAtOnce: 7}, []int{8}, Evicts},
+		"an hour's":        {Limits{MaxPerHour: 1}, []int{8}, Evicts},
+		"GPU-hours":        {Limits{GPUHoursPerDay: 0.01}, nil, PerDay},
+		"dear set allowed": {Limits{MaxPerCycle: 8}, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts},
+	} {
+		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, Limits: x.limits}).Verdicts[0]
+		if v.Why != x.why || !slices.Equal(v.Victims, x.victims) {
+			t.Errorf("%s: %s %v, want %s %v", name, v.Why, v.Victims, x.why, x.victims)
+		}
+	}
+}
+
+// No limit on how many leave refuses the first trial of a decision while some set of allowed
+// victims within it makes room on a node.
+func TestNoLimitHidesASetWithinIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t)
+		s.Trials, s.Claims = s.Trials[:1], nil
+		for i := range s.Candidates {
+			s.Candidates[i].Leaving = false
+		}
+		s.Trials[0].Start, s.Trials[0].Request.Nodes = math.Inf(1), 1
+		set := Settings{Policy: LeastLoss, Urgency: 1, MinRun: 20, MaxEvictions: 2, Limits: Limits{
+			MaxAtOnce: rapid.IntRange(0, 4).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 4).Draw(t, "a cycle"), MaxPerHour: rapid.IntRange(0, 4).Draw(t, "an hour"),
+		}}
+		d := Decide(&s, set)
+		switch d.Verdicts[0].Why {
+		case AtOnce, PerCycle, PerHour:
+		default:
+			return
+		}
+		most := 64
+		for _, limit := range []int{set.Limits.MaxAtOnce, set.Limits.MaxPerCycle, set.Limits.MaxPerHour} {
+			if limit > 0 {
+				most = min(most, limit)
+			}
+		}
+		if n := fewest(&s, d.Standing, &set); n <= most {
+			t.Fatalf("%s, and a set of %d victims makes room", d.Verdicts[0].Why, n)
+		}
+	})
+}
+
+// fewest is the size of the smallest set of allowed victims that makes room for the first trial
+// on one node, by trying all; 65 where none does.
+func fewest(s *Snapshot, standing []Why, set *Settings) int {
+	least := 65
+	v := newView(s, set, standing)
+	for sub := range 1 << len(s.Candidates) {
+		size := bits.OnesCount(uint(sub))
+		if size >= least {
+			continue
+		}
+		rooms := map[int32]vector{}
+		allowed := true
+		for i := range s.Candidates {
+			if sub>>i&1 == 0 {
+				continue
+			}
+			allowed = allowed && standing[i] == Allowed
+			for _, share := range s.Candidates[i].Shares {
+				rooms[share.Node] = rooms[share.Node].plus(vectorOf(share.Amount))
+			}
+		}
+		if !allowed {
+			continue
+		}
+		t := &s.Trials[0]
+		gpus := pieces(s.Nodes, t.Request)
+		for n := range v.places {
+			p := &v.places[n]
+			if len(gpus) == 1 && !p.down && t.Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.plus(rooms[int32(n)]).holds(v.need(t.Request, gpus[0], int32(n))) {
+				least = size
+			}
+		}
+	}
+	return least
+}
