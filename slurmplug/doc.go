@@ -5,7 +5,8 @@
 //
 // A Client reads and writes one cluster through a Runner. A read that cannot be
 // trusted is an error, never a short answer: a caller that gets a slice back has
-// all of it. A write gets one Result for each Update, which tells a job that
+// all of it. A record with a field in an unknown form stands in it with Unread set.
+// A write gets one Result for each Update, which tells a job that
 // left meanwhile from a refusal, and both from not knowing.
 //
 // Users choose names, comments, accounts and GRES types freely, any bytes at

@@ -26,7 +26,8 @@ func parseFactors(out string) ([]Factors, error) {
 	for line := range strings.Lines(out) {
 		f, err := factors(strings.TrimSuffix(line, "\n"), sums)
 		if err != nil {
-			return nil, doubtful("sprio", "%q: %w", firstLine([]byte(line)), err)
+			all = append(all, Factors{RawID: f.RawID, Unread: fmt.Sprintf("%q: %v", firstLine([]byte(line)), err)})
+			continue
 		}
 		if i, known := index[f.RawID]; known { // one row for each partition
 			if f.Priority > all[i].Priority {
@@ -36,6 +37,9 @@ func parseFactors(out string) ([]Factors, error) {
 		}
 		index[f.RawID] = len(all)
 		all = append(all, f)
+	}
+	if err := mostlyRead(all, func(f *Factors) string { return f.Unread }); err != nil {
+		return nil, doubtful("sprio", "%w", err)
 	}
 	return all, nil
 }

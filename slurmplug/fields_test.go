@@ -44,7 +44,7 @@ func TestEveryColumnAndField(t *testing.T) {
 	}
 	v := reflect.ValueOf(base)
 	for i := range v.NumField() {
-		if v.Field(i).IsZero() {
+		if v.Type().Field(i).Name != "Unread" && v.Field(i).IsZero() {
 			t.Errorf("no column fills %s", v.Type().Field(i).Name)
 		}
 	}

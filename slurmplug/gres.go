@@ -29,6 +29,10 @@ const maxGres = 256
 // "gpu:a100:4(S:0-1)", "gpu:a100:1(IDX:0,4-5)", "gpu:8", "gpu" (one), and with
 // the prefix of a request, "gres:gpu:a100:2" (up to 23.02) or
 // "gres/gpu:a100:2" (from 23.11). "", "(null)" and "N/A" are no resources.
+//
+// Up to 22.05 untyped devices with Cores= in gres.conf are "gpu:(null):4(IDX:0-3)"
+// when they are in use (common/gres.c, _node_gres_used). Devices without files of
+// their own are "gpu:h100(CNT:4)" (_build_gres_alloc_string of slurmctld).
 func ParseGres(list string) ([]Gres, error) {
 	if isUnset(list) {
 		return nil, nil
@@ -54,8 +58,10 @@ func parseGres(item string) (Gres, error) {
 			break
 		}
 	}
+	s = strings.Replace(s, ":(null)", "", 1) // a type that is not there
 	s, notes, bracket := strings.Cut(s, "(")
 	g := Gres{Count: 1}
+	counted := ""
 	for bracket {
 		note, rest, ok := strings.Cut(notes, ")")
 		if notes, bracket = strings.CutPrefix(rest, "("); !ok || !bracket && rest != "" {
@@ -64,9 +70,15 @@ func parseGres(item string) (Gres, error) {
 		if err := checkNote(note); err != nil {
 			return g, fmt.Errorf("%.40q: %w", item, err)
 		}
+		if n, ok := strings.CutPrefix(note, "CNT:"); ok {
+			counted = n
+		}
 	}
 	parts := strings.Split(strings.Replace(s, "=", ":", 1), ":") // 24.05 and later may write gres/gpu=2
 	g.Name, parts = parts[0], parts[1:]
+	if counted != "" && counted != "N/A" && (len(parts) == 0 || len(parts) == 1 && parts[0] != counted) {
+		parts = append(parts, counted) // what stands before is the type, even "2080"
+	}
 	if n := len(parts); n > 0 && parts[n-1] != "" && isDigit(parts[n-1][0]) {
 		if count, err := parseCount(parts[n-1]); err == nil {
 			g.Count, parts = count, parts[:n-1]
@@ -85,7 +97,7 @@ func parseGres(item string) (Gres, error) {
 	case len(parts) > 1:
 		return g, fmt.Errorf("%.40q: want NAME[:TYPE][:COUNT]", item)
 	}
-	if !isGresWord(g.Name) || g.Name == "gres" { // which is a prefix
+	if !isGresWord(g.Name) || g.Name == "gres" || strings.Contains(g.Name, "/") { // which are a prefix and its end
 		return g, fmt.Errorf("%.40q: the name is no word", item)
 	}
 	return g, nil
@@ -107,7 +119,7 @@ func checkNote(s string) error {
 func isGresWord(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', isDigit(c), c == '_', c == '-', c == '.', c == '+':
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', isDigit(c), c == '_', c == '-', c == '.', c == '+', c == '/':
 		default:
 			return false
 		}

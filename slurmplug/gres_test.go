@@ -12,28 +12,47 @@ import (
 
 func TestParseGres(t *testing.T) {
 	for list, want := range map[string][]Gres{
-		"":                                   nil,
-		"(null)":                             nil,
-		"N/A":                                nil,
-		"gpu":                                {{Name: "gpu", Count: 1}},
-		"gpu:8":                              {{Name: "gpu", Count: 8}},
-		"gpu:a100":                           {{Name: "gpu", Type: "a100", Count: 1}},
-		"gpu:a100:4":                         {{Name: "gpu", Type: "a100", Count: 4}},
-		"gpu:a100:4(S:0-1)":                  {{Name: "gpu", Type: "a100", Count: 4}},
-		"gpu:a100:0(IDX:N/A)":                {{Name: "gpu", Type: "a100"}},
-		"gpu:a100:3(IDX:0,4-5),gpu:t4:2":     {{Name: "gpu", Type: "a100", Count: 3}, {Name: "gpu", Type: "t4", Count: 2}},
-		"gpu:a100:4(S:0-1)(IDX:1)":           {{Name: "gpu", Type: "a100", Count: 4}},
-		"gres:gpu:a100:2":                    {{Name: "gpu", Type: "a100", Count: 2}},
-		"gres/gpu:a100:2":                    {{Name: "gpu", Type: "a100", Count: 2}},
-		"gres/gpu:a100=2":                    {{Name: "gpu", Type: "a100", Count: 2}},
-		"gres:gpu:1,gres:mps:100":            {{Name: "gpu", Count: 1}, {Name: "mps", Count: 100}},
-		"gpu:1g.5gb:2":                       {{Name: "gpu", Type: "1g.5gb", Count: 2}},
-		"gpu:1g.5gb":                         {{Name: "gpu", Type: "1g.5gb", Count: 1}},
-		"gpu:2080ti:no_consume:4":            {{Name: "gpu", Type: "2080ti", Count: 4}},
-		"mps:2K":                             {{Name: "mps", Count: 2048}},
-		"shard:a100:8(2/4,0/4)":              {{Name: "shard", Type: "a100", Count: 8}},
-		"gpu:tesla:2(CNT:2)":                 {{Name: "gpu", Type: "tesla", Count: 2}},
-		"gpu:tesla:2,gpu:kepler:2,licence:1": {{Name: "gpu", Type: "tesla", Count: 2}, {Name: "gpu", Type: "kepler", Count: 2}, {Name: "licence", Count: 1}},
+		"":                               nil,
+		"(null)":                         nil,
+		"N/A":                            nil,
+		"gpu":                            {{Name: "gpu", Count: 1}},
+		"gpu:8":                          {{Name: "gpu", Count: 8}},
+		"gpu:a100":                       {{Name: "gpu", Type: "a100", Count: 1}},
+		"gpu:a100:4":                     {{Name: "gpu", Type: "a100", Count: 4}},
+		"gpu:a100:4(S:0-1)":              {{Name: "gpu", Type: "a100", Count: 4}},
+		"gpu:a100:0(IDX:N/A)":            {{Name: "gpu", Type: "a100"}},
+		"gpu:a100:3(IDX:0,4-5),gpu:t4:2": {{Name: "gpu", Type: "a100", Count: 3}, {Name: "gpu", Type: "t4", Count: 2}},
+		"gpu:a100:4(S:0-1)(IDX:1)":       {{Name: "gpu", Type: "a100", Count: 4}},
+		"gres:gpu:a100:2":                {{Name: "gpu", Type: "a100", Count: 2}},
+		"gres/gpu:a100:2":                {{Name: "gpu", Type: "a100", Count: 2}},
+		"gres/gpu:a100=2":                {{Name: "gpu", Type: "a100", Count: 2}},
+		"gres:gpu:1,gres:mps:100":        {{Name: "gpu", Count: 1}, {Name: "mps", Count: 100}},
+		"gpu:1g.5gb:2":                   {{Name: "gpu", Type: "1g.5gb", Count: 2}},
+		"gpu:1g.5gb":                     {{Name: "gpu", Type: "1g.5gb", Count: 1}},
+		"gpu:2080ti:no_consume:4":        {{Name: "gpu", Type: "2080ti", Count: 4}},
+		"mps:2K":                         {{Name: "mps", Count: 2048}},
+		"shard:a100:8(2/4,0/4)":          {{Name: "shard", Type: "a100", Count: 8}},
+		"gpu:tesla:2(CNT:2)":             {{Name: "gpu", Type: "tesla", Count: 2}},
+		"gpu:(null):4(IDX:0-3)":          {{Name: "gpu", Count: 4}}, // 22.05, untyped with Cores=
+		"gpu:(null):0(IDX:N/A)":          {{Name: "gpu"}},
+		"gpu:(null)":                     {{Name: "gpu", Count: 1}},
+		"gpu:a100:2(IDX:0,2-3),gpu:(null):1(IDX:4)": {{Name: "gpu", Type: "a100", Count: 2}, {Name: "gpu", Count: 1}},
+		"gpu:h100(CNT:4)":                               {{Name: "gpu", Type: "h100", Count: 4}},
+		"gpu(CNT:4)":                                    {{Name: "gpu", Count: 4}},
+		"gpu:2080(CNT:4)":                               {{Name: "gpu", Type: "2080", Count: 4}},
+		"gpu:1g.5gb(CNT:7)":                             {{Name: "gpu", Type: "1g.5gb", Count: 7}},
+		"gpu:h100(CNT:0)":                               {{Name: "gpu", Type: "h100"}},
+		"gpu:2(CNT:2)":                                  {{Name: "gpu", Count: 2}},
+		"gpu:a100_3g.39gb:7(S:0-1)":                     {{Name: "gpu", Type: "a100_3g.39gb", Count: 7}},
+		"gpu:1g.10gb+me:1":                              {{Name: "gpu", Type: "1g.10gb+me", Count: 1}},
+		"gpu:amd_instinct_mi250x/mi250:8(S:0-1)":        {{Name: "gpu", Type: "amd_instinct_mi250x/mi250", Count: 8}}, // AutoDetect=rsmi
+		"gpu:no_consume:4":                              {{Name: "gpu", Count: 4}},
+		"bandwidth:lustre:no_consume:4G":                {{Name: "bandwidth", Type: "lustre", Count: 4 << 30}},
+		"shard:16(-/8,3/8)":                             {{Name: "shard", Count: 16}}, // "-": the GPU is in use as a whole
+		"shard:(null):0(IDX:N/A),mps:(null):0(IDX:N/A)": {{Name: "shard"}, {Name: "mps"}},
+		"gpu:a100:4(IDX:0,2,4-5)(S:0)(Links:-1,0,4)":    {{Name: "gpu", Type: "a100", Count: 4}},
+		"gpu:4,tmpdisk:100G,nvme:1.50T":                 {{Name: "gpu", Count: 4}, {Name: "tmpdisk", Count: 100 << 30}, {Name: "nvme", Count: 3 << 39}},
+		"gpu:tesla:2,gpu:kepler:2,licence:1":            {{Name: "gpu", Type: "tesla", Count: 2}, {Name: "gpu", Type: "kepler", Count: 2}, {Name: "licence", Count: 1}},
 	} {
 		got, err := ParseGres(list)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -43,6 +62,7 @@ func TestParseGres(t *testing.T) {
 	for _, list := range []string{
 		",", "gpu,", ":", "gpu:", "gpu:a100:", "gpu:a b:1", "gpu:a\x1fb:1", "gpu:a100:2(IDX:0", "gpu:1)", "gpu:1(IDX:0)x", "gpu:4(", "gres", "gres:", "gpu:4(S:0)(",
 		"gpu:a100:x:y:1", "gpu:a100:2Q", "gpu:a100:-1", "gpu:99999999999999999999", "gpu:1(IDX:\x1b[2J)", "gpu::1",
+		"gpu:h100(CNT:x)", "gpu:h100:(CNT:4)", "(null):4",
 	} {
 		if got, err := ParseGres(list); err == nil {
 			t.Errorf("ParseGres(%q) = %v, want an error", list, got)
@@ -51,7 +71,7 @@ func TestParseGres(t *testing.T) {
 }
 
 func FuzzGres(f *testing.F) {
-	for _, s := range []string{"gpu:a100:4(S:0-1)", "gres:gpu:a100:1,gres:gpu:t4:1", "gpu:a100:1(IDX:0,4-5),gpu:8", "gpu:a\x1fb:1"} {
+	for _, s := range []string{"gpu:a100:4(S:0-1)", "gres:gpu:a100:1,gres:gpu:t4:1", "gpu:a100:1(IDX:0,4-5),gpu:8", "gpu:a\x1fb:1", "gpu:(null):4(IDX:0-3)", "gpu:2080(CNT:4)", "shard:16(-/8,3/8)", "gpu:a100:no_consume:4K(S:0)"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, list string) {
@@ -76,7 +96,8 @@ func TestParseTRES(t *testing.T) {
 		"billing=1,cpu=2K,mem=3072":                             {{"billing", 1}, {"cpu", 2048}, {"mem", 3072}},
 		"mem=6T":                                                {{"mem", 6 << 20}},
 		"mem=1K":                                                {{"mem", 1}},
-		"license/matlab@host=2":                                 {{"license/matlab@host", 2}},
+		"cpu=4,energy=18446744073709551614,gres/gpu:1g.5gb=2": {{"cpu", 4}, {"gres/gpu:1g.5gb", 2}},
+		"license/matlab@host=2":                               {{"license/matlab@host", 2}},
 	} {
 		got, err := ParseTRES(list)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -204,6 +204,9 @@ func parseJobsInParts(dst []Job, out []byte, s separators, able Abilities, parts
 	if found {
 		return nil, doubtful("squeue", "job %s comes twice", id)
 	}
+	if err := mostlyRead(jobs, func(j *Job) string { return j.Unread }); err != nil {
+		return nil, doubtful("squeue", "%w", err)
+	}
 	return jobs, nil
 }
 
@@ -415,8 +418,9 @@ func (p *jobParser) limit(col int) time.Duration {
 		return d
 	}
 	d, err := ParseTimeLimit(string(p.fields[col]))
-	p.fail(col, err)
-	p.limits[string(p.fields[col])] = d
+	if p.fail(col, err); err == nil {
+		p.limits[string(p.fields[col])] = d
+	}
 	return d
 }
 
@@ -428,11 +432,14 @@ func (p *jobParser) nice(col int) int64 {
 	return n
 }
 
-// job fills j from the fields.
+// job fills j from the fields. A job that cannot be named is an error: the read does not tell
+// which jobs are still there.
 func (p *jobParser) job(j *Job) error {
 	p.err = nil
 	j.RawID = uint32(p.number(colJobID, math.MaxUint32))
-	p.identify(j)
+	if p.identify(j); p.err != nil {
+		return fmt.Errorf("job %d: %w", j.RawID, p.err)
+	}
 	j.UID = uint32(p.number(colUID, math.MaxUint32))
 	if sluid := p.fields[colSLUID]; bytes.HasPrefix(sluid, []byte("s")) {
 		j.SLUID = string(sluid)
@@ -462,7 +469,7 @@ func (p *jobParser) job(j *Job) error {
 	j.Start = p.time(colStart)
 	j.Comment = p.free(colComment)
 	if p.err != nil {
-		return fmt.Errorf("job %d: %w", j.RawID, p.err)
+		j.Unread = p.err.Error()
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package slurmplug
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -15,7 +14,8 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 }
 
 // parseNodes reads one node from each line that begins with NodeName=. A line
-// that does not is the rest of a reason with a newline in it.
+// that does not is the rest of a reason with a newline in it. A node that cannot be
+// read keeps its name alone.
 func parseNodes(out []byte) ([]Node, error) {
 	const first = "NodeName="
 	nodes := make([]Node, 0, bytes.Count(out, []byte(first)))
@@ -31,7 +31,7 @@ func parseNodes(out []byte) ([]Node, error) {
 		nodes = append(nodes, Node{})
 		n := &nodes[len(nodes)-1]
 		if err := p.node(n, line); err != nil {
-			return nil, doubtful("scontrol show node", "node %d (%.40q): %w", len(nodes), n.Name, err)
+			*n = Node{Name: nodeName(line), Unread: err.Error()}
 		}
 		if seen[n.Name] {
 			return nil, doubtful("scontrol show node", "node %.40q comes twice", n.Name)
@@ -41,7 +41,16 @@ func parseNodes(out []byte) ([]Node, error) {
 	if len(nodes) == 0 {
 		return nil, doubtful("scontrol show node", "no node in it")
 	}
+	if err := mostlyRead(nodes, func(n *Node) string { return n.Unread }); err != nil {
+		return nil, doubtful("scontrol show node", "%w", err)
+	}
 	return nodes, nil
+}
+
+// nodeName is the name at the beginning of a line.
+func nodeName(line []byte) string {
+	name, _, _ := bytes.Cut(bytes.TrimPrefix(line, []byte("NodeName=")), []byte(" "))
+	return string(bytes.TrimSpace(name))
 }
 
 // nodeParser keeps what many nodes have in common. Slices are shared between
@@ -121,7 +130,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 		}
 	}
 	if n.Name == "" || n.State == nil || total != 1 || memory != 1 {
-		return errors.New("NodeName, State, CPUTot or RealMemory is missing, or comes twice")
+		return fmt.Errorf("NodeName, State, CPUTot or RealMemory is missing, or comes twice, in %q", clip(line))
 	}
 	n.Threads = max(n.Threads, 1)
 	return nil

@@ -1,6 +1,7 @@
 package slurmplug
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -23,8 +24,11 @@ func parsePartitions(out string) ([]Partition, error) {
 			}
 		}
 		p, err := partition(words)
-		if err != nil {
+		switch {
+		case err != nil && (p.Name == "" || p.State == ""):
 			return nil, doubtful("scontrol show partition", "%q: %w", firstLine([]byte(line)), err)
+		case err != nil:
+			p.Unread = err.Error()
 		}
 		if seen[p.Name] {
 			return nil, doubtful("scontrol show partition", "%.40q comes twice", p.Name)
@@ -34,6 +38,9 @@ func parsePartitions(out string) ([]Partition, error) {
 	}
 	if all == nil {
 		return nil, doubtful("scontrol show partition", "no partition in it")
+	}
+	if err := mostlyRead(all, func(p *Partition) string { return p.Unread }); err != nil {
+		return nil, doubtful("scontrol show partition", "%w", err)
 	}
 	return all, nil
 }
@@ -57,18 +64,19 @@ func partition(words map[string]string) (p Partition, err error) {
 	if p.Name == "" || p.State == "" {
 		return p, fmt.Errorf("PartitionName or State is missing")
 	}
-	if p.MaxTime, err = ParseTimeLimit(words["MaxTime"]); err != nil {
-		return p, fmt.Errorf("MaxTime: %w", err)
-	}
-	if p.DefaultTime, err = ParseTimeLimit(words["DefaultTime"]); err != nil {
-		return p, fmt.Errorf("DefaultTime: %w", err)
-	}
-	tier, err := parseUint(words["PriorityTier"], math.MaxUint16)
+	p.MaxTime, err = ParseTimeLimit(words["MaxTime"])
 	if err != nil {
-		return p, fmt.Errorf("PriorityTier: %w", err)
+		p.MaxTime, err = Unlimited, fmt.Errorf("MaxTime: %w", err)
 	}
-	p.PriorityTier = int(tier)
-	return p, nil
+	limit, failed := ParseTimeLimit(words["DefaultTime"])
+	if p.DefaultTime = limit; failed != nil {
+		p.DefaultTime, err = 0, cmp.Or(err, fmt.Errorf("DefaultTime: %w", failed))
+	}
+	tier, failed := parseUint(words["PriorityTier"], math.MaxUint16)
+	if p.PriorityTier = int(tier); failed != nil {
+		err = cmp.Or(err, fmt.Errorf("PriorityTier: %w", failed))
+	}
+	return p, err
 }
 
 // wholeNodes is the setting that gives the jobs of a partition whole nodes.

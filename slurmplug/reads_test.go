@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,25 @@ func testRecordedNodes(t *testing.T, version string) {
 	drained := byName["v100-1"]
 	if diff := cmp.Diff([]string{"MIXED", "DRAIN"}, drained.State); diff != "" || !strings.HasPrefix(drained.Reason, "bad fan [root@") || !strings.Contains(drained.Reason, "NodeName=fake State=IDLE") {
 		t.Errorf("%+v", drained)
+	}
+}
+
+// What each Slurm prints of untyped GPUs with Cores= that are in use (gres.c, _node_gres_used).
+func TestUntypedGPUsInUse(t *testing.T) {
+	for _, version := range versions {
+		for shown, used := range map[string]int64{"gpu:(null):4(IDX:0-3)": 4, "gpu:(null):0(IDX:N/A)": 0, "gpu:4(IDX:0-3)": 4, "gpu:0(IDX:N/A)": 0, "gpu:2(IDX:0,3),shard:0(0/4,-/4)": 2} {
+			out := regexp.MustCompile(`GresUsed=\S*`).ReplaceAllLiteralString(recordingOf(t, version, "node.out"), "GresUsed="+shown)
+			nodes, err := parseNodes([]byte(out))
+			if err != nil {
+				t.Errorf("%s: %s: %v", version, shown, err)
+				continue
+			}
+			for _, n := range nodes {
+				if g := n.GresUsed[0]; n.Unread != "" || g != (Gres{Name: "gpu", Count: used}) {
+					t.Errorf("%s: %s: %s uses %+v", version, shown, n.Name, g)
+				}
+			}
+		}
 	}
 }
 

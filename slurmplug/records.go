@@ -7,6 +7,7 @@ import "time"
 // is left in it, the record is that task. Account, the TRES strings and Comment
 // are text that users can choose freely: any bytes at all.
 type Job struct {
+	Unread    string // why the record cannot be read, with the text as it was; its names count all the same
 	ID        JobID
 	RawID     uint32 // Slurm's own id of this record
 	Tasks     string // the tasks of an unsplit array without "%limit": "1-9,12"; else ""
@@ -66,6 +67,8 @@ type Node struct {
 
 	Weight   int // Slurm takes nodes of the least weight first
 	GPUCores int // cores for each GPU that jobs without GPUs do not get (RestrictedCoresPerGPU, 24.05)
+
+	Unread string // why the record cannot be read, with the text as it was; at most its name counts
 }
 
 // Partition is one partition as scontrol show partition prints it.
@@ -82,6 +85,7 @@ type Partition struct {
 	WholeNodes   string // the setting that gives its jobs whole nodes, "Exclusive=NODE"; "" for none
 	LeastLoaded  bool   // jobs get the least loaded nodes (LLN=YES)
 	Defaults     string // "DefCpuPerGPU=4,DefMemPerGPU=8192", "" for none
+	Unread       string // why a time or tier cannot be read, with the text as it was; the rest counts
 }
 
 // Account is one account of a cluster.
@@ -134,6 +138,7 @@ type Factors struct {
 	Partition  int64  `json:"partition"`
 	QOS        int64  `json:"qos"`
 	TRES       int64  `json:"tres"` // sum over the TRES terms
+	Unread     string `json:"-"`    // why the line cannot be read, with the text as it was; nothing else of it counts
 }
 
 // Diag is what sdiag says about the controller's load.

@@ -73,8 +73,11 @@ func parseSights(out []byte, s separators, able Abilities) ([]Sight, error) {
 			p.close(&sights[len(sights)-1].Job)
 		}
 		var sight Sight
-		if err := errors.Join(sight.own(fields[:len(sightColumns)]), p.job(&sight.Job)); err != nil {
+		if err := p.job(&sight.Job); err != nil {
 			return fmt.Errorf("record %d: %w", n, err)
+		}
+		if err := sight.own(fields[:len(sightColumns)]); err != nil {
+			sight.Unread = err.Error()
 		}
 		sights = append(sights, sight)
 		return nil
@@ -84,6 +87,9 @@ func parseSights(out []byte, s separators, able Abilities) ([]Sight, error) {
 	}
 	if len(sights) > 0 {
 		p.close(&sights[len(sights)-1].Job)
+	}
+	if err := mostlyRead(sights, func(x *Sight) string { return x.Unread }); err != nil {
+		return nil, doubtful("squeue", "%w", err)
 	}
 	return sights, nil
 }

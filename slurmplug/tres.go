@@ -33,6 +33,9 @@ func ParseTRES(list string) (TRES, error) {
 		if !ok || !isTRESName(name) {
 			return nil, fmt.Errorf("TRES %.80q: %.40q is not NAME=COUNT", list, item)
 		}
+		if amount == noVal64 || amount == infinite64 {
+			continue // it was not measured: "energy=18446744073709551614"
+		}
 		parse := parseCount
 		if name == "mem" {
 			parse = ParseMemory
@@ -48,6 +51,9 @@ func ParseTRES(list string) (TRES, error) {
 	}
 	return all, nil
 }
+
+// Slurm's NO_VAL64 and INFINITE64 (slurm.h), which sacct prints as they are.
+const noVal64, infinite64 = "18446744073709551614", "18446744073709551615"
 
 // isTRESName accepts "cpu", "gres/gpu:a100", "license/matlab@host".
 func isTRESName(s string) bool {

@@ -224,11 +224,13 @@ func parsePeaks(out string) (map[uint32]int64, error) {
 		}
 		used, err := parseUnits(fields[1], 0)
 		if err != nil {
-			return nil, doubtful("sstat", "MaxRSS: %w", err)
+			unmeasured[uint32(job)] = true // one odd value costs its job
+			continue
 		}
 		tasks, err := parseUint(fields[2], math.MaxUint16)
 		if err != nil {
-			return nil, doubtful("sstat", "NTasks: %w", err)
+			unmeasured[uint32(job)] = true
+			continue
 		}
 		peaks[uint32(job)] += int64(math.Ceil(used/(1<<20))) * int64(max(tasks, 1))
 	}

@@ -96,3 +96,42 @@ func TestStrangeSlurm(t *testing.T) {
 		t.Errorf("the order is %v", got)
 	}
 }
+
+// A node and a partition with a field in an unknown form are named and left out, and the order is
+// written all the same; untyped GPUs with Cores= are read. A reset needs no node at all.
+func TestOddRecords(t *testing.T) {
+	s := newSite(t, "")
+	s.fill()
+	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.eligible(1)
+	before := s.levers()
+	s.strange(map[string]string{"scontrol": `case "$*" in
+*"show node"*) out=$($real "$@") || exit; echo "$out" | sed -e '1s/ CPUAlloc=[0-9]*/ CPUAlloc=four/' -e '2s/ GresUsed=[^ ]*/ GresUsed=gpu:(null):0(IDX:N\/A)/'; exit;;
+*"show partition"*) out=$($real "$@") || exit; echo "$out" | sed -e '1s/ DefaultTime=[^ ]*/ DefaultTime=soon/'; exit;;
+esac`})
+	out, errs, status := s.priod("check")
+	for _, want := range []string{`CPUAlloc: "four" is no number`, `DefaultTime: `, `"soon"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("check (exit status %d) does not say %s\n%s%s", status, want, out, errs)
+		}
+	}
+	out, errs, status = s.priod("run", "--once")
+	if status != 0 || s.levers() == before {
+		t.Fatalf("exit status %d, nothing is written\n%s%s", status, out, errs)
+	}
+	if !strings.Contains(out+errs, "records of Slurm's cannot be read and are left out") || !strings.Contains(out+errs, "four") {
+		t.Errorf("the cycle does not name what it left out\n%s%s", out, errs)
+	}
+	if got := s.order(); got[0] != trial {
+		t.Errorf("the order is %v", got)
+	}
+	s.strange(map[string]string{"scontrol": `case "$*" in
+*"show node"*) out=$($real "$@") || exit; echo "$out" | sed -e 's/ RealMemory=[0-9]*/ RealMemory=much/'; exit;;
+esac`})
+	if out, errs, status = s.priod("run", "--once"); status == 0 {
+		t.Errorf("a cycle on no node that can be read\n%s%s", out, errs)
+	}
+	if out, errs, status = s.priod("reset"); status != 0 || s.levers() != before {
+		t.Errorf("reset: exit status %d, levers are\n%s\nwere\n%s\n%s%s", status, s.levers(), before, out, errs)
+	}
+}

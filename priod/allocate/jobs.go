@@ -109,6 +109,13 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		e := l.jobs.Get(j.ID)
+		if j.State == cluster.Unread { // it did not leave
+			if e != nil {
+				e.poll = l.poll
+				known++
+			}
+			continue
+		}
 		if e != nil && (!cluster.SameUser(e.user, j.User) || j.Restarts == 0 && j.Submit.After(e.submit)) {
 			e = nil // Slurm gave the id to another job
 		}

@@ -396,3 +396,25 @@ func TestSharedAnswers(t *testing.T) {
 		}
 	})
 }
+
+// A job whose record cannot be read keeps its part of the allocation.
+func TestUnreadJobKeepsItsShare(t *testing.T) {
+	s := newSite(waiting(1, 1, speeds(1, 0.1)), waiting(2, 1, speeds(1, 0.9)))
+	all := s.Jobs
+	seen := func(jobs ...cluster.Job) *plan.Shares {
+		s.Jobs, s.At = jobs, s.At.Add(time.Minute)
+		s.h.Observe(&s.Snapshot)
+		return s.l.Allocate(&s.Snapshot, s.h, s.set)
+	}
+	before := seen(all...).Jobs.Get(slurmplug.Plain(1))
+	if before == nil {
+		t.Fatal("no share")
+	}
+	shares := seen(cluster.Job{ID: slurmplug.Plain(1), TaskCount: 1, State: cluster.Unread}, all[1])
+	if shares.Jobs.Get(slurmplug.Plain(1)) != before || shares.Queue[0] != nil || shares.Queue[1] == nil {
+		t.Errorf("%+v of %+v", shares.Queue, shares.Jobs.Get(slurmplug.Plain(1)))
+	}
+	if shares = seen(all[1]); shares.Jobs.Get(slurmplug.Plain(1)) != nil {
+		t.Error("a job that left keeps a share")
+	}
+}

@@ -300,6 +300,9 @@ func (q *queueNow) of(id cluster.JobID, raw uint32) (now *nowView, name, note st
 	if j == nil {
 		return nil, "", "the job is not in Slurm's queue now"
 	}
+	if j.Unread != "" {
+		return nil, "", "its record in Slurm's queue cannot be read: " + j.Unread
+	}
 	if q.factors == nil {
 		q.factors = map[uint32]*slurmplug.Factors{}
 		if factors, err := q.client.Factors(q.ctx); err == nil {

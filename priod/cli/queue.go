@@ -136,6 +136,9 @@ func liveQueue(ctx context.Context, cfg *config.Config, v *queueView) map[cluste
 	}
 	now := make(map[cluster.JobID]*slurmplug.Job, len(jobs))
 	for i := range jobs {
+		if jobs[i].Unread != "" {
+			v.Notes = append(v.Notes, fmt.Sprintf("job %s is shown as in the last cycle, because its record cannot be read: %s", jobs[i].ID, jobs[i].Unread))
+		}
 		now[jobs[i].ID] = &jobs[i]
 	}
 	return now
@@ -147,8 +150,7 @@ func (v *queueView) add(k *store.Queued, now map[cluster.JobID]*slurmplug.Job) {
 		Job: j.ID, Tasks: j.Tasks, User: j.User, Account: j.Account, Partition: j.Partition, GPUs: j.GPUs, GPUType: j.GPUType,
 		Features: j.Features, Priority: j.Priority, Reason: j.Reason,
 	}
-	if now != nil {
-		n := now[j.ID]
+	if n := now[j.ID]; now != nil && (n == nil || n.Unread == "") {
 		if n == nil || n.State != "PENDING" {
 			return // it started or left since the last cycle
 		}

@@ -27,9 +27,10 @@ const (
 	Running
 	Suspended
 	Completing
+	Unread // its record cannot be read, see Snapshot.Unread: it is there, and no more is known
 )
 
-var stateNames = [...]string{"other", "pending", "running", "suspended", "completing"}
+var stateNames = [...]string{"other", "pending", "running", "suspended", "completing", "unread"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -138,7 +139,7 @@ func SameUser(a, b string) bool { return a == b || Nameless(a) || Nameless(b) }
 // but a later one: Slurm wraps around at MaxJobId and starts again at FirstJobId when
 // its state is lost. A requeue keeps the user and counts a restart.
 func (j *Job) Replaces(user string, submit time.Time) bool {
-	return !SameUser(user, j.User) || j.Restarts == 0 && j.Submit.UnixMilli() > submit.UnixMilli()
+	return j.State != Unread && !SameUser(user, j.User) || j.Restarts == 0 && j.Submit.UnixMilli() > submit.UnixMilli()
 }
 
 // FirstTask is the job, or of an unsplit array the task that starts next.
@@ -207,18 +208,20 @@ func (j *Job) Remaining(at time.Time) float64 {
 // Request is what Slurm shows in the field of a lever on the job's request, as
 // the lever would write it; false for a field that no poll reads.
 func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
-	switch l {
-	case slurmplug.Features:
+	switch {
+	case j.State == Unread:
+		return v, false
+	case l == slurmplug.Features:
 		return slurmplug.Text(j.Features), true
-	case slurmplug.MinMemoryNode:
+	case l == slurmplug.MinMemoryNode:
 		return slurmplug.Number(j.AskedMB), j.AskedMB != 0
-	case slurmplug.Size:
+	case l == slurmplug.Size:
 		if j.Asked != nil {
 			return j.Asked.Holds, true
 		}
-	case slurmplug.Switches:
+	case l == slurmplug.Switches:
 		return slurmplug.Text(j.Switches), j.Switches != ""
-	case slurmplug.NumNodes:
+	case l == slurmplug.NumNodes:
 		return slurmplug.Text(j.NodeCount), j.NodeCount != "" && j.NodeCount != slurmplug.HiddenNodes
 	}
 	return v, false
@@ -251,6 +254,29 @@ func (n *Node) Alike(o *Node) bool {
 		slices.Equal(n.Features, o.Features) && slices.Equal(n.Partitions, o.Partitions)
 }
 
+// UnreadRecord is a record of Slurm's with a field in a form that is not known.
+type UnreadRecord struct {
+	Kind string // UnreadNode, ...
+	Name string
+	Why  string // with the text as it was
+}
+
+// Kinds of records that may not be read.
+const (
+	UnreadNode      = "node"
+	UnreadJob       = "job"
+	UnreadPartition = "partition"
+	UnreadFactors   = "priority factors of job"
+)
+
+// String is a sentence about the record.
+func (u UnreadRecord) String() string { return fmt.Sprintf("%s %.40q: %s", u.Kind, u.Name, u.Why) }
+
+// SeesNodes tells whether every node could be read.
+func (s *Snapshot) SeesNodes() bool {
+	return len(s.Nodes) > 0 && !slices.ContainsFunc(s.Unread, func(u UnreadRecord) bool { return u.Kind == UnreadNode })
+}
+
 // Topology is a cluster's tree of switches.
 type Topology struct {
 	Leaves  map[string]string // by node, the leaf switch that it hangs on; nil: Slurm knows no tree
@@ -263,6 +289,10 @@ type Multifactor struct {
 	// two jobs: the sum of the site's priority weights, and no less than what
 	// this poll saw.
 	Span int64
+	// Seen is the difference that they make between the jobs in the queue now, Highest the most
+	// that they add up to; they count where Polled.
+	Seen, Highest int64
+	Polled        bool
 }
 
 // Snapshot is the cluster as one poll saw it. Policies read it and nothing else.
@@ -272,6 +302,10 @@ type Snapshot struct {
 	Jobs        []Job
 	Nodes       []Node
 	Multifactor Multifactor
+
+	// Unread are records that the poll could not read. Nodes are left out of Nodes, jobs stand
+	// in Jobs by their names alone.
+	Unread []UnreadRecord
 
 	// Fresh says that Jobs stands in memory of its own, where no later snapshot is written.
 	Fresh bool

@@ -171,6 +171,7 @@ type History struct {
 	filled  []Stay               // from accounting, not yet returned by Observe
 	past    map[JobID][]PastStay // from accounting, since the last Observe
 	seen    JobMap[uint32]       // the poll that last showed the job
+	unread  map[JobID]bool       // jobs of the last poll whose records no poll could read
 	poll    uint32               // counts calls of Observe
 	at      time.Time            // of the last snapshot
 }
@@ -189,6 +190,7 @@ func NewHistory() *History {
 		Sizes:    map[JobID]SizePast{},
 		recent:   map[run]*Stay{},
 		past:     map[JobID][]PastStay{},
+		unread:   map[JobID]bool{},
 	}
 }
 
@@ -283,9 +285,19 @@ func (h *History) Observe(s *Snapshot) []Stay {
 	}
 	h.at = s.At
 	h.poll++
+	clear(h.unread)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if _, known := h.seen.Find(j.ID); !known {
+		_, known := h.seen.Find(j.ID)
+		if j.State == Unread { // it did not leave; the first read of a new one is still to come
+			if known {
+				h.seen.Set(j.ID, h.poll)
+			} else {
+				h.unread[j.ID] = true
+			}
+			continue
+		}
+		if !known {
 			h.inherit(j.ID)
 			h.recallWritten(j)
 		}
@@ -530,7 +542,7 @@ func (h *History) end(s *Snapshot) []Stay {
 	}
 	stopped := map[JobID]bool{}
 	for i := range s.Jobs {
-		if j := &s.Jobs[i]; j.State != Running && j.State != Suspended && h.running.Get(j.ID) != nil {
+		if j := &s.Jobs[i]; j.State != Running && j.State != Suspended && j.State != Unread && h.running.Get(j.ID) != nil {
 			stopped[j.ID] = true
 		}
 	}
@@ -552,7 +564,7 @@ func (h *History) close(i *Stay) Stay {
 }
 
 // gone tells whether the last poll did not show the job.
-func (h *History) gone(id JobID) bool { return h.seen.Get(id) != h.poll }
+func (h *History) gone(id JobID) bool { return h.seen.Get(id) != h.poll && !h.unread[id] }
 
 func (h *History) forget(at time.Time) {
 	h.FirstEligible.DeleteFunc(func(id JobID, _ time.Time) bool { return h.gone(id) })

@@ -402,3 +402,29 @@ func TestTaskOfUnknownOutcomeKeepsItsArrays(t *testing.T) {
 		}
 	}
 }
+
+// A running job whose record cannot be read did not end, and what priod wrote into it stays known.
+func TestUnreadJobDidNotLeave(t *testing.T) {
+	h := NewHistory()
+	see(h, 10, running(1, 2, 5))
+	id := slurmplug.Plain(1)
+	h.Written[id] = Written{Lever: slurmplug.SiteFactor, Value: 7}
+	h.SetRequest(id, slurmplug.Features, Requested{Value: slurmplug.Text("a100"), Sure: true})
+	h.Counted.Set(id, BE)
+	unread := Job{ID: id, TaskCount: 1, State: Unread}
+	if v, shown := unread.Request(slurmplug.Features); shown {
+		t.Errorf("an unread job shows the constraint %q", v)
+	}
+	if c := see(h, 20, unread, Job{ID: slurmplug.Plain(2), State: Unread}); len(c) != 0 {
+		t.Fatalf("%+v", c)
+	}
+	if h.Written[id].Value != 7 || len(h.Requests[id]) != 1 || h.ClassOf(&unread) != BE {
+		t.Errorf("%+v %+v", h.Written, h.Requests)
+	}
+	if c := see(h, 30, running(1, 2, 5)); len(c) != 0 {
+		t.Fatalf("%+v", c)
+	}
+	if c := see(h, 40); len(c) != 1 || !c[0].Closed || !c[0].End.Equal(at(30)) {
+		t.Fatalf("%+v", c)
+	}
+}

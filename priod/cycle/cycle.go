@@ -130,6 +130,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	features := set.features()
 	failed := set.makePlan(ctx, c, features)
 	c.NoteNodes()
+	c.NoteUnread()
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.
 	looked := plan.Beside(c.Snapshot, func() error { set.Waits.Look(c); return nil })
 	defer looked()

@@ -58,7 +58,7 @@ const (
 
 var (
 	stages   = []string{"observe", "decide", "record", "act", "evict"}
-	states   = []cluster.State{cluster.Pending, cluster.Running, cluster.Suspended, cluster.Completing, cluster.Other}
+	states   = []cluster.State{cluster.Pending, cluster.Running, cluster.Suspended, cluster.Completing, cluster.Other, cluster.Unread}
 	classes  = []cluster.Class{cluster.TE, cluster.BE}
 	statuses = []slurmplug.Status{slurmplug.Applied, slurmplug.Raced, slurmplug.Refused, slurmplug.Unknown, slurmplug.Postponed}
 )

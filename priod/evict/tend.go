@@ -140,7 +140,7 @@ func (e *Feature) unpinUnsatisfied(ctx context.Context, s *cluster.Snapshot, pau
 func (e *Feature) idleTargets(queue *cluster.JobMap[*cluster.Job], first uint64, statuses map[cluster.JobID]plan.JobStatus) (targets []plan.Target) {
 	waiting, pinned := e.Journal.Idle()
 	for _, t := range waiting {
-		if j := queue.Get(t.Job); j != nil {
+		if j := queue.Get(t.Job); j != nil && j.State != cluster.Unread {
 			statuses[t.Job] = plan.JobStatus{Job: *j}
 		} else {
 			targets = append(targets, t)

@@ -52,6 +52,7 @@ type Facts struct {
 	LimitsErr     error
 	Snapshot      cluster.Snapshot
 	QueueErr      error
+	Unread        []cluster.UnreadRecord // of all of them
 	Uses
 }
 
@@ -78,6 +79,7 @@ func (c *Cluster) Check(ctx context.Context, set order.Settings, uses Uses) []Fi
 func (f *Facts) Findings(set order.Settings) []Finding {
 	k := checker{f: f, set: set}
 	k.unread()
+	k.leftOut()
 	for _, r := range []struct {
 		needs error // why what it needs could not be read
 		rule  func()
@@ -161,6 +163,9 @@ func (k *checker) steps() {
 	}
 	places := p.Band.Capacity() / 2
 	const fix = "lower the PriorityWeight* values, or raise ranking.top"
+	if m := k.f.Snapshot.Multifactor; k.set.Step <= 0 && k.set.Lever != slurmplug.Priority && m.Polled && p.Band.Step <= m.Span {
+		k.say(Pass, "steps", "", "the priority weights add up to %d, too much for many steps below ranking.top = %d: a step goes by the factors of the jobs in the queue, which differ by %d now", m.Span, k.set.Top, m.Seen)
+	}
 	switch {
 	case places < 2:
 		k.say(Fail, "steps", fix, "a step of %d (the sum of the priority weights and the Nice range in use) does not fit twice below ranking.top = %d", p.Band.Step, k.set.Top)

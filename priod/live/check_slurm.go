@@ -16,11 +16,12 @@ import (
 func (c *Cluster) facts(ctx context.Context, uses Uses) *Facts {
 	f := &Facts{Uses: uses}
 	f.Config, f.ConfigErr = c.client.Config(ctx)
+	var nodes []slurmplug.Node
 	var g sync.WaitGroup
 	for _, read := range []func(){
 		func() { f.Abilities, f.AbilitiesErr = c.client.Abilities(ctx) },
 		func() { f.Partitions, f.PartitionsErr = c.client.Partitions(ctx) },
-		func() { f.Nodes, f.NodesErr = c.client.Nodes(ctx) },
+		func() { nodes, f.NodesErr = c.client.Nodes(ctx) },
 		func() { f.QOS, f.QOSErr = c.client.QOS(ctx) },
 		func() { f.Snapshot, f.QueueErr = c.Observe(ctx) },
 		func() { f.Rights, f.RightsErr = c.client.OwnRights(ctx, f.Config) },
@@ -33,7 +34,25 @@ func (c *Cluster) facts(ctx context.Context, uses Uses) *Facts {
 		g.Go(read)
 	}
 	g.Wait()
+	f.Nodes, f.Unread = slurmplug.Readable(nodes), f.Snapshot.Unread
+	if f.QueueErr != nil {
+		f.Unread = unread(nodes, unreadPartitions(f.Partitions), nil)
+	}
 	return f
+}
+
+// maxUnreadSaid is how many unread records check names.
+const maxUnreadSaid = 20
+
+// leftOut names the records that cannot be read.
+func (k *checker) leftOut() {
+	all := k.f.Unread
+	for _, u := range all[:min(len(all), maxUnreadSaid)] {
+		k.say(Warn, "records", "", "left out: %s", u)
+	}
+	if n := len(all) - maxUnreadSaid; n > 0 {
+		k.say(Warn, "records", "", "left out: %d more", n)
+	}
 }
 
 // unread reports what could not be read. It gives each reason once: a poll of the queue

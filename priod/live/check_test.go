@@ -292,3 +292,19 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+// Weights that add up to more than ranking.top leave exact places where the queue's factors lie
+// close together, and check says by what the step goes.
+func TestLargeWeights(t *testing.T) {
+	f := facts(t, "PriorityWeightAge=1000000000", "PriorityWeightQOS=2000000000")
+	f.Snapshot.Multifactor.Seen, f.Snapshot.Multifactor.Highest, f.Snapshot.Multifactor.Polled = 40_000, 900_000_000, true
+	var said []string
+	for _, x := range f.Findings(settings()) {
+		if x.Name == "steps" {
+			said = append(said, string(x.Level)+" "+x.Text)
+		}
+	}
+	if len(said) != 2 || !strings.Contains(said[0], "PASS the priority weights add up to 3000000000") || !strings.HasPrefix(said[1], "PASS 100 exact places of 10000000") {
+		t.Errorf("%q", said)
+	}
+}

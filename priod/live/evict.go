@@ -33,8 +33,9 @@ func (c *Cluster) Look(ctx context.Context, targets []plan.Target) (map[cluster.
 			records, err := c.client.Sights(ctx, t.RawID)
 			sight := plan.JobStatus{}
 			if err == nil {
-				sight = c.sight(t.Job, records)
+				sight, err = c.sight(t.Job, records)
 				switch {
+				case err != nil:
 				case sight.Gone:
 					sight = c.lastRun(ctx, t.Job)
 				case sight.CanRequeue && sight.State == cluster.Running && c.conf.ExpeditesRequeue():
@@ -62,7 +63,7 @@ func (c *Cluster) Look(ctx context.Context, targets []plan.Target) (map[cluster.
 
 // sight finds a job among the records of its id: its own record, or that of the array
 // of which it is still a part.
-func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) plan.JobStatus {
+func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) (plan.JobStatus, error) {
 	own := slices.IndexFunc(records, func(r slurmplug.Sight) bool { return r.ID == id })
 	if own < 0 && id.Task != slurmplug.NoTask {
 		own = slices.IndexFunc(records, func(r slurmplug.Sight) bool {
@@ -71,9 +72,12 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) plan.JobSta
 		})
 	}
 	if own < 0 {
-		return plan.JobStatus{Gone: true}
+		return plan.JobStatus{Gone: true}, nil
 	}
 	r := &records[own]
+	if r.Unread != "" {
+		return plan.JobStatus{}, fmt.Errorf("squeue: %w: %s", slurmplug.ErrDoubtful, r.Unread)
+	}
 	s := plan.JobStatus{ExitCode: r.ExitCode, ExitedBy: r.Signal, CanRequeue: r.Requeue && r.Batch, ReqNodes: r.ReqNodes}
 	var tags tagCache
 	tags.begin()
@@ -84,7 +88,7 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) plan.JobSta
 	if finalStates[r.State] {
 		s.Final = r.State
 	}
-	return s
+	return s, nil
 }
 
 // lastRun is what accounting knows of the last run of a job that slurmctld has

@@ -107,7 +107,7 @@ func TestSightsBesideEachOther(t *testing.T) {
 			r := slurmplug.Sight{}
 			r.ID, r.State, r.Nodes = slurmplug.Plain(uint32(i)), "RUNNING", 1
 			r.TresPerNode, r.Comment = fmt.Sprintf("gres:gpu:%d", i%5000), fmt.Sprintf("prio:type=te&grace=%d&v=1", i%3000)
-			s := c.sight(r.ID, []slurmplug.Sight{r})
+			s, _ := c.sight(r.ID, []slurmplug.Sight{r})
 			if s.GPUs != i%5000 || s.Tag.Grace != time.Duration(i%3000)*time.Second {
 				return fmt.Errorf("job %d has %d GPUs and a grace of %s", i, s.GPUs, s.Tag.Grace)
 			}

@@ -21,24 +21,25 @@ const configEvery = 5 * time.Minute
 type Cluster struct {
 	client *slurmplug.Client
 
-	name        string
-	multifactor bool
-	weights     int64 // sum of the site's priority weights
-	limits      timeLimits
-	wholeNodes  wholeNodes
-	conf        slurmplug.Config
-	configAt    time.Time // when the fields above were read
-	sizes       *sizeRules
-	countedFor  map[uint32]string // by job whose number of nodes was asked since the last poll, its user's uid, where writes may be in users' names
-	inNameOf    ownNames
-	owners      map[uint32]string // uids by job, of those whose memory was asked for last; see ownNames
-	users       users
-	tags        tagCache
-	topology    cluster.Topology // see Topology
-	topologyAt  time.Time
-	jobs        []slurmplug.Job          // records of the last poll
-	nodeMB      []int64                  // memory of the nodes, each amount once
-	runs        map[cluster.JobID]string // SLUIDs of the jobs that Apply writes to
+	name             string
+	multifactor      bool
+	weights          int64 // sum of the site's priority weights
+	limits           timeLimits
+	unreadPartitions []cluster.UnreadRecord
+	wholeNodes       wholeNodes
+	conf             slurmplug.Config
+	configAt         time.Time // when the fields above were read
+	sizes            *sizeRules
+	countedFor       map[uint32]string // by job whose number of nodes was asked since the last poll, its user's uid, where writes may be in users' names
+	inNameOf         ownNames
+	owners           map[uint32]string // uids by job, of those whose memory was asked for last; see ownNames
+	users            users
+	tags             tagCache
+	topology         cluster.Topology // see Topology
+	topologyAt       time.Time
+	jobs             []slurmplug.Job          // records of the last poll
+	nodeMB           []int64                  // memory of the nodes, each amount once
+	runs             map[cluster.JobID]string // SLUIDs of the jobs that Apply writes to
 }
 
 // New returns the cluster that the client talks to.

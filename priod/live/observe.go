@@ -3,8 +3,10 @@ package live
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,13 +44,70 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	c.jobs, c.countedFor = jobs, nil
 	c.nodeMB = c.nodeMB[:0]
 	for i := range nodes {
-		if mb := nodes[i].MemMB; !slices.Contains(c.nodeMB, mb) {
+		if mb := nodes[i].MemMB; nodes[i].Unread == "" && !slices.Contains(c.nodeMB, mb) {
 			c.nodeMB = append(c.nodeMB, mb)
 		}
 	}
 	s := c.snapshot(at, jobs, nodes)
-	s.Multifactor.Span = addFactors(s.Jobs, factors, c.weights)
+	s.Multifactor = addFactors(s.Jobs, factors, c.weights)
+	s.Unread = append(s.Unread, unreadFactors(factors)...)
 	return s, nil
+}
+
+// ObserveQueue polls the queue, and what else can be read.
+func (c *Cluster) ObserveQueue(ctx context.Context) (cluster.Snapshot, error) {
+	at := time.Now()
+	if err := c.refreshConfig(ctx, at); err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
+		return cluster.Snapshot{}, err
+	}
+	jobs, err := c.client.ReuseJobs(ctx, c.jobs)
+	if err != nil {
+		return cluster.Snapshot{}, err
+	}
+	c.jobs, c.countedFor = jobs, nil
+	nodes, _ := c.client.Nodes(ctx)
+	s := c.snapshot(at, jobs, nodes)
+	if c.multifactor {
+		factors, _ := c.client.Factors(ctx) // a value that is not seen is written all the same
+		s.Multifactor = addFactors(s.Jobs, factors, c.weights)
+	}
+	return s, nil
+}
+
+// unread are the records of nodes, partitions and jobs that could not be read.
+func unread(nodes []slurmplug.Node, partitions []cluster.UnreadRecord, jobs []slurmplug.Job) (all []cluster.UnreadRecord) {
+	for i := range nodes {
+		if n := &nodes[i]; n.Unread != "" {
+			all = append(all, cluster.UnreadRecord{Kind: cluster.UnreadNode, Name: n.Name, Why: n.Unread})
+		}
+	}
+	all = append(all, partitions...)
+	for i := range jobs {
+		if j := &jobs[i]; j.Unread != "" {
+			all = append(all, cluster.UnreadRecord{Kind: cluster.UnreadJob, Name: j.ID.String(), Why: j.Unread})
+		}
+	}
+	return all
+}
+
+// unreadPartitions are the partitions that could not be read.
+func unreadPartitions(partitions []slurmplug.Partition) (all []cluster.UnreadRecord) {
+	for i := range partitions {
+		if p := &partitions[i]; p.Unread != "" {
+			all = append(all, cluster.UnreadRecord{Kind: cluster.UnreadPartition, Name: p.Name, Why: p.Unread})
+		}
+	}
+	return all
+}
+
+// unreadFactors are the lines of sprio that could not be read.
+func unreadFactors(factors []slurmplug.Factors) (all []cluster.UnreadRecord) {
+	for i := range factors {
+		if f := &factors[i]; f.Unread != "" {
+			all = append(all, cluster.UnreadRecord{Kind: cluster.UnreadFactors, Name: strconv.FormatUint(uint64(f.RawID), 10), Why: f.Unread})
+		}
+	}
+	return all
 }
 
 // snapshot turns Slurm's records into a cluster.Snapshot.
@@ -59,17 +118,25 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), tags: &c.tags}
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
+		if jobs[i].Unread != "" {
+			continue
+		}
 		s.Jobs[i].User = c.users.name(jobs[i].UID, jobs[i].User)
 	}
 	c.tags.end()
+	s.Unread = unread(nodes, c.unreadPartitions, jobs)
 	return s
 }
 
-// ConvertNodes turns Slurm's nodes into those of a snapshot.
+// ConvertNodes turns Slurm's nodes into those of a snapshot. Those that cannot be read are
+// left out.
 func ConvertNodes(nodes []slurmplug.Node) []cluster.Node {
-	out := make([]cluster.Node, len(nodes))
+	out := make([]cluster.Node, 0, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
+		if n.Unread != "" {
+			continue
+		}
 		o := cluster.Node{
 			Name: n.Name, State: strings.Join(n.State, "+"), Features: n.Features, Partitions: n.Partitions,
 			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, Threads: n.Threads, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
@@ -93,7 +160,7 @@ func ConvertNodes(nodes []slurmplug.Node) []cluster.Node {
 				o.GPUsUsed += int(g.Count)
 			}
 		}
-		out[i] = o
+		out = append(out, o)
 	}
 	return out
 }
@@ -138,6 +205,10 @@ type conversion struct {
 // job fills in o, which is empty. It does so field by field: a literal would be made apart, and
 // copied.
 func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
+	if j.Unread != "" { // no more than its names is known
+		o.ID, o.RawID, o.Tasks, o.TaskCount, o.State = j.ID, j.RawID, j.Tasks, max(j.TaskCount, 1), cluster.Unread
+		return
+	}
 	o.ID, o.RawID, o.SLUID, o.Tasks, o.TaskCount, o.HetLeader, o.HetOffset = j.ID, j.RawID, sluid(j), j.Tasks, max(j.TaskCount, 1), j.HetID, j.HetOffset
 	o.User, o.Name, o.Account, o.Partition, o.QOS, o.Reservation = j.User, j.Name, j.Account, j.Partition, j.QOS, j.Reservation
 	o.State, o.Reason, o.Priority, o.Nice, o.Restarts = state(j.State), j.Reason, int64(j.Priority), j.Nice, j.Restarts
@@ -225,17 +296,24 @@ func allocatedType(list string, types map[string]string) string {
 	return first
 }
 
-// addFactors puts the SiteFactors that sprio shows into the jobs, and returns the largest
-// difference that Slurm's own factors can make.
-func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) int64 {
+// addFactors puts the SiteFactors that sprio shows into the jobs, and returns what Slurm's own
+// factors do and can do.
+func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) cluster.Multifactor {
 	byID := make(map[uint32]*slurmplug.Factors, len(factors))
 	lowest, highest := int64(0), int64(0)
+	m, first := cluster.Multifactor{Polled: true}, true
 	for i := range factors {
 		f := &factors[i]
+		if f.Unread != "" {
+			continue
+		}
 		byID[f.RawID] = f
 		own := f.Age + f.Assoc + f.FairShare + f.JobSize + f.Partition + f.QOS + f.TRES
-		if i == 0 {
-			lowest, highest = own, own
+		if own == 0 && f.Priority > max(f.SiteFactor-f.Nice, 0)+1 {
+			continue // somebody set its priority, and sprio shows no factors of it
+		}
+		if first {
+			lowest, highest, first = own, own, false
 		}
 		lowest, highest = min(lowest, own), max(highest, own)
 	}
@@ -244,7 +322,9 @@ func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) 
 			jobs[i].SiteFactor, jobs[i].SiteFactorKnown = f.SiteFactor, true
 		}
 	}
-	return max(weights, highest-lowest)
+	m.Seen, m.Highest = highest-lowest, highest
+	m.Span = max(weights, m.Seen)
+	return m
 }
 
 // demandCache remembers, within one conversion, what each request comes to: a hundred
@@ -338,6 +418,7 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	if _, err = c.client.AskAbilities(ctx); err != nil {
 		return err
 	}
+	c.conf = conf
 	c.client.UseMetrics(conf)
 	c.name = conf.ClusterName()
 	c.multifactor = conf.PriorityType() == "priority/multifactor"
@@ -349,12 +430,13 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 		return err
 	}
 	c.setLimits(partitions)
-	c.conf, c.configAt = conf, at
+	c.configAt = at
 	return nil
 }
 
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 	c.limits, c.wholeNodes = make(timeLimits, len(partitions)), wholeNodes{}
+	c.unreadPartitions = unreadPartitions(partitions)
 	for _, p := range partitions {
 		if p.WholeNodes != "" {
 			c.wholeNodes[p.Name] = true

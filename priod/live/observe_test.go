@@ -2,6 +2,8 @@ package live
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,10 +101,10 @@ func TestJob(t *testing.T) {
 func TestFactors(t *testing.T) {
 	jobs := []cluster.Job{{RawID: 1}, {RawID: 2}, {RawID: 3}}
 	factors := []slurmplug.Factors{{RawID: 1, SiteFactor: 500, Age: 10, QOS: 5}, {RawID: 3, Age: 900}}
-	if span := addFactors(jobs, factors, 100); span != 885 {
+	if span := addFactors(jobs, factors, 100).Span; span != 885 {
 		t.Errorf("span %d: what the poll saw is more than the weights", span)
 	}
-	if span := addFactors(jobs, factors, 1000); span != 1000 {
+	if span := addFactors(jobs, factors, 1000).Span; span != 1000 {
 		t.Errorf("span %d", span)
 	}
 	if !jobs[0].SiteFactorKnown || jobs[0].SiteFactor != 500 || jobs[1].SiteFactorKnown || !jobs[2].SiteFactorKnown {
@@ -141,5 +143,45 @@ func TestWaves(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(waves(a[1:2], true)), "[[0]]"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// What cannot be read is named, and stands in the snapshot for nothing else.
+func TestUnreadRecords(t *testing.T) {
+	c := New(nil)
+	c.setLimits([]slurmplug.Partition{{Name: "gpu", MaxTime: time.Hour}, {Name: "odd", MaxTime: slurmplug.Unlimited, Unread: `MaxTime: "soon"`}})
+	jobs := []slurmplug.Job{
+		{ID: slurmplug.Plain(1), RawID: 1, State: "RUNNING", User: "ann", NodeList: "a1", TresPerNode: "gres:gpu:2", Nodes: 1},
+		{ID: slurmplug.Plain(2), RawID: 2, State: "RUNNING", User: "bob", NodeList: "a1", TresPerNode: "gres:gpu:2", Nodes: 1, Unread: `NumCPUs: "?" is no number`},
+	}
+	s := c.snapshot(time.Unix(1, 0), jobs, []slurmplug.Node{
+		{Name: "a1", State: []string{"MIXED"}, Gres: []slurmplug.Gres{{Name: "gpu", Count: 8}}, GresUsed: []slurmplug.Gres{{Name: "gpu", Count: 4}}},
+		{Name: "a2", Unread: `Gres: GRES "gpu:("`},
+	})
+	if len(s.Nodes) != 1 || s.Nodes[0].Name != "a1" || s.Nodes[0].GPUsUsed != 4 { // the unread job's, too
+		t.Errorf("%+v", s.Nodes)
+	}
+	if want := (cluster.Job{ID: slurmplug.Plain(2), RawID: 2, TaskCount: 1, State: cluster.Unread}); !reflect.DeepEqual(s.Jobs[1], want) || s.Jobs[0].GPUs != 2 {
+		t.Errorf("%+v", s.Jobs)
+	}
+	want := []cluster.UnreadRecord{{Kind: cluster.UnreadNode, Name: "a2", Why: `Gres: GRES "gpu:("`}, {Kind: cluster.UnreadPartition, Name: "odd", Why: `MaxTime: "soon"`}, {Kind: cluster.UnreadJob, Name: "2", Why: `NumCPUs: "?" is no number`}}
+	if !slices.Equal(s.Unread, want) || s.SeesNodes() {
+		t.Errorf("%+v", s.Unread)
+	}
+	span := addFactors(s.Jobs, []slurmplug.Factors{{RawID: 9, Unread: "x"}, {RawID: 1, Age: 5, SiteFactor: 3}, {RawID: 7, Age: 9}}, 0)
+	if span.Span != 4 || s.Jobs[0].SiteFactor != 3 {
+		t.Errorf("span %+v, %+v", span, s.Jobs[0])
+	}
+
+	f := facts(t)
+	f.Unread = s.Unread
+	named := 0
+	for _, x := range f.Findings(settings()) {
+		if x.Name == "records" && x.Level == Warn {
+			named++
+		}
+	}
+	if named != 3 {
+		t.Errorf("check names %d records", named)
 	}
 }

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -191,6 +192,7 @@ func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked [
 	sights := make(map[cluster.JobID]plan.JobStatus, len(raw))
 	var mu sync.Mutex
 	var g errgroup.Group
+	var unread error
 	g.SetLimit(parallelReads)
 	for some := range slices.Chunk(ids, each) {
 		g.Go(func() error {
@@ -198,14 +200,23 @@ func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked [
 			mu.Lock()
 			defer mu.Unlock()
 			for id, raw := range raw {
-				if _, asked := slices.BinarySearch(some, raw); asked && err == nil {
-					sights[id] = c.sight(id, records)
+				if _, asked := slices.BinarySearch(some, raw); !asked || err != nil {
+					continue
 				}
+				sight, why := c.sight(id, records)
+				if why != nil {
+					unread = errors.Join(unread, fmt.Errorf("job %s: %w", id, why))
+					continue
+				}
+				sights[id] = sight
 			}
 			return err
 		})
 	}
-	return sights, g.Wait()
+	if err := g.Wait(); err != nil {
+		return sights, err
+	}
+	return sights, unread
 }
 
 // problem says why a write into a request does not stand; "" when it does, or

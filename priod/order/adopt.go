@@ -20,7 +20,9 @@ func FindPeerValues(s *cluster.Snapshot, h *cluster.History, set Settings) []Pee
 	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
 	values := valueRange{least: set.Step, step: d.step(), top: set.Top, nice: set.NiceLimit}
 	if values.least <= 0 {
-		values.least = roundUp(s.Multifactor.Span + 1)
+		if values.least = roundUp(s.Multifactor.Span + 1); d.narrow {
+			values.least = smallestStep(set.Top)
+		}
 	}
 	var found []PeerValue
 	for i := range s.Jobs {

@@ -52,7 +52,7 @@ func Restore(j *cluster.Job, w cluster.Written) []plan.Action {
 	l := leverOf(w.Lever)
 	now, known := l.now(j, &h)
 	switch {
-	case !known:
+	case !known, j.State == cluster.Unread: // what it holds is not known
 		now = l.value(w.Tried, w)
 	case now == 0, l.foreign(j, now, w, true):
 		return nil

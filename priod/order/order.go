@@ -18,6 +18,7 @@
 //   - order.go: settings, and a plan with as few writes as possible
 //   - shares.go: values of BE jobs by their allocation; standing.go: for how long these
 //     stay in order if nothing happens
+//   - step.go: how far values lie apart
 //   - lever.go: from a value to one of Slurm's fields and back
 //   - adopt.go: values that another host's priod wrote
 //   - feature.go: how the order takes part in a cycle
@@ -98,7 +99,7 @@ func (d *decider) again() plan.Plan {
 func (d *decider) decide(shares *plan.Shares) plan.Plan {
 	d.set.Shares = shares
 	s, set, verdicts, te := d.s, &d.set, d.verdicts, d.te
-	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.lever.band(d.step(), set.Top), Shares: set.Shares}
+	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.band(), Shares: set.Shares}
 	if set.Shares != nil {
 		d.plan.Notes = slices.Clone(set.Shares.Notes)
 	}
@@ -135,8 +136,21 @@ type decider struct {
 	trials    []int  // TE jobs before budgets
 	held      []held // by the jobs of the verdicts
 	plan      plan.Plan
+	narrow    bool // step goes by the factors in the queue, see stepFor
 	foreign   int
 	overLimit int // writes that WritesPerCycle keeps for the next cycle
+}
+
+// band is where values may lie.
+func (d *decider) band() plan.Band {
+	step, top, m := d.step(), d.set.Top, d.s.Multifactor
+	if _, sets := d.lever.(priority); sets && d.set.Step <= 0 && m.Polled && top/step < enoughSteps {
+		return plan.Band{Lo: above(m), Hi: top, Step: 1}
+	}
+	if d.narrow {
+		top = below(m, top)
+	}
+	return d.lever.band(step, top)
 }
 
 // step is larger than all that Slurm's own factors and the users' Nice can change between
@@ -151,7 +165,7 @@ func (d *decider) step() int64 {
 				lo, hi = min(lo, n), max(hi, n)
 			}
 		}
-		step = roundUp(d.s.Multifactor.Span + hi - lo + 1)
+		step, d.narrow = stepFor(d.s.Multifactor, hi-lo, d.set.Top)
 	}
 	return step
 }

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -124,6 +126,26 @@ func (c *Cycle) NoteNodes() {
 		c.Plan.Note(NodeKinds, len(out), "nodes with GPUs differ in more than %d ways (GPU type, features that jobs name, partitions): no job is steered, sized or given room on %d of them, such as %.80s",
 			placement.MaxTypes, len(out), out[0])
 	}
+}
+
+// maxUnreadNamed is how many unread records the note names.
+const maxUnreadNamed = 10
+
+// NoteUnread notes the records of Slurm's that could not be read, each by its name.
+func (c *Cycle) NoteUnread() {
+	all := c.Snapshot.Unread
+	if len(all) == 0 {
+		return
+	}
+	named := make([]string, min(len(all), maxUnreadNamed))
+	for i := range named {
+		named[i] = all[i].String()
+	}
+	more := ""
+	if n := len(all) - len(named); n > 0 {
+		more = fmt.Sprintf(" (and %d more)", n)
+	}
+	c.Plan.Note(RecordsUnread, len(all), "%d records of Slurm's cannot be read and are left out: %s%s", len(all), strings.Join(named, "; "), more)
 }
 
 // Keep notes that a job could start now, and that locality keeps it waiting: for FewSwitches,

@@ -708,3 +708,25 @@ func BenchmarkObserve(b *testing.B) {
 		m.Observe(s)
 	}
 }
+
+// A running job whose record cannot be read did not end, for as many polls as that may be.
+func TestUnreadJobDidNotEnd(t *testing.T) {
+	for _, fresh := range []bool{true, false} {
+		m := &Memory{}
+		see := func(jobs ...cluster.Job) { m.Observe(&cluster.Snapshot{Jobs: jobs, Fresh: fresh}) }
+		runs := cluster.Job{ID: slurmplug.Plain(1), State: cluster.Running, User: "ann", GPUs: 4, TaskCount: 1}
+		other := cluster.Job{ID: slurmplug.Plain(2), State: cluster.Running, User: "bob", TaskCount: 1}
+		unread := cluster.Job{ID: slurmplug.Plain(1), State: cluster.Unread, TaskCount: 1}
+		see(runs, other)
+		for range 3 {
+			see(other, unread)
+		}
+		if len(m.Waiting()) != 0 {
+			t.Errorf("%+v ended", m.Waiting())
+		}
+		see(other)
+		if ended := m.Waiting(); len(ended) != 1 || ended[0].User != "ann" || ended[0].GPUs != 4 {
+			t.Errorf("%+v ended", ended)
+		}
+	}
+}

@@ -251,6 +251,13 @@ func seen(s *cluster.Snapshot, before *cluster.JobMap[*cluster.Job], now queue) 
 		if !counts(j) {
 			continue
 		}
+		if j.State == cluster.Unread { // it did not end: as it was seen last
+			if was := before.Get(j.ID); was != nil {
+				last := *was
+				now.jobs.Set(j.ID, &last)
+			}
+			continue
+		}
 		if !s.Fresh {
 			now.kept = append(now.kept, *j)
 			j = &now.kept[len(now.kept)-1]

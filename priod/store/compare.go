@@ -110,6 +110,9 @@ func (s *Store) compareSeen(snap *cluster.Snapshot, digests []uint64) {
 		e := s.sighted(j)
 		e.poll = h.poll
 		h.order.add(e)
+		if j.State == cluster.Unread && e.row != 0 {
+			continue // it stays as it was seen last
+		}
 		switch j.State {
 		case cluster.Pending:
 			c.summary.Pending++
@@ -199,6 +202,9 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 	e := h.order.guess(j.ID)
 	if e == nil {
 		e = h.entry(j.ID)
+	}
+	if j.State == cluster.Unread {
+		return e // whose user and submission stay as they are known
 	}
 	of := e
 	if e.row == 0 && j.ID.Task != slurmplug.NoTask {

@@ -690,3 +690,46 @@ func TestCheckpoint(t *testing.T) {
 		t.Errorf("%d jobs after", len(queue))
 	}
 }
+
+// Jobs whose records cannot be read in some polls stay in the store as they were seen last, with
+// what priod wrote into them and the runs that they have, over a restart, too.
+func TestUnreadJobsAreKept(t *testing.T) {
+	d := newDaemon(t, t.TempDir(), pending(1, "te"), pending(2, "be"), pending(3, "be"))
+	run(d.job(2), epoch)
+	d.cycle()
+	before, written := *d.job(1), d.history.Written[slurmplug.Plain(1)]
+	if written.Value == 0 {
+		t.Fatal("nothing was written")
+	}
+	good := append([]cluster.Job(nil), d.snapshot.Jobs...)
+	for i := range 2 {
+		d.snapshot.Jobs[i] = cluster.Job{ID: good[i].ID, RawID: good[i].RawID, TaskCount: 1, State: cluster.Unread}
+		d.snapshot.Unread = append(d.snapshot.Unread, cluster.UnreadRecord{Kind: cluster.UnreadJob, Name: good[i].ID.String(), Why: `NumCPUs: "?"`})
+	}
+	r := d.cycle()
+	if len(r.Plan.Actions) != 0 || len(r.Plan.Notes) != 1 || r.Plan.Notes[0].Kind != plan.RecordsUnread || r.Plan.Notes[0].Of != 2 || !strings.Contains(r.Plan.Notes[0].Text, `job "1": NumCPUs: "?"`) {
+		t.Errorf("%+v, %+v", r.Plan.Actions, r.Plan.Notes)
+	}
+	d.restart()
+	d.cycle()
+	if w := d.history.Written[slurmplug.Plain(1)]; w.Value != written.Value {
+		t.Errorf("%+v, was %+v", w, written)
+	}
+	story := must[Story](t)(reader(t, d.store.dir).Job(ctx, slurmplug.Plain(1), 10))
+	if story.Job.User != before.User || story.Job.State != cluster.Pending.String() {
+		t.Errorf("%+v", story.Job)
+	}
+	d.snapshot.Jobs, d.snapshot.Unread = good, nil
+	if r = d.cycle(); len(r.Plan.Actions) != 0 {
+		t.Errorf("%+v", r.Plan.Actions)
+	}
+	open := 0
+	for s := range d.history.Stays(false) {
+		if s.Job == slurmplug.Plain(2) && !s.Closed && s.Start.Equal(epoch) {
+			open++
+		}
+	}
+	if open != 1 {
+		t.Errorf("%d runs of job 2", open)
+	}
+}

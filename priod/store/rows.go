@@ -73,7 +73,7 @@ func jobParams(j *cluster.Job, row int64, at time.Time) db.PutJobParams {
 
 var states = func() map[string]cluster.State {
 	m := map[string]cluster.State{}
-	for s := cluster.Other; s <= cluster.Completing; s++ {
+	for s := cluster.Other; s <= cluster.Unread; s++ {
 		m[s.String()] = s
 	}
 	return m

@@ -64,6 +64,9 @@ func (c *Change) reaches(id cluster.JobID) bool {
 // Of tells whether j is the job that was changed, and not a later one with the
 // same id, as far as that can be told.
 func (c *Change) Of(j *cluster.Job) bool {
+	if j.State == cluster.Unread {
+		return true // nothing says that it is another job
+	}
 	if c.Submit.IsZero() { // not known when it was written
 		return c.User == "" || cluster.SameUser(c.User, j.User)
 	}

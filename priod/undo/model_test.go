@@ -143,6 +143,8 @@ func (w *world) Observe(context.Context) (cluster.Snapshot, error) {
 	return s, nil
 }
 
+func (w *world) ObserveQueue(ctx context.Context) (cluster.Snapshot, error) { return w.Observe(ctx) }
+
 func (w *world) find(id cluster.JobID) *record {
 	i := slices.IndexFunc(w.records, func(r *record) bool { return r.ID == id })
 	return w.records[i]

@@ -234,6 +234,8 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 		p.constraint(j, now, to, c)
 	case j.State == cluster.Pending && shown:
 		p.Actions = append(p.Actions, putBack(j, lever, now, to))
+	case j.State == cluster.Unread:
+		p.block(putBack(j, lever, slurmplug.Value{}, to), "its record in the queue cannot be read")
 	case j.State == cluster.Pending && p.seen.NoSize != nil:
 		p.block(putBack(j, lever, slurmplug.Value{}, to), fmt.Sprintf("its %s cannot be read: %.300s", lever, p.seen.NoSize))
 	default:
@@ -249,6 +251,9 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 func (p *Plan) constraint(j *cluster.Job, now, to slurmplug.Value, c *Change) {
 	back := putBack(j, slurmplug.Features, now, to)
 	text, lost := steer.PutBack(to.String(), p.survey.snapshot.Nodes)
+	if !p.survey.snapshot.SeesNodes() {
+		text, lost = to.String(), nil // Slurm knows which features there are
+	}
 	after := slurmplug.Text(text)
 	if after == now || text == "" && len(lost) > 0 {
 		p.block(back, steer.NoFeature(lost))

@@ -362,3 +362,25 @@ func TestResetOfNodeCounts(t *testing.T) {
 		}
 	}
 }
+
+// A job whose record cannot be read keeps its lines, and reset says what is still there. What
+// ranks it is written all the same.
+func TestResetOfAnUnreadJob(t *testing.T) {
+	constraint := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.Features, To: slurmplug.Text("a100")}
+	rank := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.SiteFactor, To: slurmplug.Number(900)}
+	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n1")}
+	u := journal(t, constraint, rank, pin)
+	p := planOf(u, cluster.NewHistory(), nil, cluster.Snapshot{Jobs: []cluster.Job{{ID: slurmplug.Plain(1), RawID: 1, TaskCount: 1, State: cluster.Unread}}})
+	if len(p.Actions) != 1 || p.Actions[0].Lever != slurmplug.SiteFactor || p.Actions[0].After != slurmplug.Number(0) {
+		t.Errorf("%+v", p.Actions)
+	}
+	if len(p.Blocked) != 1 || p.Blocked[0].Lever != slurmplug.Features || p.Gone != 0 {
+		t.Errorf("%+v, %d gone", p.Blocked, p.Gone)
+	}
+	failed, still := failures(p.Blocked)
+	for _, c := range u.Changes() {
+		if !p.keep(c, still) && !c.Lever.Ranks() || failed != 1 {
+			t.Errorf("the line of %s is dropped", c.Lever)
+		}
+	}
+}

@@ -19,6 +19,9 @@ import (
 // Slurm is a cluster in which everything that priod wrote can be taken back.
 type Slurm interface {
 	plan.Slurm
+	// ObserveQueue is Observe without what only decisions need: nodes, partitions and priorities
+	// that cannot be read are missing.
+	ObserveQueue(context.Context) (cluster.Snapshot, error)
 	// Asked reads how waiting jobs ask for their sizes, into their Asked. One that
 	// cannot be read stays without, with an error, and holds up no other.
 	Asked(context.Context, []*cluster.Job) error
@@ -240,7 +243,7 @@ func (r *Reset) round(ctx context.Context) (left []plan.Outcome, err error) {
 // plan looks at the queue and plans what to take back there. Without a journal the
 // database must be there.
 func (r *Reset) plan(ctx context.Context) (*Plan, error) {
-	snapshot, err := r.Slurm.Observe(ctx)
+	snapshot, err := r.Slurm.ObserveQueue(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}

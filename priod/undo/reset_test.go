@@ -81,6 +81,27 @@ func TestResetGoesOn(t *testing.T) {
 	}
 }
 
+// blind is a Slurm whose nodes cannot be read.
+type blind struct{ *slow }
+
+func (b blind) Observe(context.Context) (cluster.Snapshot, error) {
+	return cluster.Snapshot{}, slurmplug.ErrDoubtful
+}
+
+// A reset needs no nodes: it puts back a constraint as the user wrote it.
+func TestResetWithoutNodes(t *testing.T) {
+	s := steeredWorld(t, 2)
+	if err := s.open().Append([]*Change{{Job: s.records[0].ID, User: "ann", Submit: epoch, Lever: slurmplug.Features, Was: slurmplug.Text("fast"), To: slurmplug.Text("a100")}}); err != nil {
+		t.Fatal(err)
+	}
+	r := s.reset(false)
+	r.Slurm = blind{s}
+	v := must[*Result](t)(r.Run(context.Background()))
+	if len(v.Writes) != 2 || v.Failed != 0 || !v.Complete() || v.Writes[0].After != slurmplug.Text("fast") {
+		t.Errorf("%+v", v)
+	}
+}
+
 // Without a journal and without a database nothing is written, and priod stays paused.
 func TestResetWithoutAnyRecord(t *testing.T) {
 	s := steeredWorld(t, 1)

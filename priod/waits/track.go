@@ -119,6 +119,10 @@ func (t *Tracker) observe(l *look) {
 			t.running(l, j, started)
 			seen++
 		}
+		if e := t.entries.Get(j.ID); j.State == cluster.Unread && e != nil { // it did not leave
+			e.cycle = t.cycle
+			seen++
+		}
 	}
 	t.ended(l, started)
 	if seen < t.entries.Len() { // else all are there

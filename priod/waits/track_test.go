@@ -231,3 +231,29 @@ func TestWaitedForLocality(t *testing.T) {
 		t.Errorf("%v, and %d s while it runs", by, waited(&s.Jobs[0], plan.SlowNodes))
 	}
 }
+
+// A job whose record cannot be read in one poll did not leave, and its wait goes on.
+func TestWaitOfAnUnreadJob(t *testing.T) {
+	tracker, db := &Tracker{}, stored{}
+	waits := cluster.Job{ID: slurmplug.Plain(7), State: cluster.Pending, GPUs: 1, TaskCount: 1, Submit: second(0)}
+	look := func(now int, jobs ...cluster.Job) {
+		l := &look{snapshot: &cluster.Snapshot{At: second(now), Jobs: jobs}, explain: func(*verdict) (string, string, *plan.FitsNow) { return "", "", nil }}
+		for i := range jobs {
+			if jobs[i].State == cluster.Pending {
+				l.verdicts = append(l.verdicts, verdict{job: i, cause: plan.Capacity})
+			}
+		}
+		tracker.observe(l)
+		db.take(tracker)
+	}
+	look(10, waits)
+	look(20, cluster.Job{ID: slurmplug.Plain(7), State: cluster.Unread})
+	if len(tracker.gone) != 0 || len(db.open()) != 1 {
+		t.Errorf("%d gone, %+v", len(tracker.gone), db)
+	}
+	look(30, waits)
+	look(40)
+	if len(tracker.gone) != 1 || len(db) != 1 || len(db.open()) != 0 {
+		t.Errorf("%d gone, %+v", len(tracker.gone), db)
+	}
+}
