@@ -164,7 +164,9 @@ func nodesConf(port int, nodes []NodeSpec) (conf []string) {
 			line += fmt.Sprintf(" Sockets=2 CoresPerSocket=%d ThreadsPerCore=1", n.CPUs/2)
 		}
 		features := n.Features
-		if n.GPUs > 0 && n.GPUType != "" {
+		if n.Gres != "" {
+			line += " Gres=" + n.Gres
+		} else if n.GPUs > 0 && n.GPUType != "" {
 			features = append([]string{n.GPUType}, features...)
 			line += fmt.Sprintf(" Gres=gpu:%s:%d", n.GPUType, n.GPUs)
 			if n.Second != "" {
@@ -209,6 +211,9 @@ func numbered(prefix string, first, count int) string {
 }
 
 func gresConf(dir string, o Options) string {
+	if o.GresConf != "" {
+		return strings.ReplaceAll(o.GresConf, "/dev/gpu", dir+"/dev/gpu")
+	}
 	var b strings.Builder
 	for _, n := range o.Nodes {
 		if n.GPUs == 0 {
@@ -273,7 +278,7 @@ func sacctmgrCommands(me string, o Options) string {
 	if slices.Contains(users[1:], OperatorUser) {
 		commands = append(commands, "modify user "+OperatorUser+" set adminlevel=Operator")
 	}
-	return strings.Join(commands, "\n") + "\n"
+	return strings.Join(append(commands, o.Sacctmgr...), "\n") + "\n"
 }
 
 // writeFolder lays out everything the daemons read.
@@ -309,6 +314,9 @@ func writeFolder(dir, me string, h host, p ports, o Options) error {
 		files["etc/"+name] = content
 	}
 	most := 0
+	if o.GresConf != "" {
+		most = 16
+	}
 	for _, n := range o.Nodes {
 		most = max(most, 2*n.GPUs) // with those of a second type
 	}

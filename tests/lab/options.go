@@ -23,6 +23,8 @@ type Options struct {
 	MaxArrayTasks int               // largest array index plus one (MaxArraySize); 0 for 20001
 	ExtraConf     []string          // slurm.conf lines; KEY=VALUE replaces the lab's own line of that key
 	ExtraFiles    map[string]string // further files beside slurm.conf, such as job_submit.lua: name to content
+	GresConf      string            // gres.conf in place of the lab's own; /dev/gpuN stands for a file of the lab
+	Sacctmgr      []string          // commands of sacctmgr after the lab's own
 	NoAccounting  bool              // no MariaDB, no slurmdbd: no QOS, no sacct, no GRES in TRES
 	Backup        bool              // a second slurmctld, as if on another host: see On; only root can
 
@@ -42,6 +44,7 @@ type NodeSpec struct {
 	Second   string   // another GRES type on the same nodes, with as many GPUs again; no feature stands for it
 	CPUs     int      // CPUs of each node; 0 for 16
 	MemoryMB int      // memory of each node, MB; 0 for 65536
+	Gres     string   // Gres= in slurm.conf in place of what GPUs and types make; Options.GresConf then fits it
 	Features []string // node features beyond the GPU type
 	Extra    string   // appended to the NodeName line, such as "Weight=10"
 }

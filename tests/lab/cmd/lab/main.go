@@ -70,8 +70,11 @@ func app() *cli.App {
 		Name:            "lab",
 		Usage:           "a real Slurm cluster with fake GPUs on this machine",
 		HideHelpCommand: true,
-		OnUsageError:    onUsageError,
-		ExitErrHandler:  func(*cli.Context, error) {},
+		// A line of slurm.conf has commas of its own: PrivateData=jobs,users is one value of --conf.
+		DisableSliceFlagSeparator: true,
+
+		OnUsageError:   onUsageError,
+		ExitErrHandler: func(*cli.Context, error) {},
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				return usageError{fmt.Errorf("unknown command %q", c.Args().First())}

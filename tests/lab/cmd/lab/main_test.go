@@ -98,3 +98,15 @@ func skipWithoutSlurm(t *testing.T) {
 		t.Skip(&lab.MissingError{Programs: missing})
 	}
 }
+
+// A line of slurm.conf may hold commas.
+func TestConfWithCommas(t *testing.T) {
+	if missing := lab.Missing(); len(missing) > 0 {
+		t.Skip(&lab.MissingError{Programs: missing})
+	}
+	status, _, stderr := capture(t, "run", "--nodes=1xa100:1", "--no-accounting", "--conf=PrivateData=jobs,usage,users", "--",
+		"sh", "-c", `grep -qx PrivateData=jobs,usage,users "$SLURM_CONF"`)
+	if status != 0 {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+}
