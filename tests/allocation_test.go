@@ -48,12 +48,12 @@ func TestOrderByAllocation(t *testing.T) {
 		t.Errorf("the second cycle says\n%s", again)
 	}
 	out := s.must("explain", weighty)
-	for _, want := range []string{"a100: 1.00, says the job's tag", "a100: 100 % of its time; received 0s there", "Place      behind 1 TE job, and", "it has had no time on a100"} {
+	for _, want := range []string{"a100: 1.00, by the job's tag", "a100: 100 % of its time; received 0s there", "Place      behind 1 TE job, and", "it has had no time on a100"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain lacks %q:\n%s", want, out)
 		}
 	}
-	if out := s.must("explain", vision); !strings.Contains(out, "nobody says: it is taken to be as fast on a100, t4, v100") || !strings.Contains(out, "and 1 best-effort job") {
+	if out := s.must("explain", vision); !strings.Contains(out, "unknown, assumed equal on a100, t4 and v100") || !strings.Contains(out, "and 1 best-effort job") {
 		t.Errorf("explain says\n%s", out)
 	}
 	s.must("reset")

@@ -86,7 +86,7 @@ func TestSpeedsFromAccounting(t *testing.T) {
 	d := s.daemon()
 	s.wait("the daemon to learn", func() bool {
 		out, _, _ := s.priod("explain", job)
-		return strings.Contains(out, "2 runs there, says this site's history")
+		return strings.Contains(out, "2 runs there, by this site's history")
 	})
 	if status := d.stop(); status != 0 {
 		t.Errorf("exit status %d", status)
@@ -109,7 +109,7 @@ func TestSpeedsFromAccounting(t *testing.T) {
 		t.Errorf("nodes: %+v", compared)
 	}
 	out := s.must("explain", told)
-	for _, want := range []string{"a100: 0.25, says the job's tag", "nobody knows a workload", "the job's tag is believed on t4, and this site's history contradicts", "says this site's history"} {
+	for _, want := range []string{"a100: 0.25, by the job's tag", "nobody knows a workload", "the job's tag is believed on t4, and this site's history contradicts", "by this site's history"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain lacks %q:\n%s", want, out)
 		}

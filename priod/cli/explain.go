@@ -362,6 +362,8 @@ func (v *explanation) showJob(line liner) {
 		j.Partition, j.QOS, request(j))
 	if !j.Left.IsZero() && v.Array != nil && j.ID.Task == slurmplug.NoTask {
 		line("State", "none of its tasks waits in the array's own record since %s", clock(j.Left))
+	} else if !j.Left.IsZero() && v.Now != nil && v.Now.State == "PENDING" {
+		line("State", "%s (%s); requeued since the cycle before %s, which saw it leave", v.Now.State, v.Now.Reason, clock(j.Left))
 	} else if !j.Left.IsZero() {
 		line("State", "left the queue before %s", clock(j.Left))
 	} else if v.Now != nil {

@@ -187,27 +187,47 @@ func (v *explanation) showSpeeds(line liner) {
 		for _, a := range v.Speeds.Speeds {
 			types = append(types, a.GPUType)
 		}
-		line(head, "nobody says: it is taken to be as fast on %s", strings.Join(types, ", "))
+		line(head, "unknown, assumed equal on %s", list(types))
 		head = ""
 	}
 	for _, a := range v.Speeds.Speeds {
 		if !known {
 			break
 		}
-		sure := ""
-		if a.Factor > 1 {
-			sure = fmt.Sprintf(" within a factor %.2f", a.Factor)
-		}
-		if a.Source == speed.Past {
-			sure += fmt.Sprintf(", %s there", plural(a.Runs, "run", "runs"))
-		}
-		line(head, "%s: %.2f%s, says %s", a.GPUType, a.Speed, sure, a.Source.Words())
+		line(head, "%s: %s", a.GPUType, speedWords(&a))
 		head = ""
 	}
 	for _, n := range v.Speeds.Notes {
 		line(head, "%s", n)
 		head = ""
 	}
+}
+
+// list joins names as a sentence does.
+func list(names []string) string {
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " and " + names[last]
+	}
+	return strings.Join(names, "")
+}
+
+// speedWords are a speed on one type with its source and its doubt.
+func speedWords(a *speed.Answer) string {
+	sure := ""
+	if a.Factor > 1 {
+		sure = fmt.Sprintf(" within a factor %.2f", a.Factor)
+	}
+	switch {
+	case a.Speed == 0 && a.Source == speed.None:
+		return "cannot run there; speed unknown"
+	case a.Speed == 0:
+		return "cannot run there"
+	case a.Source == speed.None:
+		return fmt.Sprintf("unknown, assumed %.2f%s, as on the other types", a.Speed, sure)
+	case a.Source == speed.Past:
+		sure += fmt.Sprintf(", %s there", plural(a.Runs, "run", "runs"))
+	}
+	return fmt.Sprintf("%.2f%s, by %s", a.Speed, sure, a.Source.Words())
 }
 
 // showShare tells what the allocation gives the job, and what it had.

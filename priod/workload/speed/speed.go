@@ -39,11 +39,11 @@ const (
 	None     Source = "none"
 )
 
-// Words says who answered, for people.
+// Words name the source, for people.
 func (s Source) Words() string {
 	return map[Source]string{
 		Tag: "the job's tag", Workload: "workloads.toml", Past: "this site's history", Default: "the type's speed in priod.toml",
-		Site: "how other programs ran here", None: "nobody: it is taken to be as fast as the others",
+		Site: "how other programs ran here", None: "no source: assumed equal",
 	}[s]
 }
 
