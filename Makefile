@@ -103,6 +103,7 @@ install-client: build ## programs, completions and the users' man page: the pack
 	install -m 0644 etc/completion/_priod etc/completion/_sbatchwrap $(SHARE)/zsh/site-functions/
 	install -m 0644 etc/completion/priod.fish etc/completion/sbatchwrap.fish $(SHARE)/fish/vendor_completions.d/
 	install -D -m 0644 LICENSE $(SHARE)/doc/slurmprio-client/copyright
+	test -e $(DESTDIR)/etc/slurmprio/hold || install -D -m 0644 etc/hold $(DESTDIR)/etc/slurmprio/hold
 
 install-daemon: ## unit, user, example configuration, man page, boards, alerts, these pages: the package slurmprio
 	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example

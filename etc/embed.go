@@ -23,3 +23,8 @@ var Workloads string
 //
 //go:embed failures.toml
 var Failures string
+
+// Hold is the file that the packages bring as /etc/slurmprio/hold.
+//
+//go:embed hold
+var Hold string

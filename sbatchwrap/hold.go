@@ -12,13 +12,8 @@ import (
 	"slurmprio/slurmplug/sbatch"
 )
 
-// siteHold is where a site says how much later jobs begin that priod may steer
-// to a GPU type, or give another size, so that it sees them before they start: a file with a duration.
-// Tests have another one.
-var siteHold = "/etc/slurmprio/hold"
-
-// longestHold is how early priod steers and sizes a job that begins later.
-const longestHold = time.Minute
+// siteHold is the site's file; tests have another one.
+var siteHold = prio.HoldFile
 
 // holdBack is the option that has a job begin later; none where the site wants
 // none. Slurm starts the job by itself then, whether or not priod is there.
@@ -29,12 +24,12 @@ func holdBack() []string {
 		if err != nil {
 			return nil
 		}
-		by, text = siteHold, strings.TrimSpace(string(content))
+		by, text = siteHold, string(content)
 	}
-	d, err := time.ParseDuration(text)
+	d, err := prio.ParseHold(text)
 	switch {
-	case err != nil || d < 0 || d > longestHold || d%time.Second != 0:
-		warn("%s says %s: want whole seconds up to a minute, such as 20s, or 0; the job is not held back", by, prio.Quote(text))
+	case err != nil:
+		warn("%s says %v; the job is not held back", by, err)
 		return nil
 	case d == 0:
 		return nil

@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/slurmplug/prio"
 )
 
 func checkCommand() *cli.Command {
@@ -59,6 +60,7 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 	})
 	findings = append(findings, checkController(ctx, slurm, cfg)...)
 	findings = append(findings, checkState(cfg)...)
+	findings = append(findings, checkHold(cfg, prio.HoldFile)...)
 	return append(findings, checkShared(cfg, stateSave(ctx, cfg))...)
 }
 

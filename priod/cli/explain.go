@@ -23,6 +23,7 @@ import (
 	"slurmprio/priod/undo"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/prio"
 )
 
 func explainCommand() *cli.Command {
@@ -336,9 +337,12 @@ func (v *explanation) tell(line liner) {
 	v.showShare(line)
 	v.showWaits(line)
 	d := v.Decision
-	if d == nil {
+	switch {
+	case d == nil && len(v.Stays) > 0 && (v.Job.Said.AllowsSteering() || len(v.Job.Said.CPU)+len(v.Job.Said.Mem) > 0):
+		line("Decision", "none: it started before a cycle saw it wait, on what it met and with what it asked for; a hold on the hosts where users submit (%s) has such jobs wait for one cycle", prio.HoldFile)
+	case d == nil:
 		line("Decision", "none: no cycle has seen it pending")
-	} else {
+	default:
 		v.showPlace(line, d)
 		v.showWanted(line, d)
 		v.showNow(line)

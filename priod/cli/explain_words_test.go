@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // A speed and its words agree, whatever the source.
@@ -45,5 +47,28 @@ func TestExplainOfARequeuedJob(t *testing.T) {
 	}
 	if got := said("COMPLETED"); !strings.HasPrefix(got, "left the queue before") {
 		t.Errorf("a job that ended: %q", got)
+	}
+}
+
+// A job that may be steered and started before a cycle saw it says what would have helped.
+func TestExplainOfAJobThatStartedAtOnce(t *testing.T) {
+	said := func(tag jobtag.Tag, stays int) (text string) {
+		v := &explanation{}
+		v.Job.Said, v.Stays = tag, make([]store.Stay, stays)
+		v.tell(func(name, format string, a ...any) {
+			if name == "Decision" {
+				text = fmt.Sprintf(format, a...)
+			}
+		})
+		return text
+	}
+	steered := jobtag.Tag{Type: "be", Speed: map[string]float64{"a100": 1}}
+	if got := said(steered, 1); !strings.Contains(got, "/etc/slurmprio/hold") {
+		t.Errorf("a job that may be steered: %q", got)
+	}
+	for name, got := range map[string]string{"never ran": said(steered, 0), "untagged": said(jobtag.Tag{}, 1)} {
+		if strings.Contains(got, "hold") {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
