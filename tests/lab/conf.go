@@ -278,7 +278,7 @@ func sacctmgrCommands(me string, o Options) string {
 	if slices.Contains(users[1:], OperatorUser) {
 		commands = append(commands, "modify user "+OperatorUser+" set adminlevel=Operator")
 	}
-	return strings.Join(append(commands, o.Sacctmgr...), "\n") + "\n"
+	return strings.Join(commands, "\n") + "\n"
 }
 
 // writeFolder lays out everything the daemons read.
@@ -309,6 +309,7 @@ func writeFolder(dir, me string, h host, p ports, o Options) error {
 	if !o.NoAccounting {
 		files["etc/slurmdbd.conf"] = slurmdbdConf(dir, me, h, p)
 		files["etc/sacctmgr"] = sacctmgrCommands(me, o)
+		files["etc/sacctmgr.site"] = strings.Join(o.Sacctmgr, "\n") + "\n"
 	}
 	for name, content := range o.ExtraFiles {
 		files["etc/"+name] = content

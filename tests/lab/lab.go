@@ -131,6 +131,9 @@ func (l *Lab) startAll(ctx context.Context) error {
 		}
 	}
 	l.phase("slurmctld")
+	if err := l.runSacctmgr(ctx); err != nil {
+		return err
+	}
 	for _, n := range l.Nodes {
 		if err := l.launch(Slurmd(n)); err != nil {
 			return err
@@ -183,6 +186,15 @@ func (l *Lab) startAccounting(ctx context.Context) error {
 	}
 	l.phase("sacctmgr")
 	return nil
+}
+
+// runSacctmgr runs the commands of Options.Sacctmgr: they may name TRES, which slurmctld has
+// registered by now.
+func (l *Lab) runSacctmgr(ctx context.Context) error {
+	if len(l.opts.Sacctmgr) == 0 || l.opts.NoAccounting {
+		return nil
+	}
+	return l.runToEnd(ctx, "sacctmgr", []string{lookup("sacctmgr"), "-i"}, l.path("etc/sacctmgr.site"))
 }
 
 // phase reports how long the start took up to here.
