@@ -60,11 +60,6 @@ func TestTypeReturns(t *testing.T) {
 	}
 }
 
-func (b *bindable) node(job string) string {
-	b.Helper()
-	return strings.TrimSpace(b.slurm("squeue", "--noheader", "--jobs="+job, "--format=%N"))
-}
-
 // A node registers with fewer GPUs than slurm.conf gives it: Slurm drains it. Cycles go on, no job
 // stays bound to its type, and once it has its GPUs again it serves as before.
 func TestGPUsVanish(t *testing.T) {
