@@ -131,7 +131,6 @@ func (t *Tracker) observe(l *look) {
 	t.forgetGone(l.snapshot.At)
 	t.relax(l, started)
 	t.at = l.snapshot.At
-	slices.SortFunc(t.changed, (*plan.Wait).Compare)
 }
 
 // setBack shortens what was seen up to a time that the clock says is still to come.
@@ -484,6 +483,7 @@ func (e *entry) backlog(since time.Time) bool {
 func (t *Tracker) Changed() []*plan.Wait {
 	changed := t.changed
 	t.changed = nil
+	slices.SortFunc(changed, (*plan.Wait).Compare)
 	for _, w := range changed {
 		w.Changed = false
 	}
