@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -46,19 +47,16 @@ func parseEnds(out string) (map[uint32]End, error) {
 		if !isStep && f[1] != "" {
 			var r Run
 			if err := exitCode(&r, []byte(f[1])); err != nil {
-				return nil, doubtful("sacct", "job %d: derived %w", job, err)
+				continue // an odd value costs its own line
 			}
 			end.StepCode, end.StepSignal = r.ExitCode, r.Signal
 		}
 		if isStep && step != "extern" && f[2] != "" {
 			used, err := parseUnits(f[2], 0)
-			if err != nil {
-				return nil, doubtful("sacct", "MaxRSS: %w", err)
-			}
-			tasks, err := parseUint("0"+f[3], math.MaxUint32)
+			tasks, err1 := parseUint("0"+f[3], math.MaxUint32)
 			nodes, err2 := parseUint("0"+f[4], math.MaxUint32)
-			if err != nil || err2 != nil {
-				return nil, doubtful("sacct", "job %d: NTasks or NNodes: %q", job, clip([]byte(line)))
+			if errors.Join(err, err1, err2) != nil {
+				continue
 			}
 			// MaxRSS is of the largest task.
 			end.PeakMB = max(end.PeakMB, int64(math.Ceil(used/(1<<20)))*int64(max((tasks+max(nodes, 1)-1)/max(nodes, 1), 1)))

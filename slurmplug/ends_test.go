@@ -13,9 +13,15 @@ func TestParseEnds(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
-	for _, bad := range []string{"17|1:0\n", "x|1:0|||1\n", "17|1|||1\n", "17.0|0:0|lots|1|1\n", "17.0|0:0|1|x|1\n"} {
+	for _, bad := range []string{"17|1:0\n", "x|1:0|||1\n"} {
 		if _, err := parseEnds(bad); err == nil {
 			t.Errorf("%q was read", bad)
+		}
+	}
+	for _, odd := range []string{"17|1|||1\n", "17.0|0:0|lots|1|1\n", "17.0|0:0|1|x|1\n"} { // costs its own line
+		got, err := parseEnds(odd + "18|0:9|||2\n")
+		if diff := cmp.Diff(map[uint32]End{18: {StepSignal: 9}}, got); diff != "" || err != nil {
+			t.Errorf("%q: %v %s", odd, err, diff)
 		}
 	}
 }

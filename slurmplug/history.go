@@ -23,7 +23,7 @@ var runColumns = [...]string{
 // and until (zero: now). Read again from an overlapping since, rows come again:
 // RawID, Submit and Start tell a run from others. What is not yet eligible may
 // be missing, and slurmdbd is some seconds behind slurmctld. The range should be
-// hours or days, not years: it comes at once.
+// hours or days, not years: it comes at once. A run that cannot be read comes with Unread set.
 func (c *Client) History(ctx context.Context, since, until time.Time) ([]Run, error) {
 	return c.runs(ctx, "--starttime="+sacctTime(since), "--endtime="+sacctEnd(until))
 }
@@ -65,10 +65,17 @@ func parseRuns(out []byte, s separators) ([]Run, error) {
 	runs := make([]Run, 0, bytes.Count(out, []byte(s.end))/len(runColumns))
 	err := s.rows(out, p.fields[:], func() error {
 		runs = append(runs, Run{})
-		return p.run(&runs[len(runs)-1])
+		r := &runs[len(runs)-1]
+		if err := p.run(r); err != nil {
+			*r = Run{ID: r.ID, RawID: r.RawID, Unread: fmt.Sprintf("%v (job %q)", err, clip(p.fields[0]))}
+		}
+		return nil
 	})
+	if err == nil {
+		err = mostlyRead(runs, func(r *Run) string { return r.Unread })
+	}
 	if err != nil {
-		return nil, err
+		return nil, doubtful("sacct", "%w", err)
 	}
 	return runs, nil
 }
@@ -156,9 +163,10 @@ func parseSubmitLines(out []byte, s separators) (map[uint32]string, error) {
 	lines := map[uint32]string{}
 	var fields [2][]byte
 	err := s.rows(out, fields[:], func() error {
-		raw, err := parseUint(fields[0], math.MaxUint32)
-		lines[uint32(raw)] = string(fields[1])
-		return err
+		if raw, err := parseUint(fields[0], math.MaxUint32); err == nil { // an odd row costs itself
+			lines[uint32(raw)] = string(fields[1])
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -296,6 +297,11 @@ func TestHistoryRows(t *testing.T) {
 	for i, v := range map[int]string{0: "x", 1: "", 6: "", 7: "0", 8: "now", 12: "soon"} {
 		if runs, err := parseRuns(row(map[int]string{i: v}), RecordedSeparators); err == nil || runs != nil {
 			t.Errorf("%s=%q: %+v", runColumns[i], v, runs)
+		}
+		// Among others it costs itself alone.
+		all, err := parseRuns(slices.Concat(row(nil), row(map[int]string{i: v}), row(map[int]string{0: "18", 1: "18"})), RecordedSeparators)
+		if err != nil || len(all) != 3 || all[0].Unread+all[2].Unread != "" || all[1].Unread == "" || all[1].User != "" || all[2].RawID != 18 || all[0].User != "ann" {
+			t.Errorf("%s=%q among others: %+v, %v", runColumns[i], v, all, err)
 		}
 	}
 }

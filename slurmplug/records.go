@@ -113,6 +113,8 @@ type Run struct {
 	AllocTRES                string
 	NodeList                 string
 	Comment                  string // of a run that ended, with AccountingStoreFlags=job_comment
+
+	Unread string // why the record cannot be read, with its text; then only ids count, as far as they are known
 }
 
 // Usage is what one run of a job used, as its steps were measured.

@@ -266,6 +266,7 @@ const (
 	UnreadNode      = "node"
 	UnreadJob       = "job"
 	UnreadPartition = "partition"
+	UnreadRun       = "accounting" // a run of a job, as accounting has it
 	UnreadFactors   = "priority factors of job"
 )
 

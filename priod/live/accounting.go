@@ -4,7 +4,9 @@ import (
 	"context"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -12,9 +14,46 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
+// unreadRuns are the runs that the last read of accounting left out. Reads may run beside each
+// other and beside polls.
+type unreadRuns struct {
+	sync.Mutex
+	all []cluster.UnreadRecord
+}
+
+// mostUnreadRuns is how many of them are named.
+const mostUnreadRuns = 20
+
+// last are those of the last read.
+func (u *unreadRuns) last() []cluster.UnreadRecord {
+	u.Lock()
+	defer u.Unlock()
+	return u.all
+}
+
+// history reads runs from accounting, without those that cannot be read: these are named by the
+// polls that follow.
+func (c *Cluster) history(ctx context.Context, since, until time.Time) ([]slurmplug.Run, error) {
+	runs, err := c.client.History(ctx, since, until)
+	if err != nil {
+		return nil, err
+	}
+	var odd []cluster.UnreadRecord
+	runs = slices.DeleteFunc(runs, func(r slurmplug.Run) bool {
+		if r.Unread != "" && len(odd) < mostUnreadRuns {
+			odd = append(odd, cluster.UnreadRecord{Kind: cluster.UnreadRun, Name: strconv.FormatUint(uint64(r.RawID), 10), Why: r.Unread})
+		}
+		return r.Unread != ""
+	})
+	c.unreadRuns.Lock()
+	defer c.unreadRuns.Unlock()
+	c.unreadRuns.all = odd
+	return runs, nil
+}
+
 // Past reads from accounting the runs that ended or began in a span of time.
 func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.PastStay, error) {
-	runs, err := c.client.History(ctx, since, until)
+	runs, err := c.history(ctx, since, until)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +105,7 @@ func pastStay(r *slurmplug.Run, types map[string]string) cluster.PastStay {
 // (zero: now). A group of the expression steps finds the number of steps in a job's
 // command line; nil: that is not read. It may run beside the other methods.
 func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error) {
-	rows, err := c.client.History(ctx, since, until)
+	rows, err := c.history(ctx, since, until)
 	if err != nil {
 		return nil, err
 	}

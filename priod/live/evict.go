@@ -96,7 +96,7 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) (plan.JobSt
 func (c *Cluster) lastRun(ctx context.Context, id cluster.JobID) plan.JobStatus {
 	s := plan.JobStatus{Gone: true}
 	runs, err := c.client.RunsOf(ctx, id)
-	if err != nil || len(runs) == 0 || !finalStates[runs[len(runs)-1].State] {
+	if err != nil || len(runs) == 0 || runs[len(runs)-1].Unread != "" || !finalStates[runs[len(runs)-1].State] {
 		return s
 	}
 	r := &runs[len(runs)-1]

@@ -51,6 +51,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	s := c.snapshot(at, jobs, nodes)
 	s.Multifactor = addFactors(s.Jobs, factors, c.weights)
 	s.Unread = append(s.Unread, unreadFactors(factors)...)
+	s.Unread = append(s.Unread, c.unreadRuns.last()...)
 	return s, nil
 }
 

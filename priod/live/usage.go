@@ -56,7 +56,7 @@ func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(s
 			measured[run{used[i].RawID, used[i].Start.Unix()}] = &used[i]
 		}
 		if len(measured) > 0 {
-			rows, err := c.client.History(ctx, start, end)
+			rows, err := c.history(ctx, start, end)
 			if err != nil {
 				return nil, err
 			}

@@ -51,14 +51,23 @@ type past struct {
 // FromRuns makes a trace of what accounting holds, in order of submission.
 func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 	var stats Stats
-	all := make([]past, len(runs))
+	all := make([]past, 0, len(runs))
 	for i := range runs {
 		r := &runs[i]
+		if r.Unread != "" {
+			if !opts.SkipBad {
+				return nil, stats, fmt.Errorf("accounting: %s", r.Unread)
+			}
+			if stats.Bad++; len(stats.Left) < MostNamed {
+				stats.Left = append(stats.Left, LeftOut{Job: r.ID.String(), Why: r.Unread})
+			}
+			continue
+		}
 		tag, _ := jobtag.Split(r.Comment)
-		all[i] = past{
+		all = append(all, past{
 			id: r.ID.String(), user: r.User, account: r.Account, partition: r.Partition, qos: r.QOS, req: r.AllocTRES, alloc: r.AllocTRES, tag: tag,
 			ready: cluster.Later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit, ending: endedAs(r.State, r.ExitCode, r.Signal),
-		}
+		})
 	}
 	jobs, err := fold(all, demands{}, opts, &stats)
 	stats.Jobs = len(jobs)
