@@ -102,7 +102,7 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.FewNodes || c.Locality.SlowNodes) && s.Backfill == "none":
 		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled, locality.few_nodes or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
 	case (c.Preemption.Enabled || c.Preemption.Defrag || c.Rounds.Enabled) && s.Placement == "pool":
-		return virtual.OptionError("preemption.enabled, preemption.defrag and rounds.enabled want jobs placed on nodes: --placement packed or consolidated")
+		return virtual.OptionError("preemption.enabled, preemption.defrag and rounds.enabled make room on nodes, and a pool counts GPUs of a type without placing them: use --placement packed or consolidated, not --pool")
 	}
 	return nil
 }
