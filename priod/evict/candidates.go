@@ -19,11 +19,12 @@ type Holders struct {
 
 // FindHolders finds the jobs that hold GPUs. The order of the queue plays no part.
 func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings) *Holders {
-	leaving := map[cluster.JobID]bool{}
+	leaving, untold := map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
 	_, evictions := j.live()
 	for i := range evictions {
 		if e := &evictions[i]; e.Leaving() {
 			leaving[e.Job] = true
+			untold[e.Job] = e.State == Recorded && e.SignalledAt.IsZero()
 		}
 	}
 	learned := j.leavingByUser()
@@ -52,7 +53,7 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 			why = Scattered
 		}
 		x := preemption.Candidate{
-			Shares: shares, Consent: agreed && why == "" || leaving[job.ID], Leaving: leaving[job.ID],
+			Shares: shares, Consent: agreed && why == "" || leaving[job.ID], Leaving: leaving[job.ID], Untold: untold[job.ID],
 			Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
 			Restart: set.Restart.Seconds(),
 		}

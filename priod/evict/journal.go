@@ -29,6 +29,8 @@ type Journal struct {
 	swept time.Time      // when Forget last looked at all rows, a multiple of sweepEvery
 
 	doneClaims, doneEvictions int // rows at the head that are done
+
+	told int // victims since the last cycle began
 }
 
 // live returns the rows behind those at the head that are done: all rows that are not

@@ -81,6 +81,7 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	seen := Observation{Hold: e.Settings.Hold, Consents: e.Settings.Consents, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
 	var queue *cluster.JobMap[*cluster.Job]
 	if s != nil {
+		e.Journal.told = 0
 		queue = e.addCycle(s, p, &seen)
 	}
 	var doubts error
@@ -100,8 +101,13 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 		if len(statuses) == 0 {
 			return doubts
 		}
-		seen.At, seen.Statuses = e.now(), statuses
+		seen.At, seen.Statuses, seen.MaxSignals = e.now(), statuses, e.signalsLeft()
 		changes := Advance(e.Journal, seen)
+		for i := range changes.Commands {
+			if changes.Commands[i].First {
+				e.Journal.told++
+			}
+		}
 		if err := e.save(ctx, &changes, "no command was sent"); err != nil {
 			return err
 		}
@@ -119,6 +125,15 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 		}
 	}
 	return doubts
+}
+
+// signalsLeft is how many victims may still be told in this cycle, as Observation.MaxSignals.
+func (e *Feature) signalsLeft() int {
+	most := e.Settings.Policy.Limits.MaxPerCycle
+	if most > 0 && e.Journal.told >= most {
+		return -1
+	}
+	return max(most-e.Journal.told, 0)
 }
 
 // unpinUnsatisfied takes nodes out of the requests of jobs that Slurm has put into

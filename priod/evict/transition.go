@@ -20,6 +20,8 @@ type Observation struct {
 	ZeroEnds bool
 	// Paused says that priod is paused: recorded evictions are called off, and nothing is begun.
 	Paused bool
+	// MaxSignals is how many victims may be told to leave by this look; 0: any number, below 0: none.
+	MaxSignals int
 	// Consents tells whether a job may be evicted: its owner can change that.
 	Consents func(*cluster.Job) bool
 

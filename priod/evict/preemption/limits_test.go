@@ -14,8 +14,8 @@ import (
 // shipped are the limits of etc/priod.toml.
 var shipped = Limits{MaxAtOnce: 8, MaxPerCycle: 4, MaxPerHour: 60}
 
-// Eight cheap victims on one node are more than a cycle may evict: the dear one on the other node
-// leaves, instead of none for ever.
+// Eight cheap victims on one node are more than a limit allows: the dear one on the other node
+// leaves, instead of none for ever. A cycle's share is no such limit: it comes again.
 func TestLimitIsPartOfTheSearch(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 8, CPUs: 16, MemMB: 1000}}
 	on := func(node, gpus int32, grace float64) Candidate {
@@ -35,16 +35,28 @@ func TestLimitIsPartOfTheSearch(t *testing.T) {
 		victims []int
 		why     Why
 	}{
-		"none":             {Limits{}, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts},
-		"shipped":          {shipped, []int{8}, Evicts},
-		"at once":          {Limits{MaxAtOnce: 7}, []int{8}, Evicts},
-		"an hour's":        {Limits{MaxPerHour: 1}, []int{8}, Evicts},
-		"GPU-hours":        {Limits{GPUHoursPerDay: 0.01}, nil, PerDay},
-		"dear set allowed": {Limits{MaxPerCycle: 8}, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts},
+		"none":      {Limits{}, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts},
+		"shipped":   {shipped, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts}, // told over two cycles
+		"at once":   {Limits{MaxAtOnce: 7}, []int{8}, Evicts},
+		"an hour's": {Limits{MaxPerHour: 1}, []int{8}, Evicts},
+		"GPU-hours": {Limits{GPUHoursPerDay: 0.01}, nil, PerDay},
 	} {
 		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, Limits: x.limits}).Verdicts[0]
 		if v.Why != x.why || !slices.Equal(v.Victims, x.victims) {
 			t.Errorf("%s: %s %v, want %s %v", name, v.Why, v.Victims, x.why, x.victims)
+		}
+	}
+}
+
+// Until the last victim of a large set is told, no other set is begun that a cycle's share does not
+// hold beside it.
+func TestLargeSetFillsTheCycles(t *testing.T) {
+	s := one(8, job(4, 30), job(4, 30))
+	s.Candidates = append(s.Candidates, Candidate{Consent: true, Leaving: true, Shares: []placement.Share{{Amount: placement.Amount{CPUs: 1}}}})
+	for untold, want := range map[bool]Why{true: PerCycle, false: Evicts} {
+		s.Candidates[2].Untold = untold
+		if v := Decide(&s, Settings{Policy: LeastLoss, Limits: Limits{MaxPerCycle: 1}}).Verdicts[0]; v.Why != want {
+			t.Errorf("one untold: %v: %s, want %s", untold, v.Why, want)
 		}
 	}
 }

@@ -64,7 +64,7 @@ type Settings struct {
 // Limits stand between a bug and the cluster; a zero field limits nothing.
 type Limits struct {
 	MaxAtOnce            int     // victims in their grace period
-	MaxPerCycle          int     // evictions of one decision
+	MaxPerCycle          int     // signals of one cycle; a larger set of victims is told over several
 	MaxPerHour           int     // evictions of the past hour
 	GPUHoursPerDay       float64 // GPU-hours lost in the past day
 	UserGPUMinutesPerDay float64 // lost for the TE jobs of one owner in the past day: then no more for them
@@ -85,7 +85,8 @@ type Snapshot struct {
 type Candidate struct {
 	Shares    []placement.Share // on several nodes for a gang, which leaves as a whole
 	Consent   bool
-	Leaving   bool    // evicted, in its grace period
+	Leaving   bool    // evicted: in its grace period, or about to be told
+	Untold    bool    // Leaving, and its signal is still to be sent
 	Evicted   int     // times, in its life
 	Elapsed   float64 // since its start
 	Remaining float64 // until its end: only LRTP asks, and only an oracle knows
@@ -163,7 +164,7 @@ func Decide(s *Snapshot, set Settings) Decision {
 	for _, c := range s.Claims {
 		d.Verdicts[c.Trial] = Verdict{Why: Claimed, Shares: c.Shares}
 	}
-	gate := NewGate(s, set.Limits)
+	gate := NewGate(s, set.Limits).Staged(s)
 	for i := range s.Trials {
 		verdict := &d.Verdicts[i]
 		if verdict.Why == Claimed {
@@ -233,6 +234,20 @@ type Gate struct {
 	atOnce, perCycle, perHour int
 	perDay                    float64
 	perOwner                  []float64
+	staged                    bool
+}
+
+// Staged lets one set of victims that is larger than a cycle's share through where nothing else
+// is to be told in this cycle: its signals are sent over several cycles, and until the last one
+// they fill the share of each.
+func (g Gate) Staged(s *Snapshot) Gate {
+	g.staged = true
+	for i := range s.Candidates {
+		if s.Candidates[i].Untold {
+			g.perCycle++
+		}
+	}
+	return g
 }
 
 // NewGate counts the candidates that are leaving, and the evictions of the past.
@@ -247,14 +262,14 @@ func NewGate(s *Snapshot, l Limits) Gate {
 }
 
 // most is how many victims a set within the limits may have, where a limit on these refuses one;
-// 0 where another set is no better. The shares of a cycle and of the victims in their grace period
-// come again: there the whole limit counts.
+// 0 where another set is no better. The share of the victims in their grace period comes again:
+// there the whole limit counts.
 func (g *Gate) most(why Why) int {
-	if why != AtOnce && why != PerCycle && why != PerHour {
+	if why != AtOnce && why != PerHour {
 		return 0
 	}
 	most := math.MaxInt
-	for _, l := range [][2]int{{g.MaxAtOnce, 0}, {g.MaxPerCycle, 0}, {g.MaxPerHour, g.perHour}} {
+	for _, l := range [][2]int{{g.MaxAtOnce, 0}, {g.MaxPerHour, g.perHour}} {
 		if l[0] > 0 {
 			most = min(most, l[0]-l[1])
 		}
@@ -274,7 +289,7 @@ func (g *Gate) Refuses(s *Snapshot, owner int, victims []int) Why {
 	switch {
 	case g.MaxAtOnce > 0 && g.atOnce+n > g.MaxAtOnce:
 		return AtOnce
-	case g.MaxPerCycle > 0 && g.perCycle+n > g.MaxPerCycle:
+	case g.MaxPerCycle > 0 && g.perCycle+n > g.MaxPerCycle && (!g.staged || g.perCycle > 0):
 		return PerCycle
 	case g.MaxPerHour > 0 && g.perHour+n > g.MaxPerHour:
 		return PerHour
