@@ -21,7 +21,7 @@ func checkHold(cfg *config.Config, file string) []live.Finding {
 	}
 	needed := time.Duration(cfg.Cycle.Interval) + cycleTakes
 	needed = (needed + time.Second - 1).Truncate(time.Second)
-	f := live.Finding{Level: live.Warn, Name: "hold", Fix: fmt.Sprintf("on each host where users submit, and here for this check: echo %s >%s", shortSpan(min(2*time.Duration(cfg.Cycle.Interval), prio.LongestHold)), file)}
+	f := live.Finding{Level: live.Warn, Name: "hold", Fix: fmt.Sprintf("on each host where users submit, and here for this check: echo %s >%s", shortSpan(min(max(2*time.Duration(cfg.Cycle.Interval), needed)+time.Second-1, prio.LongestHold).Truncate(time.Second)), file)}
 	if needed > prio.LongestHold {
 		f.Text = fmt.Sprintf("cycle.interval and a cycle take %s: no hold is that long (%s at most), and jobs that meet a free GPU start unsteered and unsized", needed, prio.LongestHold)
 		f.Fix = "cycle.interval = \"10s\""

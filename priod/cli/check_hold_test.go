@@ -54,6 +54,24 @@ func TestCheckHold(t *testing.T) {
 	}
 }
 
+// The line that check names is one with which it passes.
+func TestCheckHoldNamesEnough(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hold")
+	for _, interval := range []time.Duration{2 * time.Second, 2100 * time.Millisecond, 10 * time.Second, 29500 * time.Millisecond, 57 * time.Second} {
+		os.Remove(file)
+		cfg := &config.Config{}
+		cfg.Cycle.Interval, cfg.Steering.Enabled = config.Duration(interval), true
+		_, named, _ := strings.Cut(checkHold(cfg, file)[0].Fix, "echo ")
+		named, _, _ = strings.Cut(named, " ")
+		if err := os.WriteFile(file, []byte(named), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if found := checkHold(cfg, file); found[0].Level != live.Pass {
+			t.Errorf("interval %s: %s: %+v", interval, named, found)
+		}
+	}
+}
+
 // The packaged file holds nothing back until its last line is uncommented, and then long enough
 // for the shipped interval.
 func TestPackagedHold(t *testing.T) {

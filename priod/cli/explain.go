@@ -366,7 +366,7 @@ func (v *explanation) showJob(line liner) {
 		j.Partition, j.QOS, request(j))
 	if !j.Left.IsZero() && v.Array != nil && j.ID.Task == slurmplug.NoTask {
 		line("State", "none of its tasks waits in the array's own record since %s", clock(j.Left))
-	} else if !j.Left.IsZero() && v.Now != nil && v.Now.State == "PENDING" {
+	} else if !j.Left.IsZero() && v.Now != nil && !ended[v.Now.State] {
 		line("State", "%s (%s); requeued since the cycle before %s, which saw it leave", v.Now.State, v.Now.Reason, clock(j.Left))
 	} else if !j.Left.IsZero() {
 		line("State", "left the queue before %s", clock(j.Left))
@@ -383,6 +383,12 @@ func (v *explanation) showJob(line liner) {
 	if j.TagError != "" {
 		line("Tag", "not valid, so it counts as none: %s", j.TagError)
 	}
+}
+
+// ended are Slurm's states of a job that does not run again by itself.
+var ended = map[string]bool{
+	"": true, "BOOT_FAIL": true, "CANCELLED": true, "COMPLETED": true, "DEADLINE": true, "FAILED": true, "NODE_FAIL": true,
+	"OUT_OF_MEMORY": true, "PREEMPTED": true, "REVOKED": true, "TIMEOUT": true,
 }
 
 // showStart tells when the job is expected to start, and what that is worth.

@@ -42,11 +42,15 @@ func TestExplainOfARequeuedJob(t *testing.T) {
 		})
 		return b.String()
 	}
-	if got := said("PENDING"); !strings.HasPrefix(got, "PENDING (BeginTime); requeued since") {
-		t.Errorf("a requeued job: %q", got)
+	for _, state := range []string{"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED"} {
+		if got := said(state); !strings.HasPrefix(got, state+" (BeginTime); requeued since") {
+			t.Errorf("a requeued job: %q", got)
+		}
 	}
-	if got := said("COMPLETED"); !strings.HasPrefix(got, "left the queue before") {
-		t.Errorf("a job that ended: %q", got)
+	for _, state := range []string{"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"} {
+		if got := said(state); !strings.HasPrefix(got, "left the queue before") {
+			t.Errorf("a job that ended: %q", got)
+		}
 	}
 }
 
