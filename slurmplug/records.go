@@ -117,6 +117,16 @@ type Run struct {
 	Unread string // why the record cannot be read, with its text; then only ids count, as far as they are known
 }
 
+// Ended tells whether a state, as squeue and sacct print it, is one that a job does not leave by
+// itself.
+func Ended(state string) bool {
+	switch state {
+	case "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT":
+		return true
+	}
+	return false
+}
+
 // Usage is what one run of a job used, as its steps were measured.
 type Usage struct {
 	RawID   uint32

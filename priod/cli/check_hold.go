@@ -13,15 +13,15 @@ import (
 )
 
 // checkHold compares the hold of this host with the time until a cycle has seen a job. Without
-// it jobs start on whatever free GPU they meet: on the combined workload of docs/evidence/weather.md
-// that costs most of what steering gains. Other hosts' files cannot be seen from here.
+// it jobs start on whatever free GPU they meet. Other hosts' files cannot be seen from here.
 func checkHold(cfg *config.Config, file string) []live.Finding {
 	if !cfg.Steering.Enabled && !cfg.Sizing.Enabled {
 		return nil
 	}
-	needed := time.Duration(cfg.Cycle.Interval) + cycleTakes
-	needed = (needed + time.Second - 1).Truncate(time.Second)
-	f := live.Finding{Level: live.Warn, Name: "hold", Fix: fmt.Sprintf("on each host where users submit, and here for this check: echo %s >%s", shortSpan(min(max(2*time.Duration(cfg.Cycle.Interval), needed)+time.Second-1, prio.LongestHold).Truncate(time.Second)), file)}
+	interval := time.Duration(cfg.Cycle.Interval)
+	needed := wholeSeconds(interval + cycleTakes)
+	enough := min(max(wholeSeconds(2*interval), needed), prio.LongestHold)
+	f := live.Finding{Level: live.Warn, Name: "hold", Fix: fmt.Sprintf("on each host where users submit, and here for this check: echo %s >%s", shortSpan(enough), file)}
 	if needed > prio.LongestHold {
 		f.Text = fmt.Sprintf("cycle.interval and a cycle take %s: no hold is that long (%s at most), and jobs that meet a free GPU start unsteered and unsized", needed, prio.LongestHold)
 		f.Fix = "cycle.interval = \"10s\""
@@ -50,6 +50,11 @@ func checkHold(cfg *config.Config, file string) []live.Finding {
 
 // cycleTakes is what a cycle itself may take beside its interval, until its writes are with Slurm.
 const cycleTakes = 2 * time.Second
+
+// wholeSeconds rounds up.
+func wholeSeconds(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
+}
 
 // shortSpan is a duration without zero parts: 20s, 1m.
 func shortSpan(d time.Duration) string {

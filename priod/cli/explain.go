@@ -338,8 +338,8 @@ func (v *explanation) tell(line liner) {
 	v.showWaits(line)
 	d := v.Decision
 	switch {
-	case d == nil && len(v.Stays) > 0 && (v.Job.Said.AllowsSteering() || len(v.Job.Said.CPU)+len(v.Job.Said.Mem) > 0):
-		line("Decision", "none: it started before a cycle saw it wait, on what it met and with what it asked for; a hold on the hosts where users submit (%s) has such jobs wait for one cycle", prio.HoldFile)
+	case d == nil && len(v.Stays) > 0 && v.Steering && v.MaySteer:
+		line("Decision", "none: it started before a cycle saw it wait, on the GPU type that was free; a hold on the hosts where users submit (%s) keeps jobs with an open GPU type for one cycle", prio.HoldFile)
 	case d == nil:
 		line("Decision", "none: no cycle has seen it pending")
 	default:
@@ -366,7 +366,7 @@ func (v *explanation) showJob(line liner) {
 		j.Partition, j.QOS, request(j))
 	if !j.Left.IsZero() && v.Array != nil && j.ID.Task == slurmplug.NoTask {
 		line("State", "none of its tasks waits in the array's own record since %s", clock(j.Left))
-	} else if !j.Left.IsZero() && v.Now != nil && !ended[v.Now.State] {
+	} else if !j.Left.IsZero() && v.Now != nil && !slurmplug.Ended(v.Now.State) {
 		line("State", "%s (%s); requeued since the cycle before %s, which saw it leave", v.Now.State, v.Now.Reason, clock(j.Left))
 	} else if !j.Left.IsZero() {
 		line("State", "left the queue before %s", clock(j.Left))
@@ -383,12 +383,6 @@ func (v *explanation) showJob(line liner) {
 	if j.TagError != "" {
 		line("Tag", "not valid, so it counts as none: %s", j.TagError)
 	}
-}
-
-// ended are Slurm's states of a job that does not run again by itself.
-var ended = map[string]bool{
-	"": true, "BOOT_FAIL": true, "CANCELLED": true, "COMPLETED": true, "DEADLINE": true, "FAILED": true, "NODE_FAIL": true,
-	"OUT_OF_MEMORY": true, "PREEMPTED": true, "REVOKED": true, "TIMEOUT": true,
 }
 
 // showStart tells when the job is expected to start, and what that is worth.

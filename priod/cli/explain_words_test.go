@@ -56,8 +56,8 @@ func TestExplainOfARequeuedJob(t *testing.T) {
 
 // A job that may be steered and started before a cycle saw it says what would have helped.
 func TestExplainOfAJobThatStartedAtOnce(t *testing.T) {
-	said := func(tag jobtag.Tag, stays int) (text string) {
-		v := &explanation{}
+	said := func(on bool, tag jobtag.Tag, stays int) (text string) {
+		v := &explanation{Steering: on, MaySteer: tag.AllowsSteering()}
 		v.Job.Said, v.Stays = tag, make([]store.Stay, stays)
 		v.tell(func(name, format string, a ...any) {
 			if name == "Decision" {
@@ -67,10 +67,10 @@ func TestExplainOfAJobThatStartedAtOnce(t *testing.T) {
 		return text
 	}
 	steered := jobtag.Tag{Type: "be", Speed: map[string]float64{"a100": 1}}
-	if got := said(steered, 1); !strings.Contains(got, "/etc/slurmprio/hold") {
+	if got := said(true, steered, 1); !strings.Contains(got, "/etc/slurmprio/hold") {
 		t.Errorf("a job that may be steered: %q", got)
 	}
-	for name, got := range map[string]string{"never ran": said(steered, 0), "untagged": said(jobtag.Tag{}, 1)} {
+	for name, got := range map[string]string{"never ran": said(true, steered, 0), "untagged": said(true, jobtag.Tag{}, 1), "steering off": said(false, steered, 1)} {
 		if strings.Contains(got, "hold") {
 			t.Errorf("%s: %q", name, got)
 		}

@@ -628,10 +628,9 @@ func (s *simulated) showNotes(w io.Writer) {
 	for _, n := range s.notes {
 		fmt.Fprintf(w, "priod: note: %s\n", n)
 	}
-	if s.stats.Bad > 0 && len(s.stats.Left) == 0 {
-		fmt.Fprintf(w, "priod: note: %d bad rows were skipped\n", s.stats.Bad)
+	for _, words := range s.leftOutWords() {
+		fmt.Fprintf(w, "priod: note: %s\n", words)
 	}
-	s.showLeftOut(w)
 }
 
 // words say of which jobs the figures are, where that is not plain.

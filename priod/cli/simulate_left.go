@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -53,22 +52,26 @@ func (s *simulated) leftOut() *leftOutJSON {
 	return &leftOutJSON{s.stats.Bad, s.left.jobs, s.left.gpuHours, s.left.by, append(slices.Clone(s.stats.Left), s.left.named...)}
 }
 
-// showLeftOut counts what was left out by reason, and names the first.
-func (s *simulated) showLeftOut(w io.Writer) {
+// leftOutWords count what was left out by reason, and name the first.
+func (s *simulated) leftOutWords() (words []string) {
 	l := s.leftOut()
-	if l == nil || len(l.Named) == 0 {
-		return
+	if l == nil {
+		return nil
+	}
+	say := func(format string, args ...any) {
+		words = append(words, "left out: "+report.Safe(fmt.Sprintf(format, args...)))
 	}
 	if l.BadRows > 0 {
-		fmt.Fprintf(w, "priod: note: left out: %s\n", plural(l.BadRows, "bad row", "bad rows"))
+		say("%s", plural(l.BadRows, "bad row", "bad rows"))
 	}
 	if l.Jobs > 0 {
-		fmt.Fprintf(w, "priod: note: left out: %s (%.1f GPU-hours) that these nodes cannot run\n", plural(l.Jobs, "job", "jobs"), l.GPUHours)
+		say("%s (%.1f GPU-hours) that these nodes cannot run", plural(l.Jobs, "job", "jobs"), l.GPUHours)
 	}
 	for _, why := range slices.Sorted(maps.Keys(l.By)) {
-		fmt.Fprintf(w, "priod: note: left out: %d: %s\n", l.By[why], report.Safe(why))
+		say("%d: %s", l.By[why], why)
 	}
 	for _, x := range l.Named {
-		fmt.Fprintf(w, "priod: note: left out: job %s (%.1f GPU-hours): %s\n", report.Safe(cmp.Or(x.Job, "unknown")), x.GPUHours, report.Safe(x.Why))
+		say("job %s (%.1f GPU-hours): %s", cmp.Or(x.Job, "unknown"), x.GPUHours, x.Why)
 	}
+	return words
 }

@@ -12,7 +12,7 @@ import (
 func (s *simulated) page() *report.Page {
 	p := &report.Page{
 		Title:  "priod simulate",
-		Words:  append([]string{s.spec.String()}, s.words()...),
+		Words:  slices.Concat([]string{s.spec.String()}, s.words(), s.leftOutWords()),
 		Tables: []report.PageTable{{Title: "Figures", Header: []string{"figure", "value"}, Rows: s.rows()}},
 	}
 	p.Plots = []report.Figure{

@@ -85,7 +85,7 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) (plan.JobSt
 	v.job(&s.Job, &r.Job)
 	s.ID = id
 	s.OnHold = s.State == cluster.Running && r.Priority == 0
-	if finalStates[r.State] {
+	if slurmplug.Ended(r.State) {
 		s.Final = r.State
 	}
 	return s, nil
@@ -96,19 +96,13 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) (plan.JobSt
 func (c *Cluster) lastRun(ctx context.Context, id cluster.JobID) plan.JobStatus {
 	s := plan.JobStatus{Gone: true}
 	runs, err := c.client.RunsOf(ctx, id)
-	if err != nil || len(runs) == 0 || runs[len(runs)-1].Unread != "" || !finalStates[runs[len(runs)-1].State] {
+	if err != nil || len(runs) == 0 || runs[len(runs)-1].Unread != "" || !slurmplug.Ended(runs[len(runs)-1].State) {
 		return s
 	}
 	r := &runs[len(runs)-1]
 	s.Job = cluster.Job{ID: id, User: r.User, State: cluster.Other, Start: r.Start, NodeList: r.NodeList}
 	s.Final, s.ExitCode, s.ExitedBy, s.End = r.State, r.ExitCode, r.Signal, r.End
 	return s
-}
-
-// finalStates are those that a job does not leave by itself.
-var finalStates = map[string]bool{
-	"BOOT_FAIL": true, "CANCELLED": true, "COMPLETED": true, "DEADLINE": true, "FAILED": true, "NODE_FAIL": true,
-	"OUT_OF_MEMORY": true, "PREEMPTED": true, "TIMEOUT": true, "REVOKED": true,
 }
 
 // Excluded are the nodes that a waiting job refuses, as a host list.

@@ -149,9 +149,10 @@ type clockTicks struct{}
 
 // Ticks has min and max in Unix seconds.
 func (clockTicks) Ticks(min, max float64) (ticks []plot.Tick) {
-	hours := 1
-	for _, hours = range []int{1, 2, 3, 6, 12, 24, 48, 168} {
-		if (max-min)/3600 <= float64(10*hours) {
+	hours := 168
+	for _, few := range []int{1, 2, 3, 6, 12, 24, 48} {
+		if (max-min)/3600 <= float64(10*few) {
+			hours = few
 			break
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 )
 
 // The names of curves stand below the plot, whatever the curves do: all of these go through
@@ -41,4 +43,20 @@ func TestLegendCoversNoCurve(t *testing.T) {
 			t.Errorf("a name of the legend at height %v, a curve at %v", y, lowest)
 		}
 	})
+}
+
+// The axis of times has whole hours or days of this machine's zone, ten at most, within its range.
+func TestClockTicks(t *testing.T) {
+	from := time.Date(2026, 11, 25, 20, 10, 0, 0, time.Local)
+	for length, labels := range map[time.Duration]string{
+		5 * time.Hour: "21:00 22:00 23:00 00:00 01:00", 24 * time.Hour: "21:00 00:00 03:00 06:00 09:00 12:00 15:00 18:00", 7 * 24 * time.Hour: "Nov 26 Nov 27 Nov 28 Nov 29 Nov 30 Dec 1 Dec 2",
+	} {
+		var got []string
+		for _, tick := range (clockTicks{}).Ticks(float64(from.Unix()), float64(from.Add(length).Unix())) {
+			got = append(got, tick.Label)
+		}
+		if text := strings.Join(got, " "); text != labels {
+			t.Errorf("%s: %s, want %s", length, text, labels)
+		}
+	}
 }

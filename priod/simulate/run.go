@@ -127,7 +127,9 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 // reason to leftOut; an error of that ends the jobs. What accounting tells of a job may name a GPU
 // type that was retired, nodes that are down now, or parts that are not equal.
 func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string) error) {
-	never, jobs := virtual.Never(in.Cluster, placementModes[spec.Placement], in.Speed), in.Jobs
+	never, jobs := virtual.Never(in.Cluster, virtual.Options{
+		Placement: placementModes[spec.Placement], Speed: in.Speed, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
+	}), in.Jobs
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
 			if err == nil && (j.GPUs > 0 || !spec.GPUsOnly()) {

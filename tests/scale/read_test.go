@@ -86,7 +86,7 @@ func readPages(t *testing.T, dir string, full bool) {
 	}
 	for _, address := range []string{"/", "/nodes", "/queue", "/evictions", "/allocation", "/day", "/health"} {
 		w := get(address)
-		if w.Code >= 500 && full {
+		if w.Code >= 500 && (full || w.Code != http.StatusServiceUnavailable) { // nothing stored: no cycle so far
 			t.Errorf("%s: %d: %s", address, w.Code, w.Body)
 			continue
 		}

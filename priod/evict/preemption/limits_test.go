@@ -48,6 +48,25 @@ func TestLimitIsPartOfTheSearch(t *testing.T) {
 	}
 }
 
+// Where what the cheapest start costs is more than the day allows, the set that loses least leaves,
+// though the trial waits longer for it.
+func TestLeastLossWithinTheDay(t *testing.T) {
+	node := placement.Node{Amount: placement.Amount{GPUs: 1, CPUs: 16, MemMB: 1000}}
+	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{node, node})}
+	for i, c := range []Candidate{{Unsaved: 1200}, {Grace: 600}} {
+		c.Consent, c.Elapsed, c.Shares = true, 1e4, []placement.Share{{Node: int32(i), Amount: placement.Amount{GPUs: 1}}}
+		s.Nodes.Take(c.Shares)
+		s.Candidates = append(s.Candidates, c)
+	}
+	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: math.Inf(1), Owner: Nobody}}
+	for hours, want := range map[float64]Verdict{0: {Why: Evicts, Victims: []int{0}}, 0.2: {Why: Evicts, Victims: []int{1}}, 0.1: {Why: PerDay}} {
+		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, Limits: Limits{GPUHoursPerDay: hours}}).Verdicts[0]
+		if v.Why != want.Why || !slices.Equal(v.Victims, want.Victims) {
+			t.Errorf("%v GPU-hours: %s %v, want %s %v", hours, v.Why, v.Victims, want.Why, want.Victims)
+		}
+	}
+}
+
 // Until the last victim of a large set is told, no other set is begun that a cycle's share does not
 // hold beside it.
 func TestLargeSetFillsTheCycles(t *testing.T) {

@@ -99,12 +99,12 @@ func (e *engine) newJob(t trace.Job) *job {
 	return j
 }
 
-// Never says of a job why no part of the empty cluster can run it, "" where some can. speed is as
-// in Options.
-func Never(c trace.Cluster, mode placement.Mode, speed func(*trace.Job, string) float64) func(*trace.Job) string {
-	e := newEngine(context.Background(), c, Options{Placement: mode, Speed: speed})
+// Never says of a job why no part of the empty cluster can run it, "" where some can. Of opt the
+// placement, the speeds and the limits of users and accounts count.
+func Never(c trace.Cluster, opt Options) func(*trace.Job) string {
+	e := newEngine(context.Background(), c, Options{Placement: opt.Placement, Speed: opt.Speed, UserGPUs: opt.UserGPUs, AccountGPUs: opt.AccountGPUs})
 	return func(t *trace.Job) string {
-		if t.Duration == 0 && speed == nil {
+		if t.Duration == 0 && opt.Speed == nil {
 			return ""
 		}
 		return e.never(e.newJob(*t))
