@@ -47,6 +47,7 @@ func simulateCommand() *cli.Command {
 			"    priod simulate --from-slurm --since 30d --compare --html compared.html",
 		Flags: append(simulateFlags(),
 			&cli.BoolFlag{Name: "compare", Usage: "what happened, Slurm as it is and with priod, side by side; --order is then Slurm's own (default: as this Slurm's with --from-slurm, else multifactor and easy backfill)"},
+			&cli.BoolFlag{Name: "waits", Usage: "with --order priod: also find what jobs waited for, which takes longer"},
 			&cli.StringFlag{Name: "jobs-out", Usage: "write what became of every job to this CSV `FILE`"},
 			&cli.StringFlag{Name: "html", Usage: "write a page with plots, which opens without a network, to `FILE`"},
 			jsonFlag()),
@@ -518,7 +519,7 @@ func flagSpec(c *cli.Context) (simulate.Spec, error) {
 	spec := simulate.Spec{
 		Engine: c.String("engine"), Order: c.String("order"), SlurmOrder: c.String("slurm-order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
 		Retry: c.String("retry"), Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
-		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), PairsTried: c.Float64("pairs-tried"), PairReferences: c.Int("pair-references"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"),
+		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), PairsTried: c.Float64("pairs-tried"), PairReferences: c.Int("pair-references"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"), Waits: c.Bool("waits"),
 		Overheads: simulate.Overheads{
 			Hold: s("hold"), Grace: s("grace"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Epilog: s("epilog"),
 			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
@@ -526,6 +527,9 @@ func flagSpec(c *cli.Context) (simulate.Spec, error) {
 	}
 	if free := spec.Order == "srtf" || spec.Order == "las" || spec.Engine == "rounds"; !free && !c.IsSet("requeue-delay") {
 		spec.Overheads.Requeue = slurmRequeue
+	}
+	if spec.Waits && !spec.Priod() {
+		return spec, fmt.Errorf("--waits needs priod's cycles: add --order priod")
 	}
 	if c.Bool("pool") {
 		if spec.Placement != "" && spec.Placement != "pool" {

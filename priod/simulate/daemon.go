@@ -15,8 +15,9 @@ import (
 )
 
 // daemonOf is priod as its configuration has it, with nothing learned yet. Partitions count
-// for jobs without GPUs alone; of programs it is told what the table of workloads says.
-func daemonOf(c *config.Config, table *workload.Table) virtual.Daemon {
+// for jobs without GPUs alone; of programs it is told what the table of workloads says. Causes of
+// waiting are found only where waits asks for them or a feature needs them.
+func daemonOf(c *config.Config, table *workload.Table, waits bool) virtual.Daemon {
 	everywhere := *c
 	if len(c.Slurm.Partitions) > 0 {
 		everywhere.Slurm.Partitions = []string{virtual.Partition}
@@ -33,6 +34,9 @@ func daemonOf(c *config.Config, table *workload.Table) virtual.Daemon {
 		}
 	}
 	d.Settings.Waits.Gap = 0 // a cycle is left out only where it would see nothing else
+	if !waits && !d.Settings.Evictions.Settings.Defrag && !d.Settings.Refusals.Settings.Enabled {
+		d.Settings.Waits.Tracker = nil // it changes no decision
+	}
 	if len(c.Wake.Listen) > 0 {
 		d.Calls = c.Wake.PollsPerMinute
 	}

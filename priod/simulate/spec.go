@@ -35,6 +35,7 @@ type Spec struct {
 	RoundModel     string  // of engine rounds: gavel, synergy, gavel-published (with the faults of its scheduler)
 	Round          float64 // of engine rounds, 0: the model's own; where priod runs, 0: as it is configured
 	FirstRound     float64 // of round model synergy; the published simulator says 1 for static traces
+	Waits          bool    // find the causes of waiting, too; needs Order priod
 	Window         *metrics.Window
 	Seed           uint64
 	Overheads      Overheads

@@ -10,6 +10,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -21,6 +22,7 @@ import (
 type slurm struct {
 	e         *engine
 	snapshot  cluster.Snapshot
+	ordersTE  bool   // nothing else is on, see counts
 	jobs      []*job // of the snapshot's rows
 	known     map[cluster.JobID]*job
 	history   *cluster.History
@@ -82,6 +84,7 @@ func newSlurm(e *engine) *slurm {
 	set.FewNodes.Slurm, set.Refusals.Slurm = s, s
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, memory{}, s.now
 	set.Retries.Slurm, set.Retries.Recorder = s, memory{}
+	s.ordersTE = ordersTE(&e.opt.Daemon)
 	if s.evicts() || s.classifies() {
 		s.ended = map[cluster.JobID]pastRun{}
 	}
@@ -191,6 +194,9 @@ func (s *slurm) changed(j *job) {
 	if s == nil {
 		return
 	}
+	if j.row < 0 && !s.counts(j) {
+		return
+	}
 	s.change()
 	if j.row < 0 {
 		j.row = len(s.jobs)
@@ -199,6 +205,23 @@ func (s *slurm) changed(j *job) {
 		s.snapshot.Jobs = append(s.snapshot.Jobs, s.describe(j))
 	}
 	s.refresh(j)
+}
+
+// counts tells whether a job can change what the daemon decides. Where nothing but the order of TE
+// jobs is on, others keep Slurm's own order and take part in nothing.
+func (s *slurm) counts(j *job) bool { return !s.ordersTE || j.Class == cluster.TE && !j.Untagged }
+
+// ordersTE tells whether the daemon does nothing but put TE jobs first.
+func ordersTE(d *Daemon) bool {
+	set := &d.Settings
+	o, e := &set.Order.Settings, &set.Evictions
+	moves := e.Journal != nil && (e.Settings.Enabled || e.Settings.Defrag || e.Rounds != nil && e.Rounds.Settings.Enabled)
+	shares := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy.Name != ""
+	lowers := set.Memory.GiveBack != nil && set.Memory.GiveBack.Enabled()
+	places := set.Locality.Settings.Enabled || set.FewNodes.Settings.Enabled || set.Refusals.Settings.Enabled
+	reads := set.Retries.Memory != nil || set.Waits.Tracker != nil || d.Learn != nil || d.Seen != nil
+	return !(moves || shares || lowers || places || reads || set.Steering.Settings.Enabled || set.Sizing.Sizes.Enabled()) &&
+		o.Order == order.SlurmOrder && !o.Peers && !d.every
 }
 
 func (s *slurm) refresh(j *job) {
@@ -287,6 +310,9 @@ func (s *slurm) gone(j *job) {
 
 // remove removes a job's row.
 func (s *slurm) remove(j *job) {
+	if j.row < 0 {
+		return
+	}
 	s.change()
 	if watch := &s.e.opt.Daemon.Settings.Waits; watch.Tracker != nil && j.GPUs > 0 && j.start > s.last && len(j.shares) > 0 { // accounting tells of it
 		watch.Unseen = append(watch.Unseen, cluster.Stay{
@@ -353,6 +379,12 @@ func (e *engine) step() error {
 	s.learn()
 	if !e.opt.Daemon.every && s.still() {
 		s.left, s.leftAt = true, e.now
+	} else if s.ordersTE && !slices.ContainsFunc(s.jobs, (*job).pending) { // use of TE budgets alone may have changed
+		s.changes, s.left, s.wrote, s.until = false, false, false, time.Time{}
+		if _, err := s.Observe(e.ctx); err != nil {
+			return err
+		}
+		s.history.Observe(&s.snapshot)
 	} else {
 		s.changes, s.left, s.commanded = false, false, false
 		result, err := cycle.Step(e.ctx, s, memory{}, s.history, e.opt.Daemon.Settings)
@@ -383,7 +415,8 @@ func (s *slurm) still() bool {
 	}
 	set := &s.e.opt.Daemon.Settings
 	r, trials := &set.Order.Settings.Ranking, func(j *job) bool { return j.pending() && j.Class == cluster.TE }
-	byTheClock := set.Evictions.Settings.Enabled || r.User.GPUHours > 0 || r.Account.GPUHours > 0 || len(r.Users)+len(r.Accounts) > 0
+	timed := func(b plan.Budget) bool { return b.GPUHours > 0 || b.TimeLimit > 0 } // a running job without a limit outlives it
+	byTheClock := set.Evictions.Settings.Enabled || timed(r.User) || timed(r.Account) || len(r.Users)+len(r.Accounts) > 0
 	return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !s.sizesDue() && !(s.steers() && s.unsettled())
 }
 
