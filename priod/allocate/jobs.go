@@ -214,7 +214,7 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 	k := l.profiles[key]
 	if k == nil || e.storedFits != nil {
 		k = &speedProfile{}
-		fits := e.storedFits
+		fits := l.restoredFits(e, j, r, nodes, empty)
 		if fits == nil {
 			fits = without(l.fittingTypes(r, nodes, empty), e.excluded)
 			l.profiles[key] = k
@@ -223,6 +223,30 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 	}
 	l.dirty = l.dirty || e.profile == nil || !slices.Equal(e.profile.speed, k.speed)
 	e.profile, e.Answers, e.Speed = k, k.answers, k.speed
+}
+
+// restoredFits tells on which types a running job fits whose request was last seen by an earlier
+// process, of which storedFits is left; nil for any other job. Nodes have changed since: it fits where
+// it runs, and where its type was left open on those types, too, that have room for what it holds.
+func (l *Ledger) restoredFits(e *jobRecord, j *cluster.Job, r request, nodes func() *nodemap.Map, empty func() *placement.Nodes) []bool {
+	if e.storedFits == nil {
+		return nil
+	}
+	fits, open := slices.Clone(e.storedFits), 0
+	for t, fit := range fits {
+		if fit {
+			open++
+		}
+		fits[t] = fit || l.shares.Types[t] == j.GPUType
+	}
+	if open < 2 {
+		return fits
+	}
+	r.gpuType = ""
+	for t, fit := range l.fittingTypes(r, nodes, empty) {
+		fits[t] = fits[t] || fit
+	}
+	return fits
 }
 
 // speedText is what a job's tag says of its speeds. Many jobs have the same tag.

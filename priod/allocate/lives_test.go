@@ -122,3 +122,29 @@ func (l *life) start(n *cluster.Node) {
 		}
 	}
 }
+
+// Of a running job an earlier process stored where its speed was above 0. When nodes change after
+// that, it fits where it runs, and elsewhere as far as there is room for what it holds.
+func TestRestoredRunningJob(t *testing.T) {
+	runs := waiting(1, 1, speeds(1, 0.5))
+	runs.State, runs.GPUType, runs.NodeList, runs.Start = cluster.Running, "a100", "a", start
+	for _, c := range []struct {
+		name   string
+		stored []float64 // speeds on a100, v100
+		change func(*site)
+		want   []float64
+	}{
+		{"as stored", []float64{1, 0.5}, func(*site) {}, []float64{1, 0.5}},
+		{"its own type was not usable", []float64{0, 1}, func(*site) {}, []float64{1, 0.5}},
+		{"one type was asked for", []float64{1, 0}, func(*site) {}, []float64{1, 0}},
+		{"the other type is drained", []float64{1, 0.5}, func(s *site) { s.Nodes[1].Usable = false }, []float64{1, 0.5}},
+		{"the other type is in another partition", []float64{1, 0.5}, func(s *site) { s.Nodes[1].Partitions = []string{"other"} }, []float64{1, 0.5}},
+	} {
+		s := newSite(runs)
+		s.l.Restore(runs.ID, Remembered{User: runs.User, Submit: runs.Submit, Born: runs.Submit, Types: []string{"a100", "v100"}, Speed: c.stored, Promised: []float64{0, 0}})
+		c.change(s)
+		if got := s.allocate(time.Minute).Jobs.Get(runs.ID); !slices.Equal(got.Speed, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got.Speed, c.want)
+		}
+	}
+}

@@ -296,6 +296,7 @@ func (d *Daemon) load(ctx context.Context) (err error) {
 		return err
 	}
 	d.state.Waits.Restore(open, at)
+	d.state.Rounds.Restore(at)
 	d.availability.loaded = true
 	return nil
 }

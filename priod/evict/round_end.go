@@ -22,6 +22,9 @@ type Rounds struct {
 	explained explanations // what the last round brought each job, in words
 }
 
+// Restore takes in when an earlier process had its last cycle: a round that ended since is dealt with.
+func (r *Rounds) Restore(lastCycle time.Time) { r.lastCycle = lastCycle }
+
 // hasEnded tells whether a round has ended by now and has not been dealt with.
 func (r *Rounds) hasEnded(now time.Time) bool {
 	length := r.length()

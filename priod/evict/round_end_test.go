@@ -194,3 +194,15 @@ func TestRoundsAndManyVetoes(t *testing.T) {
 }
 
 func norequeue(s *plan.JobStatus) { s.CanRequeue = false }
+
+// A round that ends while priod is started anew is dealt with by the first cycle.
+func TestRoundEndsOverARestart(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for at, want := range map[time.Duration]bool{-time.Second: true, time.Minute: false} {
+		r := &Rounds{Settings: RoundSettings{Policy: yield.Settings{Round: 1800}}}
+		r.Restore(noon.Add(at))
+		if got := r.hasEnded(noon.Add(2 * time.Minute)); got != want {
+			t.Errorf("last cycle %s after the end of a round: %t", at, got)
+		}
+	}
+}

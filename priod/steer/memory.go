@@ -39,7 +39,8 @@ type jobState struct {
 	// Of the last cycle:
 	verdict Verdict
 	barred  string              // why the types that it could have are not steered to, instead of the verdict's words; "" else
-	words   string              // for explain, from the cycle that first said so: figures may have changed since
+	words   string              // for explain, from the cycle that first said so, or that last found the figures moved
+	told    Verdict             // the one that words say
 	choice  *plan.GPUTypeChoice // the same as data; nil where no verdict is behind the words
 }
 
@@ -90,8 +91,9 @@ func (st *Steered) remember(c *candidate) {
 		state.words, state.choice = c.excluded, nil
 	case barred != "":
 		state.words, state.choice = barred, v.choice(st.types.names)
-	case state.barred != "" || state.words == "" || v.Type != state.verdict.Type || v.Why != state.verdict.Why || v.Back != state.verdict.Back:
+	case state.barred != "" || state.words == "" || v.Type != state.verdict.Type || v.Why != state.verdict.Why || v.Back != state.verdict.Back || v.movedFrom(&state.told):
 		state.words, state.choice = v.Explain(func(t int32) string { return st.types.names[t] }), v.choice(st.types.names)
+		state.told = *v
 	}
 	state.verdict, state.barred = *v, barred
 	switch {

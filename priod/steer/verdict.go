@@ -106,6 +106,16 @@ func (v *Verdict) choice(names []string) *plan.GPUTypeChoice {
 	return c
 }
 
+// movedFrom tells whether the figures of an earlier verdict are no longer those of this one: by more
+// than a minute and a quarter. So words follow a wait to its end, and a job that waits for hours is
+// written a few times, not in each cycle.
+func (v *Verdict) movedFrom(told *Verdict) bool {
+	moved := func(was, is float64) bool {
+		return is != was && !(math.Abs(is-was) <= 60+max(was, 0)/4)
+	}
+	return v.Type != Open && (moved(told.Start, v.Start) || moved(told.End, v.End) || v.Other != told.Other || v.Other != Open && moved(told.OtherEnd, v.OtherEnd))
+}
+
 var whyOpen = map[Why]string{
 	Far:       "too far from the head of the queue",
 	NoConsent: noConsent,

@@ -38,7 +38,7 @@ func (s *Store) loadEvictions(ctx context.Context, tx db.DBTX) error {
 		return err
 	}
 	s.unreadable("the journal of evictions", f.damaged, f.Path)
-	j, err := f.with(ctx, s.q, tx, told)
+	j, err := f.with(ctx, s.q, tx, told, s.opts.Now())
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (s *Store) refuseEvictions(ctx context.Context, was, cluster string) error 
 	if err != nil {
 		return fmt.Errorf("journal of evictions: %w", err)
 	}
-	stored, err := journalOf(ctx, s.q, s.db, time.Now())
+	stored, err := journalOf(ctx, s.q, s.db, s.opts.Now())
 	if err != nil {
 		return err
 	}
@@ -338,7 +338,7 @@ func OpenEvictions(ctx context.Context, dir, journals string) (*evict.Journal, e
 	if err == nil {
 		defer r.Close()
 		err = r.view(ctx, func(tx *sql.Tx) (err error) {
-			told, err = f.with(ctx, r.q, tx, told)
+			told, err = f.with(ctx, r.q, tx, told, time.Now())
 			return err
 		})
 	}
@@ -349,8 +349,8 @@ func OpenEvictions(ctx context.Context, dir, journals string) (*evict.Journal, e
 }
 
 // with is the journal that goes on, given what the file told and what the database has.
-func (f *evictionFile) with(ctx context.Context, q *db.Queries, tx db.DBTX, told *evict.Journal) (*evict.Journal, error) {
-	stored, err := journalOf(ctx, q, tx, time.Now())
+func (f *evictionFile) with(ctx context.Context, q *db.Queries, tx db.DBTX, told *evict.Journal, now time.Time) (*evict.Journal, error) {
+	stored, err := journalOf(ctx, q, tx, now)
 	if err != nil {
 		return told, err
 	}

@@ -140,7 +140,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	var stored retry.Changes
 	var queue []cluster.Job
 	err = s.batch(ctx, func(tx db.DBTX) (err error) {
-		if stored, err = failuresSince(ctx, s.q, tx, time.Now().Add(-retry.Keep)); err != nil {
+		if stored, err = failuresSince(ctx, s.q, tx, s.opts.Now().Add(-retry.Keep)); err != nil {
 			return err
 		}
 		rows, err := s.q.JobsInQueue(ctx, tx)

@@ -321,7 +321,7 @@ func (s *Store) complete(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	stored, err := journalOf(ctx, s.q, s.db, time.Now())
+	stored, err := journalOf(ctx, s.q, s.db, s.opts.Now())
 	if err != nil {
 		return s.explain(err)
 	}
@@ -333,7 +333,7 @@ func (s *Store) complete(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	known, err := failuresSince(ctx, s.q, s.db, time.Now().Add(-retry.Keep))
+	known, err := failuresSince(ctx, s.q, s.db, s.opts.Now().Add(-retry.Keep))
 	if err != nil {
 		return s.explain(err)
 	}

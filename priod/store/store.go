@@ -50,6 +50,8 @@ type Options struct {
 	Shared    string        // the folder of the journals and the pause that all hosts of slurmctld use; "": the state folder
 	Retention time.Duration // age at which Prune drops what is past, at least two days; 0: never
 	Logger    hclog.Logger  // nil: silent
+
+	Now func() time.Time // what is past goes by it; nil: the system's clock
 }
 
 // Store is the daemon's side of a state folder. One process holds it.
@@ -103,6 +105,9 @@ func unopened(dir string, err error) error {
 func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, unopened(dir, err)

@@ -22,6 +22,7 @@ import (
 type slurm struct {
 	e         *engine
 	snapshot  cluster.Snapshot
+	recorder  Recorder
 	ordersTE  bool   // nothing else is on, see counts
 	jobs      []*job // of the snapshot's rows
 	known     map[cluster.JobID]*job
@@ -82,8 +83,11 @@ func newSlurm(e *engine) *slurm {
 	set := &e.opt.Daemon.Settings
 	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s, s
 	set.FewNodes.Slurm, set.Refusals.Slurm = s, s
-	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, memory{}, s.now
-	set.Retries.Slurm, set.Retries.Recorder = s, memory{}
+	if s.recorder = (memory{}); e.opt.Daemon.Record != nil {
+		s.recorder, s.history = e.opt.Daemon.Record(s), e.opt.Daemon.History
+	}
+	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, s.recorder, s.now
+	set.Retries.Slurm, set.Retries.Recorder = s, s.recorder
 	s.ordersTE = ordersTE(&e.opt.Daemon)
 	if s.evicts() || s.classifies() {
 		s.ended = map[cluster.JobID]pastRun{}
@@ -221,7 +225,7 @@ func ordersTE(d *Daemon) bool {
 	places := set.Locality.Settings.Enabled || set.FewNodes.Settings.Enabled || set.Refusals.Settings.Enabled
 	reads := set.Retries.Memory != nil || set.Waits.Tracker != nil || d.Learn != nil || d.Seen != nil
 	return !(moves || shares || lowers || places || reads || set.Steering.Settings.Enabled || set.Sizing.Sizes.Enabled()) &&
-		o.Order == order.SlurmOrder && !o.Peers && !d.every
+		o.Order == order.SlurmOrder && !o.Peers && !d.every && d.Record == nil
 }
 
 func (s *slurm) refresh(j *job) {
@@ -387,7 +391,7 @@ func (e *engine) step() error {
 		s.history.Observe(&s.snapshot)
 	} else {
 		s.changes, s.left, s.commanded = false, false, false
-		result, err := cycle.Step(e.ctx, s, memory{}, s.history, e.opt.Daemon.Settings)
+		result, err := cycle.Step(e.ctx, s, s.recorder, s.history, e.opt.Daemon.Settings)
 		if err != nil {
 			return fmt.Errorf("priod's cycle at %v s: %w", e.now, err)
 		}

@@ -112,7 +112,19 @@ type Daemon struct {
 	Seen       func(*cycle.Result) // if set, is shown each cycle; it keeps nothing of it
 	Calls      int                 // cycles that TE submissions bring forward within a minute, at most
 
+	// Record, if set, returns what keeps the cycles; nil: nothing does. History is then what an
+	// earlier priod knew.
+	Record  func(cycle.Slurm) Recorder
+	History *cluster.History
+
 	every bool // tests: also those cycles that would change nothing
+}
+
+// Recorder keeps cycles, evictions and failures as the daemon's store does.
+type Recorder interface {
+	cycle.Recorder
+	SaveEvictions(context.Context, *cycle.Evictions) error
+	SaveFailures(context.Context, *cycle.Failures) error
 }
 
 // Result is a finished run.
