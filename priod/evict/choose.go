@@ -62,6 +62,7 @@ func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j 
 			c.addRows(s, m, Claim{Purpose: ForTrial, Job: t.Job, RawID: t.RawID, User: t.User, GPUs: waiting[i].GPUs, Wait: t.Wait}, v.Shares, v.Victims, set)
 		}
 	}
+	c.setGates(s, j, set)
 	return c
 }
 

@@ -96,7 +96,7 @@ func (n *transition) advanceOpenClaim(c *Claim, s *plan.JobStatus, looked bool) 
 	}
 }
 
-// unsatisfied is the reason of a release that recentlyReleased counts more than once.
+// unsatisfied is the reason of a release that releasedUntil counts more than once.
 const unsatisfied = "no node satisfies it (BadConstraints)"
 
 // whyUnwanted says why the waiting job no longer wants the claim's place; "": it still

@@ -113,7 +113,7 @@ func (d *moving) excludeUnmovable(vetoed map[cluster.JobID]preemption.Why) {
 // addGangs goes through the queue: a job that fits takes its place, and of those that do
 // not fit, the gangs for which enough GPUs are left are fragmented.
 func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, waited func(cluster.JobID) time.Duration, vetoed map[cluster.JobID]preemption.Why) {
-	claims, tooSoon, spent, owners := j.openClaims(), j.recentlyReleased(s.At, set.Retry), j.spentByUser(s.At), map[string]int{}
+	claims, released, spent, owners := j.openClaims(), j.releasedUntil(s.At, set.Retry), j.spentByUser(s.At), map[string]int{}
 	d.after = d.whenUnderwayIsDone(s, j, claims)
 	looked := 0
 	for _, q := range p.Queue {
@@ -145,7 +145,7 @@ func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journa
 			f.Why = vetoed[f.Job]
 		case within(d.doubtful, s.At, set.Since):
 			f.Why = TookOver
-		case tooSoon(f.Job):
+		case !released(f.Job).IsZero():
 			f.Why = TooSoon
 		default:
 			owner, known := owners[f.User]

@@ -54,7 +54,7 @@ func (m *Moves) annotate(p *plan.Plan) {
 	said := explanations{}
 	for i := range m.Gangs {
 		f := &m.Gangs[i]
-		said.add(f.Job, ForGang, string(f.Why), "nodes for gangs: "+GangReasonText(f.Why))
+		said.add(f.Job, plan.EvictionChoice{For: string(ForGang), Why: string(f.Why)}, "nodes for gangs: "+GangReasonText(f.Why))
 		if f.Why == NotYet {
 			p.Stands(f.Cost/float64(f.GPUs) - f.Waited)
 		}

@@ -113,7 +113,8 @@ func ReasonText(why preemption.Why) string { return cmp.Or(reasonTexts[why], str
 func (c *Choice) Annotate(p *plan.Plan) {
 	said := explanations{}
 	for i := range c.Trials {
-		said.add(c.Trials[i].Job, ForTrial, string(c.Trials[i].Why), "preemption: "+ReasonText(c.Trials[i].Why))
+		t := &c.Trials[i]
+		said.add(t.Job, plan.EvictionChoice{For: string(ForTrial), Why: string(t.Why), Opens: t.Opens}, "preemption: "+gateWords(t.Why, t.Opens, p.At))
 	}
 	said.annotate(p, cluster.TE)
 }
@@ -130,8 +131,8 @@ type explanation struct {
 
 // add takes in what became of a job. Of an array it stands for what became of its first
 // task.
-func (e *explanations) add(job cluster.JobID, purpose Purpose, why, words string) {
-	x := explanation{plan.EvictionChoice{For: string(purpose), Why: why}, words}
+func (e *explanations) add(job cluster.JobID, choice plan.EvictionChoice, words string) {
+	x := explanation{choice, words}
 	e.Set(job, x)
 	if array := slurmplug.Plain(job.ID); e.Get(array).words == "" {
 		e.Set(array, x)

@@ -103,7 +103,7 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	}
 	r.due, r.explained, e.Round = false, explanations{}, round
 	for _, t := range round.Waiting {
-		r.explained.add(t.Job, ForRound, string(t.Why), "at the end of the last round: "+RoundReasonText(t.Why))
+		r.explained.add(t.Job, plan.EvictionChoice{For: string(ForRound), Why: string(t.Why)}, "at the end of the last round: "+RoundReasonText(t.Why))
 	}
 	e.begin(&round.Changes, c)
 	return nil

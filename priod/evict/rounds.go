@@ -147,7 +147,7 @@ func (r *Round) addWaiting(
 	snap *yield.Snapshot, c *Choice, s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why,
 	queue *cluster.JobMap[*cluster.Job],
 ) (asked []int, jobs []*cluster.Job) {
-	claims, tooSoon := j.openClaims(), j.recentlyReleased(s.At, set.Retry)
+	claims, released := j.openClaims(), j.releasedUntil(s.At, set.Retry)
 	for i, w := range o.Waiting {
 		t, job := &r.Waiting[i], queue.Get(w.Job)
 		t.Job = w.Job
@@ -161,7 +161,7 @@ func (r *Round) addWaiting(
 			t.Why = vetoed[w.Job]
 		case within(c.doubtful, s.At, set.Since):
 			t.Why = TookOver
-		case tooSoon(w.Job):
+		case !released(w.Job).IsZero():
 			t.Why = TooSoon
 		default:
 			snap.Waiting = append(snap.Waiting, yield.Waiting{Request: m.Request(job, types), Owed: w.Owed, Start: w.Start, Run: w.Run})

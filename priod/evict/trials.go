@@ -26,8 +26,10 @@ type Trial struct {
 	Victims []cluster.JobID
 	Cost    float64       // GPU-seconds with least-loss
 	Wait    time.Duration // until the last victim has left
+	Opens   time.Time     // when the gate opens at the earliest that Why names; zero: unknown, or it is none
 
-	at int // index among snapshot.Trials; -1: it is none of them
+	types placement.Types // kinds of nodes that it may have
+	at    int             // index among snapshot.Trials; -1: it is none of them
 }
 
 // waitingTE returns the waiting TE jobs in the order of the queue.
@@ -44,7 +46,7 @@ func waitingTE(s *cluster.Snapshot, p *plan.Plan) []*cluster.Job {
 // addTrials adds the waiting TE jobs, in the order of the queue, and returns the record
 // of the queue that each belongs to.
 func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
-	claims, tooSoon := j.openClaims(), j.recentlyReleased(s.At, set.Retry)
+	claims, released := j.openClaims(), j.releasedUntil(s.At, set.Retry)
 	spent := j.spentByUser(s.At)
 	beside := sync.OnceValue(func() *placement.Nodes { // what the open claims leave free
 		free := m.Nodes.Clone()
@@ -64,6 +66,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 		}
 		t := Trial{Job: id, RawID: job.RawID, User: job.User, at: -1}
 		types, understood := allowedTypes(m, job)
+		t.types = types
 		claim := claims[id]
 		switch {
 		case claim != nil:
@@ -78,7 +81,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = Unhelpful
 		case within(c.doubtful, s.At, set.Since):
 			t.Why = TookOver
-		case tooSoon(id):
+		case !released(id).IsZero():
 			t.Why = TooSoon
 		case job.Prefer != "" && fitsNow(m, job, beside()):
 			t.Why = preemption.Fits
@@ -183,11 +186,14 @@ func (j *Journal) openClaims() map[cluster.JobID]*Claim {
 // satisfies the job: the next claim would most likely end in the same way.
 const unsatisfiedWeight = 4
 
-// recentlyReleased returns a function that tells whether a claim of a job was released
-// lately. After the first release a job waits for retry before its next claim, after
-// each further one twice as long. When no node satisfies a job, that is due to the
-// request, which all tasks of an array share.
-func (j *Journal) recentlyReleased(now time.Time, retry time.Duration) func(cluster.JobID) bool {
+// maxDoubled is how often the wait before another claim is doubled at most.
+const maxDoubled = 6
+
+// releasedUntil returns a function that tells until when a job gets no other claim; zero: it may get
+// one. After the first release a job waits for retry before its next claim, after each further one
+// twice as long. When no node satisfies a job, that is due to the request, which all tasks of an array
+// share.
+func (j *Journal) releasedUntil(now time.Time, retry time.Duration) func(cluster.JobID) time.Time {
 	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
 	for i := range j.Claims {
 		if x := &j.Claims[i]; x.State == Released {
@@ -199,9 +205,11 @@ func (j *Journal) recentlyReleased(now time.Time, retry time.Duration) func(clus
 			last[id] = x.Ended
 		}
 	}
-	lately := func(id cluster.JobID) bool {
-		n := released[id]
-		return n > 0 && within(retry<<min(n-1, 6), now, last[id])
+	until := func(id cluster.JobID) (at time.Time) {
+		if wait := retry << min(max(released[id]-1, 0), maxDoubled); released[id] > 0 && within(wait, now, last[id]) {
+			at = last[id].Add(wait)
+		}
+		return at
 	}
-	return func(id cluster.JobID) bool { return lately(id) || lately(slurmplug.Plain(id.ID)) }
+	return func(id cluster.JobID) time.Time { return cluster.Later(until(id), until(slurmplug.Plain(id.ID))) }
 }

@@ -1,5 +1,7 @@
 package plan
 
+import "time"
+
 // Choices are what features chose for a job, as data for other programs; the words for
 // people stand beside them in Decision. Figures are of the cycle that first chose so. nil: that was
 // no question, or no rule was asked. What is chosen of CPUs and memory is a write of the lever Size.
@@ -38,6 +40,10 @@ type GPUTypeChoice struct {
 type EvictionChoice struct {
 	For string `json:"for"` // te, round, gang
 	Why string `json:"why"` // a word: evicts, claimed, fits, starts-anyway, no-victims, limit-at-once, slurm-waits, gets, not-owed, not-yet and so on
+
+	// Opens is when the limit that Why names lets others leave, at the earliest; left out: unknown, or
+	// no time opens it.
+	Opens time.Time `json:"opens,omitzero"`
 }
 
 // PlacesChoice is how many switches, or nodes, a job accepts.
