@@ -8,6 +8,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/locality"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
@@ -30,6 +31,7 @@ type Slurm interface {
 
 // State is what the features remember from one cycle to the next.
 type State struct {
+	Order    *order.Memory
 	Ledger   *allocate.Ledger
 	Journal  *evict.Journal
 	Rounds   *evict.Rounds
@@ -55,7 +57,7 @@ type Uses struct {
 // NewState is that of a priod that has seen nothing yet.
 func NewState() *State {
 	return &State{
-		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
+		Order: &order.Memory{}, Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
 		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Locality: &locality.Memory{}, FewNodes: &locality.Memory{}, Refusals: &locality.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
 	}
 }

@@ -84,21 +84,21 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 }
 
 // ask reads what jobs ask of places. How many nodes they ask for is read job by job, so only
-// of those that agreed, and of no more than may be written.
+// of those that agreed, and in one cycle of no more than may be written: of those first that were not
+// read for longest.
 func (f *Feature) ask(ctx context.Context, w *work, gangs []*gang) error {
-	var ask []*cluster.Job
+	var ask, open []*cluster.Job
 	for _, g := range gangs {
 		_, written := w.c.History.Requests[g.job.ID][w.lever]
-		most := f.Settings.WritesPerCycle
 		switch {
 		case f.Places != OnNodes && g.request.Nodes != 1, written:
 			ask = append(ask, g.job)
-		case f.Places == OnNodes && g.request.Nodes != 1 && g.excluded == "" && spreads(g.job) && w.refuses(g.job) == "" && (most == 0 || len(ask) < most):
-			ask = append(ask, g.job)
+		case f.Places == OnNodes && g.request.Nodes != 1 && g.excluded == "" && spreads(g.job) && w.refuses(g.job) == "":
+			open = append(open, g.job)
 		}
 	}
 	if f.Places == OnNodes {
-		return f.Slurm.AskNodeCounts(ctx, ask)
+		return f.Slurm.AskNodeCounts(ctx, append(ask, f.Memory.inTurn(open, f.Settings.WritesPerCycle)...))
 	}
 	return f.Slurm.AskSwitches(ctx, ask)
 }

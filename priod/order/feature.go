@@ -12,6 +12,7 @@ import (
 type Feature struct {
 	plan.PlanOnly
 	Settings Settings
+	Memory   *Memory // nil: each cycle begins anew
 
 	// PeerValues waits for the values of another priod that the cycle found; nil: it did not look.
 	PeerValues func() []PeerValue
@@ -27,6 +28,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	}
 	set := f.Settings
 	d := newDecider(c.Snapshot, c.History, set)
+	d.refused = f.Memory.since(c.Snapshot.At)
 	if c.Shares != nil {
 		set.Shares = c.Shares()
 	}
@@ -76,6 +78,8 @@ func (f *Feature) Heard(c *plan.Cycle) {
 				h.Wrote(id, w, TakenBack(o.Action, h.Written[id]))
 			case slurmplug.Unknown:
 				h.Try(id, w)
+			case slurmplug.Refused:
+				f.Memory.refuse(id, c.Snapshot.At)
 			}
 		}
 	}

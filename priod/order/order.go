@@ -19,6 +19,7 @@
 //   - shares.go: values of BE jobs by their allocation; standing.go: for how long these
 //     stay in order if nothing happens
 //   - step.go: how far values lie apart
+//   - memory.go: which writes Slurm refused
 //   - lever.go: from a value to one of Slurm's fields and back
 //   - adopt.go: values that another host's priod wrote
 //   - feature.go: how the order takes part in a cycle
@@ -109,21 +110,38 @@ func (d *decider) decide(shares *plan.Shares) plan.Plan {
 	}
 	d.valueTE(verdicts, te)
 	shared, placed := d.valueByShare(verdicts)
-	for _, i := range slices.Concat(te, shared) {
-		d.addWrite(i, &verdicts[i])
+	d.addWrites(te, shared, placed)
+	d.addNotes()
+	d.plan.MakeQueue(s)
+	return d.plan
+}
+
+// addWrites adds the writes of TE jobs, in their order, of BE jobs that the allocation counts (shared),
+// and of the others. placed are the verdicts of shared.
+func (d *decider) addWrites(te, shared []int, placed []bool) {
+	var refused []int
+	add := func(i int) {
+		if d.refused[d.s.Jobs[d.verdicts[i].Job].ID] {
+			refused = append(refused, i)
+			return
+		}
+		d.addWrite(i, &d.verdicts[i])
 	}
-	for i := range verdicts {
-		switch v := &verdicts[i]; {
+	for _, i := range slices.Concat(te, shared) {
+		add(i)
+	}
+	for i := range d.verdicts {
+		switch v := &d.verdicts[i]; {
 		case placed != nil && placed[i]:
 		case v.Ranked && v.Class == cluster.BE:
-			d.addWrite(i, v)
+			add(i)
 		case v.Why == plan.Foreign || v.Why == plan.Reserved:
 			d.withdraw(&d.plan.Decisions[i], v)
 		}
 	}
-	d.addNotes()
-	d.plan.MakeQueue(s)
-	return d.plan
+	for _, i := range refused {
+		d.addWrite(i, &d.verdicts[i])
+	}
 }
 
 type decider struct {
@@ -139,6 +157,8 @@ type decider struct {
 	narrow    bool // step goes by the factors in the queue, see stepFor
 	foreign   int
 	overLimit int // writes that WritesPerCycle keeps for the next cycle
+
+	refused map[cluster.JobID]bool // as Memory.since says
 }
 
 // band is where values may lie.
