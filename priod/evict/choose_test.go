@@ -410,3 +410,35 @@ func TestWholeNodes(t *testing.T) {
 		t.Errorf("beside others: %s", why)
 	}
 }
+
+// A gang gets nodes of one GPU type: free nodes of two types together are no place for it.
+func TestGangStaysOnOneGPUType(t *testing.T) {
+	mixed := func(s *scene) {
+		for i := range s.Nodes {
+			s.Nodes[i].GPUs = 2
+		}
+		s.Nodes[2].GPUType, s.Nodes[2].Features = "k80", []string{"k80"}
+	}
+	gang := func(j *cluster.Job) { j.Nodes = 2 }
+	s := newScene(3) // n1 a100 in use, n2 a100 and n3 k80 free
+	mixed(s)
+	s.runs(1, 1, 2)
+	s.waits(10, 4, gang)
+	if why, victims := s.why(10); why != preemption.Evicts || len(victims) != 1 || victims[0] != slurmplug.Plain(1) {
+		t.Errorf("%s %v, want job 1 to leave", why, victims)
+	}
+	s = newScene(3)
+	mixed(s)
+	s.runs(1, 1, 2, func(j *cluster.Job) { j.Tag.Type = "" })
+	s.waits(10, 4, gang)
+	if why, _ := s.why(10); why != preemption.Impossible {
+		t.Errorf("%s, though it fits on no two nodes of one type", why)
+	}
+	s = newScene(3)
+	mixed(s)
+	s.Nodes[1].Features = []string{"a100", "ib"} // another kind of node of the same type
+	s.waits(10, 4, gang)
+	if why, _ := s.why(10); why != preemption.Fits {
+		t.Errorf("%s, though two nodes of one type are free", why)
+	}
+}

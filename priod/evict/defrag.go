@@ -157,7 +157,7 @@ func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journa
 				owners[f.User] = owner
 				d.snapshot.PastOwner = append(d.snapshot.PastOwner, spent[f.User])
 			}
-			d.gangs = append(d.gangs, gang{job: job, at: len(r.Gangs), trial: preemption.Trial{Request: request, Owner: owner, Start: math.Inf(1)}})
+			d.gangs = append(d.gangs, gang{job: job, at: len(r.Gangs), trial: preemption.Trial{Request: request, Alike: d.m.ByGPUType(), Owner: owner, Start: math.Inf(1)}})
 		}
 		r.Gangs = append(r.Gangs, f)
 	}

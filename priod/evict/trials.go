@@ -55,7 +55,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 		}
 		return free
 	})
-	owners := map[string]int{}
+	owners, alike := map[string]int{}, m.ByGPUType()
 	held := map[cluster.JobID]bool{}
 	for _, job := range waitingTE(s, p) {
 		id, count := job.ID, max(job.TaskCount, 1)
@@ -101,7 +101,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 				owners[t.User] = owner
 				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
 			}
-			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: m.Request(job, types), Owner: owner, Start: math.Inf(1)})
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: m.Request(job, types), Alike: alike, Owner: owner, Start: math.Inf(1)})
 			if claim != nil {
 				c.addClaim(t.at, claim, m)
 			}

@@ -98,16 +98,9 @@ type release struct {
 func newWalk(s *cluster.Snapshot, nodes *nodemap.Map, strict bool) *walk {
 	w := &walk{snapshot: s, nodes: nodes, strict: strict, groups: map[key]*group{}, mixes: map[placement.Types]*placement.Nodes{}}
 	w.all = make([]int, len(w.nodes.Kinds))
-	types := map[string]int{}
-	for kind, n := range w.nodes.Kinds {
+	w.kindsOf = nodes.ByGPUType()
+	for kind := range w.nodes.Kinds {
 		w.all[kind] = w.nodes.Nodes.FreeGPUs(int32(kind))
-		t, known := types[n.GPUType]
-		if !known {
-			t = len(types)
-			types[n.GPUType] = t
-			w.kindsOf = append(w.kindsOf, 0)
-		}
-		w.kindsOf[t] |= 1 << uint(kind)
 	}
 	w.now = w.nodes.Nodes.Clone()
 	w.begin()

@@ -91,28 +91,17 @@ func (w Weather) Changes(nodes []string) (all []Change) {
 // kills tells whether the weather ends the jobs on its node.
 func (w Weather) kills() bool { return w.What == Failure || w.What == Reboot || w.What == Flap }
 
-// struck tells whether weather ended the run of a part at a moment: a node of it went down. Its
-// first node stands in the job's own log, the others in what squeue showed.
+// struck tells whether weather ended the run of a part at a moment: a node of it went down. Its nodes
+// stand in the job's own log.
 func (r *Run) struck(p Part, at time.Time) bool {
-	first := ""
+	nodes := ""
 	for _, e := range r.Logs[p.Name] {
 		if e.What == "start" && !e.At.After(at) && len(e.More) == 3 {
-			first = e.More[2]
+			nodes = e.More[2]
 		}
 	}
 	return slices.ContainsFunc(r.Weather, func(w Weathered) bool {
-		during := !at.Before(w.From.Add(-time.Second)) && !at.After(w.Until.Add(slack))
-		return w.kills() && during && (first == w.Name || r.sawOn(p.ID, w.Name, w.From.Add(-slack), w.Until))
-	})
-}
-
-// sawOn tells whether a look at the queue showed a part on a node meanwhile.
-func (r *Run) sawOn(id, node string, from, to time.Time) bool {
-	return slices.ContainsFunc(r.Views, func(v View) bool {
-		return !v.At.Before(from) && !v.At.After(to) && slices.ContainsFunc(v.Queue, func(s Seen) bool {
-			shown, _, _ := strings.Cut(s.Shown, "+")
-			return shown == id && s.Nodes != "" && ranOn(s.Nodes, node)
-		})
+		return w.kills() && !at.Before(w.From.Add(-time.Second)) && !at.After(w.Until.Add(slack)) && ranOn(nodes, w.Name)
 	})
 }
 

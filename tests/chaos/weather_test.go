@@ -40,17 +40,17 @@ func TestWeathersEnd(t *testing.T) {
 // A signal on a node that went down is the node's; the same signal on another node is priod's.
 func TestStruck(t *testing.T) {
 	at := time.Now()
-	r := Run{
-		Views:   []View{{At: at, Queue: []Seen{{Shown: "5", State: "RUNNING", Nodes: "a100-[1-2]"}, {Shown: "6", State: "RUNNING", Nodes: "a100-3"}}}},
-		Weather: []Weathered{{Weather{What: Failure}, "a100-2", at.Add(time.Second), at.Add(4 * time.Second)}, {Weather{What: Drain}, "a100-3", at, at.Add(time.Second)}},
+	r := Run{Weather: []Weathered{{Weather{What: Failure}, "a100-2", at.Add(time.Second), at.Add(4 * time.Second)}, {Weather{What: Drain}, "a100-3", at, at.Add(time.Second)}}}
+	start := func(nodes string) []Event {
+		return []Event{{At: at, What: "start", More: []string{"0", "0", nodes}}}
 	}
-	r.Logs = map[string][]Event{"log": {{At: at, What: "start", More: []string{"0", "0", "a100-2"}}}}
-	for part, want := range map[Part]bool{{ID: "5"}: true, {ID: "6"}: false, {ID: "7", Name: "log"}: true} {
-		if got := r.struck(part, at.Add(2*time.Second)); got != want {
-			t.Errorf("job %s: struck %v, want %v", part.ID, got, want)
+	r.Logs = map[string][]Event{"gang": start("a100-[1-2]"), "drained": start("a100-3"), "one": start("a100-2")}
+	for name, want := range map[string]bool{"gang": true, "drained": false, "one": true, "no log": false} {
+		if got := r.struck(Part{ID: "5", Name: name}, at.Add(2*time.Second)); got != want {
+			t.Errorf("%s: struck %v, want %v", name, got, want)
 		}
 	}
-	if r.struck(Part{ID: "5"}, at.Add(time.Minute)) {
+	if r.struck(Part{ID: "5", Name: "one"}, at.Add(time.Minute)) {
 		t.Error("a failure ends jobs for a minute")
 	}
 }

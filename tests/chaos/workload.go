@@ -360,7 +360,7 @@ told() {
 done=$(cat "$file.saved" 2>/dev/null || echo 0)
 trap 'told USR1' USR1
 trap 'told TERM' TERM
-say start "$done" "${SLURM_RESTART_COUNT:=0}" "$SLURMD_NODENAME"
+say start "$done" "${SLURM_RESTART_COUNT:=0}" "$SLURM_JOB_NODELIST"
 while ((done < pieces)); do
 	sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))" &
 	while kill -0 $! 2>/dev/null; do wait $!; done

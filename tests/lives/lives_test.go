@@ -76,6 +76,9 @@ type observer struct {
 	rand               *rand.Rand
 	weather            weather
 	fresh              *plan.Plan // of the cycle at hand; nil: none was made
+	waits              map[cluster.JobID]map[string]time.Duration
+	why                map[cluster.JobID]string // of the last cycle
+	last               time.Time
 	restarts, compared int
 }
 
@@ -87,7 +90,35 @@ func (o *observer) Observed(ctx context.Context, s *cluster.Snapshot, stays func
 	o.Store.Observed(ctx, s, stays)
 }
 
+// wait adds up for what each TE job waits, by the word for its room.
+func (o *observer) wait(p *plan.Plan) {
+	for id, why := range o.why {
+		if o.waits[id] == nil {
+			o.waits[id] = map[string]time.Duration{}
+		}
+		o.waits[id][why] += p.At.Sub(o.last)
+	}
+	o.last = p.At
+	clear(o.why)
+	for i := range p.Decisions {
+		if d := &p.Decisions[i]; d.Ranked && d.Class == cluster.TE && d.Choices.Eviction != nil {
+			o.why[d.Job] = d.Choices.Eviction.Why
+		}
+	}
+}
+
+// starved refuses a TE job that waited longer than its victims' grace and a few cycles take, though no
+// limit kept it waiting: room was free, or was being made.
+func (o *observer) starved() {
+	for id, by := range o.waits {
+		if by["fits"] > 2*time.Minute || by["evicts"]+by["claimed"] > 5*time.Minute {
+			o.t.Errorf("TE job %s waited %v", id, by)
+		}
+	}
+}
+
 func (o *observer) Planned(ctx context.Context, seen plan.Seen) error {
+	o.wait(seen.Plan)
 	if o.fresh != nil {
 		o.restarts++
 		o.compare(seen.Plan, seen.Snapshot)
@@ -228,7 +259,7 @@ func (o *observer) compare(long *plan.Plan, s *cluster.Snapshot) {
 			o.t.Errorf("%s: job %s: share %+v, a new priod has %+v", s.At.Format(time.TimeOnly), j.ID, a, b)
 			return
 		}
-		same = same && slices.EqualFunc(a.Time, b.Time, func(x, y float64) bool { return math.Abs(x-y) < 1e-6 })
+		same = same && slices.EqualFunc(a.Time, b.Time, func(x, y float64) bool { return math.Abs(x-y) < 1e-12 })
 	}
 	if !same {
 		return
@@ -342,7 +373,7 @@ func jobs(seed uint64, n int) (all []trace.Job) {
 }
 
 // A priod that starts now plans, ranks and writes as one that has lived long, but for what ARCHITECTURE.md
-// lists as lost: while jobs come, are evicted, end rounds and fail with their nodes, nodes lose and regain
+// lists as lost, and no TE job waits while there is room: while jobs come, are evicted, end rounds and fail with their nodes, nodes lose and regain
 // features, memory and partitions, and priod.toml is reloaded.
 func TestRestartPlansTheSame(t *testing.T) {
 	seeds := uint64(2)
@@ -367,7 +398,7 @@ func live(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	o := &observer{t: t, dir: dir, c: c, table: table, rand: rnd, weather: weather{rand: rnd, until: map[string]time.Time{}, was: map[string]cluster.Node{}}}
+	o := &observer{t: t, dir: dir, c: c, table: table, rand: rnd, waits: map[cluster.JobID]map[string]time.Duration{}, why: map[cluster.JobID]string{}, weather: weather{rand: rnd, until: map[string]time.Time{}, was: map[string]cluster.Node{}}}
 	if o.Store, err = store.Open(ctx, dir, store.Options{Now: o.now}); err != nil {
 		t.Fatal(err)
 	}
@@ -398,5 +429,6 @@ func live(t *testing.T, seed uint64) {
 	if _, err := virtual.Run(ctx, nodes, trace.Each(jobs(seed, 80)), opt); err != nil {
 		t.Fatal(err)
 	}
+	o.starved()
 	t.Logf("%d restarts, %d plans compared", o.restarts, o.compared)
 }

@@ -182,10 +182,41 @@ func (v *view) untilFits(t *Trial, gpus int32, verdict *Verdict) bool {
 	return false
 }
 
-// leastLoss takes the cheapest set. For a trial over several nodes it looks for one
+// leastLoss takes the cheapest set, of nodes of one GPU type.
+func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
+	if len(gpus) < 2 || len(t.Alike) == 0 {
+		return v.cheapestSet(t, gpus)
+	}
+	best := Verdict{Why: Impossible}
+	for _, types := range t.Alike {
+		part := *t
+		if part.Request.Types &= types; part.Request.Types == 0 {
+			continue
+		}
+		other := v.cheapestSet(&part, pieces(v.Nodes, part.Request))
+		v.apply(&other, false)
+		if v.better(&other, &best, t) {
+			best = other
+		}
+	}
+	v.apply(&best, true)
+	return best
+}
+
+// better tells whether a verdict is better for a trial than another one.
+func (v *view) better(a, b *Verdict, t *Trial) bool {
+	rank := map[Why]int{Fits: 3, Evicts: 2, Anyway: 1}
+	if rank[a.Why] != rank[b.Why] || a.Why != Evicts {
+		return rank[a.Why] > rank[b.Why]
+	}
+	urgent := v.set.Urgency * float64(t.Request.GPUs)
+	return a.Cost+urgent*a.Grace < b.Cost+urgent*b.Grace
+}
+
+// cheapestSet takes the cheapest set. For a trial over several nodes it looks for one
 // node after the other, and a second time with the cost of BE gangs divided by their
 // nodes: a gang that leaves for one node costs nothing for the next.
-func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
+func (v *view) cheapestSet(t *Trial, gpus []int32) Verdict {
 	verdict := v.piecewise(t, gpus)
 	if len(gpus) > 1 && len(v.gangs) > 0 {
 		v.apply(&verdict, false)
@@ -194,8 +225,7 @@ func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
 		v.apply(&other, false)
 		v.reprice(false)
 		v.sumCosts(&other)
-		urgent := v.set.Urgency * float64(t.Request.GPUs)
-		if other.Why == Evicts && (verdict.Why != Evicts || other.Cost+urgent*other.Grace < verdict.Cost+urgent*verdict.Grace) {
+		if other.Why == Evicts && (verdict.Why != Evicts || v.better(&other, &verdict, t)) {
 			verdict = other
 		}
 		v.apply(&verdict, true)

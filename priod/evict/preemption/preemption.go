@@ -98,7 +98,10 @@ type Candidate struct {
 // Trial is a waiting TE job.
 type Trial struct {
 	Request placement.Request
-	Owner   int // index into Snapshot.PastOwner, when Limits.UserGPUMinutesPerDay is set
+	// Alike are the sets of types of which a place on several nodes is made, each of one GPU type; none:
+	// nodes of all types go together.
+	Alike []placement.Types
+	Owner int // index into Snapshot.PastOwner, when Limits.UserGPUMinutesPerDay is set
 	// Start is the time, s from now, at which it would start without evictions
 	// (placement.Nodes.Shadow); infinite when that is not known to come.
 	Start float64

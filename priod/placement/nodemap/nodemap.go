@@ -212,6 +212,21 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	return types, true
 }
 
+// ByGPUType are the kinds of nodes of each GPU type, in the order of the first of them.
+func (m *Map) ByGPUType() (sets []placement.Types) {
+	types := map[string]int{}
+	for kind, n := range m.Kinds {
+		t, known := types[n.GPUType]
+		if !known {
+			t = len(types)
+			types[n.GPUType] = t
+			sets = append(sets, 0)
+		}
+		sets[t] |= 1 << uint(kind)
+	}
+	return sets
+}
+
 // Request is what a waiting job asks for, on these kinds of nodes. One that a node
 // can hold lies on one: Slurm gives each node what --gres asks for, so a second
 // node would not halve that, and with --gpus it would be another task.

@@ -10,7 +10,6 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -88,7 +87,8 @@ func newSlurm(e *engine) *slurm {
 	}
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, s.recorder, s.now
 	set.Retries.Slurm, set.Retries.Recorder = s, s.recorder
-	s.ordersTE = ordersTE(&e.opt.Daemon)
+	d := &e.opt.Daemon
+	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && !d.every
 	if s.evicts() || s.classifies() {
 		s.ended = map[cluster.JobID]pastRun{}
 	}
@@ -214,19 +214,6 @@ func (s *slurm) changed(j *job) {
 // counts tells whether a job can change what the daemon decides. Where nothing but the order of TE
 // jobs is on, others keep Slurm's own order and take part in nothing.
 func (s *slurm) counts(j *job) bool { return !s.ordersTE || j.Class == cluster.TE && !j.Untagged }
-
-// ordersTE tells whether the daemon does nothing but put TE jobs first.
-func ordersTE(d *Daemon) bool {
-	set := &d.Settings
-	o, e := &set.Order.Settings, &set.Evictions
-	moves := e.Journal != nil && (e.Settings.Enabled || e.Settings.Defrag || e.Rounds != nil && e.Rounds.Settings.Enabled)
-	shares := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy.Name != ""
-	lowers := set.Memory.GiveBack != nil && set.Memory.GiveBack.Enabled()
-	places := set.Locality.Settings.Enabled || set.FewNodes.Settings.Enabled || set.Refusals.Settings.Enabled
-	reads := set.Retries.Memory != nil || set.Waits.Tracker != nil || d.Learn != nil || d.Seen != nil
-	return !(moves || shares || lowers || places || reads || set.Steering.Settings.Enabled || set.Sizing.Sizes.Enabled()) &&
-		o.Order == order.SlurmOrder && !o.Peers && !d.every && d.Record == nil
-}
 
 func (s *slurm) refresh(j *job) {
 	row := &s.snapshot.Jobs[j.row]

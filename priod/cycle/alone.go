@@ -1,0 +1,16 @@
+package cycle
+
+import "slurmprio/priod/order"
+
+// OrdersTEAlone tells whether cycles do nothing but put TE jobs first: then BE jobs take part in
+// nothing, and cycles without a waiting TE job write nothing.
+func (set *Settings) OrdersTEAlone() bool {
+	o, e := &set.Order.Settings, &set.Evictions
+	moves := e.Journal != nil && (e.Settings.Enabled || e.Settings.Defrag || e.Rounds != nil && e.Rounds.Settings.Enabled)
+	shares := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy.Name != ""
+	lowers := set.Memory.GiveBack != nil && set.Memory.GiveBack.Enabled()
+	places := set.Locality.Settings.Enabled || set.FewNodes.Settings.Enabled || set.Refusals.Settings.Enabled
+	sizes := set.Steering.Settings.Enabled || set.Sizing.Sizes.Enabled()
+	reads := set.Retries.Memory != nil || set.Waits.Tracker != nil
+	return !(moves || shares || lowers || places || sizes || reads) && o.Order == order.SlurmOrder && !o.Peers
+}
