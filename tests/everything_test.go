@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
+	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
 )
 
@@ -71,7 +72,7 @@ func TestTrialsAreNotBoundToWait(t *testing.T) {
 // claim: nobody leaves for it, and it is not left in BadConstraints, also when priod is
 // killed in between.
 func TestEditAgainstAPin(t *testing.T) {
-	t.Parallel()
+	lab.Parallel(t)
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
 			e := evictableOn(t, newOwnSite(t, everything))

@@ -100,7 +100,7 @@ func TestSites(t *testing.T) {
 					t.Skipf("Slurm before %s.%s lacks it", m[1], m[2])
 				}
 			}
-			t.Parallel()
+			lab.Parallel(t)
 			runSite(t, c)
 		})
 	}
