@@ -22,7 +22,7 @@ demo: deps build ## a small real Slurm, before and after priod
 	@PATH="$(CURDIR)/bin:$(dir $(GO)):$$PATH" tests/lab/lab.sh run -- tests/demo.sh
 
 test: deps-browser ## every test tier; a missing Slurm is a failure
-	@$(MAKE) --no-print-directory -j3 test-own-labs test-shared-lab test-rest lint roots test-properties test-smoke test-race-short
+	@$(MAKE) --no-print-directory -j2 test-own-labs test-shared-lab test-rest lint roots test-properties test-smoke test-race-short
 
 # Chance hangs on the commit, so that a verdict on it stands; SEED=0 draws anew.
 SEED       ?= 0x0$(shell git rev-parse --short=12 HEAD 2>/dev/null)

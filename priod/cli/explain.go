@@ -123,10 +123,11 @@ type explanation struct {
 	TECount int         `json:"te_count"`
 	BEAhead int         `json:"be_ahead"` // BE jobs that priod puts before it
 
-	Evictions []store.Eviction `json:"evictions"`           // of its own runs, and on its behalf
-	Waits     []waitView       `json:"waits"`               // the last one first
-	Failures  []retry.Failure  `json:"failures"`            // the latest first
-	Now       *nowView         `json:"slurm_now,omitempty"` // nil when Slurm has no such job or does not answer
+	Evictions []store.Eviction `json:"evictions"`                  // of its own runs, and on its behalf
+	Waits     []waitView       `json:"waits"`                      // the last one first
+	Failures  []retry.Failure  `json:"failures"`                   // the latest first
+	Now       *nowView         `json:"slurm_now,omitempty"`        // nil when Slurm has no such job or does not answer
+	Since     string           `json:"since_last_cycle,omitempty"` // started, requeued, ended, gone, waits (an array's own record, again); left out: nothing
 	Note      string           `json:"note,omitempty"`
 
 	Own map[slurmplug.Lever]slurmplug.Value `json:"own_request,omitempty"` // what its user asked for where priod has written
@@ -171,6 +172,7 @@ func readExplanations(c *cli.Context, names []slurmplug.JobName) ([]explained, e
 		}
 		var program string
 		v.Now, program, v.Note = now.of(v.Job.ID, v.Job.RawID)
+		v.Since = v.sinceCycle(v.Note != notInQueue)
 		v.date()
 		v.err = v.jobSpeeds(c.Context, cfg, r, program)
 	}
@@ -299,7 +301,7 @@ func (q *queueNow) of(id cluster.JobID, raw uint32) (now *nowView, name, note st
 	}
 	j := q.jobs[id]
 	if j == nil {
-		return nil, "", "the job is not in Slurm's queue now"
+		return nil, "", notInQueue
 	}
 	if j.Unread != "" {
 		return nil, "", "its record in Slurm's queue cannot be read: " + j.Unread
@@ -320,6 +322,9 @@ func (q *queueNow) of(id cluster.JobID, raw uint32) (now *nowView, name, note st
 }
 
 var classes = map[cluster.Class]string{cluster.TE: "TE (trial-and-error)", cluster.BE: "BE (best-effort)"}
+
+// notInQueue is the note about a job that Slurm does not list.
+const notInQueue = "the job is not in Slurm's queue now"
 
 // liner prints one line of an answer: a name and a sentence.
 type liner func(name, format string, a ...any)
@@ -364,17 +369,7 @@ func (v *explanation) showJob(line liner) {
 	j := &v.Job
 	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks, HetID: j.HetLeader, HetOffset: j.HetOffset}.Target(), j.User, j.Account,
 		j.Partition, j.QOS, request(j))
-	if !j.Left.IsZero() && v.Array != nil && j.ID.Task == slurmplug.NoTask {
-		line("State", "none of its tasks waits in the array's own record since %s", clock(j.Left))
-	} else if !j.Left.IsZero() && v.Now != nil && !slurmplug.Ended(v.Now.State) {
-		line("State", "%s (%s); requeued since the cycle before %s, which saw it leave", v.Now.State, v.Now.Reason, clock(j.Left))
-	} else if !j.Left.IsZero() {
-		line("State", "left the queue before %s", clock(j.Left))
-	} else if v.Now != nil {
-		line("State", "%s (%s)", v.Now.State, v.Now.Reason)
-	} else {
-		line("State", "%s (%s) at %s", j.State, j.Reason, clock(v.Cycle.Until))
-	}
+	line("State", "%s", v.stateWords())
 	v.showStart(line)
 	v.showArray(line)
 	if j.Tag != "" {

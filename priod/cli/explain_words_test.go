@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
+	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
 
@@ -29,27 +30,62 @@ func TestSpeedWords(t *testing.T) {
 	}
 }
 
-// A job that was requeued since the last cycle waits, whatever that cycle saw.
-func TestExplainOfARequeuedJob(t *testing.T) {
-	said := func(state string) string {
-		v := &explanation{Now: &nowView{State: state, Reason: "BeginTime"}}
-		v.Job.Left = time.Now()
-		var b strings.Builder
-		v.showJob(func(name, format string, a ...any) {
-			if name == "State" {
-				b.WriteString(strings.TrimSpace(fmt.Sprintf(format, a...)))
-			}
-		})
-		return b.String()
-	}
-	for _, state := range []string{"PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED"} {
-		if got := said(state); !strings.HasPrefix(got, state+" (BeginTime); requeued since") {
-			t.Errorf("a requeued job: %q", got)
+// What the last cycle saw of a job and what Slurm shows now make one sentence that is true now.
+func TestExplainBetweenTwoCycles(t *testing.T) {
+	array := slurmplug.JobID{ID: 9, Task: slurmplug.NoTask}
+	for _, c := range []struct {
+		name, seen string // by the last cycle; "left": it saw it leave
+		now        string // Slurm's state; "": not listed; "?": no answer
+		array      bool
+		evicted    string // the state of an eviction of its run
+		since      string
+		words      []string
+	}{
+		{"waits", "pending", "PENDING", false, "", "", []string{"PENDING (Priority)"}},
+		{"runs", "running", "RUNNING", false, "", "", []string{"RUNNING (Priority)"}},
+		{"suspended", "running", "SUSPENDED", false, "", "", []string{"SUSPENDED"}},
+		{"started", "pending", "RUNNING", false, "", sinceStarted, []string{"RUNNING", "started since then", "saw it pending"}},
+		{"ends", "pending", "COMPLETING", false, "", sinceStarted, []string{"COMPLETING", "started since then"}},
+		{"ended", "running", "COMPLETED", false, "", sinceEnded, []string{"COMPLETED", "ended since then", "saw it running"}},
+		{"cancelled", "pending", "CANCELLED", false, "", sinceEnded, []string{"CANCELLED", "saw it pending"}},
+		{"not listed", "running", "", false, "", sinceGone, []string{"left the queue", "saw it running"}},
+		{"no answer", "running", "?", false, "", "", []string{"running (None) at"}},
+		{"left", "left", "", false, "", "", []string{"left the queue before"}},
+		{"left, still listed", "left", "FAILED", false, "", "", []string{"left the queue before"}},
+		{"requeued", "running", "PENDING", false, "", sinceRequeued, []string{"PENDING", "requeued since then", "saw it running"}},
+		{"requeued after it left", "left", "PENDING", false, "", sinceRequeued, []string{"PENDING", "requeued since the cycle before", "which saw it leave"}},
+		{"runs again", "left", "RUNNING", false, "", sinceRequeued, []string{"RUNNING", "requeued since"}},
+		{"evicted", "running", "PENDING", false, "left", sinceRequeued, []string{"PENDING", "it left for job 77 of bob", "requeued since then"}},
+		{"evicted before", "running", "PENDING", false, "done", sinceRequeued, []string{"PENDING", "requeued since then"}},
+		{"an array without a waiting task", "left", "", true, "", "", []string{"none of its tasks waits"}},
+		{"an array whose tasks wait again", "left", "PENDING", true, "", sinceRejoined, []string{"PENDING", "tasks wait in the array's own record again"}},
+	} {
+		v := &explanation{}
+		v.Job.ID, v.Job.State, v.Job.Reason = slurmplug.Plain(5), c.seen, "None"
+		if c.seen == "left" {
+			v.Job.State, v.Job.Left = "running", time.Now()
 		}
-	}
-	for _, state := range []string{"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"} {
-		if got := said(state); !strings.HasPrefix(got, "left the queue before") {
-			t.Errorf("a job that ended: %q", got)
+		if c.array {
+			v.Job.ID, v.Array = array, &store.Array{}
+		}
+		if c.now != "" && c.now != "?" {
+			v.Now = &nowView{State: c.now, Reason: "Priority"}
+		}
+		if c.evicted != "" {
+			v.Evictions = []store.Eviction{{Victim: slurmplug.Plain(5), For: slurmplug.Plain(77), ForUser: "bob", State: c.evicted}}
+		}
+		v.Since = v.sinceCycle(c.now == "?")
+		got := v.stateWords()
+		if v.Since != c.since {
+			t.Errorf("%s: %q, want %q", c.name, v.Since, c.since)
+		}
+		for _, words := range c.words {
+			if !strings.Contains(got, words) {
+				t.Errorf("%s: %q, want %q", c.name, got, words)
+			}
+		}
+		if c.evicted == "done" && strings.Contains(got, "77") {
+			t.Errorf("%s: %q tells of an eviction that is over", c.name, got)
 		}
 	}
 }

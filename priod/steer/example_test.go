@@ -2,6 +2,7 @@ package steer_test
 
 import (
 	"fmt"
+	"time"
 
 	"slurmprio/priod/placement"
 	"slurmprio/priod/steer"
@@ -34,10 +35,10 @@ func ExampleDecide() {
 	rule := steer.Defaults
 	rule.Wait = 1 // each job takes the type on which it ends first
 	for i, v := range steer.Decide(snapshot, rule) {
-		fmt.Printf("job %d %s\n", i+1, v.Explain(func(t int32) string { return types[t] }))
+		fmt.Printf("job %d %s\n", i+1, v.Explain(func(t int32) string { return types[t] }, time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)))
 	}
 	// Output:
-	// job 1 waits 10 min for a100, where it ends in 30 min; on v100 it would end in 340 min
-	// job 2 waits 30 min for a100, where it ends in 60 min; on v100 it would end in 440 min
+	// job 1 waits for a100 until about 12:10, where it ends about 12:30; on v100 it would end about 17:40
+	// job 2 waits for a100 until about 12:30, where it ends about 13:00; on v100 it would end about 19:20
 	// job 3 v100 is allocated to it and free
 }

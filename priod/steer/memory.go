@@ -40,7 +40,8 @@ type jobState struct {
 	verdict Verdict
 	barred  string              // why the types that it could have are not steered to, instead of the verdict's words; "" else
 	words   string              // for explain, from the cycle that first said so, or that last found the figures moved
-	told    Verdict             // the one that words say
+	told    Verdict             // the one that words say,
+	toldAt  time.Time           // of this time
 	choice  *plan.GPUTypeChoice // the same as data; nil where no verdict is behind the words
 }
 
@@ -84,16 +85,16 @@ func (state *jobState) refused(why string, cycles int) {
 // remember keeps what was decided for a candidate, and says it in the decision about the
 // job.
 func (st *Steered) remember(c *candidate) {
-	state, v := c.state, &c.verdict
+	state, v, now := c.state, &c.verdict, st.in.snapshot.At
 	barred := st.whyBarred(c)
 	switch {
 	case c.excluded != "":
 		state.words, state.choice = c.excluded, nil
 	case barred != "":
 		state.words, state.choice = barred, v.choice(st.types.names)
-	case state.barred != "" || state.words == "" || v.Type != state.verdict.Type || v.Why != state.verdict.Why || v.Back != state.verdict.Back || v.movedFrom(&state.told):
-		state.words, state.choice = v.Explain(func(t int32) string { return st.types.names[t] }), v.choice(st.types.names)
-		state.told = *v
+	case state.barred != "" || state.words == "" || v.Type != state.verdict.Type || v.Why != state.verdict.Why || v.Back != state.verdict.Back || v.movedFrom(&state.told, now.Sub(state.toldAt).Seconds()):
+		state.words, state.choice = v.Explain(func(t int32) string { return st.types.names[t] }, now), v.choice(st.types.names)
+		state.told, state.toldAt = *v, now
 	}
 	state.verdict, state.barred = *v, barred
 	switch {

@@ -3,6 +3,7 @@ package steer
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"slurmprio/priod/plan"
 )
@@ -55,14 +56,15 @@ type Verdict struct {
 // passed.
 const boundless = 180 * 24 * 3600
 
-// Explain puts a verdict into words; name gives those of a type.
-func (v *Verdict) Explain(name func(int32) string) string {
-	text := ""
+// Explain puts a verdict of a time into words; name gives those of a type. Times are those of the clock:
+// they stay true while the job waits.
+func (v *Verdict) Explain(name func(int32) string, now time.Time) string {
+	text, at := "", func(s float64) string { return clockTime(now, s) }
 	switch v.Why {
 	case Starts:
 		text = fmt.Sprintf("%s is allocated to it and free", name(v.Type))
 	case Waits:
-		text = fmt.Sprintf("waits %s for %s, where it ends %s", minutes(v.Start), name(v.Type), inMinutes(v.End))
+		text = fmt.Sprintf("waits for %s until %s, where it ends %s", name(v.Type), at(v.Start), at(v.End))
 		if v.Start >= boundless {
 			text = fmt.Sprintf("waits for %s, where jobs without a time limit run", name(v.Type))
 		}
@@ -71,12 +73,12 @@ func (v *Verdict) Explain(name func(int32) string) string {
 			if v.NotGiven {
 				given = ", where nothing is allocated to it,"
 			}
-			text += fmt.Sprintf("; on %s%s it would end %s", name(v.Other), given, inMinutes(v.OtherEnd))
+			text += fmt.Sprintf("; on %s%s it would end %s", name(v.Other), given, at(v.OtherEnd))
 		}
 	case Takes:
-		text = fmt.Sprintf("takes %s, which is free and where it ends %s", name(v.Type), inMinutes(v.End))
+		text = fmt.Sprintf("takes %s, which is free and where it ends %s", name(v.Type), at(v.End))
 		if v.Other != Open {
-			text += fmt.Sprintf("; waiting for %s it would end %s", name(v.Other), inMinutes(v.OtherEnd))
+			text += fmt.Sprintf("; waiting for %s it would end %s", name(v.Other), at(v.OtherEnd))
 		}
 	default:
 		text = whyOpen[v.Why]
@@ -106,14 +108,14 @@ func (v *Verdict) choice(names []string) *plan.GPUTypeChoice {
 	return c
 }
 
-// movedFrom tells whether the figures of an earlier verdict are no longer those of this one: by more
-// than a minute and a quarter. So words follow a wait to its end, and a job that waits for hours is
-// written a few times, not in each cycle.
-func (v *Verdict) movedFrom(told *Verdict) bool {
-	moved := func(was, is float64) bool {
-		return is != was && !(math.Abs(is-was) <= 60+max(was, 0)/4)
+// movedFrom tells whether the expected start of an earlier verdict is no longer that of this one, made so
+// many seconds later: by more than ten minutes and half of what is left.
+func (v *Verdict) movedFrom(told *Verdict, later float64) bool {
+	was, is := told.Start-later, v.Start
+	if is >= boundless || was >= boundless-later {
+		return v.Type != Open && (is < boundless || was < boundless-later)
 	}
-	return v.Type != Open && (moved(told.Start, v.Start) || moved(told.End, v.End) || v.Other != told.Other || v.Other != Open && moved(told.OtherEnd, v.OtherEnd))
+	return v.Type != Open && math.Abs(is-was) > 600+max(is, 0)/2
 }
 
 var whyOpen = map[Why]string{
@@ -133,11 +135,15 @@ var whyBack = map[Why]string{
 	Better:  "this is better",
 }
 
-func minutes(s float64) string { return fmt.Sprintf("%.0f min", s/60) }
-
-func inMinutes(s float64) string {
+// clockTime is a time of the clock so many seconds from now; with its day where that is another one.
+func clockTime(now time.Time, s float64) string {
 	if s >= boundless {
 		return "at no known time"
 	}
-	return "in " + minutes(s)
+	now = now.Local()
+	at := now.Add(time.Duration(s * float64(time.Second))).Round(time.Minute)
+	if at.YearDay() == now.YearDay() && at.Year() == now.Year() {
+		return at.Format("about 15:04")
+	}
+	return at.Format("about Jan 2 15:04")
 }

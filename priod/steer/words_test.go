@@ -5,35 +5,37 @@ import (
 	"testing"
 )
 
-// The words about a job that waits follow its wait, a few times in all.
+// The words about a job that waits are made anew when their times move.
 func TestWordsFollowTheWait(t *testing.T) {
+	const year = 365 * 24 * 3600.0
 	never := math.Inf(1)
 	for _, c := range []struct {
 		name      string
 		told, now Verdict
+		later     float64 // s
 		want      bool
 	}{
-		{"the same", Verdict{Start: 600, End: 900, Other: Open}, Verdict{Start: 600, End: 900, Other: Open}, false},
-		{"a cycle later", Verdict{Start: 600, End: 900, Other: Open}, Verdict{Start: 585, End: 885, Other: Open}, false},
-		{"five minutes later", Verdict{Start: 600, End: 900, Other: Open}, Verdict{Start: 300, End: 600, Other: Open}, true},
-		{"it never starts now", Verdict{Start: 600, End: 900, Other: Open}, Verdict{Start: never, End: never, Other: Open}, true},
-		{"it never started and does not", Verdict{Start: never, End: never, Other: Open}, Verdict{Start: never, End: never, Other: Open}, false},
-		{"another type is second best", Verdict{Other: 1, OtherEnd: 900}, Verdict{Other: 2, OtherEnd: 900}, true},
-		{"the second best ends later", Verdict{Other: 1, OtherEnd: 900}, Verdict{Other: 1, OtherEnd: 9000}, true},
-		{"left open", Verdict{Type: Open, Start: 600}, Verdict{Type: Open, Start: 0}, false},
+		{"the same", Verdict{Start: 600, End: 900, Other: Open}, Verdict{Start: 600, End: 900, Other: Open}, 0, false},
+		{"an hour later, at the same time", Verdict{Start: 7200, Other: Open}, Verdict{Start: 3600, Other: Open}, 3600, false},
+		{"an hour later, in as many hours", Verdict{Start: 7200, Other: Open}, Verdict{Start: 7200, Other: Open}, 3600, false},
+		{"three hours later, in as many hours", Verdict{Start: 7200, Other: Open}, Verdict{Start: 7200, Other: Open}, 10800, true},
+		{"it starts now, not in an hour", Verdict{Start: 3600, Other: Open}, Verdict{Start: 0, Other: Open}, 15, true},
+		{"it never starts now", Verdict{Start: 600, End: 900, Other: Open}, Verdict{Start: never, End: never, Other: Open}, 0, true},
+		{"it never started and does not", Verdict{Start: never, End: never, Other: Open}, Verdict{Start: never, End: never, Other: Open}, 900, false},
+		{"jobs without limits, a day later", Verdict{Start: year, End: 2 * year, Other: Open}, Verdict{Start: year - 86400, End: 2*year - 86400, Other: Open}, 86400, false},
+		{"left open", Verdict{Type: Open, Start: 600}, Verdict{Type: Open, Start: 0}, 0, false},
 	} {
-		if got := c.now.movedFrom(&c.told); got != c.want {
+		if got := c.now.movedFrom(&c.told, c.later); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}
-	told, times := Verdict{Start: 36000, Other: Open}, 0
-	for left := 36000.0; left >= 0; left -= 15 {
-		if now := (Verdict{Start: left, Other: Open}); now.movedFrom(&told) {
-			told = now
-			times++
+}
+
+// Times of another day have it.
+func TestClockTime(t *testing.T) {
+	for s, want := range map[float64]string{0: "about 12:00", 3629: "about 13:00", 12 * 3600: "about Jan 2 00:00", 400 * 86400: "at no known time"} {
+		if got := clockTime(noon, s); got != want {
+			t.Errorf("%v s: %s, want %s", s, got, want)
 		}
-	}
-	if times < 10 || times > 40 || told.Start > 90 {
-		t.Errorf("within ten hours %d times, the last one %v s before the start", times, told.Start)
 	}
 }
