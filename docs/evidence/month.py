@@ -1,6 +1,6 @@
 """Writes a month of 30,000 GPU jobs as sacct -P prints them, with the word others 100,000 more without GPUs.
 
-For 24 nodes each of 4 V100, 4 P100 and 4 K80, at a load of 0.55, more by day than by
+For 24 nodes each of 4 V100, 4 P100 and 4 K80, at a load of 0.55, or with load=0.9 of 0.9, more by day than by
 night. Of 20 jobs 5 are TE, of some minutes; 8 are BE of a workload of Gavel's, their GPU
 type open; 4 are BE of one of Synergy's, for which CPUs and memory matter, on V100s; 3
 have no tag. Run times are lognormal, time limits 1.2 to 4 times as long. For each GPU they
@@ -9,11 +9,12 @@ ask for 4 CPUs and 40 GB, or with the word share for a GPU's share of its node.
 Jobs without GPUs are for 120 nodes of 64 CPUs in a partition of their own, at a load of 0.75 (month-nodes.toml).
 Of 100 jobs 88 take some CPUs of one node, 12 whole nodes; 3 run on the nodes with GPUs.
 
-usage: month.py [share] [others] > month.sacct
+usage: month.py [share] [others] [load=LOAD] > month.sacct
 """
 import math, random, sys
 
-JOBS, DAYS, LOAD, GPUS, MIDNIGHT = 30000, 30, 0.55, 3 * 24 * 4, 1704067200
+JOBS, DAYS, GPUS, MIDNIGHT = 30000, 30, 3 * 24 * 4, 1704067200
+LOAD = ([float(a[5:]) for a in sys.argv if a.startswith("load=")] or [0.55])[0]
 CPUS, GB = (8, 96) if "share" in sys.argv else (4, 40)
 OTHERS, NODES, CORES, BUSY = 100000 if "others" in sys.argv else 0, 120, 64, 0.75
 BATCHES = {"lm": (5, 10, 20, 40, 80), "resnet-18": (16, 32, 64, 128, 256), "resnet-50": (16, 32, 64, 128), "transformer": (16, 32, 64, 128, 256)}

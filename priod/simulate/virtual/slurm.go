@@ -368,7 +368,7 @@ const soonest = 2
 func (e *engine) step() error {
 	s := e.slurm
 	s.learn()
-	if !e.opt.Daemon.every && s.still() {
+	if !e.opt.Daemon.every && e.opt.Daemon.Record == nil && s.still() {
 		s.left, s.leftAt = true, e.now
 	} else if s.ordersTE && !slices.ContainsFunc(s.jobs, (*job).pending) { // use of TE budgets alone may have changed
 		s.changes, s.left, s.wrote, s.until = false, false, false, time.Time{}

@@ -112,8 +112,8 @@ type Daemon struct {
 	Seen       func(*cycle.Result) // if set, is shown each cycle; it keeps nothing of it
 	Calls      int                 // cycles that TE submissions bring forward within a minute, at most
 
-	// Record, if set, returns what keeps the cycles; nil: nothing does. History is then what an
-	// earlier priod knew.
+	// Record, if set, returns what keeps the cycles, of which then none is left out; nil: nothing does.
+	// History is then what an earlier priod knew.
 	Record  func(cycle.Slurm) Recorder
 	History *cluster.History
 
