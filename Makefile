@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS  = -X main.version=$(VERSION)
 BIN     ?= bin
 
-.PHONY: demo test deps-browser test-properties test-own-labs test-shared-lab test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence-sizing screenshots build man install install-client install-daemon dist deps help clean
+.PHONY: demo test deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence-sizing screenshots build man install install-client install-daemon dist deps help clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/priod ./priod
@@ -22,7 +22,7 @@ demo: deps build ## a small real Slurm, before and after priod
 	@PATH="$(CURDIR)/bin:$(dir $(GO)):$$PATH" tests/lab/lab.sh run -- tests/demo.sh
 
 test: deps-browser ## every test tier; a missing Slurm is a failure
-	@$(MAKE) --no-print-directory -j2 test-own-labs test-shared-lab test-rest lint roots test-properties test-smoke test-race-short
+	@$(MAKE) --no-print-directory -j2 test-rest lint roots test-properties test-smoke test-race-short
 
 # Chance hangs on the commit, so that a verdict on it stands; SEED=0 draws anew.
 SEED       ?= 0x0$(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -31,14 +31,8 @@ PROPERTIES  = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
 test-properties: ## the packages with properties of random input
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 15m $$($(PROPERTIES)) -rapid.seed=$(SEED)
 
-test-own-labs: ## tests with a real Slurm each, side by side, and those of the house
-	SLURMPRIO_LABS=own SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -parallel 6 -timeout 25m ./tests
-
-test-shared-lab: ## tests on one real Slurm, one after the other
-	SLURMPRIO_LABS=shared SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -timeout 25m ./tests
-
-test-rest: ## all other packages
-	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))" | grep -vx slurmprio/tests)
+test-rest: ## all others, with the real Slurm
+	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -parallel 6 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
 
 roots: ## as root: a Debian with Slurm 24.11 and one with the newest, in the cache folder
 	@tests/versions.sh roots

@@ -136,7 +136,7 @@ func TestAdvise(t *testing.T) {
 
 // A site that hides jobs or nodes: what is not known is said, never made up.
 func TestAdviseOnAClosedSite(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs a second user")
 	}

@@ -563,7 +563,7 @@ func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	lab.Parallel(t)
+	t.Parallel()
 	seed := uint64(146) // no long chain of tasks, some TE jobs when all GPUs are busy
 	if os.Getenv(seedEnv) != "" {
 		seed = seedOf(t)
@@ -591,7 +591,7 @@ func seeds(t *testing.T) (all []uint64) {
 // SLURMPRIO_CHAOS=4m makes them shorter, with as many jobs a minute.
 func TestChaosLong(t *testing.T) {
 	longOnly(t)
-	lab.Parallel(t)
+	t.Parallel()
 	length, err := time.ParseDuration(cmp.Or(os.Getenv("SLURMPRIO_CHAOS"), "10m"))
 	if err != nil || length < time.Minute {
 		t.Fatalf("SLURMPRIO_CHAOS=%q: want a minute or more, such as 4m", os.Getenv("SLURMPRIO_CHAOS"))

@@ -100,7 +100,7 @@ func TestCheckpointing(t *testing.T) {
 			if !python && c.name != "bash" {
 				t.Skip("no python3 on this machine; make deps installs it")
 			}
-			lab.Parallel(t)
+			t.Parallel()
 			s := bareSite(t, s.lab)
 			dir := t.TempDir()
 			for name, text := range c.files {

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"slurmprio/tests/lab"
 )
 
 // The simulator's claims are about the code that runs in production: it may
@@ -19,7 +17,6 @@ import (
 // stand in Slurm or in the papers' baselines; what priod decides must come from
 // the features' rooms through cycle.Step, and nothing of it may have been copied.
 func TestSimulatorHoldsNoCopyOfAPolicy(t *testing.T) {
-	lab.Parallel(t)
 	production := functions(t, "../priod/order", "../priod/allocate", "../priod/steer", "../priod/size", "../priod/evict", "../priod/plan", "../priod/cycle")
 	for _, s := range functions(t, "../priod/simulate") {
 		for _, p := range production {

@@ -11,7 +11,7 @@ import (
 // loses least has moved to the other node, once the gang has waited for as much GPU time as
 // that loses. A job that did not agree stays, and so does one that names its node.
 func TestSmallJobMovesForAGang(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	const settings = quick + "[preemption]\ndefrag = true\nmin_run = \"0s\"\nrestart = \"1s\"\nhold = \"20s\"\n"
 	nodes := lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}}}
 	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, nodes), settings))
@@ -58,7 +58,7 @@ func TestSmallJobMovesForAGang(t *testing.T) {
 
 // Weights, as priod check suggests them, have small jobs fill the same nodes first.
 func TestWeightsPackSmallJobs(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	nodes := lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}}}
 	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, nodes), quick))
 	const says = "all 4 nodes of GPU type a100 have Weight 1; NodeName=n[3-4] Weight=2"

@@ -19,8 +19,6 @@ import (
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
-
-	"slurmprio/tests/lab"
 )
 
 // A block is what stands between two fences of a page.
@@ -126,7 +124,7 @@ func priodKnows(args []string) error {
 // of priod, targets of make, packages and names of tests. A shell reads the blocks, so that
 // quotes and variables mean what they say; it runs nothing.
 func TestDocsCommandsAreKnown(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	for _, b := range pageBlocks(t) {
 		var script strings.Builder
 		for _, line := range b.commands() {
@@ -259,7 +257,7 @@ func testFunctions(folder string) (found []string, err error) {
 // Every table of priod.toml, every cluster and every file of workloads that a page shows is
 // taken by the code that reads such files.
 func TestDocsConfigurationsAreRead(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	for _, b := range pageBlocks(t) {
 		if b.kind != "toml" {
 			continue

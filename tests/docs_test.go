@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	priod "slurmprio/priod/cli"
-	"slurmprio/tests/lab"
 )
 
 var (
@@ -46,7 +45,6 @@ func docPages(t *testing.T) (pages []string, texts map[string]string) {
 
 // The README or the index leads to every page of the docs, and no link between them is dead.
 func TestDocsAreLinked(t *testing.T) {
-	lab.Parallel(t)
 	pages, texts := docPages(t)
 	anchors := map[string]bool{}
 	for page, text := range texts {
@@ -86,7 +84,6 @@ var source = regexp.MustCompile("`((?:priod|slurmplug|sbatchwrap|sql|etc|tests|d
 
 // Whoever follows ARCHITECTURE.md or CONTRIBUTING.md to a file or folder finds it.
 func TestPagesNameFilesThatExist(t *testing.T) {
-	lab.Parallel(t)
 	for _, page := range []string{"../ARCHITECTURE.md", "../CONTRIBUTING.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -104,7 +101,6 @@ var pageName = regexp.MustCompile(`\bdocs/[a-zA-Z0-9_/-]+\.(?:md|toml|sh|py)\b`)
 
 // What the code, the configuration and the man pages say of a page of the docs leads there.
 func TestCodeNamesPagesThatExist(t *testing.T) {
-	lab.Parallel(t)
 	named := 0
 	for _, folder := range []string{"../etc", "../priod", "../sbatchwrap", "../slurmplug", "../tests"} {
 		err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
@@ -131,7 +127,6 @@ func TestCodeNamesPagesThatExist(t *testing.T) {
 
 // Every command of priod is shown or explained in the docs.
 func TestDocsKnowEveryCommand(t *testing.T) {
-	lab.Parallel(t)
 	_, texts := docPages(t)
 	all := strings.Join(slices.Collect(maps.Values(texts)), "\n")
 	var check func(path string, commands []*cli.Command)
@@ -151,7 +146,6 @@ func TestDocsKnowEveryCommand(t *testing.T) {
 // One command makes the figures of docs/evidence/sizing.md: it knows every study, and
 // says what is missing where the traces are not there.
 func TestEvidenceOfSizing(t *testing.T) {
-	lab.Parallel(t)
 	script, err := filepath.Abs("../docs/evidence/sizing.sh")
 	if err != nil {
 		t.Fatal(err)

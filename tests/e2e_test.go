@@ -96,7 +96,7 @@ func newSite(t testing.TB, settings string) *site {
 // those that mostly wait.
 func newOwnSite(t *testing.T, settings string) *site {
 	t.Helper()
-	lab.Parallel(t)
+	t.Parallel()
 	return newSiteOn(t, lab.ForTest(t, lab.Options{}), settings)
 }
 

@@ -11,7 +11,6 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
-	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
 )
 
@@ -72,7 +71,7 @@ func TestTrialsAreNotBoundToWait(t *testing.T) {
 // claim: nobody leaves for it, and it is not left in BadConstraints, also when priod is
 // killed in between.
 func TestEditAgainstAPin(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
 			e := evictableOn(t, newOwnSite(t, everything))

@@ -152,7 +152,7 @@ func TestEvictionSurvivesKillAtTheReservation(t *testing.T) {
 // slurmctld falls in the grace and the backup takes over, which may not know of
 // the pin any more: one eviction all the same.
 func TestEvictionSurvivesFailOver(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	longOnly(t)
 	if os.Geteuid() != 0 {
 		t.Skip("two controllers need root; make test-long as root runs this")
@@ -188,7 +188,7 @@ func TestEvictionSurvivesFailOver(t *testing.T) {
 // forgotten them and the TE jobs: accounting says what became of each, or that its
 // owner has to see to it, and nothing stays open.
 func TestEvictionForgotten(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	longOnly(t)
 	l := lab.ForTest(t, lab.Options{ExtraConf: []string{"MinJobAge=2"}, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}}})
 	e := evictableOn(t, newSiteOn(t, l, evicting))
@@ -242,7 +242,7 @@ func TestEvictionForgotten(t *testing.T) {
 // With a state folder on each host, the priod that takes over while a victim is in
 // its grace tells nobody to leave again; the first one ends what it began.
 func TestEvictionLeftToTheOtherHost(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	longOnly(t)
 	if os.Geteuid() != 0 {
 		t.Skip("two controllers need root; make test-long as root runs this")

@@ -566,7 +566,7 @@ func TestEvictionLeavesAlone(t *testing.T) {
 // says so: Slurm would hold it when it leaves by itself, and start it again before the
 // TE job when it is requeued.
 func TestEvictionLeavesAloneWhoExpedites(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	l := lab.ForTest(t, lab.Options{
 		ExtraConf: []string{"SlurmctldParameters=enable_expedited_requeue"},
 		Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}},
@@ -623,7 +623,7 @@ func TestTwoTrialsOneHole(t *testing.T) {
 // Where Slurm itself lets a requeued job start again within a second (requeue_delay,
 // 25.11), the victims of a place that takes some time to make wait for it all the same.
 func TestEvictionWithoutSlurmsDelay(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, lab.Options{
 		ExtraConf: []string{"SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=100000,bf_interval=1,requeue_delay=0"},
 		Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4}},

@@ -65,7 +65,7 @@ func (f *ailing) of(id string) *retry.Failure {
 
 // Each class is made for real; explain names it, and the job has what its class says.
 func TestFailuresGetTheirClass(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	f := newAiling(t)
 	ctx := t.Context()
 	limit := f.submit("sleep 600", "--time=1")

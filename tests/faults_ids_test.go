@@ -12,10 +12,10 @@ import (
 // Job ids wrap round between two cycles: a new job with an old one's id inherits
 // nothing of it, neither value nor class, wait, history or Nice.
 func TestJobIDsWrapRound(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	for _, lever := range []string{"site_factor", "nice"} {
 		t.Run(lever, func(t *testing.T) {
-			lab.Parallel(t)
+			t.Parallel()
 			s := newSiteOn(t, lab.ForTest(t, lab.Options{
 				NoAccounting: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}},
 				ExtraConf: []string{"FirstJobId=1000", "MaxJobId=1004", "MinJobAge=2"},

@@ -13,7 +13,7 @@ import (
 // Nodes and a GPU type appear and vanish under the daemon: it goes on, says what
 // a priod says that is started fresh, and the end is as if they had never been.
 func TestNodesAppearAndVanish(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	const seed = 1 // the users' steps do not matter here
 	l := lab.ForTest(t, lab.Options{NoAccounting: true, Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}}})
 	conf := func(name string) (path, text string) {

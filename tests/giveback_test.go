@@ -53,7 +53,7 @@ func (s *site) memoryOf(job string) string {
 // starts; requeued it has its own request again before it runs, and so it has after reset,
 // whenever priod was killed.
 func TestGiveBack(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	s := newGiveBackSite(t)
 	if !s.namesRuns() {
 		t.Skip("Slurm 26.05 and later lower the memory of jobs that run; TestGiveBackElsewhere runs here")
@@ -121,7 +121,7 @@ func TestGiveBack(t *testing.T) {
 // priod that was killed before or after the write finds its way, also when give_back is
 // off by then.
 func TestGiveBackSurvivesKill(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	s := newGiveBackSite(t)
 	if !s.namesRuns() {
 		t.Skip("Slurm 26.05 and later lower the memory of jobs that run")
@@ -164,7 +164,7 @@ func TestGiveBackSurvivesKill(t *testing.T) {
 // Where Slurm lowers no memory of jobs that run, nothing is written, and check and the
 // log say why.
 func TestGiveBackElsewhere(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	s := newGiveBackSite(t)
 	if s.namesRuns() {
 		t.Skip("this Slurm lowers the memory of jobs that run: TestGiveBack")

@@ -31,7 +31,7 @@ func controllerHosts(t *testing.T) (first, second *site) {
 // The controller falls and comes back: each time priod on the acting
 // controller's host takes over what the other one wrote, and only it writes.
 func TestFollowsTheController(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	a, b := controllerHosts(t)
 	a.fill()
 	a.submit("--gres=gpu:1", "--time=60", "--wrap", "sleep 600")

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"slurmprio/tests/lab"
 )
 
 // rows is the house from the ground up, as DESIGN lists it: a package may
@@ -128,7 +126,6 @@ func packages(t *testing.T) []goPackage {
 }
 
 func TestImportsGoOnlyDownwards(t *testing.T) {
-	lab.Parallel(t)
 	for _, p := range packages(t) {
 		from := strings.TrimPrefix(p.ImportPath, module)
 		if from == "tests" || strings.HasPrefix(from, "tests/") {
@@ -164,7 +161,6 @@ func TestImportsGoOnlyDownwards(t *testing.T) {
 
 // Nothing that the daemon runs reaches what only the papers assume, however far.
 func TestDaemonDoesNotReachIdeal(t *testing.T) {
-	lab.Parallel(t)
 	imports := map[string][]string{}
 	for _, p := range packages(t) {
 		imports[p.ImportPath] = p.Imports

@@ -21,7 +21,7 @@ var tree = lab.Options{
 // A gang that has agreed waits for one switch, in the end for any, and what it asks for is
 // its own again after a reset; others are left alone.
 func TestGangWaitsForItsSwitch(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	const settings = quick + "[locality]\nenabled = true\nwait = 45.0\nothers = 0.0\n" // 68 s for 5 h
 	s := newSiteOn(t, lab.ForTest(t, tree), settings)
 	if os.Geteuid() == 0 {
@@ -105,7 +105,7 @@ func TestDefragShowsWhoWouldLeave(t *testing.T) {
 // room together, and in the end takes both; it gets back its own number by a reset and by
 // other settings. Others are left alone.
 func TestOpenJobWaitsForItsNode(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	const settings = quick + "[locality]\nfew_nodes = true\nwait = 45.0\nothers = 0.0\n" // 68 s for 5 h on two nodes
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 3, GPUType: "a100", GPUs: 4}}})
 	s := newSiteOn(t, l, settings)

@@ -107,7 +107,7 @@ func atLeast(want float64) func(float64) bool { return func(v float64) bool { re
 
 // What happens on the cluster shows in the metrics, over TCP and a socket.
 func TestMetrics(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	l := lab.ForTest(t, lab.Options{})
 	for _, kind := range []string{"tcp", "unix"} {
 		t.Run(kind, func(t *testing.T) {

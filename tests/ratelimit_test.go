@@ -21,7 +21,7 @@ func TestSlurmsRateLimit(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("acting as other users needs root; make test as root runs this")
 	}
-	lab.Parallel(t)
+	t.Parallel()
 	n, rate, limit := rounds(90, 2000), rounds(4, 2), "rl_enable"
 	if !long() {
 		limit += fmt.Sprintf(",rl_refill_rate=%d", rate)

@@ -100,7 +100,7 @@ func TestSites(t *testing.T) {
 					t.Skipf("Slurm before %s.%s lacks it", m[1], m[2])
 				}
 			}
-			lab.Parallel(t)
+			t.Parallel()
 			runSite(t, c)
 		})
 	}

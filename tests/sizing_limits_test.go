@@ -168,7 +168,7 @@ func (l *limitedSite) stands(job string) string {
 // nobody can say what is left it keeps its size. A limit made after a size was written
 // binds that job, too, and Slurm takes the size back that it had of its own.
 func TestSizesUnderLimits(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	l := newLimitedSite(t)
 	named := map[string]*bounded{}
 	for i := range l.cases {
@@ -285,7 +285,7 @@ func TestSizesUnderLimits(t *testing.T) {
 // size back, whoever wrote, and its user's own change of its CPUs binds it again.
 func TestSizesOfAnOperator(t *testing.T) {
 	longOnly(t)
-	lab.Parallel(t)
+	t.Parallel()
 	l := newLimitedSite(t)
 	l.become(lab.OperatorUser, "")
 	l.sizing(sizingUnderLimits)

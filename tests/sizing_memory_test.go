@@ -10,7 +10,7 @@ import (
 // Jobs that hold memory which free GPUs lack, and do not use it, are told with what they
 // have used at most, by a Slurm that measures.
 func TestReportOfIdleMemory(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	l := lab.ForTest(t, lab.Options{
 		NoAccounting: true,
 		Nodes:        []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4, CPUs: 16, MemoryMB: 40000}},

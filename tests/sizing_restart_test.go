@@ -48,7 +48,7 @@ func (s *site) sizeWrites() (sizes []store.Write) {
 // jobs got back because they did not start they keep.
 func TestSizesOverRestarts(t *testing.T) {
 	longOnly(t)
-	lab.Parallel(t)
+	t.Parallel()
 	address := freePort(t)
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, sizesWithAll+fmt.Sprintf("[metrics]\nlisten = %q\n", address))
 	s.open(false)
@@ -133,7 +133,7 @@ func TestSizesOverRestarts(t *testing.T) {
 // What a user calls a job, and writes beside it, keeps it from no size, and nobody's
 // log is filled by it.
 func TestHostileTextsAreSized(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nwithin = \"5m\"\n[cycle]\ninterval = \"2s\"\n")
 	s.open(false)
 	dir := t.TempDir() + "/x ReqNodeList=a100-1 WorkDir=y NumCPUs=7 StdOut=z MemPerTres=gpu:9"
@@ -187,7 +187,7 @@ func TestHostileTextsAreSized(t *testing.T) {
 // without that they start before priod sees them. Without priod they start by themselves.
 func TestHoldForSizes(t *testing.T) {
 	longOnly(t)
-	lab.Parallel(t)
+	t.Parallel()
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, strings.Replace(sizesWithAll, `within = "20s"`, `within = "1m"`, 1))
 	start := func(hold string) (wrong int) {
 		t.Helper()

@@ -90,7 +90,7 @@ func (s *site) holds(job string) string {
 // Each way to ask for CPUs and memory on the real Slurm: resized, and started with
 // exactly that, or left alone with the reason; what did not start is put back.
 func TestSizesOfEachWay(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	const settings = "enabled = true\nwithin = \"5s\"\n"
 	s := newSizingSite(t, lab.Options{NoAccounting: true, ExtraFiles: map[string]string{"job_submit.lua": vetoes}, ExtraConf: []string{"JobSubmitPlugins=lua"}}, settings)
 	// Its share of the CPUs makes it fast, or one is enough: no job is bound to a node.
@@ -237,7 +237,7 @@ func TestSizesOfEachWay(t *testing.T) {
 // reset, also without the database, and after a kill between the undo line and the
 // write. What the user changes meanwhile is the user's, but for priod's node.
 func TestSizesGivenBack(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	const settings = "enabled = true\nwithin = \"5s\"\n"
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, settings)
 	s.open(false)
@@ -384,7 +384,7 @@ func TestSizesGivenBack(t *testing.T) {
 // A user who changes the memory of a job that priod sized does not see to the node that
 // priod named: the next priod lets the job go from there, and leaves the rest to its user.
 func TestSizeThatItsUserChanges(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nwithin = \"1m\"\n")
 	s.open(false)
 	submit := func(args ...string) string { return s.submit(append(args, "--time=5", "--wrap", "sleep 600")...) }

@@ -86,7 +86,7 @@ type soakRun struct {
 // SLURMPRIO_SOAK or SLURMPRIO_LONG it is 20 seconds, in which nothing can grow.
 func TestSoakLab(t *testing.T) {
 	total := soakTime(t)
-	lab.Parallel(t)
+	t.Parallel()
 	if os.Getenv(soakLeakEnv) == "1" {
 		leaking(t)
 	}

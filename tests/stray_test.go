@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"slurmprio/tests/lab"
 )
 
 // top is what stands at the top of the house, and nothing else.
@@ -53,7 +51,6 @@ func stray(name string, size int64, begin []byte) string {
 
 // What git keeps is the house and nothing else.
 func TestNothingStrayIsKept(t *testing.T) {
-	lab.Parallel(t)
 	if _, err := os.Stat("../.git"); err != nil {
 		t.Skip("not a clone: nobody knows what is kept")
 	}

@@ -28,10 +28,10 @@ func (p *hostPair) cutOff() {
 // acting one, and both have the folder, or one of them lacks it. Each value is written by one,
 // nobody is evicted twice, it is said, and reset takes all of it back.
 func TestBothHostsSeemToAct(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	for _, lacks := range []bool{false, true} {
 		t.Run(fmt.Sprintf("one lacks the folder: %v", lacks), func(t *testing.T) {
-			lab.Parallel(t)
+			t.Parallel()
 			p := newHostPair(t, false, lab.Options{Nodes: []lab.NodeSpec{{Count: 2, GPUType: "t4", GPUs: 4}, {Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}}})
 			e := p.acts
 			victim := e.full(20, "save")
@@ -93,7 +93,7 @@ func TestBothHostsSeemToAct(t *testing.T) {
 // its host is lost for ever: the first one writes it anew, the other one writes nothing until
 // it is told that nothing newer is left, and reset takes back what is known then.
 func TestOlderSharedFolder(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	p := newHostPair(t, false, lab.Options{Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}}})
 	e, shared := p.acts, sharedBy(t, p.acts.site)
 	copied := filepath.Join(t.TempDir(), "copy")
@@ -173,7 +173,7 @@ func TestOlderSharedFolder(t *testing.T) {
 // middle of an eviction: it is finished once, and reset gives all back. priod is built on a
 // package time whose wall clock is ahead, since Go reads it without the C library.
 func TestClocksOfTheHosts(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	longOnly(t)
 	if _, err := exec.LookPath("go"); err != nil || watchesRaces() {
 		t.Skip("this builds a priod of its own")
@@ -181,7 +181,7 @@ func TestClocksOfTheHosts(t *testing.T) {
 	misdated := buildMisdated(t)
 	for _, ahead := range []string{"10m", "-10m"} {
 		t.Run(ahead, func(t *testing.T) {
-			lab.Parallel(t)
+			t.Parallel()
 			p := newHostPair(t, false, lab.Options{Nodes: []lab.NodeSpec{{Count: 2, GPUType: "t4", GPUs: 4}, {Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}}})
 			acts, stays := p.acts, p.stays
 			stays.program, stays.ahead = misdated, ahead

@@ -118,7 +118,7 @@ func eitherHost(t *testing.T, n int, name string, run func(t *testing.T, backup 
 	for i, host := range []string{"the first", "the second"} {
 		if long() || n%2 == i {
 			t.Run(name+", "+host, func(t *testing.T) {
-				lab.Parallel(t)
+				t.Parallel()
 				run(t, i == 1)
 			})
 		}
@@ -129,7 +129,7 @@ func eitherHost(t *testing.T, n int, name string, run func(t *testing.T, backup 
 // folder with it: the other one goes on, with everything on. One eviction, no lost job, and
 // in the end reset gives every job back what its user asked for.
 func TestEitherHostIsLost(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	for n, k := range kills[:rounds(2, len(kills))] {
 		eitherHost(t, n, k.name, func(t *testing.T, backup bool) { loseHost(t, k, backup) })
 	}

@@ -88,7 +88,7 @@ func TestSquatterIsWarnedAboutAndIgnored(t *testing.T) {
 // Two priods on two hosts, with different budgets and no follow_controller: the
 // one that came second notices, pauses itself and stays so; the first goes on.
 func TestSecondPriodOnAnotherHostGivesWay(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("two hosts need root; make test as root runs this")
 	}

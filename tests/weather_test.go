@@ -31,7 +31,7 @@ func (b *bindable) possible(job, after string) {
 // daemon that has lived meanwhile: what is known of a waiting job comes from its request, not from
 // where an equal one got its GPUs.
 func TestTypeReturns(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	b := threeTypes(t)
 	var running []string
 	for range b.lab.Nodes {
@@ -63,7 +63,7 @@ func TestTypeReturns(t *testing.T) {
 // A node registers with fewer GPUs than slurm.conf gives it: Slurm drains it. Cycles go on, no job
 // stays bound to its type, and once it has its GPUs again it serves as before.
 func TestGPUsVanish(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	b := threeTypes(t)
 	b.fill()
 	job := b.submit("--prio-speed=a100:1,v100:80,t4:1", "--time=30", "--mem=100", "--gres=gpu:3", "--wrap", "sleep 600")
@@ -125,7 +125,7 @@ func (b *bindable) registersWith(node, devices string) {
 
 // A cluster without any GPU: every verb says so, and nothing fails.
 func TestNoGPUs(t *testing.T) {
-	lab.Parallel(t)
+	t.Parallel()
 	b := &bindable{newSiteOn(t, lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Count: 2, CPUs: 4}}}), steering+"[preemption]\nenabled = true\n[sizing]\nenabled = true\n[locality]\nenabled = true\n")}
 	job := b.submit("--prio-type=te", "--time=5", "--wrap", "sleep 600")
 	for range 3 {

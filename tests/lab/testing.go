@@ -12,19 +12,6 @@ import (
 // not installed.
 const requireEnv = "SLURMPRIO_REQUIRE_LAB"
 
-// partEnv names the part of a package's tests that a process runs: those on the Shared lab ("shared"),
-// which come one after the other, or all others ("own"); "": both. Two processes run them side by side.
-const partEnv = "SLURMPRIO_LABS"
-
-// Parallel is t.Parallel for a test with labs of its own, or none.
-func Parallel(t *testing.T) {
-	t.Helper()
-	if os.Getenv(partEnv) == "shared" {
-		t.Skip("it is in the other part: " + partEnv + "=own")
-	}
-	t.Parallel()
-}
-
 // ForTest starts a lab that ends with the test. On a machine without Slurm the
 // test is skipped, unless SLURMPRIO_REQUIRE_LAB=1. A failed test shows the last
 // lines of every daemon's log.
@@ -73,9 +60,6 @@ var shared struct {
 // Main, and at the latest with the process.
 func Shared(tb testing.TB) *Lab {
 	tb.Helper()
-	if os.Getenv(partEnv) == "own" {
-		tb.Skip("it is in the other part: " + partEnv + "=shared")
-	}
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.failed {
