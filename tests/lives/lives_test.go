@@ -376,17 +376,17 @@ func jobs(seed uint64, n int) (all []trace.Job) {
 // lists as lost, and no TE job waits while there is room: while jobs come, are evicted, end rounds and fail with their nodes, nodes lose and regain
 // features, memory and partitions, and priod.toml is reloaded.
 func TestRestartPlansTheSame(t *testing.T) {
-	seeds := uint64(2)
+	seeds, n := uint64(1), 50
 	if os.Getenv("SLURMPRIO_LONG") != "" {
-		seeds = 40
+		seeds, n = 40, 80
 	}
 	for seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { live(t, seed) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { live(t, seed, n) })
 	}
 }
 
-// live lets one life pass, with a restart tried in each sixth cycle.
-func live(t *testing.T, seed uint64) {
+// live lets one life of so many jobs pass, with a restart tried in each sixth cycle.
+func live(t *testing.T, seed uint64, n int) {
 	ctx, dir := context.Background(), t.TempDir()
 	c := configOf(t, allOn)
 	table, err := workload.Parse("programs", programs)
@@ -426,7 +426,7 @@ func live(t *testing.T, seed uint64) {
 			o.weather.change()
 		}
 	}
-	if _, err := virtual.Run(ctx, nodes, trace.Each(jobs(seed, 80)), opt); err != nil {
+	if _, err := virtual.Run(ctx, nodes, trace.Each(jobs(seed, n)), opt); err != nil {
 		t.Fatal(err)
 	}
 	o.starved()
