@@ -32,7 +32,7 @@ test-properties: ## the packages with properties of random input
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 15m $$($(PROPERTIES)) -rapid.seed=$(SEED)
 
 test-rest: ## all others, with the real Slurm
-	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -parallel 6 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
+	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -parallel 6 -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
 
 roots: ## as root: a Debian with Slurm 24.11 and one with the newest, in the cache folder
 	@tests/versions.sh roots
