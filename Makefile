@@ -22,17 +22,20 @@ demo: deps build ## a small real Slurm, before and after priod
 	@PATH="$(CURDIR)/bin:$(dir $(GO)):$$PATH" tests/lab/lab.sh run -- tests/demo.sh
 
 test: deps-browser ## every test tier; a missing Slurm is a failure
-	@$(MAKE) --no-print-directory -j2 test-rest lint roots test-properties test-smoke test-race-short
+	@$(MAKE) --no-print-directory -j2 test-rest roots test-smoke lint test-properties test-race-short
+
+# Half of a cold run is compiling: lint runs go vet once, and no test needs symbols for a debugger.
+QUICK = -vet=off -ldflags=-s
 
 # Chance hangs on the commit, so that a verdict on it stands; SEED=0 draws anew.
 SEED       ?= 0x0$(shell git rev-parse --short=12 HEAD 2>/dev/null)
 PROPERTIES  = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | sed -n '/rapid/s/ .*//p'
 
 test-properties: ## the packages with properties of random input
-	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -timeout 15m $$($(PROPERTIES)) -rapid.seed=$(SEED)
+	SLURMPRIO_REQUIRE_LAB=1 $(GO) test $(QUICK) -timeout 15m $$($(PROPERTIES)) -rapid.seed=$(SEED)
 
 test-rest: ## all others, with the real Slurm
-	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -parallel 6 -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
+	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test $(QUICK) -parallel 6 -timeout 40m $$($(GO) list ./... | grep -vxF "$$($(PROPERTIES))")
 
 roots: ## as root: a Debian with Slurm 24.11 and one with the newest, in the cache folder
 	@tests/versions.sh roots
@@ -49,12 +52,9 @@ test-race: deps ## all that the daemon runs, and all tests with real daemons, un
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -race -timeout 60m $$($(GO) list ./priod/... ./slurmplug/... ./sbatchwrap | grep -v /simulate)
 	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_RACE=1 $(GO) test -count=1 -parallel 4 -timeout 60m ./tests
 
-# What has goroutines beside each other, and a cycle and a daemon with everything on.
+# What has goroutines beside each other and no SQLite, which takes a minute to compile anew.
 test-race-short: ## the part of test-race that make test runs
-	$(GO) test -race -short -skip 'Live|CutOffAnywhere' ./priod/live ./priod/cycle ./priod/daemon ./slurmplug ./slurmplug/wake
-	$(GO) test -race -run 'Readers|ActLock|AtOnce|WhileDeciding' ./priod/store
-	$(GO) test -race -run '^TestWritesFollowChanges$$' ./tests/scale
-	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_RACE=1 $(GO) test -count=1 -run '^TestRacesWithEverythingOn$$' ./tests
+	$(GO) test -vet=off -ldflags=-s -race -short -skip 'Live' ./priod/live ./priod/cycle ./slurmplug ./slurmplug/wake
 
 FUZZ ?= 10000000x
 

@@ -29,6 +29,7 @@ type alarm struct {
 	counts   bool // series is a counter: it grows once
 	sick     bool // /health turns red
 	start    bool // shows when the daemon starts
+	long     bool // make test-long alone runs it
 }
 
 // alarmed is a daemon in such a state.
@@ -44,15 +45,15 @@ var alarms = []alarm{
 		begin: func(h *alarmed) { h.must("pause", "--why", "a test") }, end: func(h *alarmed) { h.must("resume") }},
 	{name: "slurmctld hangs", alert: "PriodCannotReadSlurm", series: "priod_blocked{reason=slurm-silent}", sick: true,
 		begin: func(h *alarmed) { h.do(h.lab.Pause("slurmctld")) }, end: func(h *alarmed) { h.do(h.lab.Continue("slurmctld")) }},
-	{name: "a summary in squeue's output", alert: "PriodCannotReadSlurm", series: "priod_blocked{reason=slurm-doubtful}", sick: true,
+	{name: "a summary in squeue's output", long: true, alert: "PriodCannotReadSlurm", series: "priod_blocked{reason=slurm-doubtful}", sick: true,
 		begin: func(h *alarmed) {
 			h.strange(map[string]string{"squeue": `case "$1" in --version|--help*) ;; *) $real "$@" && echo '12 jobs'; exit;; esac`})
 		}},
-	{name: "a Slurm that was not tried", alert: "PriodSlurmVersion", series: "priod_blocked{reason=slurm-version}",
+	{name: "a Slurm that was not tried", long: true, alert: "PriodSlurmVersion", series: "priod_blocked{reason=slurm-version}",
 		begin: func(h *alarmed) { h.strange(says("27.05.1")) }},
-	{name: "the state folder is away", alert: "PriodCannotRecord", series: "priod_blocked{reason=folder-gone}", sick: true,
+	{name: "the state folder is away", long: true, alert: "PriodCannotRecord", series: "priod_blocked{reason=folder-gone}", sick: true,
 		begin: func(h *alarmed) { h.do(os.Rename(h.state, h.state+".away")) }, end: func(h *alarmed) { h.do(os.Rename(h.state+".away", h.state)) }},
-	{name: "the state folder is read-only", alert: "PriodCannotRecord", series: "priod_blocked{reason=read-only}", sick: true, root: true,
+	{name: "the state folder is read-only", long: true, alert: "PriodCannotRecord", series: "priod_blocked{reason=read-only}", sick: true, root: true,
 		begin: func(h *alarmed) {
 			h.do(syscall.Mount(h.state, h.state, "", syscall.MS_BIND, ""))
 			h.do(syscall.Mount("", h.state, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
@@ -68,9 +69,9 @@ var alarms = []alarm{
 			h.do(os.Remove(filepath.Join(h.mount, "ballast")))
 			h.slurm("scancel", h.big...)
 		}},
-	{name: "slurmdbd is down", alert: "PriodAccountingUnread", series: "priod_accounting_unread{read=runs}", start: true,
+	{name: "slurmdbd is down", long: true, alert: "PriodAccountingUnread", series: "priod_accounting_unread{read=runs}", start: true,
 		begin: func(h *alarmed) { h.do(h.lab.Stop(h.Context(), "slurmdbd")) }, end: func(h *alarmed) { h.do(h.lab.StartDaemon(h.Context(), "slurmdbd")) }},
-	{name: "a read that takes long", alert: "PriodFallsBehind", series: "priod_poll_period_seconds", level: 120,
+	{name: "a read that takes long", long: true, alert: "PriodFallsBehind", series: "priod_poll_period_seconds", level: 120,
 		begin: func(h *alarmed) {
 			h.strange(map[string]string{"squeue": `case "$1" in --version|--help*) ;; *) sleep 13;; esac`})
 		}},
@@ -79,10 +80,10 @@ var alarms = []alarm{
 	{name: "a value of somebody else", alert: "PriodJobsLeftAlone", series: "priod_notes{note=foreign-value}",
 		begin: func(h *alarmed) { h.slurm("scontrol", "update", "JobId="+h.first, "SiteFactor=12345") },
 		end:   func(h *alarmed) { h.slurm("scontrol", "update", "JobId="+h.first, "SiteFactor=0") }},
-	{name: "a configuration that is refused", alert: "PriodReloadFailed", series: "priod_reload_refused", settings: "[ranking]\nlevr = \"nice\"\n"},
-	{name: "locality without switches", alert: "PriodFeatureIdle", series: "priod_notes{note=no-switches}", settings: "[locality]\nenabled = true\n"},
-	{name: "a QOS that is not there", alert: "PriodCheckFails", series: "priod_check_findings{level=fail}", settings: "[ranking]\nte_qos = [\"nosuch\"]\n"},
-	{name: "the lock is deleted", alert: "PriodStateLost", series: "priod_state_losses_total", counts: true,
+	{name: "a configuration that is refused", long: true, alert: "PriodReloadFailed", series: "priod_reload_refused", settings: "[ranking]\nlevr = \"nice\"\n"},
+	{name: "locality without switches", long: true, alert: "PriodFeatureIdle", series: "priod_notes{note=no-switches}", settings: "[locality]\nenabled = true\n"},
+	{name: "a QOS that is not there", long: true, alert: "PriodCheckFails", series: "priod_check_findings{level=fail}", settings: "[ranking]\nte_qos = [\"nosuch\"]\n"},
+	{name: "the lock is deleted", long: true, alert: "PriodStateLost", series: "priod_state_losses_total", counts: true,
 		begin: func(h *alarmed) { h.do(os.Remove(h.path("lock"))) }},
 }
 
@@ -128,6 +129,9 @@ func TestAlertsOnSlurm(t *testing.T) {
 	}
 	for i := range alarms {
 		a := &alarms[i]
+		if a.long && !long() {
+			continue
+		}
 		if a.root && h.mount == "" {
 			t.Logf("%s: needs root, to mount a small filesystem", a.name)
 			continue
@@ -194,6 +198,7 @@ func phase(minutes int, first, last map[string]*dto.MetricFamily) alerts.Phase {
 
 // A priod that may not write says so, until somebody gives it the right.
 func TestAlertsWithoutRights(t *testing.T) {
+	longOnly(t)
 	if os.Geteuid() != 0 {
 		t.Skip("acting as other users needs root; make test as root runs this")
 	}
@@ -227,6 +232,7 @@ func TestAlertsWithoutRights(t *testing.T) {
 
 // A cap on evictions shows while it keeps a TE job waiting, and is no more when it is raised.
 func TestAlertOfACap(t *testing.T) {
+	longOnly(t)
 	alerts.Need(t)
 	e := evictableOn(t, newOwnSite(t, ""))
 	address := freePort(t)

@@ -79,6 +79,7 @@ var number = regexp.MustCompile(`_s$|_p[0-9]+$|^site_factor$`)
 // A program finds a list where a list belongs: no verb prints null for an empty one, before
 // the first cycle, with an empty queue, and with a job that nobody did anything to.
 func TestNoListIsNull(t *testing.T) {
+	longOnly(t)
 	s := newOwnSite(t, "[preemption]\nenabled = true\n")
 	script := filepath.Join(s.dir, "job.sh")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -176,6 +177,7 @@ func TestVerbsInTheFirstSeconds(t *testing.T) {
 // A daemon takes resets beside it as what they are: no cycle fails, and what it wants is
 // written again after each.
 func TestResetsBesideADaemon(t *testing.T) {
+	longOnly(t)
 	s := newOwnSite(t, "[cycle]\ninterval = \"2s\"\n[te_budget.user]\ngpus = 0\n")
 	s.fill()
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")

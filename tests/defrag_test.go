@@ -58,6 +58,7 @@ func TestSmallJobMovesForAGang(t *testing.T) {
 
 // Weights, as priod check suggests them, have small jobs fill the same nodes first.
 func TestWeightsPackSmallJobs(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	nodes := lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}}}
 	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, nodes), quick))

@@ -56,6 +56,7 @@ switch = "leaf2"
 // those of make, of the measurements and those in runBy do so in other tests.
 // TestDocsCommandsAreKnown knows these, too.
 func TestDocsCommandsRun(t *testing.T) {
+	longOnly(t)
 	away := map[string]bool{}
 	for _, e := range runBy {
 		if text, err := os.ReadFile(e.file); err != nil || !strings.Contains(string(text), e.has) {

@@ -159,6 +159,7 @@ func TestCapOutlivesTheDatabase(t *testing.T) {
 // A victim that left by itself has FAILED, and squeue does not show it: it is requeued
 // as the same job, with what priod had written into it still priod's.
 func TestVictimStaysOneJob(t *testing.T) {
+	longOnly(t)
 	e := evictableOn(t, newOwnSite(t, evicting+"[limits]\nwrites_per_cycle = 100\n"))
 	e.blocker("t4:4")
 	victim := e.worker("w", "t4:4", 100_000, 20, "save")

@@ -623,6 +623,7 @@ func TestTwoTrialsOneHole(t *testing.T) {
 // Where Slurm itself lets a requeued job start again within a second (requeue_delay,
 // 25.11), the victims of a place that takes some time to make wait for it all the same.
 func TestEvictionWithoutSlurmsDelay(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, lab.Options{
 		ExtraConf: []string{"SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=100000,bf_interval=1,requeue_delay=0"},

@@ -108,7 +108,7 @@ func TestCommandFaults(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	faults := commandFaults(r)
 	r.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-	faults = faults[:rounds(6, len(faults))]
+	faults = faults[:rounds(3, len(faults))]
 
 	first := newOwnSite(t, roomy)
 	want := undisturbed(first, seed, len(faults), nil)

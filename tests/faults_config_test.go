@@ -68,7 +68,7 @@ func TestConfigurationChangesUnderWay(t *testing.T) {
 	seed := seedOf(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	edits := slices.Clone(edits)
-	if few := rounds(3, len(edits)); few < len(edits) { // the last one lets the owners' Nice be seen
+	if few := rounds(2, len(edits)); few < len(edits) { // the last one lets the owners' Nice be seen
 		most := len(edits) - 1
 		r.Shuffle(most, func(i, j int) { edits[i], edits[j] = edits[j], edits[i] })
 		edits = append(edits[:few-1], edits[most])

@@ -15,6 +15,7 @@ import (
 // slurmctld and slurmdbd hang, stop, die and come back in the middle of a cycle's
 // reads and of its writes.
 func TestSlurmDaemonFaults(t *testing.T) {
+	longOnly(t)
 	seed := seedOf(t)
 	s := newOwnSite(t, roomy)
 	d := s.shimmed(roomy)

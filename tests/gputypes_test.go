@@ -23,6 +23,7 @@ var unequal = []lab.NodeSpec{
 // On nodes of unequal size a job is bound only to a type where Slurm finds a place for
 // it, node by node: Slurm itself is asked whether it does, by a submission for test only.
 func TestSteeringOnUnequalNodes(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	b := &bindable{newSiteOn(t, lab.ForTest(t, lab.Options{Nodes: unequal}), steering)}
 	const toA100, toT4 = "a100:40,v100:2,t4:1", "a100:1,v100:2,t4:40"
@@ -136,6 +137,7 @@ func (s *site) restart(node string) {
 // then refuses each constraint with the old name, their users' own among them: what
 // else these ask for is put back, the rest when the name is there again.
 func TestSteeringPastARename(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost=%v", lost), func(t *testing.T) {

@@ -120,22 +120,48 @@ func TestFollowsTheController(t *testing.T) {
 	}
 }
 
-// writers lists the values that priods wrote, by their logs, with who did; no
+// write is a value that a priod wrote, by its log.
+type write struct {
+	by        *running
+	at, since string // when it was logged; when that priod took over last before
+}
+
+var takesOverOrWrites = regexp.MustCompile(`(?m)^(\S+) \[INFO\]  priod: (?:(took over): |wrote: .*job=(\S+) lever=\S+ before=\S+ after=(\S+))`)
+
+// writers lists the values that priods wrote, by their logs, with the priod that did; no
 // value is written by two.
 func writers(t *testing.T, daemons ...*running) map[string]*running {
 	t.Helper()
-	wrote := regexp.MustCompile(`wrote: .*job=(\S+) lever=\S+ before=\S+ after=(\S+)`)
 	by := map[string]*running{}
-	for _, d := range daemons {
-		for _, m := range wrote.FindAllStringSubmatch(d.log.String(), -1) {
-			value := m[1] + "=" + m[2]
-			if other := by[value]; other != nil {
-				t.Errorf("%s is written by the priods of %s and of %s", value, other.host, d.host)
+	for value, all := range writes(daemons...) {
+		by[value] = all[0].by
+		for _, w := range all {
+			if w.by != by[value] {
+				t.Errorf("%s is written by the priods of %s and of %s", value, w.by.host, by[value].host)
 			}
-			by[value] = d
 		}
 	}
 	return by
+}
+
+// writes are the values that priods wrote, each with its writers in the order of their logs' times.
+func writes(daemons ...*running) map[string][]write {
+	all := map[string][]write{}
+	for _, d := range daemons {
+		since := ""
+		for _, m := range takesOverOrWrites.FindAllStringSubmatch(d.log.String(), -1) {
+			if m[2] != "" {
+				since = m[1]
+				continue
+			}
+			value := m[3] + "=" + m[4]
+			all[value] = append(all[value], write{d, m[1], since})
+		}
+	}
+	for _, of := range all {
+		slices.SortFunc(of, func(a, b write) int { return strings.Compare(a.at, b.at) })
+	}
+	return all
 }
 
 // actsWithinTwoCycles holds a priod's log against its promise: the cycle after

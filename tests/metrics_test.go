@@ -109,7 +109,7 @@ func atLeast(want float64) func(float64) bool { return func(v float64) bool { re
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{})
-	for _, kind := range []string{"tcp", "unix"} {
+	for _, kind := range []string{"tcp", "unix"}[:rounds(1, 2)] {
 		t.Run(kind, func(t *testing.T) {
 			address := freePort(t)
 			if kind == "unix" {

@@ -167,6 +167,7 @@ func TestPauseAndResume(t *testing.T) {
 
 // slurmctld hangs, dies and comes back: one line each, nothing written, then on.
 func TestControllerTrouble(t *testing.T) {
+	longOnly(t)
 	s := newOwnSite(t, quick)
 	s.fill()
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")

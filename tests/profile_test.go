@@ -120,6 +120,7 @@ training -warmup 200ms -rate 20 -curve a100:1x0.25-4x1-8x4-16x4,v100:1x1
 // From a profile to a tagged job by pasting one line, whatever the script is called;
 // the picture is there, and progress comes from a file, by steps of the script's own.
 func TestProfilePrintsLinesToCopy(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	s := profileSite(t, lab.ForTest(t, lab.Options{}))
 	log := filepath.Join(s.dir, "progress log")

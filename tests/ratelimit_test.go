@@ -18,6 +18,7 @@ import (
 // writes what it may, leaves the rest to later cycles and says why, and takes all of it
 // back again. Slurm never has to tell it to back off, and nothing is lost.
 func TestSlurmsRateLimit(t *testing.T) {
+	longOnly(t)
 	if os.Geteuid() != 0 {
 		t.Skip("acting as other users needs root; make test as root runs this")
 	}

@@ -14,6 +14,7 @@ import (
 // While it could start there, it waits for locality, also as a restart of priod sees it. Others
 // are left alone.
 func TestGangRefusesSlowNode(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 6, GPUType: "a100", GPUs: 4}}})
 	const settings = quick + "[speeds]\nshortest = \"1s\"\nevery = \"1s\"\n[locality]\nwait = 0.0\nslow_nodes = true\n"

@@ -59,7 +59,7 @@ func TestRoundEnds(t *testing.T) {
 		{"job " + rich + " of", "explain " + poor},
 		{"round " + poor, "evictions"},
 		{"At the end of rounds", "report preemptions"},
-		{"Nobody was evicted for a TE job", "report preemptions"},
+		{"No job was evicted for a TE job", "report preemptions"},
 	} {
 		if out := e.must(strings.Fields(c.args)...); !strings.Contains(out, c.want) {
 			t.Errorf("%s does not say %q:\n%s", c.args, c.want, out)

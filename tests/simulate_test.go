@@ -89,6 +89,7 @@ func TestSimulateFromSlurm(t *testing.T) {
 // Jobs without GPUs that ran beside others take part in a replay: on the nodes of their
 // partition, and with figures of their own.
 func TestSimulateJobsWithoutGPUs(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	s := newSiteOn(t, lab.ForTest(t, lab.Options{
 		Nodes:      []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 2, CPUs: 4}, {Count: 2, CPUs: 4, MemoryMB: 2000}},

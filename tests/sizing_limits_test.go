@@ -168,6 +168,7 @@ func (l *limitedSite) stands(job string) string {
 // nobody can say what is left it keeps its size. A limit made after a size was written
 // binds that job, too, and Slurm takes the size back that it had of its own.
 func TestSizesUnderLimits(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	l := newLimitedSite(t)
 	named := map[string]*bounded{}
@@ -319,6 +320,7 @@ func TestSizesOfAnOperator(t *testing.T) {
 // A user whom priod's host does not know, or not just now: the job gets no size, one
 // that it has is given back, by a cycle and by reset, and all else goes on.
 func TestSizesOfAUserWithoutAName(t *testing.T) {
+	longOnly(t)
 	if os.Geteuid() != 0 || exec.Command("unshare", "--mount", "true").Run() != nil {
 		t.Skip("another /etc/passwd needs root and a mount namespace")
 	}

@@ -133,6 +133,7 @@ func TestSizesOverRestarts(t *testing.T) {
 // What a user calls a job, and writes beside it, keeps it from no size, and nobody's
 // log is filled by it.
 func TestHostileTextsAreSized(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nwithin = \"5m\"\n[cycle]\ninterval = \"2s\"\n")
 	s.open(false)

@@ -84,6 +84,7 @@ var (
 // A job that was sized runs srun, plain and with options, whichever way it asked, and
 // its steps have all that it got. What its script's environment keeps is not changed.
 func TestSizedJobsRunSteps(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nwithin = \"5m\"\n")
 	dir := t.TempDir()

@@ -237,6 +237,7 @@ func TestSizesOfEachWay(t *testing.T) {
 // reset, also without the database, and after a kill between the undo line and the
 // write. What the user changes meanwhile is the user's, but for priod's node.
 func TestSizesGivenBack(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	const settings = "enabled = true\nwithin = \"5s\"\n"
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, settings)

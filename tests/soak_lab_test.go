@@ -85,6 +85,7 @@ type soakRun struct {
 // no job is lost. slurmctld is killed twice, and ends now and then by itself. Without
 // SLURMPRIO_SOAK or SLURMPRIO_LONG it is 20 seconds, in which nothing can grow.
 func TestSoakLab(t *testing.T) {
+	longOnly(t)
 	total := soakTime(t)
 	t.Parallel()
 	if os.Getenv(soakLeakEnv) == "1" {

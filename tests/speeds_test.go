@@ -16,6 +16,7 @@ import (
 // Jobs whose speed depends on the GPU type that they got teach it: those with
 // steps in the tag or on the command line, and those that are only known by their name. explain says who spoke.
 func TestSpeedsFromAccounting(t *testing.T) {
+	longOnly(t)
 	s := newOwnSite(t, quick+"[speeds]\nshortest = \"1s\"\nwithin = 3.0\nevery = \"1s\"\nsteps = '--steps[ =]([0-9]+)'\n")
 	const program = `case $SLURMD_NODENAME in a100*) sleep 4;; v100*) sleep 8;; *) sleep 16;; esac`
 	script := filepath.Join(s.dir, "train.sh")

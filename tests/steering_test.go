@@ -256,6 +256,7 @@ func TestSteeringGivesWay(t *testing.T) {
 // Nodes without their type's feature lose only themselves: jobs are steered to the
 // type, start on its other nodes, and what needs more of these goes elsewhere.
 func TestSteeringPastNodesWithoutTheirFeature(t *testing.T) {
+	longOnly(t)
 	b := &bindable{newOwnSite(t, steering)}
 	features := func(f string) {
 		b.slurm("scontrol", "update", "NodeName=a100-[2-3]", "AvailableFeatures="+f, "ActiveFeatures="+f)

@@ -28,6 +28,7 @@ func (p *hostPair) cutOff() {
 // acting one, and both have the folder, or one of them lacks it. Each value is written by one,
 // nobody is evicted twice, it is said, and reset takes all of it back.
 func TestBothHostsSeemToAct(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	for _, lacks := range []bool{false, true} {
 		t.Run(fmt.Sprintf("one lacks the folder: %v", lacks), func(t *testing.T) {
@@ -74,7 +75,13 @@ func TestBothHostsSeemToAct(t *testing.T) {
 			if text := e.log("w"); strings.Count(text, "start ") != 2 || strings.Count(text, "complete") != 1 {
 				t.Errorf("the victim:\n%s", text)
 			}
-			writers(t, daemons...)
+			for value, of := range writes(daemons...) {
+				for i := range of[1:] { // what the one before had under way as this one took over may be written twice
+					if before, w := of[i], of[i+1]; w.by != before.by && w.since >= before.at {
+						t.Errorf("%s is written by the priod of %s and, after it took over, by that of %s", value, before.by.host, w.by.host)
+					}
+				}
+			}
 			e.must("reset")
 			if now := constraint(); now != own {
 				t.Errorf("reset leaves the constraint %q", now)
@@ -93,6 +100,7 @@ func TestBothHostsSeemToAct(t *testing.T) {
 // its host is lost for ever: the first one writes it anew, the other one writes nothing until
 // it is told that nothing newer is left, and reset takes back what is known then.
 func TestOlderSharedFolder(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	p := newHostPair(t, false, lab.Options{Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}}})
 	e, shared := p.acts, sharedBy(t, p.acts.site)

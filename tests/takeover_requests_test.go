@@ -34,7 +34,7 @@ func TestHostIsLostAmidAWrite(t *testing.T) {
 	t.Parallel()
 	for n, l := range levers {
 		for _, when := range []string{"before", "after"} {
-			if (when == "after") == (n%2 == 1) || long() {
+			if n == 0 && when == "before" || long() {
 				eitherHost(t, n, string(l.lever)+", "+when, func(t *testing.T, backup bool) { loseAmidAWrite(t, n, when, backup) })
 			}
 		}
@@ -120,6 +120,7 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 // The same for the memory of a job that runs: wherever the host was lost, the job has its own
 // request again when it is requeued, and reset leaves nothing.
 func TestHostIsLostAmidGivingBack(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	for n, when := range []string{"after", "before"}[:rounds(1, 2)] {
 		eitherHost(t, n, when, func(t *testing.T, backup bool) {
@@ -183,6 +184,7 @@ func wroteIn(d *running, id string, lever slurmplug.Lever) (cycles []int) {
 // each of its commands: it runs again once, refuses the node on which it failed, and reset
 // gives it back what its user asked for.
 func TestHostIsLostAmidARetry(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	moments := []shim.Fault{
 		{Command: "scontrol requeue", When: "before", Call: 1, Do: shim.Kill},

@@ -130,7 +130,7 @@ func eitherHost(t *testing.T, n int, name string, run func(t *testing.T, backup 
 // in the end reset gives every job back what its user asked for.
 func TestEitherHostIsLost(t *testing.T) {
 	t.Parallel()
-	for n, k := range kills[:rounds(2, len(kills))] {
+	for n, k := range kills[:rounds(1, len(kills))] {
 		eitherHost(t, n, k.name, func(t *testing.T, backup bool) { loseHost(t, k, backup) })
 	}
 }

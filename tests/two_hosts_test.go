@@ -154,6 +154,7 @@ func pageSteps(t *testing.T) (steps []pageStep) {
 // each as it stands there and in that order, on a real Slurm with two controllers; and each
 // prints what the page shows. Only the loss of a host, and the new machine, are this test's.
 func TestTwoHostsByThePage(t *testing.T) {
+	longOnly(t)
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("two controllers need root; make test as root runs this")

@@ -54,6 +54,7 @@ func TestSecondStateFolderStops(t *testing.T) {
 // priods notice each other: the centre's own warns of it once and ranks; that
 // user's is told to stop.
 func TestSquatterIsWarnedAboutAndIgnored(t *testing.T) {
+	longOnly(t)
 	if os.Geteuid() != 0 {
 		t.Skip("acting as other users needs root; make test as root runs this")
 	}

@@ -491,7 +491,7 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 		says := t.Source.Words()
 		switch {
 		case t.Source == speed.None:
-			says = "nobody"
+			says = "unknown"
 		case t.Factor > 1:
 			says += fmt.Sprintf(", within a factor %.2f", t.Factor)
 		}

@@ -132,7 +132,7 @@ func rehearse(ctx context.Context, cfg *config.Config) (out []live.Finding) {
 		if err == nil {
 			err = ofCluster(cfg, cluster)
 		}
-		finding("cluster", "the shared folder is "+cluster+"'s, as this Slurm is, or nobody's yet", err)
+		finding("cluster", "the shared folder is "+cluster+"'s, as this Slurm is, or has no owner yet", err)
 	}
 	journal, err := undo.Open(dir)
 	text := ""

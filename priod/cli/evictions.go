@@ -66,7 +66,7 @@ func readEvictions(c *cli.Context) ([]store.Eviction, error) {
 
 func showEvictions(w io.Writer, all []store.Eviction) {
 	if len(all) == 0 {
-		fmt.Fprintln(w, "Nobody was evicted.")
+		fmt.Fprintln(w, "No job was evicted.")
 		return
 	}
 	header := []string{"#", "VICTIM", "USER", "GPUS", "FOR", "USER", "NODES", "RECORDED", "STATE", "GRACE", "TOOK", "PROMISED", "PAID", "PLACE", "WHY"}
@@ -140,7 +140,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	set := cfg.Eviction()
 	v := &evictView{Job: id, Enabled: set.Enabled, Policy: cfg.Preemption.Policy, Victims: []cluster.JobID{}, Others: []evict.Refusal{}}
 	if err := set.Policy.Check(); err != nil {
-		return nil, usagef("preemption.policy %q evicts nobody", cfg.Preemption.Policy)
+		return nil, usagef("preemption.policy %q evicts no job", cfg.Preemption.Policy)
 	}
 	set.Enabled = true
 	h, err := history(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))

@@ -81,7 +81,7 @@ func showPreemptions(w io.Writer, p *report.Preemptions) {
 		showSum(w, e)
 		showTables(w, victims(p), math.MaxInt, "")
 	} else {
-		fmt.Fprintln(w, "\nNobody was evicted for a TE job.")
+		fmt.Fprintln(w, "\nNo job was evicted for a TE job.")
 	}
 	for _, of := range otherEvictions(p) {
 		fmt.Fprintln(w, "\n"+of.title+":")

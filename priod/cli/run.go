@@ -62,7 +62,7 @@ func runCommand() *cli.Command {
 					return live.New(newClient(cfg))
 				},
 				Lock:  daemon.NewHostLock,
-				Pages: pages(c, cfg),
+				Pages: Pages(c.App.Version, cfg),
 				Check: findings,
 			}
 			if c.Bool("once") {

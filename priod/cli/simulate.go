@@ -131,6 +131,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: costs, Name: "node-costs", Usage: "`PARTS` of their speed that jobs lose on 2, 4, 8 ... times as many nodes as they need"},
 		seconds("mtbf", "mean `TIME` between failures of one node"),
 		seconds("repair", "`TIME` until a failed node is back"),
+		&cli.StringFlag{Category: costs, Name: "node-events", Usage: "nodes fail, drain, reboot and join as `FILE` says, TOML with [[events]] tables"},
 	}, flags...)
 }
 
@@ -201,6 +202,9 @@ func (s *simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 		return in, nil, usageError{err}
 	}
 	if err := s.nodes(ctx, c, cfg, &in); err != nil {
+		return in, nil, err
+	}
+	if err := s.nodeEvents(c, &in); err != nil {
 		return in, nil, err
 	}
 	jobs, done, err := s.jobs(ctx, c, cfg, table)
@@ -412,6 +416,21 @@ func (s *simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		return usagef("simulate: which nodes? Give --nodes COUNT:TYPE:GPUS, --cluster FILE or --from-slurm")
 	}
 	if err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// nodeEvents reads what happens to the nodes.
+func (s *simulated) nodeEvents(c *cli.Context, in *simulate.Input) (err error) {
+	file := c.String("node-events")
+	if file == "" {
+		return nil
+	}
+	if s.spec.Engine == "rounds" {
+		return usagef("--node-events belongs to --engine slurm: in rounds no node changes")
+	}
+	if in.NodeEvents, err = trace.ReadNodeEvents(file, &in.Cluster); err != nil {
 		return usageError{err}
 	}
 	return nil

@@ -367,7 +367,7 @@ func (r *compared) words() (words []string) {
 			"from the differences job by job. They tell chance within these jobs apart; another month has other jobs.")
 	}
 	if r.Error == nil {
-		return append(words, "Nobody can say how far to trust this: "+r.note+".")
+		return append(words, "Accuracy unknown: "+r.note+".")
 	}
 	wait := &r.Error.Wait
 	words = append(words, fmt.Sprintf("In the simulation of Slurm as it is, jobs wait in the mean %s than they really did. A job's wait is off by %s in the mean, and by %s or less for half of the jobs.",

@@ -97,7 +97,7 @@ func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 			return fmt.Errorf("%d completed jobs teach nothing that is known to within a factor %v", l.Runs, within)
 		}
 		const comment = "What this site's accounting teaches: steps a second with all GPUs of the job, or runs a\n" +
-			"second where nobody said how many steps a run has.\nMade by: priod workloads history --out FILE"
+			"second where the number of steps of a run is unknown.\nMade by: priod workloads history --out FILE"
 		return writeOut(c, func(w io.Writer) error { return workload.WriteTOML(w, comment, all) })
 	}
 	views := make([]taughtView, len(taught))

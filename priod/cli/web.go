@@ -54,7 +54,7 @@ func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	server := daemon.Server(pages(c, cfg)(nil), newLogger(cfg, c.App.ErrWriter))
+	server := daemon.Server(Pages(c.App.Version, cfg)(nil), newLogger(cfg, c.App.ErrWriter))
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	where := address
 	if l.Addr().Network() == "tcp" {
@@ -73,10 +73,10 @@ func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address
 	return nil
 }
 
-// pages are those of a state folder, with the daemon's own word of its health.
-func pages(c *cli.Context, cfg *config.Config) func(health func() daemon.State) http.Handler {
+// Pages are those of a state folder, with the daemon's own word of its health.
+func Pages(version string, cfg *config.Config) func(health func() daemon.State) http.Handler {
 	return func(health func() daemon.State) http.Handler {
-		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: c.App.Version, Health: health}
+		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: version, Health: health}
 		p.Explain = func(ctx context.Context, r *store.Reader, text string) (any, []web.Line, error) {
 			name, err := slurmplug.ParseJobName(text)
 			if err != nil {

@@ -244,13 +244,20 @@ type Node struct {
 	Threads    int // per core; 0 where nobody asked
 	MemMB      int64
 	MemUsedMB  int64
-	MixedTypes bool // more than one GPU type on this node
+	MixedTypes bool      // more than one GPU type on this node
+	Parts      []GPUPart // of a node with several GPU types; nil of others, and where they could not be read
 }
 
-// Alike tells of two nodes at a glance that they have GPUs of the same type, if any, and the
+// GPUPart is the GPUs of one type on a node that has several.
+type GPUPart struct {
+	Type        string // GRES type, "" for untyped ones
+	Count, Used int
+}
+
+// Alike tells of two nodes at a glance that they have GPUs of the same one type, if any, and the
 // same features and partitions. What was found of one need not be worked out for the next.
 func (n *Node) Alike(o *Node) bool {
-	return n.GPUType == o.GPUType && n.MixedTypes == o.MixedTypes && (n.GPUs == 0) == (o.GPUs == 0) &&
+	return n.GPUType == o.GPUType && !n.MixedTypes && !o.MixedTypes && (n.GPUs == 0) == (o.GPUs == 0) &&
 		slices.Equal(n.Features, o.Features) && slices.Equal(n.Partitions, o.Partitions)
 }
 

@@ -96,7 +96,7 @@ func TestChoosesTheCheapest(t *testing.T) {
 	s.journal.Number(&c.Changes)
 	want := Claim{
 		Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(10), RawID: 10, User: "bob", GPUs: 2, Wait: time.Minute, State: Planned, Pin: "n2", At: at, Changed: at,
-		Shares: []ClaimShare{{"n2", 2, 2, 100}},
+		Shares: []ClaimShare{{Node: "n2", GPUs: 2, CPUs: 2, MemMB: 100}},
 	}
 	if !reflect.DeepEqual(c.Changes.Claims[0], want) {
 		t.Errorf("%+v", c.Changes.Claims[0])
@@ -286,7 +286,7 @@ func TestPreferredNodes(t *testing.T) {
 	if why, victims := s.why(10); why != preemption.Fits || victims != nil {
 		t.Errorf("%s: %v leave, while n3 has room", why, victims)
 	}
-	s.journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(11), State: Planned, Shares: []ClaimShare{{"n3", 2, 2, 200}}}}
+	s.journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(11), State: Planned, Shares: []ClaimShare{{Node: "n3", GPUs: 2, CPUs: 2, MemMB: 200}}}}
 	if why, _ := s.why(10); why != preemption.Evicts {
 		t.Errorf("%s, while the room on n3 is claimed", why)
 	}
@@ -394,7 +394,7 @@ func TestWholeNodes(t *testing.T) {
 	if why, victims := s.why(50); why != preemption.Evicts || fmt.Sprint(victims) != "[10 11]" {
 		t.Errorf("%s %v", why, victims)
 	}
-	if c := s.choose(); !reflect.DeepEqual(c.Changes.Claims[0].Shares, []ClaimShare{{"n1", 4, 16, 100}}) {
+	if c := s.choose(); !reflect.DeepEqual(c.Changes.Claims[0].Shares, []ClaimShare{{Node: "n1", GPUs: 4, CPUs: 16, MemMB: 100}}) {
 		t.Errorf("%+v", c.Changes.Claims[0])
 	}
 	s.Jobs[0].Tag = jobtag.Tag{}

@@ -73,10 +73,11 @@ const (
 
 // ClaimShare is what a claim takes of one node.
 type ClaimShare struct {
-	Node  string `json:"node"`
-	GPUs  int    `json:"gpus"`
-	CPUs  int    `json:"cpus"`
-	MemMB int64  `json:"mem_mb"`
+	Node    string `json:"node"`
+	GPUType string `json:"gpu_type,omitempty"` // of a node with several GPU types: of the GPUs that are kept
+	GPUs    int    `json:"gpus"`
+	CPUs    int    `json:"cpus"`
+	MemMB   int64  `json:"mem_mb"`
 }
 
 // Claim is the place that is kept for one waiting job.

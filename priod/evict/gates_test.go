@@ -88,7 +88,7 @@ func TestGateOfThoseThatLeave(t *testing.T) {
 		s.waits(10, 2)
 		s.waits(11, 4)
 		id, told := slurmplug.Plain(1), at.Add(-ago)
-		s.journal.Claims = []Claim{{Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(10), State: Planned, Shares: []ClaimShare{{"n1", 2, 2, 100}}}}
+		s.journal.Claims = []Claim{{Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(10), State: Planned, Shares: []ClaimShare{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 100}}}}
 		s.journal.Evictions = []Eviction{{Number: 1, Claim: 1, Job: id, RawID: 1, State: Signalled, At: told, SignalledAt: told, Grace: time.Minute}}
 		for _, x := range s.choose().Trials {
 			if x.Job == (cluster.JobID{ID: 11, Task: slurmplug.NoTask}) && (x.Why != preemption.AtOnce || !x.Opens.Equal(opens)) {

@@ -80,7 +80,7 @@ var roundReasonTexts = map[preemption.Why]string{
 	preemption.Why(yield.Behind):   "TE jobs wait, and the place would go to them first",
 
 	preemption.Why(yield.Yields): "yields its GPUs",
-	preemption.Why(yield.Stays):  "nobody is owed enough",
+	preemption.Why(yield.Stays):  "no job is owed enough",
 	preemption.Why(yield.Young):  "is within its first round, or started less than preemption.min_run ago",
 	preemption.Why(yield.Ending): "ends before it would pay to leave",
 	Uncounted:                    "the allocation does not count it",
@@ -89,10 +89,10 @@ var roundReasonTexts = map[preemption.Why]string{
 // gangReasonTexts say what became of a gang, where reasonTexts would speak of a TE job.
 var gangReasonTexts = map[preemption.Why]string{
 	preemption.Evicts:     "others move away for it",
-	preemption.Anyway:     "it starts soon enough if nobody moves",
+	preemption.Anyway:     "it starts soon enough without a move",
 	preemption.Impossible: "no small jobs that may be evicted, and fit elsewhere, make room for it",
 	NotYet:                "to move others would cost more GPU time than it has waited for nodes of its shape",
-	NoTag:                 "it has no valid tag: nobody moves for it",
+	NoTag:                 "it has no valid tag: no job moves for it",
 	Constraint:            "it names nodes, few switches or features that leave no choice",
 }
 

@@ -61,7 +61,7 @@ func TestRoundsRows(t *testing.T) {
 	b.journal.Number(&r.Changes)
 	wants := []Claim{{
 		Number: 1, Purpose: ForRound, Job: slurmplug.Plain(10), RawID: 10, User: "bob", GPUs: 2, Wait: time.Minute, State: Planned, Pin: "n2", At: at,
-		Changed: at, Shares: []ClaimShare{{"n2", 2, 2, 100}},
+		Changed: at, Shares: []ClaimShare{{Node: "n2", GPUs: 2, CPUs: 2, MemMB: 100}},
 	}}
 	if !reflect.DeepEqual(r.Changes.Claims, wants) {
 		t.Errorf("%+v", r.Changes.Claims)

@@ -163,7 +163,7 @@ func (c *Choice) addClaim(trial int, claim *Claim, m *nodemap.Map) {
 // longer exist.
 func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
 	for _, s := range c.Shares {
-		if at, known := m.Index[s.Node]; known {
+		if at, known := m.At(s.Node, s.GPUType); known {
 			shares = append(shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB}})
 		}
 	}

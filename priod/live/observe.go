@@ -161,9 +161,35 @@ func ConvertNodes(nodes []slurmplug.Node) []cluster.Node {
 				o.GPUsUsed += int(g.Count)
 			}
 		}
+		if o.MixedTypes {
+			o.Parts = gpuParts(n)
+		}
 		out = append(out, o)
 	}
 	return out
+}
+
+// gpuParts counts the GPUs of a node by type.
+func gpuParts(n *slurmplug.Node) (parts []cluster.GPUPart) {
+	add := func(gpuType string, count, used int) {
+		at := slices.IndexFunc(parts, func(p cluster.GPUPart) bool { return p.Type == gpuType })
+		if at < 0 {
+			at, parts = len(parts), append(parts, cluster.GPUPart{Type: gpuType})
+		}
+		parts[at].Count += count
+		parts[at].Used += used
+	}
+	for _, g := range n.Gres {
+		if g.Name == "gpu" && g.Count > 0 {
+			add(g.Type, int(g.Count), 0)
+		}
+	}
+	for _, g := range n.GresUsed {
+		if g.Name == "gpu" {
+			add(g.Type, 0, int(g.Count))
+		}
+	}
+	return parts
 }
 
 // usable is false for states in which Slurm starts nothing on the node. silent is true when

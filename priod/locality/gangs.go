@@ -18,7 +18,7 @@ const (
 	hasClaim   = "room is being made for it"
 	edited     = "that was changed after priod had written it: it stays as it is"
 	unread     = "what it asks for could not be read"
-	runUnknown = "nobody knows how long it runs: it has no time limit"
+	runUnknown = "its run time is unknown: it has no time limit"
 )
 
 // gang is a waiting job that may come to lie on several switches.

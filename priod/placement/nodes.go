@@ -22,6 +22,8 @@ type Nodes struct {
 	sets   *[]nodeSet // that requests name; see Among and Refused
 	leaves *leaves    // nil: nobody knows which nodes hang on which switch
 
+	parts map[int32][]int32 // by part of a node with several GPU types, its other parts; nil: there are none
+
 	raises  int     // how often there became more of something on a node
 	source  *Nodes  // what is free here is that there, but for what was set since
 	raised  int     // raises there, at that time
@@ -95,6 +97,20 @@ func pools(nodes []Node) []Node {
 	return merged
 }
 
+// Join makes some nodes the parts of one machine with GPUs of several types: what a job takes of
+// the CPUs and memory of one it takes of all.
+func (n *Nodes) Join(parts []int32) {
+	if n.parts == nil {
+		n.parts = map[int32][]int32{}
+	}
+	for _, part := range parts {
+		n.parts[part] = slices.DeleteFunc(slices.Clone(parts), func(other int32) bool { return other == part })
+	}
+}
+
+// OtherParts are the other parts of a node with several GPU types.
+func (n *Nodes) OtherParts(node int32) []int32 { return n.parts[node] }
+
 // Len is the number of nodes.
 func (n *Nodes) Len() int { return len(n.size) }
 
@@ -142,6 +158,9 @@ func (n *Nodes) Clone() *Nodes {
 func (n *Nodes) Take(shares []Share) {
 	for _, s := range shares {
 		n.set(s.Node, n.free[s.Node].minus(s.Amount), n.down[s.Node])
+		for _, other := range n.parts[s.Node] {
+			n.set(other, n.free[other].minus(s.besideGPUs()), n.down[other])
+		}
 	}
 }
 
@@ -149,6 +168,9 @@ func (n *Nodes) Take(shares []Share) {
 func (n *Nodes) Release(shares []Share) {
 	for _, s := range shares {
 		n.set(s.Node, n.free[s.Node].plus(s.Amount), n.down[s.Node])
+		for _, other := range n.parts[s.Node] {
+			n.set(other, n.free[other].plus(s.besideGPUs()), n.down[other])
+		}
 	}
 }
 

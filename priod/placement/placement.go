@@ -33,6 +33,9 @@ func (a Amount) minus(b Amount) Amount {
 	return Amount{a.GPUs - b.GPUs, a.CPUs - b.CPUs, a.MemMB - b.MemMB}
 }
 
+// besideGPUs is an amount without its GPUs.
+func (a Amount) besideGPUs() Amount { return Amount{CPUs: a.CPUs, MemMB: a.MemMB} }
+
 func (a Amount) least(b Amount) Amount {
 	return Amount{min(a.GPUs, b.GPUs), min(a.CPUs, b.CPUs), min(a.MemMB, b.MemMB)}
 }

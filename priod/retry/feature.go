@@ -85,7 +85,7 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 		observe = func() int { return f.Memory.Observe(c.Snapshot) }
 	}
 	if n := observe(); n > 0 {
-		c.Plan.Note(plan.FailuresUnseen, n, "failures: %d jobs ended that nobody will look at: more than %d waited for that", n, maxEnded)
+		c.Plan.Note(plan.FailuresUnseen, n, "failures: %d ended jobs get no class: more than %d waited for one", n, maxEnded)
 	}
 	f.Memory.Forget(c.Snapshot.At)
 	if err := f.tend(ctx, c); err != nil {

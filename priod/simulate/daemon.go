@@ -88,7 +88,7 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 	case c.Retry.Enabled && c.Retry.Output:
 		return virtual.OptionError("retry.output: a trace does not say what its jobs wrote; switch it off for a simulation")
 	case c.Retry.Enabled && c.Retry.Drain:
-		return virtual.OptionError("retry.drain: nobody puts a drained node back in a simulation; switch it off there")
+		return virtual.OptionError("retry.drain: no operator returns a drained node in a simulation; switch it off there")
 	case c.Sizing.GiveBack:
 		return virtual.OptionError("sizing.give_back: a trace does not say what memory its jobs use; switch it off for a simulation")
 	case c.Sizing.Enabled && !in.sized():

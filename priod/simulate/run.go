@@ -27,7 +27,9 @@ import (
 // Input is what a policy is run on.
 type Input struct {
 	Cluster trace.Cluster
-	Jobs    iter.Seq2[trace.Job, error] // in the order of submission
+	// NodeEvents are what happens to the nodes, beside Overheads.MTBF.
+	NodeEvents []trace.NodeEvent
+	Jobs       iter.Seq2[trace.Job, error] // in the order of submission
 	// Speed is the work per second of a job on a GPU type with all of its
 	// GPUs: steps for a job with a workload, seconds of its duration else; 0
 	// where it cannot run.
@@ -90,7 +92,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		LASQueues: spec.LASQueues, Depth: spec.Depth,
 		Multifactor: in.Weights, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
-		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
+		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
 	}
 	if spec.Priod() {
 		c, err := spec.configured(&in)

@@ -240,7 +240,7 @@ func (s *Spec) checkRounds() error {
 	case s.RoundModel != "synergy" && s.Sizing != "request":
 		return fmt.Errorf("--sizing %s needs --round-model synergy", s.Sizing)
 	case s.Pairs() && s.Speeds != "known":
-		return fmt.Errorf("--speeds %s goes with allocations without space sharing: of jobs in pairs nobody knows who did how much", s.Speeds)
+		return fmt.Errorf("--speeds %s goes with allocations without space sharing: the work of each job of a pair is unknown", s.Speeds)
 	case s.PairsTried != 0 && !s.Pairs():
 		return errors.New("--pairs-tried belongs to --allocation gandiva or POLICY:packed")
 	case !(s.PairsTried >= 0 && s.PairsTried <= 1):

@@ -35,7 +35,7 @@ func (d *decider) placeQueue() {
 			continue
 		}
 		types, known := d.nodes.Types(w.job)
-		if !known {
+		if types &= d.nodes.OneType(); !known {
 			continue // priod cannot tell where it may run
 		}
 		for _, id := range tasksFrom(w.job, gpus/max(w.job.GPUs, 1)) {

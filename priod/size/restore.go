@@ -215,7 +215,7 @@ func (d *decider) isEnough(j *cluster.Job, was slurmplug.Value) bool {
 		d.nodes = nodemap.New(d.s)
 	}
 	types, known := d.nodes.Types(j)
-	if !known || j.Asked.GPUs == 0 {
+	if types &= d.nodes.OneType(); !known || j.Asked.GPUs == 0 {
 		return true
 	}
 	a, own := j.Asked, j.Asked.Of(was)

@@ -22,7 +22,7 @@ const (
 	editedByUser   = "its constraint was changed after priod had written it: that stays as it is"
 	namesNodes     = "it names its nodes itself"
 	noNodes        = "no GPU type has nodes for it that are up"
-	speedUnknown   = "nobody knows how fast it is on any GPU type: it starts on the first that is free"
+	speedUnknown   = "its speed is unknown on every GPU type: it starts on the first free one"
 	openedLately   = "left open: its type was taken back a short while ago"
 	beginsLater    = "it begins later: a trial gets a type once it may start"
 	sizeNamesNodes = "its size names its nodes for now"

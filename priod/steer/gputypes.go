@@ -141,6 +141,9 @@ func (types *gpuTypes) count() int { return len(types.names) + len(types.unlabel
 // ofNode is a node's type.
 func (types *gpuTypes) ofNode(n *cluster.Node) (t int32, known bool) {
 	i, known := slices.BinarySearch(types.names, n.GPUType)
+	if n.MixedTypes { // no feature tells its GPU types apart
+		return 0, false
+	}
 	if !known || types.features[i] == "" || slices.Contains(n.Features, types.features[i]) {
 		return int32(i), known
 	}

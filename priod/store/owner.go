@@ -72,7 +72,7 @@ var ErrTakenOver = errors.New("another host's priod owns the shared folder")
 func ownerPath(dir string) string { return filepath.Join(dir, "owner.json") }
 
 // ErrUnowned says that owner.json was deleted or spoiled: the priod that acts writes it anew.
-var ErrUnowned = errors.New("nobody owns the shared folder")
+var ErrUnowned = errors.New("the shared folder has no owner")
 
 // CheckShared returns who owns a shared folder, nil when nobody ever did, as the host of a
 // state folder sees it; the error says why that host could not take over.

@@ -210,7 +210,7 @@ func drawSubmission(t *rapid.T, dir string) submission {
 // over random command lines, variables and scripts.
 func TestAgainstSbatch(t *testing.T) {
 	o := newOracle(t)
-	if checks := flag.Lookup("rapid.checks").Value; checks.String() == "100" && !testing.Short() {
+	if checks := flag.Lookup("rapid.checks").Value; checks.String() == "100" && os.Getenv("SLURMPRIO_LONG") == "1" {
 		checks.Set("1000")
 		t.Cleanup(func() { checks.Set("100") })
 	}

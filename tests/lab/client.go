@@ -107,7 +107,9 @@ func WaitFor(ctx context.Context, what string, condition func(context.Context) (
 		defer cancel()
 	}
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+		began := time.Now()
 		ok, err := condition(ctx)
+		took := time.Since(began)
 		if ok {
 			return nil
 		}
@@ -117,7 +119,7 @@ func WaitFor(ctx context.Context, what string, condition func(context.Context) (
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waited in vain for %s: %w", what, context.Cause(ctx))
-		case <-time.After(pause):
+		case <-time.After(max(pause, min(4*took, time.Second))): // a busy machine is not kept busy by questions
 		}
 	}
 }

@@ -153,9 +153,7 @@ func (l *Lab) startAll(ctx context.Context) error {
 }
 
 func (l *Lab) startAccounting(ctx context.Context) error {
-	if err := l.runToEnd(ctx, "mariadb-install-db", append([]string{
-		lookup("mariadb-install-db"), "--no-defaults", "--datadir=" + l.path("db/data"), "--tmpdir=" + l.path("db"),
-		"--force", "--skip-name-resolve", "--skip-test-db", "--auth-root-authentication-method=normal"}, l.asUser(quickInnoDB...)...), ""); err != nil {
+	if err := l.installDatabase(ctx); err != nil {
 		return err
 	}
 	// A folder is a database. slurmdbd would create its own, on a connection that failed for

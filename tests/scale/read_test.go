@@ -2,8 +2,8 @@ package scale
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,9 +18,10 @@ import (
 	"golang.org/x/net/html"
 
 	"slurmprio/priod/cli"
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/store"
-	"slurmprio/priod/web"
 )
 
 // nonsense is what a person should never read: Go's words for a value that a format does not
@@ -68,23 +69,53 @@ func TestEverythingIsRead(t *testing.T) {
 				}
 				defer empty.Close()
 			}
-			readPages(t, dir, name == "everything")
+			readPages(t, *s.config, dir, name == "everything")
 			readVerbs(t, s, dir)
 		})
 	}
 }
 
-func readPages(t *testing.T, dir string, full bool) {
-	p := &web.Pages{Dir: dir, Version: "v1", Health: func() daemon.State { return daemon.State{Healthy: true} }, Explain: func(ctx context.Context, r *store.Reader, name string) (any, []web.Line, error) {
-		return nil, nil, store.ErrNone
-	}}
-	handler := p.Handler()
+// jobsToRead are the jobs in the queue, the victims of evictions and the jobs that these made room for.
+func jobsToRead(t *testing.T, dir string) (ids []cluster.JobID) {
+	t.Helper()
+	r, err := store.OpenReader(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	queue, err := r.Queue(t.Context())
+	if err != nil && !errors.Is(err, store.ErrNone) {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(queue); i += max(len(queue)/100, 1) {
+		ids = append(ids, queue[i].Job.ID)
+	}
+	evictions, err := r.Evictions(t.Context(), 20)
+	if err != nil && !errors.Is(err, store.ErrNone) {
+		t.Fatal(err)
+	}
+	for i := range evictions {
+		ids = append(ids, evictions[i].Victim, evictions[i].For)
+	}
+	return ids
+}
+
+func readPages(t *testing.T, cfg config.Config, dir string, full bool) {
+	cfg.State.Dir = dir
+	handler := cli.Pages("v1", &cfg)(func() daemon.State { return daemon.State{Healthy: true} })
 	get := func(address string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
 		return w
 	}
-	for _, address := range []string{"/", "/nodes", "/queue", "/evictions", "/allocation", "/day", "/health"} {
+	addresses := []string{"/", "/nodes", "/queue", "/evictions", "/allocation", "/day", "/health"}
+	for _, id := range jobsToRead(t, dir) {
+		addresses = append(addresses, "/job?id="+url.QueryEscape(id.String()))
+	}
+	if full && len(addresses) < 100 {
+		t.Errorf("%d pages are read, want one of each kind of job", len(addresses))
+	}
+	for _, address := range addresses {
 		w := get(address)
 		if w.Code >= 500 && (full || w.Code != http.StatusServiceUnavailable) { // nothing stored: no cycle so far
 			t.Errorf("%s: %d: %s", address, w.Code, w.Body)
@@ -96,7 +127,11 @@ func readPages(t *testing.T, dir string, full bool) {
 			checkColumns(t, address, text)
 		}
 		var v any
-		if err := json.Unmarshal(get(address+"?format=json").Body.Bytes(), &v); err != nil && full {
+		asJSON := address + "?format=json"
+		if strings.Contains(address, "?") {
+			asJSON = address + "&format=json"
+		}
+		if err := json.Unmarshal(get(asJSON).Body.Bytes(), &v); err != nil && full {
 			t.Errorf("%s as JSON: %v", address, err)
 		}
 	}

@@ -84,7 +84,7 @@ func TestLargeSetFillsTheCycles(t *testing.T) {
 // victims within it makes room on a node.
 func TestNoLimitHidesASetWithinIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawSnapshot(t)
+		s := drawSnapshot(t, false)
 		s.Trials, s.Claims = s.Trials[:1], nil
 		for i := range s.Candidates {
 			s.Candidates[i].Leaving = false

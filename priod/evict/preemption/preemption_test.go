@@ -16,7 +16,7 @@ import (
 
 // drawSnapshot makes a small cluster on which everything happens: jobs over
 // several nodes, some leaving, some claims.
-func drawSnapshot(t *rapid.T) Snapshot {
+func drawSnapshot(t *rapid.T, parts bool) Snapshot {
 	var nodes []placement.Node
 	for range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		nodes = append(nodes, placement.Node{
@@ -25,6 +25,11 @@ func drawSnapshot(t *rapid.T) Snapshot {
 		})
 	}
 	s := Snapshot{Nodes: placement.New(placement.Packed, nodes)}
+	if parts && len(nodes) > 1 && rapid.Bool().Draw(t, "two types on a node") {
+		nodes[0].Type, nodes[1].Type = 0, 1
+		s.Nodes = placement.New(placement.Packed, nodes)
+		s.Nodes.Join([]int32{0, 1})
+	}
 	share := func(node int32) (placement.Share, bool) {
 		free := s.Nodes.FreeOn(node)
 		a := placement.Share{Node: node, Amount: placement.Amount{
@@ -95,7 +100,7 @@ func drawSettings(t *rapid.T) Settings {
 // nobody leaves who must not, and nobody leaves twice.
 func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, set := drawSnapshot(t), drawSettings(t)
+		s, set := drawSnapshot(t, true), drawSettings(t)
 		d := Decide(&s, set)
 		if again := Decide(&s, set); !reflect.DeepEqual(d, again) {
 			t.Fatalf("two decisions on one snapshot: %+v and %+v", d, again)
@@ -181,7 +186,7 @@ func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 // For a trial on one node no set on any node is cheaper: all are tried here.
 func TestCheapestSetByBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := drawSnapshot(t)
+		s := drawSnapshot(t, false)
 		s.Trials, s.Claims = s.Trials[:1], nil
 		trial := &s.Trials[0]
 		trial.Request.Nodes = 1

@@ -59,8 +59,7 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 	}
 	for _, c := range s.Claims {
 		for _, share := range c.Shares {
-			p := &v.places[share.Node]
-			p.room = p.room.minus(vectorOf(share.Amount))
+			v.addRoom(share.Node, vector{}.minus(vectorOf(share.Amount)))
 		}
 	}
 	v.price()
@@ -73,7 +72,7 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 			p, amount := &v.places[share.Node], vectorOf(share.Amount)
 			switch {
 			case s.Candidates[i].Leaving:
-				p.room = p.room.plus(amount)
+				v.addRoom(share.Node, amount)
 			case standing[i] == Allowed:
 				p.pieces = append(p.pieces, piece{int32(i), amount})
 			}
@@ -99,6 +98,18 @@ func (v *view) makePlaces() {
 	all := make([]piece, sum)
 	for i, n := range count {
 		v.places[i].pieces, all = all[:0:n], all[n:]
+	}
+}
+
+// addRoom adds what becomes free on a node. Its CPUs and memory do on the other parts of a node
+// with several GPU types, too.
+func (v *view) addRoom(node int32, amount vector) {
+	p := &v.places[node]
+	p.room = p.room.plus(amount)
+	for _, other := range v.Nodes.OtherParts(node) {
+		p := &v.places[other]
+		p.room = p.room.plus(vector{0, amount[1], amount[2]})
+		v.rerank(other)
 	}
 }
 
@@ -152,7 +163,7 @@ func (v *view) giveRoom(verdict *Verdict, node int32, need vector, victims []int
 		verdict.Cost += v.cost[c]
 		verdict.Grace = max(verdict.Grace, v.Candidates[c].Grace)
 	}
-	v.places[node].room = v.places[node].room.minus(need)
+	v.addRoom(node, vector{}.minus(need))
 	v.rerank(node)
 	verdict.Shares = append(verdict.Shares, placement.Share{Node: node, Amount: placement.Amount{GPUs: int32(need[0]), CPUs: int32(need[1]), MemMB: need[2]}})
 }
@@ -163,10 +174,10 @@ func (v *view) setVictim(c int32, leaves bool) {
 	for _, share := range v.Candidates[c].Shares {
 		p, amount := &v.places[share.Node], vectorOf(share.Amount)
 		if leaves {
-			p.room = p.room.plus(amount)
+			v.addRoom(share.Node, amount)
 			p.pieces = slices.DeleteFunc(p.pieces, func(x piece) bool { return x.candidate == c })
 		} else {
-			p.room = p.room.minus(amount)
+			v.addRoom(share.Node, vector{}.minus(amount))
 			p.pieces = append(p.pieces, piece{c, amount})
 		}
 		v.updateSums(share.Node)
@@ -180,12 +191,11 @@ func (v *view) apply(verdict *Verdict, holds bool) {
 		v.setVictim(int32(c), holds)
 	}
 	for _, share := range verdict.Shares {
-		p, amount := &v.places[share.Node], vectorOf(share.Amount)
+		amount := vectorOf(share.Amount)
 		if holds {
-			p.room = p.room.minus(amount)
-		} else {
-			p.room = p.room.plus(amount)
+			amount = vector{}.minus(amount)
 		}
+		v.addRoom(share.Node, amount)
 		v.rerank(share.Node)
 	}
 }

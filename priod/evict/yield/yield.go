@@ -89,7 +89,7 @@ const (
 	Behind   Why = "behind"     // those of Snapshot.First would take the place
 
 	Yields    Why = "yields"
-	Stays     Why = "stays"      // nobody is owed enough
+	Stays     Why = "stays"      // no job is owed enough
 	NoConsent Why = "no-consent" // may not be evicted
 	Leaving   Why = "leaving"
 	Young     Why = "just-started" // within its first round

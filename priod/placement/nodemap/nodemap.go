@@ -13,18 +13,46 @@ import (
 )
 
 // Map is the cluster in placement's terms. Nodes of one kind (GPU type,
-// features, partitions) make one of its types; those with several GPU types are of
-// kinds on which nothing is placed.
+// features, partitions) make one of its types. A node with several GPU types stands there
+// once for each of them, with the GPUs of that type; CPUs and memory are shared
+// (placement.Nodes.Join).
 type Map struct {
 	Nodes *placement.Nodes // what is free now; nodes that start nothing are down
 	Names []string
-	Index map[string]int32
-	Kinds []*cluster.Node // one node of each kind
-	Out   []string        // nodes with GPUs of more kinds than can be told apart: nothing is placed there
+	Index map[string]int32 // of nodes with one GPU type or none; see At for the others
+	Kinds []*cluster.Node  // one node of each kind; MixedTypes: with several GPU types, and GPUType that of the part
+	Out   []string         // nodes with GPUs of more kinds than can be told apart: nothing is placed there
 
 	ignored map[string]bool // features of nodes that make no kinds; nil: all do
 	sizes   []placement.Node
+	parts   map[string][]int32 // by node with several GPU types, where its parts stand; nil: there is none
 	largest []placement.Amount // by kind, the most of each that one of its nodes has
+}
+
+// part is a node, or the GPUs of one type on a node with several.
+type part struct {
+	*cluster.Node
+	gpuType    string
+	gpus, used int
+}
+
+// partsOf are the parts of the nodes of a snapshot. A node with several GPU types that were not
+// counted apart is one part without GPUs.
+func partsOf(s *cluster.Snapshot) []part {
+	all := make([]part, 0, len(s.Nodes))
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		switch {
+		case !n.MixedTypes:
+			all = append(all, part{n, n.GPUType, n.GPUs, n.GPUsUsed})
+		case len(n.Parts) == 0:
+			all = append(all, part{n, "", 0, 0})
+		}
+		for _, p := range n.Parts {
+			all = append(all, part{n, p.Type, p.Count, p.Used})
+		}
+	}
+	return all
 }
 
 // New reads the nodes of a snapshot. Where they are of more kinds than can be told apart
@@ -33,35 +61,47 @@ type Map struct {
 // which jobs with GPUs are placed come before others.
 func New(s *cluster.Snapshot, named ...string) *Map {
 	m := &Map{Index: make(map[string]int32, len(s.Nodes))}
-	kinds, all := m.tell(s)
+	parts := partsOf(s)
+	kinds, all := m.tell(parts)
 	if !all {
 		m.ignore(s, named)
-		kinds, _ = m.tell(s)
+		kinds, _ = m.tell(parts)
 	}
-	m.Names, m.sizes = make([]string, 0, len(s.Nodes)), make([]placement.Node, 0, len(s.Nodes))
-	used := make([]placement.Share, 0, len(s.Nodes))
+	m.Names, m.sizes = make([]string, 0, len(parts)), make([]placement.Node, 0, len(parts))
+	used := make([]placement.Share, 0, len(parts))
 	var down []int32
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
+	for i := range parts {
+		n := &parts[i]
 		kind := kinds[i]
 		if kind < 0 {
-			if n.GPUs > 0 && !n.MixedTypes {
+			if n.gpus > 0 && !slices.Contains(m.Out, n.Name) {
 				m.Out = append(m.Out, n.Name)
 			}
 			continue
 		}
 		at := int32(len(m.sizes))
-		m.Index[n.Name] = at
+		taken := placement.Amount{GPUs: int32(n.used), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}
+		if n.MixedTypes {
+			if m.parts == nil {
+				m.parts = map[string][]int32{}
+			}
+			if len(m.parts[n.Name]) > 0 { // the parts share these, and the first has counted them
+				taken.CPUs, taken.MemMB = 0, 0
+			}
+			m.parts[n.Name] = append(m.parts[n.Name], at)
+		} else {
+			m.Index[n.Name] = at
+		}
 		m.Names = append(m.Names, n.Name)
-		size, most := placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}, &m.largest[kind]
+		size, most := placement.Amount{GPUs: int32(n.gpus), CPUs: int32(n.CPUs), MemMB: n.MemMB}, &m.largest[kind]
 		m.sizes = append(m.sizes, placement.Node{Type: kind, Amount: size})
 		most.GPUs, most.CPUs, most.MemMB = max(most.GPUs, size.GPUs), max(most.CPUs, size.CPUs), max(most.MemMB, size.MemMB)
-		used = append(used, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUsUsed), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}})
-		if !n.Usable || n.MixedTypes || strings.Contains(n.State, "RESERVED") {
+		used = append(used, placement.Share{Node: at, Amount: taken})
+		if !n.Usable || n.MixedTypes && n.gpus == 0 || strings.Contains(n.State, "RESERVED") {
 			down = append(down, at)
 		}
 	}
-	m.Nodes = placement.New(placement.Packed, m.sizes)
+	m.Nodes = m.Empty()
 	m.Nodes.Take(used)
 	for _, at := range down {
 		m.Nodes.SetDown(at, true)
@@ -69,26 +109,55 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 	return m
 }
 
-// tell is the kind of each node, -1 beyond MaxTypes of them: then not all are told apart.
-func (m *Map) tell(s *cluster.Snapshot) (kinds []int32, told bool) {
-	kinds, told = make([]int32, len(s.Nodes)), true
+// At is where a node stands: of one with several GPU types, the part with GPUs of this type.
+func (m *Map) At(name, gpuType string) (at int32, known bool) {
+	if at, known = m.Index[name]; known {
+		return at, true
+	}
+	for _, at := range m.parts[name] {
+		if m.Kinds[m.sizes[at].Type].GPUType == gpuType {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// of is where a job stands on a node.
+func (m *Map) of(j *cluster.Job, name string) (at int32, known bool) {
+	if parts := m.parts[name]; j.GPUs == 0 && len(parts) > 0 {
+		return parts[0], true
+	}
+	return m.At(name, j.GPUType)
+}
+
+// PartOf is the GPU type of a node of Names where that has several, else "".
+func (m *Map) PartOf(at int32) string {
+	if kind := m.Kinds[m.sizes[at].Type]; kind.MixedTypes {
+		return kind.GPUType
+	}
+	return ""
+}
+
+// tell is the kind of each part, -1 beyond MaxTypes of them: then not all are told apart.
+func (m *Map) tell(parts []part) (kinds []int32, told bool) {
+	kinds, told = make([]int32, len(parts)), true
 	m.Kinds, m.largest = nil, nil
 	all := map[string]int32{}
 	for _, others := range []bool{false, true} {
 		last := -1 // the node before: most often of the same kind
-		for i := range s.Nodes {
-			n := &s.Nodes[i]
-			if others != (n.GPUs == 0 || n.MixedTypes) {
+		for i := range parts {
+			n := parts[i].Node
+			if others != (parts[i].gpus == 0) {
 				continue
 			}
 			before := last
-			if last = i; before >= 0 && n.Alike(&s.Nodes[before]) {
+			if last = i; before >= 0 && n.Alike(parts[before].Node) {
 				kinds[i] = kinds[before]
 				continue
 			}
-			gpuType := n.GPUType
+			gpuType := parts[i].gpuType
 			if n.MixedTypes {
-				gpuType = "\x00"
+				gpuType = "\x00" + gpuType
 			}
 			features := m.counted(n.Features)
 			key := gpuType + "\x00" + strings.Join(slices.Sorted(slices.Values(features)), ",") + "\x00" + strings.Join(n.Partitions, ",")
@@ -100,10 +169,10 @@ func (m *Map) tell(s *cluster.Snapshot) (kinds []int32, told bool) {
 				kind = int32(len(all))
 				all[key] = kind
 				one := n
-				if len(features) < len(n.Features) {
+				if len(features) < len(n.Features) || n.MixedTypes {
 					one = &cluster.Node{}
 					*one = *n
-					one.Features = features
+					one.Features, one.GPUType, one.GPUs, one.GPUsUsed = features, parts[i].gpuType, parts[i].gpus, parts[i].used
 				}
 				m.Kinds, m.largest = append(m.Kinds, one), append(m.largest, placement.Amount{})
 			}
@@ -158,7 +227,13 @@ func (m *Map) Tells(constraint string) bool {
 }
 
 // Empty is the cluster with nothing on it and no node down.
-func (m *Map) Empty() *placement.Nodes { return placement.New(placement.Packed, m.sizes) }
+func (m *Map) Empty() *placement.Nodes {
+	empty := placement.New(placement.Packed, m.sizes)
+	for _, parts := range m.parts {
+		empty.Join(parts)
+	}
+	return empty
+}
 
 // Up is the cluster with nothing on it; nodes that start nothing are down.
 func (m *Map) Up() *placement.Nodes {
@@ -171,7 +246,7 @@ func (m *Map) Up() *placement.Nodes {
 
 // Shares is what a running job takes of each node; nil when that is not known.
 func (m *Map) Shares(j *cluster.Job) []placement.Share {
-	if at, alone := m.Index[j.NodeList]; alone { // the name of one node
+	if at, alone := m.of(j, j.NodeList); alone { // the name of one node
 		return []placement.Share{{Node: at, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}}
 	}
 	hosts, err := slurmplug.ExpandHosts(j.NodeList)
@@ -181,7 +256,7 @@ func (m *Map) Shares(j *cluster.Job) []placement.Share {
 	}
 	all := make([]placement.Share, 0, n)
 	for _, h := range hosts {
-		at, known := m.Index[h]
+		at, known := m.of(j, h)
 		if !known {
 			return nil
 		}
@@ -201,7 +276,7 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	}
 	partitions := strings.Split(j.Partition, ",")
 	for i, n := range m.Kinds {
-		if most := m.largest[i]; n.MixedTypes || most.GPUs < int32(j.Node.GPUs) || most.CPUs < int32(j.Node.CPUs) || most.MemMB < j.Node.MemMB {
+		if most := m.largest[i]; most.GPUs < int32(j.Node.GPUs) || most.CPUs < int32(j.Node.CPUs) || most.MemMB < j.Node.MemMB {
 			continue
 		}
 		in := slices.ContainsFunc(partitions, func(p string) bool { return slices.Contains(n.Partitions, p) })
@@ -210,6 +285,17 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 		}
 	}
 	return types, true
+}
+
+// OneType are the kinds of nodes with GPUs of one type, or without any: what a job takes of such
+// a node beside its GPUs, no job on GPUs of another type takes.
+func (m *Map) OneType() (types placement.Types) {
+	for kind, n := range m.Kinds {
+		if !n.MixedTypes {
+			types |= 1 << uint(kind)
+		}
+	}
+	return types
 }
 
 // ByGPUType are the kinds of nodes of each GPU type, in the order of the first of them.

@@ -2,6 +2,7 @@ package nodemap
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"slurmprio/priod/cluster"
@@ -102,5 +103,60 @@ func TestFeaturesThatNobodyNames(t *testing.T) {
 	}
 	if m := New(&s); len(m.Kinds) != placement.MaxTypes || len(m.Out) != nodes-placement.MaxTypes || m.Out[0] != fmt.Sprint("g", placement.MaxTypes) {
 		t.Errorf("%d kinds, out %v", len(m.Kinds), m.Out)
+	}
+}
+
+// A node with two GPU types is a place for jobs of each; they share its CPUs and memory.
+func TestTwoTypesOnANode(t *testing.T) {
+	node := func(name string, used ...int) cluster.Node {
+		return cluster.Node{
+			Name: name, MixedTypes: true, GPUType: "v100", GPUs: 8, GPUsUsed: used[0] + used[1], CPUs: 16, CPUsUsed: used[2], MemMB: 1600, Partitions: []string{"gpu"}, Usable: true,
+			Parts: []cluster.GPUPart{{Type: "a100", Count: 4, Used: used[0]}, {Type: "v100", Count: 4, Used: used[1]}},
+		}
+	}
+	unread := node("n3", 0, 0, 0)
+	unread.Parts = nil
+	m := New(&cluster.Snapshot{Nodes: []cluster.Node{node("n1", 4, 1, 10), node("n2", 2, 4, 14), unread}})
+	fit := func(nodes *placement.Nodes, gpuType string, gpus, cpus int) string {
+		j := cluster.Job{Nodes: 1, GPUType: gpuType, GPUs: gpus, CPUs: cpus, MemMB: 100, Partition: "gpu"}
+		types, _ := m.Types(&j)
+		shares, ok := nodes.Fit(m.Request(&j, types), nil)
+		if !ok {
+			return ""
+		}
+		return m.Names[shares[0].Node] + " " + m.PartOf(shares[0].Node)
+	}
+	now := func(gpuType string, gpus, cpus int) string { return fit(m.Nodes, gpuType, gpus, cpus) }
+	if got := []string{now("a100", 2, 2), now("a100", 3, 2), now("v100", 3, 6), now("v100", 1, 7), now("", 2, 1), now("", 8, 8)}; !slices.Equal(got, []string{"n2 a100", "", "n1 v100", "", "n2 a100", ""}) {
+		t.Errorf("now: %q", got)
+	}
+	later := m.Nodes.Clone()
+	leaves := cluster.Job{NodeList: "n1", GPUType: "a100", GPUs: 4, CPUs: 8, MemMB: 100}
+	shares := m.Shares(&leaves)
+	later.Release(shares)
+	if got := []string{fit(later, "a100", 4, 14), fit(later, "v100", 3, 14), fit(later, "v100", 4, 1)}; !slices.Equal(got, []string{"n1 a100", "n1 v100", ""}) {
+		t.Errorf("after the job on A100s: %q", got)
+	}
+	later.Take(shares)
+	for at := range int32(later.Len()) {
+		if was, is := m.Nodes.FreeOn(at), later.FreeOn(at); was != is {
+			t.Errorf("a job that left and came back: free on %s %v, before %v", m.Names[at], is, was)
+		}
+	}
+	noGPUs := m.Shares(&cluster.Job{NodeList: "n1", CPUs: 2, MemMB: 10})
+	later.Release(noGPUs)
+	if got := []string{fit(later, "v100", 3, 8), fit(later, "v100", 3, 9)}; len(noGPUs) != 1 || !slices.Equal(got, []string{"n1 v100", ""}) {
+		t.Errorf("after a job without GPUs, %v: %q", noGPUs, got)
+	}
+	if at, known := m.At("n2", "v100"); !known || m.Names[at] != "n2" || m.PartOf(at) != "v100" {
+		t.Errorf("n2's V100s are at %d, %v", at, known)
+	}
+	for _, gpuType := range []string{"", "k80"} {
+		if unknown := m.Shares(&cluster.Job{NodeList: "n1", GPUType: gpuType, GPUs: 1}); unknown != nil {
+			t.Errorf("a job on %q GPUs of n1 takes %v", gpuType, unknown)
+		}
+	}
+	if types := m.OneType(); types.Has(0) || types.Has(1) {
+		t.Errorf("kinds with one type: %b", types)
 	}
 }

@@ -247,7 +247,7 @@ func (s *slurm) asks(j *job) string { return s.names(s.e.nodes.Named(j.request))
 func (s *slurm) names(nodes []int32) string {
 	var names []string
 	for _, n := range nodes {
-		names = append(names, s.snapshot.Nodes[n].Name)
+		names = append(names, s.nodes[n].Name)
 	}
 	return slurmplug.CompactHosts(names)
 }
@@ -279,7 +279,7 @@ func (e *engine) unreserve(name string) {
 		e.slurm.change()
 		e.reservations = slices.Delete(e.reservations, i, i+1)
 		for _, n := range r.nodes {
-			e.nodes.SetDown(n, e.failed[n] || e.isReserved(n))
+			e.nodes.SetDown(n, e.out[n] != 0 || e.isReserved(n))
 		}
 		e.moved = true
 	}

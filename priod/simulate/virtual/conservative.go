@@ -24,7 +24,7 @@ func newReservations(e *engine) *reservations {
 	o := &e.opt
 	return &reservations{
 		e: e, line: placement.NewTimeline(0, e.nodes),
-		steady: o.Order == FIFO && !o.TEFirst && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.MTBF == 0 && o.Evict == nil && o.Depth == 0,
+		steady: o.Order == FIFO && !o.TEFirst && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.MTBF == 0 && len(o.NodeEvents) == 0 && o.Evict == nil && o.Depth == 0,
 	}
 }
 

@@ -96,7 +96,8 @@ type engine struct {
 	empty        *placement.Nodes     // the whole cluster
 	running      []tree               // by GPU type and planned end; under SRTF and LAS one, in order
 	plan         *reservations        // of conservative backfill
-	failed       []bool               // nodes that are down
+	out          []outage             // by node, why it starts no jobs
+	reboots      map[int32]*reboot    // by node that drains for a reboot, or reboots
 	leaves       []int32              // by node, the leaf switch that it hangs on; nil: there are none
 	slowdowns    []map[string]float64 // by node and workload; nil: nodes are equal
 	reservations []reservation        // of nodes, which start nothing meanwhile
@@ -155,7 +156,16 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	if opt.Order == Priod {
 		e.slurm = newSlurm(e)
 	}
-	e.failed = make([]bool, e.nodes.Len())
+	e.out, e.reboots = make([]outage, e.nodes.Len()), map[int32]*reboot{}
+	for i := range opt.NodeEvents {
+		v := &opt.NodeEvents[i]
+		if v.Kind == trace.NodesJoin {
+			for _, n := range v.Nodes {
+				e.takeOut(n, absent)
+			}
+		}
+		e.agenda.push(event{at: v.At, kind: befell, node: int32(i)})
+	}
 	if opt.MTBF > 0 {
 		for n := range e.nodes.Len() {
 			e.failLater(int32(n))
@@ -321,6 +331,10 @@ func (e *engine) handle(v event) error {
 		e.free(j)
 	case failed:
 		e.fail(v.node)
+	case befell:
+		e.befall(&e.opt.NodeEvents[v.node])
+	case returned:
+		e.comeIn(v.node, v.why)
 	case repaired:
 		e.repair(v.node)
 	case demoted:

@@ -7,8 +7,10 @@ const (
 	ended      kind = iota // a run is over
 	left                   // an evicted job has left
 	freed                  // the epilog is over
-	repaired               // a node is back
-	failed                 // a node goes down
+	repaired               // a node is back that failed by chance
+	returned               // an outage of Options.NodeEvents ends
+	failed                 // a node goes down by chance
+	befell                 // an event of Options.NodeEvents begins
 	unreserved             // a reservation ends
 	demoted                // a job reached the next LAS queue
 	requeued               // a job may run again
@@ -28,7 +30,8 @@ type event struct {
 	seq   int64
 	job   *job
 	epoch int32
-	node  int32
+	node  int32  // of befell: the index of the event
+	why   outage // of returned
 }
 
 func (e event) before(o event) bool {

@@ -178,6 +178,7 @@ func (e *engine) delay(j *job) {
 // drop takes a job's GPUs away.
 func (e *engine) drop(j *job) {
 	e.nodes.Release(j.shares)
+	e.rebootsAfter(j.shares)
 	j.owners.add(-j.GPUs)
 	e.factors.stops(j, e.now)
 }

@@ -37,7 +37,7 @@ func (s *slurm) Ask(_ context.Context, jobs []*cluster.Job) error {
 		s.asked = append(s.asked, j)
 		need, name := s.share(j), ""
 		if on := j.request.On; on > 0 {
-			name = s.snapshot.Nodes[on-1].Name
+			name = s.nodes[on-1].Name
 		}
 		row.Asked = slurmplug.AskedBy(j.GPUs, int(need.CPUs), need.MemMB, name)
 		for t := range s.e.types {

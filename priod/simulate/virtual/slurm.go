@@ -21,6 +21,7 @@ import (
 type slurm struct {
 	e         *engine
 	snapshot  cluster.Snapshot
+	nodes     []cluster.Node // all, also those that have not joined yet
 	recorder  Recorder
 	ordersTE  bool   // nothing else is on, see counts
 	jobs      []*job // of the snapshot's rows
@@ -74,7 +75,7 @@ func newSlurm(e *engine) *slurm {
 	s.snapshot = cluster.Snapshot{Cluster: "virtual", Multifactor: cluster.Multifactor{Span: e.factors.span()}}
 	for n := range e.nodes.Len() {
 		size := e.nodes.Size(int32(n))
-		s.snapshot.Nodes = append(s.snapshot.Nodes, cluster.Node{
+		s.nodes = append(s.nodes, cluster.Node{
 			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))], Features: s.featuresOf(int32(n)),
 			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{Partition},
 		})
@@ -115,16 +116,28 @@ func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 		}
 	}
 	s.asked = s.asked[:0]
-	for i := range s.snapshot.Nodes {
-		n, free := &s.snapshot.Nodes[i], e.nodes.FreeOn(int32(i))
-		n.Usable, n.State = !e.failed[i], "UP"
-		switch {
-		case !n.Usable:
+	absentees := false
+	for i := range s.nodes {
+		n, free := &s.nodes[i], e.nodes.FreeOn(int32(i))
+		n.Usable, n.State = e.out[i] == 0, "UP"
+		absentees = absentees || e.out[i]&absent != 0
+		switch why := e.out[i]; {
+		case why&broken != 0:
 			n.State = "DOWN"
+		case !n.Usable:
+			n.State = "UP+DRAIN"
 		case e.nodes.Down(int32(i)):
 			n.State = "UP+RESERVED"
 		}
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUs-int(free.GPUs), n.CPUs-int(free.CPUs), n.MemMB-free.MemMB
+	}
+	if s.snapshot.Nodes = s.nodes; absentees { // of which Slurm knows nothing yet
+		s.snapshot.Nodes = nil
+		for i := range s.nodes {
+			if e.out[i]&absent == 0 {
+				s.snapshot.Nodes = append(s.snapshot.Nodes, s.nodes[i])
+			}
+		}
 	}
 	return s.snapshot, nil
 }

@@ -33,7 +33,7 @@ func (s *slurm) nodeList(j *job) string {
 	}
 	names := make([]string, len(j.shares))
 	for i, share := range j.shares {
-		names[i] = s.snapshot.Nodes[share.Node].Name
+		names[i] = s.nodes[share.Node].Name
 	}
 	return strings.Join(names, ",")
 }

@@ -141,7 +141,7 @@ func (s *slurm) Topology(context.Context) (cluster.Topology, error) {
 	}
 	t.Leaves = make(map[string]string, len(s.e.leaves))
 	for node, leaf := range s.e.leaves {
-		t.Leaves[s.snapshot.Nodes[node].Name] = strconv.Itoa(int(leaf))
+		t.Leaves[s.nodes[node].Name] = strconv.Itoa(int(leaf))
 	}
 	return t, nil
 }

@@ -74,16 +74,17 @@ type Options struct {
 	// Hold is how long, s, a BE job with a workload and no GPU type of its own begins
 	// after its submission: sbatchwrap sends it so, for priod to see it first.
 	Hold         float64
-	Grace        float64 // s to leave, for jobs that do not say; see Evict
-	RequeueDelay float64 // s from leaving until the job may run again; Slurm's is 121
-	Prolog       float64 // s before each run, on its nodes
-	Epilog       float64 // s after each run, on its nodes
-	Checkpoint   float64 // s between checkpoints, for jobs that do not say
-	RestartCost  float64 // s of each later run that make no progress
-	UserGPUs     int     // at once, for each user
-	AccountGPUs  int     // at once, for each account
-	MTBF         float64 // mean time between failures of one node, s; exponential
-	Repair       float64 // s until a failed node is back
+	Grace        float64           // s to leave, for jobs that do not say; see Evict
+	RequeueDelay float64           // s from leaving until the job may run again; Slurm's is 121
+	Prolog       float64           // s before each run, on its nodes
+	Epilog       float64           // s after each run, on its nodes
+	Checkpoint   float64           // s between checkpoints, for jobs that do not say
+	RestartCost  float64           // s of each later run that make no progress
+	UserGPUs     int               // at once, for each user
+	AccountGPUs  int               // at once, for each account
+	MTBF         float64           // mean time between failures of one node, s; exponential
+	Repair       float64           // s until a failed node is back
+	NodeEvents   []trace.NodeEvent // what else happens to nodes
 
 	// Speedup, if set, is how many times as fast a job is with so many CPUs and MB
 	// for each of its GPUs as with their share; its slowest node counts.
@@ -180,10 +181,11 @@ func check(c trace.Cluster, o *Options) error {
 		{o.Order == LAS && (len(o.LASQueues) == 0 || !slices.IsSorted(o.LASQueues) || !(o.LASQueues[0] > 0)), "order las wants the thresholds of its queues in GPU-seconds, rising: --las-queues 3250,7200"},
 		{o.preemptive() && (o.Placement != placement.Pool || types > 1), fmt.Sprintf("order %s moves jobs freely: it wants --placement pool and one GPU type (--engine rounds knows several)", o.Order)},
 		{o.preemptive() && o.Backfill != NoBackfill, fmt.Sprintf("order %s already starts whatever fits: leave backfill at none", o.Order)},
-		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil),
+		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && len(o.NodeEvents) == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil),
 			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures or evictions", o.Order)},
 		{o.Order == Priod && o.Daemon.Settings.Sizing.Sizes.Enabled() && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
 		{slowdownsOf(c) != nil && o.Placement == placement.Pool, "nodes are slower than others only where jobs are placed on nodes: --placement packed or consolidated"},
+		{len(o.NodeEvents) > 0 && o.Placement == placement.Pool, "nodes drain, fail, reboot and join only where jobs are placed on nodes: --placement packed or consolidated"},
 		{o.MTBF > 0 && o.Placement == placement.Pool, "nodes fail only where jobs are placed on nodes: --placement packed or consolidated"},
 		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair: --repair beside --mtbf"},
 		{o.Order == Priod && o.Daemon.Interval <= 0, "order priod wants the daemon's interval"},
