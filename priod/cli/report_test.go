@@ -136,7 +136,7 @@ func TestReportPreemptions(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if text := priod(0, "preemptions", "--since", "1m"); !strings.Contains(text, "Nobody was evicted") {
+	if text := priod(0, "preemptions", "--since", "1m"); !strings.Contains(text, "No job was evicted") {
 		t.Errorf("%s", text)
 	}
 	for _, args := range [][]string{{"preemptions", "--since", "soon"}, {"preemptions", "--since", "-1h"}, {"preemptions", "17"}, {"weather"}} {
