@@ -292,6 +292,21 @@ func (q *queueNow) read() {
 	}
 }
 
+// ended is the record of a job that is not in the queue any more, which slurmctld keeps for
+// MinJobAge; nil: it has none.
+func (q *queueNow) ended(id cluster.JobID, raw uint32) *slurmplug.Job {
+	sights, err := q.client.Sights(q.ctx, raw)
+	if err != nil {
+		return nil
+	}
+	for i := range sights {
+		if j := &sights[i].Job; j.ID == id && slurmplug.Ended(j.State) {
+			return j
+		}
+	}
+	return nil
+}
+
 func (q *queueNow) of(id cluster.JobID, raw uint32) (now *nowView, name, note string) {
 	if !q.asked {
 		q.read()
@@ -300,6 +315,9 @@ func (q *queueNow) of(id cluster.JobID, raw uint32) (now *nowView, name, note st
 		return nil, "", "Slurm does not answer: " + q.err.Error()
 	}
 	j := q.jobs[id]
+	if j == nil {
+		j = q.ended(id, raw)
+	}
 	if j == nil {
 		return nil, "", notInQueue
 	}
