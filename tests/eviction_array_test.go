@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"slurmprio/tests/shim"
+
+	"slurmprio/tests/lab"
 )
 
 // sweep is an array of BE jobs of which tasks wait while others run, on the half of the
@@ -91,6 +93,8 @@ func TestEvictionOfWaitingArrays(t *testing.T) {
 // However the command fails that tells a task to leave, and whether the signal arrived or
 // not: a task that left is requeued, one that did not is told, none is lost.
 func TestEvictionWhereTheSignalFails(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{})
 	for _, f := range []shim.Fault{
 		{When: "after", Do: shim.Mute},
 		{When: "after", Do: shim.Kill},
@@ -104,7 +108,7 @@ func TestEvictionWhereTheSignalFails(t *testing.T) {
 	}[:rounds(1, 9)] {
 		f.Command, f.Call = "scancel", 1
 		t.Run(f.When+" "+f.Do, func(t *testing.T) {
-			e := newEvictable(t, evicting)
+			e := evictableOn(t, newSiteOn(t, l, evicting))
 			shims := e.shimmed(evicting)
 			a := e.sweep(3, "%1", "t4:4", 25, "save")
 			e.throw(shims, f)

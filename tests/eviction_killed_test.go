@@ -44,9 +44,11 @@ var kills = []killed{
 // In whichever state priod is killed, the next one goes on: one eviction, no lost
 // job, no place held for ever.
 func TestEvictionSurvivesKill(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{})
 	for _, k := range kills[:rounds(2, len(kills))] {
 		t.Run(k.name, func(t *testing.T) {
-			e := newEvictable(t, evicting)
+			e := evictableOn(t, newSiteOn(t, l, evicting))
 			d := e.shimmed(evicting)
 			grace, conduct := 20, "save"
 			if k.cancelled {

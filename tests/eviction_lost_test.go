@@ -6,19 +6,23 @@ import (
 	"testing"
 
 	"slurmprio/tests/shim"
+
+	"slurmprio/tests/lab"
 )
 
 // The database is deleted while priod is down, in whichever state an eviction was: the
 // next priod goes on from the journal beside it. One eviction, no lost job, no place
 // and no reservation kept.
 func TestDatabaseLostInAnEviction(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{})
 	some := map[string]bool{"signalled": true, "left, not requeued": true}
 	for _, k := range kills {
 		if !long() && !some[k.name] {
 			continue
 		}
 		t.Run(k.name, func(t *testing.T) {
-			e := newEvictable(t, evicting)
+			e := evictableOn(t, newSiteOn(t, l, evicting))
 			d := e.shimmed(evicting)
 			grace, conduct := 20, "save"
 			if k.cancelled {

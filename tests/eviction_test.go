@@ -337,9 +337,11 @@ var conducts = []conduct{
 // What victims and owners do: the journal tells it, the job that left because of
 // the signal comes back, and the others do not.
 func TestEvictionConducts(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{})
 	for _, c := range conducts[:rounds(1, len(conducts))] {
 		t.Run(c.name, func(t *testing.T) {
-			e := newEvictable(t, cmp.Or(c.settings, evicting))
+			e := evictableOn(t, newSiteOn(t, l, cmp.Or(c.settings, evicting)))
 			victim := e.full(c.grace, c.conduct)
 			d := e.daemon()
 			trial := e.trial("t4:2")

@@ -44,7 +44,7 @@ func TestHostileUser(t *testing.T) {
 	}
 	address := "unix:" + filepath.Join(t.TempDir(), "metrics.sock")
 	settings := quick + fmt.Sprintf("[metrics]\nlisten = %q\n[log]\nlevel = \"trace\"\n", address)
-	s := newSite(t, settings+"format = \"json\"\n")
+	s := newOwnSite(t, settings+"format = \"json\"\n")
 	s.fill()
 	be := s.submit("--gres=gpu:1", "--time=60", "--comment=mine", "--constraint=a100", "--wrap", "sleep 600")
 	te := s.submit("--prio-type=te", "--gres=gpu:1", "--nice=7", "--time=5", "--wrap", "sleep 600")

@@ -192,7 +192,7 @@ func TestClockStepsUnderTheDaemon(t *testing.T) {
 // A TE job runs longer than TE jobs may, by a clock that says so: the next one has
 // its place in the budget, and it comes back as a best-effort job.
 func TestTrialOverruns(t *testing.T) {
-	s := newSite(t, quick+"[te_budget.user]\ngpus = 4\n")
+	s := newOwnSite(t, quick+"[te_budget.user]\ngpus = 4\n")
 	trainings := s.fill()
 	long := s.submit("--prio-type=te", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600")
 	s.slurm("scancel", trainings[0])

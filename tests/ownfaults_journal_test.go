@@ -6,16 +6,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"slurmprio/tests/lab"
 )
 
 // The journal is emptied while no priod runs. reset still takes everything back
 // by the database; a priod that starts first knows its own values, and writes
 // nothing twice.
 func TestJournalEmptiedBetweenRuns(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{})
 	for _, lever := range []string{"site_factor", "nice", "priority"} {
 		for _, runs := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/runs=%v", lever, runs), func(t *testing.T) {
-				s := newSite(t, fmt.Sprintf("[ranking]\nlever = %q\n", lever))
+				s := newSiteOn(t, l, fmt.Sprintf("[ranking]\nlever = %q\n", lever))
 				s.fill()
 				s.submit("--gres=gpu:1", "--nice=3", "--time=5", "--wrap", "sleep 600")
 				s.submit("--prio-type=te", "--nice=5", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")

@@ -22,7 +22,7 @@ func (d *running) fileSizeLimit(bytes uint64) {
 // SQLite's shared index is cut off, which no program can survive that has it
 // mapped: the next start finds its way.
 func TestFileSizeLimitUnderTheDaemon(t *testing.T) {
-	s := newSite(t, quick+"[te_budget.user]\ngpus = 0\n")
+	s := newOwnSite(t, quick+"[te_budget.user]\ngpus = 0\n")
 	s.fill()
 	value := func(job string) string {
 		return strings.TrimSpace(s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+job))

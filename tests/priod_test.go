@@ -54,10 +54,12 @@ func TestTrialSubmittedLastStartsFirst(t *testing.T) {
 // Every lever puts the same jobs in the same order, and reset leaves nothing
 // behind, with the database and without it.
 func TestEveryLeverAndReset(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{})
 	for _, lever := range []string{"site_factor", "nice", "priority"} {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/lost=%v", lever, lost), func(t *testing.T) {
-				s := newSite(t, fmt.Sprintf("[ranking]\nlever = %q\n", lever))
+				s := newSiteOn(t, l, fmt.Sprintf("[ranking]\nlever = %q\n", lever))
 				s.fill()
 				be := s.submit("--prio-type=be", "--gres=gpu:1", "--time=60", "--wrap", "sleep 600")
 				nice := s.submit("--gres=gpu:1", "--nice=70", "--time=60", "--wrap", "sleep 600")
@@ -145,7 +147,7 @@ func TestBudgetSplitsAnArray(t *testing.T) {
 }
 
 func TestPauseAndResume(t *testing.T) {
-	s := newSite(t, "")
+	s := newOwnSite(t, "")
 	s.fill()
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	s.eligible(1)

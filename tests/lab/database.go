@@ -1,7 +1,10 @@
 package lab
 
 import (
+	"bytes"
+	"compress/flate"
 	"context"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,7 +12,8 @@ import (
 )
 
 // freshDatabase is the data folder of a MariaDB that was just installed, kept in memory by
-// the first lab of a process for those after it: an installation takes a second of CPU.
+// the first lab of a process for those after it: an installation takes a second of CPU. It is
+// compressed from 26 MB to one: tests measure the heap of this process.
 var freshDatabase struct {
 	sync.Mutex
 	files []file
@@ -19,7 +23,7 @@ var freshDatabase struct {
 type file struct {
 	path string
 	mode fs.FileMode
-	text []byte
+	text []byte // compressed
 }
 
 // installDatabase makes the data folder of the lab's MariaDB.
@@ -52,7 +56,7 @@ func readFiles(dir string) (files []file, err error) {
 		}
 		f := file{mode: info.Mode()}
 		if f.path, err = filepath.Rel(dir, path); err == nil && f.mode.IsRegular() {
-			f.text, err = os.ReadFile(path)
+			f.text, err = compressed(path)
 		}
 		if f.mode.IsRegular() || f.mode.IsDir() {
 			files = append(files, f)
@@ -72,9 +76,30 @@ func writeFiles(dir string, files []file) error {
 			}
 			continue
 		}
-		if err := os.WriteFile(path, f.text, f.mode.Perm()); err != nil {
+		text, err := io.ReadAll(flate.NewReader(bytes.NewReader(f.text)))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, f.mode.Perm()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func compressed(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	w, err := flate.NewWriter(&b, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return b.Bytes(), err
 }
