@@ -33,16 +33,24 @@ func newAiling(t *testing.T) *ailing {
 	return f
 }
 
-// submit submits a job of a plain user that runs for some seconds before it does what it
-// is told.
+// submit submits a job of a plain user that does what it is told once a cycle has seen it: one
+// that comes and ends between two polls has no class.
 func (f *ailing) submit(script string, args ...string) string {
 	f.Helper()
-	args = append([]string{"--parsable", "--prio-retry=always", "--gres=gpu:1", "--time=5", "--mem=100M", "--output=" + filepath.Join(f.work, "out-%j"), "--wrap", "sleep 5; " + script}, args...)
+	args = append([]string{"--parsable", "--prio-retry=always", "--gres=gpu:1", "--time=5", "--mem=100M", "--output=" + filepath.Join(f.work, "out-%j"), "--wrap", "while [ ! -e " + f.work + "/seen-$SLURM_JOB_ID ]; do sleep 0.2; done; " + script}, args...)
 	out, err := f.lab.As(lab.PlainUser).Run(context.Background(), filepath.Join(bin, "sbatchwrap"), args...)
 	if err != nil {
 		f.Fatal(err)
 	}
-	return strings.TrimSpace(out)
+	id := strings.TrimSpace(out)
+	f.patiently("a cycle to see job "+id, func() bool {
+		_, _, status := f.priod("explain", id)
+		return status == 0
+	})
+	if err := os.WriteFile(filepath.Join(f.work, "seen-"+id), nil, 0o644); err != nil {
+		f.Fatal(err)
+	}
+	return id
 }
 
 // of is the latest failure of a job; nil when there is none.
