@@ -271,7 +271,7 @@ func TestDocsConfigurationsAreRead(t *testing.T) {
 		case strings.HasPrefix(b.text, "title = "): // TestDocsCommandsRun sweeps it
 		case strings.HasPrefix(b.text, "[[nodes]]"):
 			_, err = trace.ReadCluster(path)
-		case strings.HasPrefix(b.text, "[[events]]"):
+		case strings.HasPrefix(b.text, "[[events]]"), strings.HasPrefix(b.text, "events = "):
 			c, _ := trace.ParseNodes([]string{"24:v100:8", "4:h100:8"})
 			_, err = trace.ReadNodeEvents(path, &c)
 		case strings.HasPrefix(b.text, "[[workload]]"):

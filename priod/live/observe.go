@@ -169,7 +169,8 @@ func ConvertNodes(nodes []slurmplug.Node) []cluster.Node {
 	return out
 }
 
-// gpuParts counts the GPUs of a node by type.
+// gpuParts counts the GPUs of a node by type; nil where Slurm shows used ones of a type that the
+// node has not: it is not known which are free then.
 func gpuParts(n *slurmplug.Node) (parts []cluster.GPUPart) {
 	add := func(gpuType string, count, used int) {
 		at := slices.IndexFunc(parts, func(p cluster.GPUPart) bool { return p.Type == gpuType })
@@ -188,6 +189,9 @@ func gpuParts(n *slurmplug.Node) (parts []cluster.GPUPart) {
 		if g.Name == "gpu" {
 			add(g.Type, 0, int(g.Count))
 		}
+	}
+	if slices.ContainsFunc(parts, func(p cluster.GPUPart) bool { return p.Used > p.Count }) {
+		return nil
 	}
 	return parts
 }

@@ -38,6 +38,14 @@ func TestNodes(t *testing.T) {
 	if n[1].GPUs != 4 || n[1].Usable || n[1].State != "MIXED+DRAIN" {
 		t.Errorf("%+v", n[1])
 	}
+	used := func(form string, count int64) []slurmplug.Gres {
+		return []slurmplug.Gres{{Name: "gpu", Type: form, Count: count}}
+	}
+	two := []slurmplug.Gres{{Name: "gpu", Type: "a100", Count: 4}, {Name: "gpu", Type: "v100", Count: 2}}
+	parts := ConvertNodes([]slurmplug.Node{{Name: "a", Gres: two, GresUsed: used("v100", 1)}, {Name: "b", Gres: two, GresUsed: used("", 1)}})
+	if want := []cluster.GPUPart{{Type: "a100", Count: 4}, {Type: "v100", Count: 2, Used: 1}}; !slices.Equal(parts[0].Parts, want) || parts[1].Parts != nil {
+		t.Errorf("parts %v, want %v; where the used ones have no type %v", parts[0].Parts, want, parts[1].Parts)
+	}
 	if !n[3].MixedTypes || n[3].GPUs != 8 {
 		t.Errorf("%+v", n[3])
 	}
