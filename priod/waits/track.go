@@ -262,7 +262,7 @@ func (t *Tracker) again(l *look, e *entry, j *cluster.Job) *entry {
 		t.gone[j.ID] = e
 		return nil
 	}
-	if j.Submit.After(e.start) {
+	if !j.Submit.Before(e.start) {
 		return nil
 	}
 	from := latest(e.start, t.at)
@@ -281,14 +281,14 @@ func (t *Tracker) again(l *look, e *entry, j *cluster.Job) *entry {
 // running takes in a job that has started.
 func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 	e := t.entries.Get(j.ID)
-	if e != nil && e.start.Equal(j.Start) {
-		e.cycle = t.cycle
+	if e != nil && (e.start.Equal(j.Start) || !e.start.IsZero() && j.State == cluster.Completing) {
+		e.cycle = t.cycle // the start of a requeued job in its epilog is the time of its requeue (Slurm's job_mgr.c)
 		return
 	}
 	if e != nil && e.another(j) {
 		e = t.again(l, e, j)
 	}
-	old := e == nil && t.cycle == 1 && (t.at.IsZero() || !j.Start.After(t.at)) // what it waited is not known, or stored
+	old := e == nil && t.cycle == 1 && (t.at.IsZero() || !j.Start.After(t.at) || j.State == cluster.Completing) // what it waited is not known, or stored
 	if e == nil {
 		if e = t.inherit(j); e == nil {
 			e = newEntry(j, earlier(j.Submit, j.Start))

@@ -31,7 +31,7 @@ func someLives(t *rapid.T) (lives []life) {
 		for range number("runs", 1, 3) {
 			r := oneRun{submit: at, start: at + number("wait", 0, 900)}
 			r.end = r.start + number("length", 1, 500)
-			at = r.end + number("requeue", 1, 20)
+			at = r.end + number("epilog", 0, 20) // Slurm dates a requeue when the epilog has ended
 			l.runs = append(l.runs, r)
 		}
 		lives = append(lives, l)
@@ -54,6 +54,8 @@ func seen(lives []life, now int) (jobs []cluster.Job) {
 		for n, r := range l.runs {
 			j := cluster.Job{ID: l.id, GPUs: 1, GPUType: "a", NodeList: "n0", TaskCount: 1, Submit: second(r.submit), Restarts: n}
 			switch {
+			case n+1 < len(l.runs) && now >= r.end && now < l.runs[n+1].submit: // as squeue of 22.05.8 shows it
+				j.State, j.Start, j.Restarts = cluster.Completing, second(r.end), n+1
 			case now < r.submit || now >= r.end:
 				continue
 			case now >= r.start:
