@@ -21,8 +21,8 @@ type Holders struct {
 func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings) *Holders {
 	leaving, untold := map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
 	_, evictions := j.live()
-	for i := range evictions {
-		if e := &evictions[i]; e.Leaving() {
+	for e := range evictions {
+		if e.Leaving() {
 			leaving[e.Job] = true
 			untold[e.Job] = e.State == Recorded && e.SignalledAt.IsZero()
 		}

@@ -84,7 +84,7 @@ func Defragment(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan
 	if len(d.gangs) == 0 {
 		return r
 	}
-	claims := j.openClaims()
+	claims := j.claimsByJob()
 	d.excludeWithoutRoom()
 	d.setTrials(d.gangs, claims)
 	d.setShadowTimes(m, set)
@@ -113,7 +113,7 @@ func (d *moving) excludeUnmovable(vetoed map[cluster.JobID]preemption.Why) {
 // addGangs goes through the queue: a job that fits takes its place, and of those that do
 // not fit, the gangs for which enough GPUs are left are fragmented.
 func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, waited func(cluster.JobID) time.Duration, vetoed map[cluster.JobID]preemption.Why) {
-	claims, released, spent, owners := j.openClaims(), j.releasedUntil(s.At, set.Retry), j.spentByUser(s.At), map[string]int{}
+	claims, released, spent, owners := j.claimsByJob(), j.releasedUntil(s.At, set.Retry), j.spentByUser(s.At), map[string]int{}
 	d.after = d.whenUnderwayIsDone(s, j, claims)
 	looked := 0
 	for _, q := range p.Queue {
@@ -177,10 +177,8 @@ func (d *moving) whenUnderwayIsDone(s *cluster.Snapshot, j *Journal, claims map[
 	}
 	_, evictions := j.live()
 	returning := map[cluster.JobID]bool{}
-	for i := range evictions {
-		if e := &evictions[i]; e.Open() {
-			returning[e.Job] = true
-		}
+	for e := range evictions {
+		returning[e.Job] = true
 	}
 	for i := range s.Jobs {
 		if job := &s.Jobs[i]; returning[job.ID] && (job.State == cluster.Pending || d.isLeaving(job)) {

@@ -2,6 +2,7 @@ package evict
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"slices"
 	"sort"
@@ -28,23 +29,49 @@ type Journal struct {
 	nodes []cluster.Node // see SetNodes
 	swept time.Time      // when Forget last looked at all rows, a multiple of sweepEvery
 
-	doneClaims, doneEvictions int // rows at the head that are done
+	openClaims, openEvictions openRows
 
 	told int // victims since the last cycle began
 }
 
-// live returns the rows behind those at the head that are done: all rows that are not
-// done, and some that are.
-func (j *Journal) live() (claims []Claim, evictions []Eviction) {
-	for ; j.doneClaims < len(j.Claims); j.doneClaims++ {
-		if c := &j.Claims[j.doneClaims]; c.Open() || c.Pin != "" || c.Resv != "" {
-			break
+// openRows are the indices, in ascending order, of a journal's rows that are not done.
+type openRows struct {
+	rows []int
+	seen int // rows looked at; 0 looks at all anew
+}
+
+// update drops the rows that are done, and adds those of n that are new and are not.
+func (o *openRows) update(n int, open func(row int) bool) []int {
+	if o.seen == 0 || o.seen > n {
+		o.rows, o.seen = o.rows[:0], 0
+	}
+	o.rows = slices.DeleteFunc(o.rows, func(row int) bool { return !open(row) })
+	for ; o.seen < n; o.seen++ {
+		if open(o.seen) {
+			o.rows = append(o.rows, o.seen)
 		}
 	}
-	for j.doneEvictions < len(j.Evictions) && !j.Evictions[j.doneEvictions].Open() {
-		j.doneEvictions++
+	return o.rows
+}
+
+// undone tells whether a claim is open or leaves something in Slurm.
+func (c *Claim) undone() bool { return c.Open() || c.Pin != "" || c.Resv != "" }
+
+// live returns the rows that are not done, until Update.
+func (j *Journal) live() (claims iter.Seq[*Claim], evictions iter.Seq[*Eviction]) {
+	ofClaims := j.openClaims.update(len(j.Claims), func(i int) bool { return j.Claims[i].undone() })
+	ofEvictions := j.openEvictions.update(len(j.Evictions), func(i int) bool { return j.Evictions[i].Open() })
+	return each(j.Claims, ofClaims), each(j.Evictions, ofEvictions)
+}
+
+func each[R any](all []R, rows []int) iter.Seq[*R] {
+	return func(yield func(*R) bool) {
+		for _, i := range rows {
+			if !yield(&all[i]) {
+				return
+			}
+		}
 	}
-	return j.Claims[j.doneClaims:], j.Evictions[j.doneEvictions:]
 }
 
 // evictionsFrom returns the evictions of a claim and of all later claims: rows are numbered
@@ -102,6 +129,9 @@ func (j *Journal) Number(t *Changes) {
 func (j *Journal) Update(t *Changes) {
 	for _, c := range t.Claims {
 		if old := j.Claim(c.Number); old != nil {
+			if c.undone() && !old.undone() {
+				j.openClaims.seen = 0
+			}
 			*old = c
 			continue
 		}
@@ -118,6 +148,9 @@ func (j *Journal) Update(t *Changes) {
 			j.Times[e.Job]--
 		}
 		if old != nil {
+			if e.Open() && !old.Open() {
+				j.openEvictions.seen = 0
+			}
 			*old = e
 			continue
 		}
@@ -136,7 +169,7 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 		return
 	}
 	before := now.Add(-Memory)
-	j.swept, j.doneClaims, j.doneEvictions = now, 0, 0
+	j.swept, j.openClaims.seen, j.openEvictions.seen = now, 0, 0
 	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
 	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
 	for i := range j.Evictions {
@@ -158,11 +191,11 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 func (j *Journal) ids() map[uint32]bool {
 	ids := map[uint32]bool{}
 	claims, evictions := j.live()
-	for i := range claims {
-		ids[claims[i].Job.ID] = true
+	for c := range claims {
+		ids[c.Job.ID] = true
 	}
-	for i := range evictions {
-		ids[evictions[i].Job.ID] = true
+	for e := range evictions {
+		ids[e.Job.ID] = true
 	}
 	return ids
 }
@@ -171,13 +204,13 @@ func (j *Journal) ids() map[uint32]bool {
 // two cycles.
 func (j *Journal) Urgent() (jobs []plan.Target) {
 	claims, evictions := j.live()
-	for i := range claims {
-		if c := &claims[i]; c.Open() || c.Resv != "" {
+	for c := range claims {
+		if c.Open() || c.Resv != "" {
 			jobs = append(jobs, plan.Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
-	for i := range evictions {
-		if e := &evictions[i]; e.Open() && e.State != Restored {
+	for e := range evictions {
+		if e.Open() && e.State != Restored {
 			jobs = append(jobs, plan.Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
@@ -188,13 +221,13 @@ func (j *Journal) Urgent() (jobs []plan.Target) {
 // queue, and jobs that are pinned to a place that no claim keeps any more.
 func (j *Journal) Idle() (waiting, pinned []plan.Target) {
 	claims, evictions := j.live()
-	for i := range claims {
-		if c := &claims[i]; !c.Open() && c.Pin != "" {
+	for c := range claims {
+		if !c.Open() && c.Pin != "" {
 			pinned = append(pinned, plan.Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
-	for i := range evictions {
-		if e := &evictions[i]; e.State == Restored {
+	for e := range evictions {
+		if e.State == Restored {
 			waiting = append(waiting, plan.Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
@@ -207,7 +240,12 @@ func (j *Journal) Pins(id cluster.JobID) bool {
 		return false
 	}
 	claims, _ := j.live()
-	return slices.ContainsFunc(claims, func(c Claim) bool { return c.Job == id && c.Pin != "" })
+	for c := range claims {
+		if c.Job == id && c.Pin != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Evicted tells whether the run of a job that began then was told to leave.
@@ -225,8 +263,8 @@ func (j *Journal) CountArrayPlaces(array uint32, s *cluster.Snapshot) (n int) {
 	}
 	n = len(running)
 	claims, _ := j.live()
-	for i := range claims {
-		if c := &claims[i]; c.Open() && c.Job.ID == array && !running[c.Job] {
+	for c := range claims {
+		if c.Open() && c.Job.ID == array && !running[c.Job] {
 			n++
 		}
 	}
@@ -243,8 +281,7 @@ func unique(jobs []plan.Target) []plan.Target {
 func (j *Journal) MarkHistory(h *cluster.History) {
 	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
 	claims, evictions := j.live()
-	for i := range claims {
-		c := &claims[i]
+	for c := range claims {
 		if c.Open() {
 			h.Claiming[c.Job] = true
 		}
@@ -254,8 +291,8 @@ func (j *Journal) MarkHistory(h *cluster.History) {
 			}
 		}
 	}
-	for i := range evictions {
-		switch e := &evictions[i]; e.State {
+	for e := range evictions {
+		switch e.State {
 		case Left, Requeued, Restored:
 			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // a job that yielded at the end of a round had more than its due, and does not go first
 				h.Returning[e.Job] = true

@@ -24,8 +24,7 @@ func (j *Journal) Overdue(at time.Time) map[string]time.Duration {
 	late := map[string]time.Duration{}
 	since := func(step string, due time.Time) { late[step] = max(late[step], at.Sub(due)) }
 	claims, evictions := j.live()
-	for i := range evictions {
-		e := &evictions[i]
+	for e := range evictions {
 		switch e.State {
 		case Recorded:
 			since(Unsignalled, e.At)
@@ -41,8 +40,8 @@ func (j *Journal) Overdue(at time.Time) map[string]time.Duration {
 			}
 		}
 	}
-	for i := range claims {
-		if c := &claims[i]; c.Resv != "" && c.State != Planned {
+	for c := range claims {
+		if c.Resv != "" && c.State != Planned {
 			since(Unfree, cluster.Later(c.Room, c.Ended))
 		}
 	}

@@ -46,7 +46,7 @@ func EndRound(s *cluster.Snapshot, m *nodemap.Map, held *Holders, o *plan.Owing,
 	r := &Round{Waiting: make([]RoundWaiter, len(o.Waiting))}
 	snap := yield.Snapshot{Nodes: m.Nodes.Clone()}
 	r.addRunning(&snap, c, o)
-	for _, claim := range j.openClaims() {
+	for _, claim := range j.claimsByJob() {
 		snap.Nodes.Take(claim.places(m))
 	}
 	queue := cluster.ByID(s.Jobs)
@@ -147,7 +147,7 @@ func (r *Round) addWaiting(
 	snap *yield.Snapshot, c *Choice, s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why,
 	queue *cluster.JobMap[*cluster.Job],
 ) (asked []int, jobs []*cluster.Job) {
-	claims, released := j.openClaims(), j.releasedUntil(s.At, set.Retry)
+	claims, released := j.claimsByJob(), j.releasedUntil(s.At, set.Retry)
 	for i, w := range o.Waiting {
 		t, job := &r.Waiting[i], queue.Get(w.Job)
 		t.Job = w.Job

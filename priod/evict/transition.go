@@ -35,27 +35,27 @@ type Observation struct {
 func Advance(j *Journal, seen Observation) Changes {
 	n := transition{j: j, Observation: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, commanded: map[int64]bool{}}
 	claims, evictions := j.live()
-	for i := range evictions {
-		n.advanceEviction(evictions[i])
+	for e := range evictions {
+		n.advanceEviction(*e)
 	}
-	for i := range claims {
-		n.advanceClaim(claims[i])
+	for c := range claims {
+		n.advanceClaim(*c)
 	}
-	for i := range evictions { // whose claims have just changed
-		if e := n.current(&evictions[i]); !n.commanded[e.Number] {
+	for e := range evictions { // whose claims have just changed
+		if e := n.current(e); !n.commanded[e.Number] {
 			if _, changed := n.claims[e.Claim]; changed {
 				n.advanceEviction(*e)
 			}
 		}
 	}
 	var t Changes
-	for i := range claims {
-		if c, ok := n.claims[claims[i].Number]; ok {
+	for c := range claims {
+		if c, ok := n.claims[c.Number]; ok {
 			t.Claims = append(t.Claims, c)
 		}
 	}
-	for i := range evictions {
-		if e, ok := n.evictions[evictions[i].Number]; ok {
+	for e := range evictions {
+		if e, ok := n.evictions[e.Number]; ok {
 			t.Evictions = append(t.Evictions, e)
 		}
 	}

@@ -46,7 +46,7 @@ func waitingTE(s *cluster.Snapshot, p *plan.Plan) []*cluster.Job {
 // addTrials adds the waiting TE jobs, in the order of the queue, and returns the record
 // of the queue that each belongs to.
 func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
-	claims, released := j.openClaims(), j.releasedUntil(s.At, set.Retry)
+	claims, released := j.claimsByJob(), j.releasedUntil(s.At, set.Retry)
 	spent := j.spentByUser(s.At)
 	beside := sync.OnceValue(func() *placement.Nodes { // what the open claims leave free
 		free := m.Nodes.Clone()
@@ -170,12 +170,12 @@ func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
 	return shares
 }
 
-// openClaims returns the claims that keep a place, by job.
-func (j *Journal) openClaims() map[cluster.JobID]*Claim {
+// claimsByJob returns the claims that keep a place, by job.
+func (j *Journal) claimsByJob() map[cluster.JobID]*Claim {
 	claims := map[cluster.JobID]*Claim{}
 	live, _ := j.live()
-	for i := range live {
-		if x := &live[i]; x.Open() {
+	for x := range live {
+		if x.Open() {
 			claims[x.Job] = x
 		}
 	}

@@ -1,0 +1,43 @@
+package evict
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The rows that are not done are those that a scan of all rows finds, whatever happened to them.
+func TestOpenRows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var open []bool
+		o := openRows{}
+		for range rapid.IntRange(1, 50).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "kind") {
+			case 0, 1:
+				open = append(open, rapid.Bool().Draw(t, "open"))
+			case 2:
+				for _, i := range rapid.SliceOfN(rapid.IntRange(0, 60), 0, 3).Draw(t, "done") {
+					if i < len(open) {
+						open[i] = false
+					}
+				}
+			case 3: // rows are dropped, or one is open again
+				if n := rapid.IntRange(0, len(open)).Draw(t, "kept"); n < len(open) {
+					open[n] = true
+					open = open[n:]
+				}
+				o.seen = 0
+			}
+			var want []int
+			for i, is := range open {
+				if is {
+					want = append(want, i)
+				}
+			}
+			if got := o.update(len(open), func(i int) bool { return open[i] }); !slices.Equal(got, want) {
+				t.Fatalf("%v: %v, not %v", open, got, want)
+			}
+		}
+	})
+}
