@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"slurmprio/tests/pagecheck"
 )
 
 // browser is a headless Chromium with one open tab.
@@ -204,6 +207,7 @@ func TestPagesInABrowser(t *testing.T) {
 			}
 		}
 	}
+	b.agreesWithJSON(trial)
 	b.fitsAPhone(trial)
 	b.worksWithoutScripts(trial)
 	b.leavesTheHostAlone()
@@ -265,6 +269,41 @@ func (b *browser) follows(s *site) {
 	b.run(chromedp.WaitVisible(`main a[href="job?id=` + late + `"]`))
 	if !eval[bool](b, "window.same === true") {
 		b.Error("the page was loaded anew")
+	}
+}
+
+// agreesWithJSON compares the numbers in each page's tables with its JSON. A cycle may come between
+// the two.
+func (b *browser) agreesWithJSON(job string) {
+	b.Helper()
+	for _, path := range append([]string{"job?id=" + job}, pageNames...) {
+		var unknown []string
+		for range 5 {
+			b.open("/" + path)
+			html := eval[string](b, "document.querySelector('main').outerHTML")
+			join := "?"
+			if strings.Contains(path, "?") {
+				join = "&"
+			}
+			response, err := http.Get(b.base + "/" + path + join + "format=json")
+			if err != nil {
+				b.Fatal(err)
+			}
+			text, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if unknown, err = pagecheck.Numbers(html, string(text), time.Now()); err != nil {
+				b.Fatalf("%s: %v: %s", path, err, text)
+			}
+			if len(unknown) == 0 {
+				break
+			}
+		}
+		for _, n := range unknown {
+			b.Errorf("%s: the JSON has no %s", path, n)
+		}
 	}
 }
 

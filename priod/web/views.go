@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -283,18 +284,34 @@ func queue(ctx context.Context, r *store.Reader, asked url.Values) (any, error) 
 
 // Event is one thing in a job's history.
 type Event struct {
-	From  time.Time
-	Until time.Time // zero: it took no time
-	Kind  string    // waited, ran, left, room (others left for it), wrote
-	Words string
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until,omitzero"` // zero: it took no time
+	Kind  string    `json:"kind"`           // waited, ran, left, room (others left for it), wrote
+	Words string    `json:"words"`
 }
 
-// Explained is the page of one job. Its JSON is Data alone.
+// Explained is the page of one job.
 type Explained struct {
 	Name    string
 	Lines   []Line
 	History []Event // the latest first
 	Data    any     // as priod explain --json has it, without what Slurm says now
+}
+
+// MarshalJSON gives Data, and the history beside it.
+func (v *Explained) MarshalJSON() ([]byte, error) {
+	data, err := json.Marshal(v.Data)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
+	}
+	if all["history"], err = json.Marshal(v.History); err != nil {
+		return nil, err
+	}
+	return json.Marshal(all)
 }
 
 // TimeLine is a job's history as bars, 1,000 units from its first event to its last.

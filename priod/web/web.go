@@ -191,7 +191,7 @@ func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make
 	case err != nil:
 		p.fail(w, r, http.StatusServiceUnavailable, err)
 	case wantsJSON(r) && name == "job":
-		p.json(w, http.StatusOK, data.(*Explained).Data) // it has the cycle of its own
+		p.json(w, http.StatusOK, data) // it has the cycle of its own
 	case wantsJSON(r):
 		p.json(w, http.StatusOK, map[string]any{"cycle": last, name: data})
 	default:

@@ -2,34 +2,24 @@ package scale
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/net/html"
 
 	"slurmprio/priod/cli"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/store"
+	"slurmprio/tests/pagecheck"
 )
-
-// nonsense is what a person should never read: Go's words for a value that a format does not
-// fit, addresses, values that are no numbers, and times before they began.
-var nonsense = regexp.MustCompile(`%!|\b0x[0-9a-f]{4,}|<nil>|&lt;nil&gt;|\bNaN\b|\bInf\b|\+Inf|map\[|(^|[ >(])-[0-9.]+(s|m|h|d|ms)\b`)
-
-// mayBeNegative are the columns of what a job had beyond its due.
-var mayBeNegative = map[string]bool{"owed": true}
 
 // Every page and every report, with everything on, evictions, shares, failures, sizes and waits
 // there, and with nothing stored: no nonsense, and no column that is empty in each row.
@@ -122,17 +112,23 @@ func readPages(t *testing.T, cfg config.Config, dir string, full bool) {
 			continue
 		}
 		text := w.Body.String()
-		checkWords(t, address, plain(text))
-		if full {
-			checkColumns(t, address, text)
-		}
-		var v any
+		checkWords(t, address, pagecheck.Text(text))
 		asJSON := address + "?format=json"
 		if strings.Contains(address, "?") {
 			asJSON = address + "&format=json"
 		}
-		if err := json.Unmarshal(get(asJSON).Body.Bytes(), &v); err != nil && full {
+		if !full {
+			continue
+		}
+		for _, head := range pagecheck.EmptyColumns(text) {
+			t.Errorf("%s: no row has anything under %q", address, head)
+		}
+		unknown, err := pagecheck.Numbers(text, get(asJSON).Body.String(), time.Now())
+		if err != nil {
 			t.Errorf("%s as JSON: %v", address, err)
+		}
+		for _, n := range unknown {
+			t.Errorf("%s: the JSON has no %s", address, n)
 		}
 	}
 }
@@ -166,103 +162,7 @@ func readVerbs(t *testing.T, s *soak, dir string) {
 
 func checkWords(t *testing.T, where, text string) {
 	t.Helper()
-	for line := range strings.Lines(text) {
-		if at := nonsense.FindString(line); at != "" {
-			t.Errorf("%s says %q: %.300s", where, at, line)
-		}
-	}
-}
-
-// plain is a page's text, a line for each row, without what may be negative.
-func plain(page string) string {
-	root, err := html.Parse(strings.NewReader(page))
-	if err != nil {
-		return page
-	}
-	var b strings.Builder
-	for _, table := range tables(root) {
-		for _, row := range table.rows {
-			for i, cell := range row {
-				if i < len(table.heads) && mayBeNegative[table.heads[i]] {
-					continue
-				}
-				b.WriteString(cell + " ")
-			}
-			b.WriteString("\n")
-		}
-	}
-	for n := range root.Descendants() {
-		if n.Type == html.TextNode && n.Parent.Data != "td" && n.Parent.Data != "style" && n.Parent.Data != "script" {
-			b.WriteString(strings.TrimSpace(n.Data) + "\n")
-		}
-		for _, a := range n.Attr {
-			if u, err := url.QueryUnescape(a.Val); err == nil && !strings.HasPrefix(a.Val, "data:") {
-				b.WriteString(u + "\n")
-			}
-		}
-	}
-	return b.String()
-}
-
-type table struct {
-	heads []string
-	rows  [][]string
-}
-
-func tables(root *html.Node) (all []table) {
-	for n := range root.Descendants() {
-		if n.Type != html.ElementNode {
-			continue
-		}
-		switch n.Data {
-		case "table":
-			all = append(all, table{})
-		case "th":
-			if t := &all[len(all)-1]; len(t.rows) <= 1 {
-				t.heads = append(t.heads, text(n))
-			}
-		case "tr":
-			all[len(all)-1].rows = append(all[len(all)-1].rows, nil)
-		case "td":
-			t := &all[len(all)-1]
-			t.rows[len(t.rows)-1] = append(t.rows[len(t.rows)-1], text(n))
-		}
-	}
-	return all
-}
-
-func text(n *html.Node) string {
-	var b strings.Builder
-	for d := range n.Descendants() {
-		if d.Type == html.TextNode {
-			b.WriteString(d.Data + " ")
-		}
-	}
-	return strings.TrimSpace(b.String())
-}
-
-// mayBeEmpty are the columns of what need not be there: no GPU is stranded, no victim is in its
-// grace just now, no write was held back.
-var mayBeEmpty = map[string]bool{"free and useless, since": true, "grace left": true, "held": true}
-
-// checkColumns finds columns that no row fills, in tables of ten rows and more.
-func checkColumns(t *testing.T, where, page string) {
-	t.Helper()
-	root, err := html.Parse(strings.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tab := range tables(root) {
-		for i, head := range tab.heads {
-			filled := 0
-			for _, row := range tab.rows {
-				if i < len(row) && row[i] != "" {
-					filled++
-				}
-			}
-			if filled == 0 && len(tab.rows) > 10 && !mayBeEmpty[head] {
-				t.Errorf("%s: no row has anything under %q", where, head)
-			}
-		}
+	for _, found := range pagecheck.Nonsense(text) {
+		t.Errorf("%s says %s", where, found)
 	}
 }
