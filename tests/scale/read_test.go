@@ -3,6 +3,8 @@ package scale
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -63,6 +65,20 @@ func TestEverythingIsRead(t *testing.T) {
 			readVerbs(t, s, dir)
 		})
 	}
+}
+
+// The pages at 100,000 jobs, after some cycles.
+func TestManyJobsAreRead(t *testing.T) {
+	if os.Getenv("SLURMPRIO_LONG") != "1" {
+		t.Skip("100,000 jobs; SLURMPRIO_LONG=1 runs it")
+	}
+	s := newSoak(t, soakOptions{jobs: 100_000, minutes: 40, interval: time.Minute})
+	for range 3 {
+		s.life.pass(s.interval)
+		s.cycle()
+	}
+	readPages(t, *s.config, filepath.Join(s.dir, "state"), true)
+	readVerbs(t, s, filepath.Join(s.dir, "state"))
 }
 
 // jobsToRead are the jobs in the queue, the victims of evictions and the jobs that these made room for.
@@ -153,6 +169,14 @@ func readVerbs(t *testing.T, s *soak, dir string) {
 			if status > 1 && !strings.Contains(errs.String(), "nothing") {
 				t.Errorf("priod %s: exit %d: %s", strings.Join(argv, " "), status, &errs)
 			}
+			if argv[0] == "report" && argv[1] != "nodes" && more != nil && status == 0 {
+				page := filepath.Join(t.TempDir(), "report.html")
+				verb := append([]string{"priod", "--config", file}, append(argv, "--html", page)...)
+				if status := cli.Main("v1", verb, io.Discard, &errs); status != 0 {
+					t.Errorf("%s: exit %d: %s", strings.Join(verb, " "), status, &errs)
+				}
+				checkFile(t, page, out.String(), argv[1] != "waits") // the page of waits has parts and means, the JSON the sums
+			}
 			if more == nil {
 				checkWords(t, "priod "+strings.Join(argv, " "), out.String()+errs.String())
 			}
@@ -164,5 +188,68 @@ func checkWords(t *testing.T, where, text string) {
 	t.Helper()
 	for _, found := range pagecheck.Nonsense(text) {
 		t.Errorf("%s says %s", where, found)
+	}
+}
+
+// checkFile reads an HTML report, whose JSON is known and may have its numbers.
+func checkFile(t *testing.T, path, asJSON string, numbers bool) {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	checkWords(t, filepath.Base(path), pagecheck.Text(string(page)))
+	if !numbers {
+		return
+	}
+	unknown, err := pagecheck.Numbers(string(page), asJSON, time.Now())
+	if err != nil {
+		t.Errorf("%s: %v", path, err)
+	}
+	for _, n := range unknown {
+		t.Errorf("%s: the JSON has no %s", filepath.Base(path), n)
+	}
+}
+
+// The pages and the JSON of simulate and of its comparison, with everything on and failures.
+func TestSimulationIsRead(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	var jobs strings.Builder
+	jobs.WriteString("job_id,submit_s,duration_s,gpus,type,user\n")
+	for i := range 200 {
+		class := "be"
+		if i%4 == 0 {
+			class = "te"
+		}
+		fmt.Fprintf(&jobs, "%d,%d,%d,%d,%s,u%d\n", i, i*20, 100+i*37%3000, 1+i%4, class, i%5)
+	}
+	trace, config := write("jobs.csv", jobs.String()), write("priod.toml", everything)
+	for name, more := range map[string][]string{"simulate": {"--order", "priod", "--mtbf", "20h", "--repair", "10m"}, "compare": {"--compare"}} {
+		t.Run(name, func(t *testing.T) {
+			page := filepath.Join(t.TempDir(), name+".html")
+			argv := append([]string{"priod", "--config", config, "simulate", "--trace", trace, "--nodes", "4:a100:4:32:400000", "--nodes", "4:t4:4:32:400000", "--backfill", "easy", "--html", page}, more...)
+			for _, as := range []string{"", "--json"} {
+				var out, errs bytes.Buffer
+				if as != "" {
+					argv = append(argv, as)
+				}
+				if status := cli.Main("v1", argv, &out, &errs); status != 0 {
+					t.Fatalf("%s: exit %d: %s", strings.Join(argv, " "), status, &errs)
+				}
+				if as == "" {
+					checkWords(t, name, out.String()+errs.String())
+				} else {
+					checkFile(t, page, out.String(), true)
+				}
+			}
+		})
 	}
 }
