@@ -48,7 +48,7 @@ var since = regexp.MustCompile(`(?m)^Since: (\d+)\.(\d+)$`)
 // unproven says why a configuration has not passed so far.
 var unproven = regexp.MustCompile(`(?m)^Not yet seen to pass.*$`)
 
-// options builds the lab of a configuration; a node line is COUNT PREFIX GRES.
+// options builds the lab of a configuration; a node line is COUNT PREFIX GRES and what else slurm.conf says of them.
 func (c configuration) options(t *testing.T) lab.Options {
 	t.Helper()
 	o := lab.Options{ExtraConf: c.lines("slurm.conf"), Partitions: c.lines("partitions"), GresConf: c.parts["gres.conf"], Sacctmgr: c.lines("sacctmgr")}
@@ -57,16 +57,19 @@ func (c configuration) options(t *testing.T) lab.Options {
 	} else {
 		o.GresConf = "NodeName=gpu-[1-2] Name=gpu Type=a100 File=/dev/gpu[0-3]\n"
 	}
-	if text := c.parts["topology.conf"]; text != "" {
-		o.ExtraFiles = map[string]string{"topology.conf": text + "\n"}
+	o.ExtraFiles = map[string]string{}
+	for _, name := range []string{"topology.conf", "helpers.conf"} {
+		if text := c.parts[name]; text != "" {
+			o.ExtraFiles[name] = text + "\n"
+		}
 	}
 	for _, line := range c.lines("nodes") {
 		f := strings.Fields(line)
 		n, err := strconv.Atoi(f[0])
-		if len(f) != 3 || err != nil {
+		if len(f) < 3 || err != nil {
 			t.Fatalf("nodes: %q is not COUNT PREFIX GRES", line)
 		}
-		o.Nodes = append(o.Nodes, lab.NodeSpec{Count: n, Prefix: f[1], Gres: f[2]})
+		o.Nodes = append(o.Nodes, lab.NodeSpec{Count: n, Prefix: f[1], Gres: f[2], Extra: strings.Join(f[3:], " ")})
 	}
 	return o
 }
@@ -121,6 +124,12 @@ func runSite(t *testing.T, c configuration) {
 	})
 	waits := s.submit("--prio-type=be", "--gres="+gres, "--mem=100", "--time=60", "--wrap", "sleep 600")
 	trial := s.submit("--prio-type=te", "--gres="+gres, "--mem=100", "--time=5", "--wrap", "sleep 600")
+	defer func() {
+		if t.Failed() {
+			why, _, _ := s.priod("explain", trial)
+			t.Logf("%s\n%s", s.slurm("squeue"), why)
+		}
+	}()
 	out, errs, status := s.priod("check")
 	if status > 1 || strings.Contains(out+errs, "cannot be trusted") || strings.Contains(out+errs, "panic") {
 		t.Errorf("check: exit status %d\n%s%s", status, out, errs)

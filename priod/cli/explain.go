@@ -241,29 +241,16 @@ func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]slurmplug.Value, 
 
 // countAhead counts the TE jobs, and those that stand before this one.
 func (v *explanation) countAhead(ctx context.Context, r *store.Reader, d *store.Decision) error {
-	queue, err := r.Queue(ctx)
+	by, err := r.RankedBefore(ctx, d.Value)
 	if err != nil {
 		return err
 	}
-	before := 0
-	for i := range queue {
-		o := queue[i].Decision
-		if o == nil || !o.Ranked || queue[i].Job.State != cluster.Pending.String() {
-			continue
-		}
-		if o.Class == cluster.BE {
-			if d.Class == cluster.BE && o.Value > d.Value {
-				v.BEAhead++
-			}
-			continue
-		}
-		v.TECount++
-		if o.Value > d.Value {
-			before++
-		}
+	v.TECount = by[cluster.TE].Jobs
+	if d.Class == cluster.BE {
+		v.BEAhead = by[cluster.BE].Ahead
 	}
 	if d.Ranked && d.Class == cluster.TE && v.Job.State == cluster.Pending.String() && v.Job.Left.IsZero() {
-		v.TEPlace = before + 1
+		v.TEPlace = by[cluster.TE].Ahead + 1
 	}
 	return nil
 }

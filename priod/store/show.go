@@ -209,6 +209,25 @@ func (r *Reader) Queue(ctx context.Context) (all []Queued, err error) {
 	return all, err
 }
 
+// Ranked are waiting jobs of one class that priod ranks.
+type Ranked struct {
+	Jobs  int
+	Ahead int // with a higher value than was asked for
+}
+
+// RankedBefore counts the waiting jobs that priod ranks by class, and those above a value.
+func (r *Reader) RankedBefore(ctx context.Context, value int64) (by map[cluster.Class]Ranked, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		rows, err := r.q.RankedBefore(ctx, tx, value)
+		by = map[cluster.Class]Ranked{}
+		for _, x := range rows {
+			by[classOf(x.Class)] = Ranked{int(x.Jobs), int(x.Ahead)}
+		}
+		return err
+	})
+	return by, err
+}
+
 // Job returns what is stored about the latest job of this id, at most most of
 // each list; ErrNone when it was never seen. A task that has no record of its
 // own is answered by its array, an array that has none by one of its tasks.

@@ -62,3 +62,10 @@ SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 WHERE e.recorded_ms >= sqlc.arg(since_ms)
 ORDER BY e.eviction;
+
+-- name: RankedBefore :many
+-- How many waiting jobs of each class priod ranks, and how many of them above a value.
+SELECT d.class, count(*) AS jobs, count(CASE WHEN d.value > CAST(sqlc.arg(value) AS INTEGER) THEN 1 END) AS ahead
+FROM jobs AS j JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
+WHERE j.left_ms = 0 AND j.state = 'pending' AND d.ranked != 0
+GROUP BY d.class;

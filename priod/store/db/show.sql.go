@@ -466,6 +466,43 @@ func (q *Queries) LatestJob(ctx context.Context, db DBTX, arg LatestJobParams) (
 	return i, err
 }
 
+const rankedBefore = `-- name: RankedBefore :many
+SELECT d.class, count(*) AS jobs, count(CASE WHEN d.value > CAST(?1 AS INTEGER) THEN 1 END) AS ahead
+FROM jobs AS j JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
+WHERE j.left_ms = 0 AND j.state = 'pending' AND d.ranked != 0
+GROUP BY d.class
+`
+
+type RankedBeforeRow struct {
+	Class string
+	Jobs  int64
+	Ahead int64
+}
+
+// How many waiting jobs of each class priod ranks, and how many of them above a value.
+func (q *Queries) RankedBefore(ctx context.Context, db DBTX, value int64) ([]RankedBeforeRow, error) {
+	rows, err := db.QueryContext(ctx, rankedBefore, value)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RankedBeforeRow
+	for rows.Next() {
+		var i RankedBeforeRow
+		if err := rows.Scan(&i.Class, &i.Jobs, &i.Ahead); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const recentCycles = `-- name: RecentCycles :many
 SELECT cycle, at_ms, until_ms, polls, cluster, mode, band_lo, band_hi, band_step, span, jobs, pending, running, nodes, ranked, te, actions, renumbered, hold, notes FROM cycles ORDER BY cycle DESC LIMIT ?1
 `
