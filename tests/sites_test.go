@@ -45,9 +45,6 @@ func (c configuration) lines(part string) []string {
 
 var since = regexp.MustCompile(`(?m)^Since: (\d+)\.(\d+)$`)
 
-// unproven says why a configuration has not passed so far.
-var unproven = regexp.MustCompile(`(?m)^Not yet seen to pass.*$`)
-
 // options builds the lab of a configuration; a node line is COUNT PREFIX GRES and what else slurm.conf says of them.
 func (c configuration) options(t *testing.T) lab.Options {
 	t.Helper()
@@ -90,9 +87,6 @@ func TestSites(t *testing.T) {
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			c := readConfiguration(t, path)
-			if why := unproven.FindString(c.about); why != "" {
-				t.Skip(why)
-			}
 			if !strings.Contains(c.about, "\nRuns in make test.\n") {
 				longOnly(t)
 			}

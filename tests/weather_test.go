@@ -127,17 +127,22 @@ func (b *bindable) registersWith(node, devices string) {
 func TestNoGPUs(t *testing.T) {
 	t.Parallel()
 	b := &bindable{newSiteOn(t, lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Count: 2, CPUs: 4}}}), steering+"[preemption]\nenabled = true\n[sizing]\nenabled = true\n[locality]\nenabled = true\n")}
-	job := b.submit("--prio-type=te", "--time=5", "--wrap", "sleep 600")
+	for range 3 {
+		b.submit("--prio-type=be", "-c", "4", "--time=60", "--wrap", "sleep 600")
+	}
+	trial := b.submit("--prio-type=te", "-c", "4", "--time=5", "--wrap", "sleep 600")
 	for range 3 {
 		b.must("run", "--once")
 	}
-	out, errs, status := b.priod("check")
-	if status == 2 || !strings.Contains(out+errs, "GPU") {
+	if out, errs, status := b.priod("check"); status != 0 || !strings.Contains(out, "no node has GPUs") || strings.Contains(out, "FAIL") {
 		t.Errorf("check: %d\n%s%s", status, out, errs)
 	}
-	b.must("queue")
-	b.must("explain", job)
-	b.must("report", "usage")
-	b.must("report", "waits")
-	b.must("reset")
+	for _, c := range [][2]string{
+		{"queue", "2 jobs pending, 1 of them TE"}, {"explain " + trial, "preemption: it asks for no GPUs"}, {"report usage", "0 runs with GPUs"}, {"report waits", "No GPU job waited"},
+		{"reset", "1 value taken back, 0 failed"}, // the trial stood first
+	} {
+		if out := b.must(strings.Fields(c[0])...); !strings.Contains(out, c[1]) {
+			t.Errorf("%s does not say %q:\n%s", c[0], c[1], out)
+		}
+	}
 }

@@ -45,7 +45,7 @@ func allocateCommand() *cli.Command {
 				return err
 			}
 			if len(bytes.TrimSpace(text)) == 0 {
-				return usagef("%s is empty: allocate reads one JSON object of GPUs and speeds, such as\n%s\npriod allocate --help shows a call; where priod's own allocation fails, it keeps such a file and its log names it", name, allocateExample)
+				return usagef("%s is empty: allocate reads one JSON object of GPUs and speeds, such as %s; priod allocate --help shows a call; where priod's own allocation fails, it keeps such a file and its log names it", name, allocateExample)
 			}
 			policy := policies.Policy{Name: c.String("policy"), Agnostic: c.Bool("agnostic"), Packed: c.Bool("space-sharing")}
 			problem, notes, err := policies.ParseProblem(text, policy.Name)

@@ -186,11 +186,18 @@ func (l *Lab) startAccounting(ctx context.Context) error {
 	return nil
 }
 
-// runSacctmgr runs the commands of Options.Sacctmgr: they may name TRES, which slurmctld has
-// registered by now.
+// runSacctmgr runs the commands of Options.Sacctmgr. They may name GPUs as TRES, which slurmctld
+// registers with slurmdbd: on 24.11 after it answers.
 func (l *Lab) runSacctmgr(ctx context.Context) error {
 	if len(l.opts.Sacctmgr) == 0 || l.opts.NoAccounting {
 		return nil
+	}
+	err := WaitFor(ctx, "slurmdbd to know gres/gpu", func(ctx context.Context) (bool, error) {
+		out, err := l.Run(ctx, "sacctmgr", "--noheader", "--parsable2", "show", "tres")
+		return strings.Contains(out, "gres|gpu"), err
+	})
+	if err != nil {
+		return err
 	}
 	return l.runToEnd(ctx, "sacctmgr", []string{lookup("sacctmgr"), "-i"}, l.path("etc/sacctmgr.site"))
 }
