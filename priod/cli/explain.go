@@ -21,6 +21,7 @@ import (
 	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
 	"slurmprio/priod/undo"
+	"slurmprio/priod/web"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/prio"
@@ -136,6 +137,8 @@ type explanation struct {
 	MaySteer bool `json:"may_be_steered"`   // this one agrees to it
 
 	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
+
+	History []web.Event `json:"history,omitempty"` // by the pages alone (priod web): what became of it, the latest first
 }
 
 type nowView struct {

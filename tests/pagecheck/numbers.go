@@ -14,7 +14,7 @@ import (
 
 // Numbers returns each number in the tables of a page that its JSON does not give, with its column
 // and row. A number is given by an equal one, rounded as it is shown, as a part in per cent, in
-// another unit of time or memory, or in a text; a duration by its seconds, or by the time between
+// a part of the numbers of its object, in another unit of time or memory, or in a text; a duration by its seconds, or by the time between
 // a time of the JSON and the time of the page.
 func Numbers(page, asJSON string, at time.Time) (unknown []string, err error) {
 	var v any
@@ -59,6 +59,7 @@ func (g *given) add(v any) {
 		for _, x := range v {
 			g.add(x)
 		}
+		g.addParts(v)
 	case []any:
 		g.numbers = append(g.numbers, float64(len(v)))
 		for _, x := range v {
@@ -79,8 +80,27 @@ func (g *given) add(v any) {
 	}
 }
 
+// addParts adds what each value of an object is of their sum, where all are numbers.
+func (g *given) addParts(v map[string]any) {
+	var values []float64
+	sum := 0.0
+	for _, x := range v {
+		n, is := x.(json.Number)
+		if !is {
+			return
+		}
+		f, _ := n.Float64()
+		values, sum = append(values, f), sum+f
+	}
+	for _, f := range values {
+		if sum > 0 {
+			g.numbers = append(g.numbers, f/sum)
+		}
+	}
+}
+
 var (
-	number   = regexp.MustCompile(`\d+(\.\d+)?`)
+	number   = regexp.MustCompile(`\b\d+(\.\d+)?`) // not that of p95
 	duration = regexp.MustCompile(`\b(\d+d\d\dh|\d+h\d\dm|\d+m\d\ds|\d+(\.\d+)?(ms|s|m|h|d))\b`)
 	unit     = map[string]float64{"ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
 	part     = regexp.MustCompile(`(\d+(?:\.\d+)?)(ms|s|m|h|d)`)
@@ -146,6 +166,9 @@ func (g *given) hasDuration(text string) bool {
 		if _, digits, has := strings.Cut(p[1], "."); has {
 			last *= math.Pow(10, -float64(len(digits)))
 		}
+	}
+	if strings.HasSuffix(text, "m00s") { // rounded to minutes, perhaps
+		last = 30
 	}
 	near := func(x float64) bool { return math.Abs(math.Abs(x)-shown) <= last }
 	for _, x := range g.numbers {

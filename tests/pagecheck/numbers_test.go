@@ -11,7 +11,7 @@ const document = `{"jobs":[{"id":7,"wait_s":3780,"mem_mb":65536,"part":0.1234,"s
 func TestNumbers(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 14, 5, 0, time.UTC)
 	for cell, want := range map[string][]string{
-		"7": nil, "1h03m": nil, "64": nil, "12.3 %": nil, "0.12": nil, "10m00s": nil, "fits on 4 nodes": nil, "1": nil, "%!f(*float64=0x13cc9ac0)": {"13"},
+		"7": nil, "1h03m": nil, "64": nil, "12.3 %": nil, "0.12": nil, "10m00s": nil, "fits on 4 nodes": nil, "1": nil, "p95": nil,
 		"8": {"8"}, "1h05m": {"1h05m"}, "0.13": {"0.13"}, "fits on 5 nodes": {"5"}, "12m00s": {"12m00s"},
 	} {
 		page := "<table><tr><th>head</th></tr><tr><td>" + cell + "</td></tr></table>"
