@@ -30,9 +30,10 @@ type Choice struct {
 	set      preemption.Settings
 	snapshot preemption.Snapshot
 	decision preemption.Decision
-	running  []*cluster.Job   // the jobs of snapshot.Candidates
-	ownWhy   []preemption.Why // why a candidate may not leave though its owner agreed
-	doubtful time.Duration    // so long after Settings.Since, another priod's victims may still be in their grace
+	running  []*cluster.Job          // the jobs of snapshot.Candidates
+	ownWhy   []preemption.Why        // why a candidate may not leave though its owner agreed
+	underWay map[cluster.JobID]int64 // evictions of jobs that are leaving: see awaits
+	doubtful time.Duration           // so long after Settings.Since, another priod's victims may still be in their grace
 }
 
 // Choose decides who leaves for whom. The plan says which jobs count as TE, and in
@@ -41,6 +42,7 @@ func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j 
 	c := &Choice{set: set.Policy}
 	c.snapshot.Nodes = m.Nodes
 	c.addCandidates(held, set, vetoed)
+	c.underWay = j.underWay()
 	waiting := c.addTrials(s, p, j, set, m, vetoed)
 	c.countRecent(s, j)
 	if set.Policy.Policy == preemption.LeastLoss {
@@ -73,7 +75,8 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, share
 		claim.Shares = append(claim.Shares, ClaimShare{Node: m.Names[share.Node], GPUType: m.PartOf(share.Node), GPUs: int(share.GPUs), CPUs: int(share.CPUs), MemMB: share.MemMB})
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
-	if set.Reserve && c.comesFreeInParts(shares, victims) {
+	claim.Awaits = c.awaits(shares, victims)
+	if set.Reserve && (len(claim.Awaits) > 0 || c.comesFreeInParts(shares, victims)) {
 		claim.Resv = "yes" // Number gives it its name
 	}
 	index := int64(len(c.Changes.Claims))
@@ -85,7 +88,42 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, share
 			GPUs: victim.GPUs, Signal: victim.Tag.Signal, Grace: set.grace(victim), Eligible: victim.Eligible,
 			Unsaved: seconds(x.Unsaved), Restart: set.Restart, Promised: x.Loss(), State: Recorded, At: s.At,
 		})
+		if c.underWay == nil {
+			c.underWay = map[cluster.JobID]int64{}
+		}
+		c.underWay[victim.ID] = -int64(len(c.Changes.Evictions))
 	}
+}
+
+// awaits are the evictions on whose victims a place counts though they leave for other claims: those
+// on its nodes, where what is free and the place's own victims have is not enough. Those of this
+// cycle, which have no numbers yet, are named by their place among the rows, -1 the first.
+func (c *Choice) awaits(shares []placement.Share, victims []int) (numbers []int64) {
+	short := map[int32]bool{}
+	for _, share := range shares {
+		free := c.snapshot.Nodes.FreeOn(share.Node)
+		add := func(shares []placement.Share, sign int32) {
+			for _, s := range shares {
+				if s.Node == share.Node {
+					free.GPUs, free.CPUs, free.MemMB = free.GPUs+sign*s.GPUs, free.CPUs+sign*s.CPUs, free.MemMB+int64(sign)*s.MemMB
+				}
+			}
+		}
+		for _, claim := range c.snapshot.Claims {
+			add(claim.Shares, -1)
+		}
+		for _, i := range victims {
+			add(c.snapshot.Candidates[i].Shares, 1)
+		}
+		short[share.Node] = free.GPUs < share.GPUs || free.CPUs < share.CPUs || free.MemMB < share.MemMB
+	}
+	for i := range c.snapshot.Candidates {
+		number := c.underWay[c.running[i].ID]
+		if number != 0 && !slices.Contains(victims, i) && slices.ContainsFunc(c.snapshot.Candidates[i].Shares, func(s placement.Share) bool { return short[s.Node] }) {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
 }
 
 // comesFreeInParts tells whether a part of the place is or becomes free before the

@@ -3,6 +3,7 @@ package evict
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -315,6 +316,78 @@ func TestFloodOfTrials(t *testing.T) {
 	}
 	if room["bob"] != 3 || room["carol"] != 1 {
 		t.Errorf("%v", room)
+	}
+}
+
+// A place that counts on what a victim for another claim leaves is not there before that has left, and
+// is given up where that stays.
+func TestPlaceAwaitsOthersVictims(t *testing.T) {
+	s := newScene(1)
+	s.runs(1, 1, 3, func(j *cluster.Job) { j.Tag.Grace = 3 * time.Minute })
+	s.runs(2, 1, 1, func(j *cluster.Job) { j.Tag.Signal = "" })
+	s.waits(10, 1)
+	first := s.choose()
+	if len(first.Changes.Evictions) != 1 || first.Changes.Evictions[0].Job.ID != 1 {
+		t.Fatalf("%+v", first.Changes)
+	}
+	s.journal.Number(&first.Changes)
+	s.journal.Update(&first.Changes)
+	s.waits(11, 3) // two GPUs of what job 1 leaves, and one of job 2
+	second := s.choose()
+	s.journal.Number(&second.Changes)
+	if len(second.Changes.Claims) != 1 || !slices.Equal(second.Changes.Claims[0].Awaits, []int64{1}) || second.Changes.Claims[0].Resv == "" {
+		t.Fatalf("%+v", second.Changes)
+	}
+	s.journal.Update(&second.Changes)
+	claim := s.journal.Claim(second.Changes.Claims[0].Number)
+	for _, x := range []struct {
+		first, own State
+		complete   bool
+		why        string
+	}{{Signalled, Left, false, ""}, {Left, Signalled, false, ""}, {Left, Left, true, ""}, {CalledOff, Left, false, "job 1 stays: priod is paused"}} {
+		s.journal.Evictions[0].State, s.journal.Evictions[0].Reason, s.journal.Evictions[1].State = x.first, "priod is paused", x.own
+		n := transition{j: s.journal, Observation: Observation{At: at}}
+		if why, complete := n.whetherFree(claim); why != x.why || complete != x.complete {
+			t.Errorf("%s, %s: %q, %v", x.first, x.own, why, complete)
+		}
+	}
+}
+
+// Where the trial's speed is known, room is made on a type on which it is done sooner, though another
+// is free; not where its user did not agree to a type of priod's choice.
+func TestRoomOnAFasterType(t *testing.T) {
+	for name, x := range map[string]struct {
+		change func(*cluster.Job)
+		slow   float64
+		why    preemption.Why
+	}{
+		"ten times": {func(j *cluster.Job) { j.Tag.Workload = "w" }, 3000, preemption.Evicts}, "as fast": {func(j *cluster.Job) { j.Tag.Workload = "w" }, 300, preemption.Fits},
+		"not agreed": {func(*cluster.Job) {}, 3000, preemption.Fits},
+	} {
+		s := newScene(2)
+		s.set.Policy.Urgency = 5
+		s.Nodes[1].GPUType, s.Nodes[1].Features = "k80", []string{"k80"}
+		s.runs(1, 1, 4)
+		s.waits(10, 2, x.change)
+		s.plan.Shares = &plan.Shares{Types: []string{"a100", "k80"}}
+		s.plan.Shares.Jobs.Set(slurmplug.Plain(10), &plan.Share{Run: []float64{300, x.slow}})
+		if why, _ := s.why(10); why != x.why {
+			t.Errorf("%s: %s", name, why)
+		}
+	}
+}
+
+// Victims of one cycle for two claims on one node: the numbers come later.
+func TestPlacesOfOneCycle(t *testing.T) {
+	s := newScene(1)
+	s.runs(1, 1, 3)
+	s.runs(2, 1, 1, func(j *cluster.Job) { j.Tag.Signal = "" })
+	s.waits(10, 1)
+	s.waits(11, 3)
+	c := s.choose()
+	s.journal.Number(&c.Changes)
+	if len(c.Changes.Claims) != 2 || !slices.Equal(c.Changes.Claims[1].Awaits, []int64{c.Changes.Evictions[0].Number}) {
+		t.Errorf("%+v", c.Changes)
 	}
 }
 

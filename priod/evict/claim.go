@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"cmp"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -141,16 +142,27 @@ func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 	complete = true
 	evictions := n.j.evictionsFrom(c.Number)
 	for i := range evictions {
-		e := n.current(&evictions[i])
-		if e.Claim != c.Number {
-			continue
+		if e := n.current(&evictions[i]); e.Claim == c.Number {
+			complete = complete && !e.Leaving()
+			why = cmp.Or(why, e.stays())
 		}
-		if e.State == CalledOff && e.How == "" {
-			return "job " + e.Job.String() + " stays: " + e.Reason, false
-		}
-		complete = complete && !e.Leaving()
 	}
-	return "", complete
+	for _, number := range c.Awaits {
+		if e := n.j.Eviction(number); e != nil {
+			e = n.current(e)
+			complete = complete && !e.Leaving()
+			why = cmp.Or(why, e.stays())
+		}
+	}
+	return why, complete && why == ""
+}
+
+// stays says why a victim does not leave after all; "": it leaves, or has.
+func (e *Eviction) stays() string {
+	if e.State == CalledOff && e.How == "" {
+		return "job " + e.Job.String() + " stays: " + e.Reason
+	}
+	return ""
 }
 
 // stillWants tells whether the waiting job is still of the kind that the claim is for.

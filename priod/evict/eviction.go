@@ -99,6 +99,10 @@ type Claim struct {
 	Changed time.Time     `json:"changed"`
 	Room    time.Time     `json:"room,omitzero"`  // when the last victim had left
 	Ended   time.Time     `json:"ended,omitzero"` // when the job started, as Slurm says, or the claim was released
+
+	// Awaits are evictions for other claims on whose victims the place counts, too. A restart of priod
+	// forgets them: then the place is held from when the claim's own victims have left.
+	Awaits []int64 `json:"-"`
 }
 
 // Open tells whether the claim still keeps a place.

@@ -115,6 +115,11 @@ func (j *Journal) Number(t *Changes) {
 	for i := range t.Claims {
 		c := &t.Claims[i]
 		c.Number = j.LastClaim + int64(i) + 1
+		for k, number := range c.Awaits {
+			if number < 0 {
+				c.Awaits[k] = j.LastEviction - number
+			}
+		}
 		if c.Resv != "" {
 			c.Resv = fmt.Sprintf("priod_%d_%d", c.Number, c.At.Unix())
 		}
@@ -198,6 +203,18 @@ func (j *Journal) ids() map[uint32]bool {
 		ids[e.Job.ID] = true
 	}
 	return ids
+}
+
+// underWay are the numbers of the evictions of jobs that are leaving.
+func (j *Journal) underWay() map[cluster.JobID]int64 {
+	numbers := map[cluster.JobID]int64{}
+	_, evictions := j.live()
+	for e := range evictions {
+		if e.Leaving() {
+			numbers[e.Job] = e.Number
+		}
+	}
+	return numbers
 }
 
 // Urgent returns the jobs of rows that change soon, each once: those to look at between

@@ -56,6 +56,9 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 		if !math.IsInf(at, 1) {
 			t.Start, v.at = at, at
 			shares, _ := v.nodes.Fit(t.Request, nil)
+			if len(shares) > 0 {
+				t.StartsOn = m.Nodes.Type(shares[0].Node)
+			}
 			taken = append(taken, shares...)
 		}
 	}

@@ -2,6 +2,7 @@ package evict
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -101,7 +102,9 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 				owners[t.User] = owner
 				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
 			}
-			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: m.Request(job, types), Alike: alike, Owner: owner, Start: math.Inf(1)})
+			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{
+				Request: m.Request(job, types), Alike: alike, Owner: owner, Start: math.Inf(1), Run: runByKind(p.Shares, job, m),
+			})
 			if claim != nil {
 				c.addClaim(t.at, claim, m)
 			}
@@ -116,6 +119,26 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 		}
 	}
 	return jobs
+}
+
+// runByKind is how long a job would run on each kind of node, s; nil where its speed is not known, or
+// its user did not agree to a type of priod's choice.
+func runByKind(shares *plan.Shares, job *cluster.Job, m *nodemap.Map) []float64 {
+	if shares == nil || job.TagErr != "" || !job.Tag.AllowsSteering() {
+		return nil
+	}
+	share := shares.Jobs.Get(job.ID)
+	if share == nil || share.Unknown() || share.Run == nil {
+		return nil
+	}
+	run := make([]float64, len(m.Kinds))
+	for kind, n := range m.Kinds {
+		run[kind] = math.Inf(1)
+		if at, is := slices.BinarySearch(shares.Types, n.GPUType); is && at < len(share.Run) {
+			run[kind] = share.Run[at]
+		}
+	}
+	return run
 }
 
 // spentByUser returns the GPU-hours of work lost within a day, by the user of the TE

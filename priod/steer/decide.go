@@ -198,9 +198,9 @@ func (p *planner) stuck(j *Job) bool {
 }
 
 // startNow decides for a job that is not to wait. When it starts now on two types or
-// more, it is bound to an allocated one first, and among those to the fastest. Else it
-// is left open, and Slurm starts it on the first type that is free. A type for which a
-// job before it waits does not count: Slurm's backfill may keep what is free for that.
+// more, it is bound to the fastest, and of equal ones to an allocated one. Else it is left
+// open, and Slurm starts it on the first type that is free. A type for which a job before it
+// waits does not count: Slurm's backfill may keep what is free for that.
 func (p *planner) startNow(j *Job) Verdict {
 	free, best := 0, Open
 	for t := range int32(p.Types) {
@@ -211,8 +211,7 @@ func (p *planner) startNow(j *Job) Verdict {
 			continue
 		}
 		free++
-		allocated := p.allocated(j, t)
-		if best == Open || allocated && !p.allocated(j, best) || allocated == p.allocated(j, best) && j.Run[t] < j.Run[best] {
+		if best == Open || j.Run[t] < j.Run[best] || j.Run[t] == j.Run[best] && p.allocated(j, t) && !p.allocated(j, best) {
 			best = t
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"slurmprio/priod/placement"
 )
 
 // price fills in what each candidate costs and, where the policy has one, the order in
@@ -70,6 +72,64 @@ func (v *view) size(c *Candidate) (size float64) {
 		size += math.Sqrt(sum)
 	}
 	return size
+}
+
+// choosePlace chooses, of the places on nodes of each speed, that at which the trial costs least:
+//
+//	Urgency x GPUs x wait  +  GPUs x run  +  what those lose that leave for it
+//
+// A GPU-second of its run is worth one that a victim loses. Where its speed is not known, or plays no part, any place will do.
+func (v *view) choosePlace(t *Trial) Verdict {
+	kinds := t.bySpeed()
+	if len(kinds) < 2 || v.set.Policy != LeastLoss {
+		return v.decide(t)
+	}
+	second := v.set.Urgency * float64(t.Request.GPUs)
+	best, least := Verdict{Why: Impossible}, math.Inf(1)
+	for _, same := range kinds {
+		part := *t
+		part.Request.Types = same.types
+		if !same.types.Has(t.StartsOn) {
+			part.Start = math.Inf(1)
+		}
+		verdict := v.decide(&part)
+		v.apply(&verdict, false)
+		wait := verdict.Grace
+		switch verdict.Why {
+		case Impossible:
+			continue
+		case Anyway:
+			wait = part.Start
+		}
+		if cost := verdict.Cost + second*wait + float64(t.Request.GPUs)*same.run; cost < least {
+			best, least = verdict, cost
+		}
+	}
+	v.apply(&best, true)
+	return best
+}
+
+// sameSpeed are kinds of nodes on which a trial runs equally long.
+type sameSpeed struct {
+	run   float64 // s
+	types placement.Types
+}
+
+// bySpeed are the kinds of nodes on which a trial may and can run, the fastest first.
+func (t *Trial) bySpeed() (kinds []sameSpeed) {
+	for kind, run := range t.Run {
+		if !t.Request.Types.Has(int32(kind)) || math.IsInf(run, 1) {
+			continue
+		}
+		at := slices.IndexFunc(kinds, func(k sameSpeed) bool { return k.run == run })
+		if at < 0 {
+			at = len(kinds)
+			kinds = append(kinds, sameSpeed{run: run})
+		}
+		kinds[at].types |= 1 << uint(kind)
+	}
+	slices.SortFunc(kinds, func(a, b sameSpeed) int { return cmp.Compare(a.run, b.run) })
+	return kinds
 }
 
 // decide chooses the victims for one trial and gives it their room.

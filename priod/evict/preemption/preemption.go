@@ -105,6 +105,10 @@ type Trial struct {
 	// Start is the time, s from now, at which it would start without evictions
 	// (placement.Nodes.Shadow); infinite when that is not known to come.
 	Start float64
+	// Run is how long the trial would run on each kind of node, s; nil: unknown, assumed equal. StartsOn
+	// is the kind on which it would start at Start.
+	Run      []float64
+	StartsOn int32
 }
 
 // Claim is room that belongs to a TE job: the candidates on it are leaving.
@@ -173,7 +177,7 @@ func Decide(s *Snapshot, set Settings) Decision {
 		if verdict.Why == Claimed {
 			continue
 		}
-		*verdict = v.decide(&s.Trials[i])
+		*verdict = v.choosePlace(&s.Trials[i])
 		if verdict.Why != Evicts {
 			continue
 		}
@@ -192,7 +196,7 @@ func (v *view) within(gate *Gate, s *Snapshot, trial int, why Why) Verdict {
 	v.most, v.thrifty = gate.most(why), why == PerDay
 	defer func() { v.most, v.thrifty = 0, false }()
 	if v.most > 0 || v.thrifty {
-		other := v.decide(&s.Trials[trial])
+		other := v.choosePlace(&s.Trials[trial])
 		if other.Why == Evicts && gate.Refuses(s, s.Trials[trial].Owner, other.Victims) == "" {
 			return other
 		}

@@ -75,6 +75,10 @@ func drawSnapshot(t *rapid.T, parts bool) Snapshot {
 			trial.Request.Nodes = int32(rapid.IntRange(1, min(3, int(trial.Request.GPUs))).Draw(t, "nodes"))
 		}
 		trial.Request.Whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
+		if parts && rapid.Bool().Draw(t, "speed known") {
+			run := rapid.SampledFrom([]float64{30, 100, 1000, math.Inf(1)})
+			trial.Run, trial.StartsOn = []float64{run.Draw(t, "run"), run.Draw(t, "run")}, int32(rapid.IntRange(0, 1).Draw(t, "starts on"))
+		}
 		s.Trials = append(s.Trials, trial)
 	}
 	for i := range s.Candidates {
@@ -124,7 +128,7 @@ func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 				if victims[c] || !x.Consent || x.Leaving || x.Elapsed < set.MinRun || set.MaxEvictions > 0 && x.Evicted >= set.MaxEvictions {
 					t.Fatalf("%+v leaves for trial %d: %+v", x, i, v)
 				}
-				if set.Policy == LeastLoss && x.Grace+set.MinGain >= s.Trials[i].Start {
+				if set.Policy == LeastLoss && x.Grace+set.MinGain >= s.Trials[i].Start && s.Trials[i].Run == nil {
 					t.Fatalf("%+v leaves for a trial that starts in %v s", x, s.Trials[i].Start)
 				}
 				victims[c] = true
@@ -364,6 +368,38 @@ func TestCrowdedNode(t *testing.T) {
 			t.Fatalf("%d victims for %d GPUs of 64 with %d in use: %+v", len(v.Victims), need, n, v)
 		}
 	})
+}
+
+// A trial goes where it is done at the least cost: to a slow GPU that is free only where nobody leaves
+// a fast one for less than its longer run there.
+func TestPlaceBySpeed(t *testing.T) {
+	nodes := placement.New(placement.Packed, []placement.Node{{Type: 0, Amount: placement.Amount{GPUs: 4, CPUs: 16, MemMB: 1000}}, {Type: 1, Amount: placement.Amount{GPUs: 4, CPUs: 16, MemMB: 1000}}})
+	share := []placement.Share{{Node: 0, Amount: placement.Amount{GPUs: 4}}}
+	nodes.Take(share)
+	for name, x := range map[string]struct {
+		run     []float64 // on the fast node, where a job that loses 400 GPU-seconds leaves within 30 s, and on the slow one, which is free
+		start   float64   // without an eviction
+		why     Why
+		gpuType int32
+	}{
+		"much faster": {[]float64{300, 1500}, math.Inf(1), Evicts, 0}, "hardly faster": {[]float64{300, 350}, math.Inf(1), Fits, 1}, "equal": {[]float64{300, 300}, math.Inf(1), Fits, 1},
+		"unknown": {nil, math.Inf(1), Fits, 1}, "only there": {[]float64{300, math.Inf(1)}, math.Inf(1), Evicts, 0}, "soon free": {[]float64{300, 1500}, 20, Anyway, Nobody},
+	} {
+		s := Snapshot{Nodes: nodes, Candidates: []Candidate{{Shares: share, Consent: true, Grace: 30, Unsaved: 60, Restart: 10}}, Trials: []Trial{{
+			Request: placement.Request{Types: 3, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: x.start, Run: x.run, Owner: Nobody,
+		}}}
+		if x.run != nil && math.IsInf(x.run[1], 1) {
+			s.Trials[0].Request.Types = 1
+		}
+		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, MinGain: 1}).Verdicts[0]
+		on := int32(Nobody)
+		if len(v.Shares) > 0 {
+			on = nodes.Type(v.Shares[0].Node)
+		}
+		if v.Why != x.why || on != x.gpuType {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
 }
 
 func TestLimitsAndCheck(t *testing.T) {

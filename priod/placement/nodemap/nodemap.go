@@ -27,6 +27,7 @@ type Map struct {
 	sizes   []placement.Node
 	parts   map[string][]int32 // by node with several GPU types, where its parts stand; nil: there is none
 	largest []placement.Amount // by kind, the most of each that one of its nodes has
+	spreads map[cluster.JobID][]placement.Share
 }
 
 // part is a node, or the GPUs of one type on a node with several.
@@ -103,6 +104,11 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 	}
 	m.Nodes = m.Empty()
 	m.Nodes.Take(used)
+	amounts := make([]placement.Amount, len(used))
+	for i := range used {
+		amounts[i] = used[i].Amount
+	}
+	m.spread(s.Jobs, amounts)
 	for _, at := range down {
 		m.Nodes.SetDown(at, true)
 	}
@@ -244,10 +250,14 @@ func (m *Map) Up() *placement.Nodes {
 	return up
 }
 
-// Shares is what a running job takes of each node; nil when that is not known.
+// Shares is what a running job takes of each node; nil when that is not known. Where the jobs beside
+// one on several nodes do not tell (see spread), it has equal parts.
 func (m *Map) Shares(j *cluster.Job) []placement.Share {
 	if at, alone := m.of(j, j.NodeList); alone { // the name of one node
 		return []placement.Share{{Node: at, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}}
+	}
+	if parts := m.spreads[j.ID]; parts != nil {
+		return slices.Clone(parts) // none: not known
 	}
 	hosts, err := slurmplug.ExpandHosts(j.NodeList)
 	n := len(hosts)
