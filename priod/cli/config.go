@@ -13,21 +13,29 @@ import (
 func configCommand() *cli.Command {
 	return &cli.Command{
 		Name: "config", Usage: "the configuration",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "effective", Usage: "print what is in effect, and where each value comes from that is no default"}},
 		Subcommands: []*cli.Command{{
 			Name: "show", Usage: "print the configuration in effect: the defaults with the file over them",
 			Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
-			Action: configured(func(c *cli.Context, cfg *config.Config) error {
-				source := "built-in defaults only"
-				if cfg.Path != "" {
-					source = "defaults and " + cfg.Path
-				}
-				text, err := cfg.TOML()
-				if err != nil {
-					return err
-				}
-				return answer(c, cfg, func(w io.Writer) { fmt.Fprintf(w, "# %s\n%s", report.Safe(source), text) })
-			}),
+			Action: configured(showConfig),
 		}},
-		Action: which("config: say what to do: config show"),
+		Action: func(c *cli.Context) error {
+			if c.Bool("effective") && c.NArg() == 0 {
+				return configured(showConfig)(c)
+			}
+			return which("config: say what to do: config show, or config --effective")(c)
+		},
 	}
+}
+
+func showConfig(c *cli.Context, cfg *config.Config) error {
+	source := "built-in defaults only"
+	if cfg.Path != "" {
+		source = "defaults and " + cfg.Path
+	}
+	text, err := cfg.Effective()
+	if err != nil {
+		return err
+	}
+	return answer(c, cfg, func(w io.Writer) { fmt.Fprintf(w, "# %s\n%s", report.Safe(source), text) })
 }

@@ -204,6 +204,9 @@ func (s *simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 	if err := s.nodes(ctx, c, cfg, &in); err != nil {
 		return in, nil, err
 	}
+	if cfg != nil {
+		s.notes = append(s.notes, in.Unprofile(cfg)...)
+	}
 	if err := s.nodeEvents(c, &in); err != nil {
 		return in, nil, err
 	}

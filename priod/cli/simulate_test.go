@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -325,6 +326,24 @@ func TestSweepRefuses(t *testing.T) {
 		status, _, errs := run(append([]string{"sweep"}, c.args...)...)
 		if status != c.status || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: exit status %d, want %d; said %q, want %q", c.args, status, c.status, errs, c.want)
+		}
+	}
+}
+
+// A profile never stops a simulation: what this cluster has no data for is left off, with a note.
+func TestSimulateWithAProfile(t *testing.T) {
+	dir := t.TempDir()
+	file, jobs := filepath.Join(dir, "priod.toml"), filepath.Join(dir, "jobs.csv")
+	for path, text := range map[string]string{file: "profile = \"balanced\"\n", jobs: "job_id,submit_s,duration_s,gpus,type\n1,0,100,1,te\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for nodes, want := range map[string]string{"1:a100:4": "profile balanced: no sizing", "1:a100:4:16:64000": "profile balanced: no locality"} {
+		var out, errs bytes.Buffer
+		status := Main("v1", []string{"priod", "--config", file, "simulate", "--order", "priod", "--trace", jobs, "--nodes", nodes}, &out, &errs)
+		if status != 0 || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "no sizing") != (nodes == "1:a100:4") {
+			t.Errorf("%s: exit %d: %s", nodes, status, &errs)
 		}
 	}
 }

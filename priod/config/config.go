@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +23,8 @@ import (
 
 // Config is priod.toml.
 type Config struct {
-	Slurm struct {
+	Profile string `toml:"profile" json:"profile"`
+	Slurm   struct {
 		BinDir         string   `toml:"bin_dir" json:"bin_dir"`
 		Conf           string   `toml:"conf" json:"conf"`
 		Partitions     []string `toml:"partitions" json:"partitions"`
@@ -118,6 +120,7 @@ type Config struct {
 		FitGppS              float64  `toml:"fitgpp_s" json:"fitgpp_s"`
 		FitGppFallback       string   `toml:"fitgpp_fallback" json:"fitgpp_fallback"`
 		Urgency              float64  `toml:"urgency" json:"urgency"`
+		RunCost              float64  `toml:"run_cost" json:"run_cost"`
 		Rise                 float64  `toml:"rise" json:"rise"`
 		MinGain              Duration `toml:"min_gain" json:"min_gain"`
 		MaxEvictions         int      `toml:"max_evictions" json:"max_evictions"`
@@ -176,7 +179,8 @@ type Config struct {
 		Listen string `toml:"listen" json:"listen"`
 	} `toml:"web" json:"web"`
 
-	Path string `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
+	sources map[string]string // of keys that are no defaults: a profile, or the file
+	Path    string            `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
 
 	failures *retry.Rules // where retry is enabled
 }
@@ -264,6 +268,9 @@ func defaults() (*Config, error) {
 }
 
 func (c *Config) read(path, text string) error {
+	if err := c.setProfile(text); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	meta, err := toml.Decode(text, c)
 	if err != nil {
 		return unread(path, err)
@@ -271,6 +278,7 @@ func (c *Config) read(path, text string) error {
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
 	}
+	c.note(meta, filepath.Base(path))
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -155,7 +155,7 @@ func (c *Config) Eviction() evict.Settings {
 		Policy: preemption.Settings{
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
 			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
-			Rise: p.Rise, Urgency: p.Urgency, MinGain: time.Duration(p.MinGain).Seconds(),
+			Rise: p.Rise, Urgency: p.Urgency, RunCost: p.RunCost, MinGain: time.Duration(p.MinGain).Seconds(),
 			Limits: preemption.Limits{MaxAtOnce: p.MaxAtOnce, MaxPerCycle: p.MaxPerCycle, MaxPerHour: p.MaxPerHour, GPUHoursPerDay: p.GPUHoursPerDay, UserGPUMinutesPerDay: p.UserGPUMinutesPerDay},
 		},
 		Ranking: c.Decide().Ranking,

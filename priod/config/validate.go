@@ -161,6 +161,7 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.fitgpp_fallback", slices.Contains(fallbacks, c.Preemption.FitGppFallback), strings.Join(fallbacks, ", ")},
 		{"preemption.fitgpp_s", finite(c.Preemption.FitGppS), "a number from 0"},
 		{"preemption.urgency", finite(c.Preemption.Urgency), "a number from 0"},
+		{"preemption.run_cost", finite(c.Preemption.RunCost), "a number from 0"},
 		{"preemption.rise", finite(c.Preemption.Rise), "a number from 0"},
 		{"preemption.min_gain", c.Preemption.MinGain >= 0, "0s or more"},
 		{"preemption.max_evictions", c.Preemption.MaxEvictions >= 0, "0 (no limit) or more"},

@@ -365,7 +365,7 @@ func TestRoomOnAFasterType(t *testing.T) {
 		"not agreed": {func(*cluster.Job) {}, 3000, preemption.Fits},
 	} {
 		s := newScene(2)
-		s.set.Policy.Urgency = 5
+		s.set.Policy.Urgency, s.set.Policy.RunCost = 5, 1
 		s.Nodes[1].GPUType, s.Nodes[1].Features = "k80", []string{"k80"}
 		s.runs(1, 1, 4)
 		s.waits(10, 2, x.change)

@@ -82,6 +82,25 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	return &c, s.shows(&c, in)
 }
 
+// Unprofile switches off what a profile, not the file, switched on and this cluster cannot show, and
+// says so.
+func (in *Input) Unprofile(c *config.Config) (notes []string) {
+	if c.Sizing.Enabled && c.FromProfile("sizing.enabled") && !in.measured() {
+		c.Sizing.Enabled = false
+		notes = append(notes, "profile "+c.Profile+": no sizing, because the CPUs and memory of the nodes are not known (--nodes 16:v100:8:24:512000)")
+	}
+	if c.Locality.Enabled && c.FromProfile("locality.enabled") && !in.switched() {
+		c.Locality.Enabled = false
+		notes = append(notes, "profile "+c.Profile+": no locality, because the nodes are on no switches (--switch-nodes)")
+	}
+	return notes
+}
+
+// switched tells whether nodes are on switches.
+func (in *Input) switched() bool {
+	return slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return g.Switch != "" })
+}
+
 // shows refuses, by its key, what the virtual Slurm cannot show.
 func (s *Spec) shows(c *config.Config, in *Input) error {
 	switch {
@@ -101,7 +120,7 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 		return virtual.OptionError("locality.few_nodes wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
 	case c.Locality.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("locality.enabled wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
-	case c.Locality.Enabled && !slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return g.Switch != "" }):
+	case c.Locality.Enabled && !in.switched():
 		return virtual.OptionError("locality.enabled wants nodes on switches: --switch-nodes COUNT, or switch in the [[nodes]] tables of --cluster")
 	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.FewNodes || c.Locality.SlowNodes) && s.Backfill == "none":
 		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled, locality.few_nodes or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")

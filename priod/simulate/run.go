@@ -242,9 +242,11 @@ func (s *Spec) model(in *Input) (rounds.Model, error) {
 
 // sized tells whether it is known how CPUs and memory make jobs faster, and how
 // much of them nodes have.
-func (in *Input) sized() bool {
-	lacks := func(g trace.NodeGroup) bool { return g.GPUs > 0 && (g.CPUs <= 0 || g.MemMB <= 0) }
-	return in.Curve != nil && !slices.ContainsFunc(in.Cluster.Nodes, lacks)
+func (in *Input) sized() bool { return in.Curve != nil && in.measured() }
+
+// measured tells whether the CPUs and memory of all GPU nodes are known.
+func (in *Input) measured() bool {
+	return !slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return g.GPUs > 0 && (g.CPUs <= 0 || g.MemMB <= 0) })
 }
 
 // speedup is how many times as fast a job is as with the share of its GPUs.

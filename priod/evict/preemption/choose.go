@@ -76,12 +76,12 @@ func (v *view) size(c *Candidate) (size float64) {
 
 // choosePlace chooses, of the places on nodes of each speed, that at which the trial costs least:
 //
-//	Urgency x GPUs x wait  +  GPUs x run  +  what those lose that leave for it
+//	Urgency x GPUs x wait  +  RunCost x GPUs x run  +  what those lose that leave for it
 //
-// A GPU-second of its run is worth one that a victim loses. Where its speed is not known, or plays no part, any place will do.
+// Where its speed is not known, or plays no part, any place will do.
 func (v *view) choosePlace(t *Trial) Verdict {
 	kinds := t.bySpeed()
-	if len(kinds) < 2 || v.set.Policy != LeastLoss {
+	if len(kinds) < 2 || v.set.Policy != LeastLoss || v.set.RunCost == 0 {
 		return v.decide(t)
 	}
 	second := v.set.Urgency * float64(t.Request.GPUs)
@@ -101,7 +101,7 @@ func (v *view) choosePlace(t *Trial) Verdict {
 		case Anyway:
 			wait = part.Start
 		}
-		if cost := verdict.Cost + second*wait + float64(t.Request.GPUs)*same.run; cost < least {
+		if cost := verdict.Cost + second*wait + v.set.RunCost*float64(t.Request.GPUs)*same.run; cost < least {
 			best, least = verdict, cost
 		}
 	}

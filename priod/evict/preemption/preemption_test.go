@@ -95,7 +95,7 @@ func drawSettings(t *rapid.T) Settings {
 		Policy: rapid.SampledFrom([]Policy{LRTP, Random, FitGpp, LeastLoss}).Draw(t, "policy"), Seed: 7, S: 4,
 		Fallback:     rapid.SampledFrom([]Fallback{FallRandom, FallNode, FallNone}).Draw(t, "fallback"),
 		MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"), MinRun: float64(rapid.IntRange(0, 50).Draw(t, "min run")),
-		Rise: float64(rapid.IntRange(0, 2).Draw(t, "rise")), Urgency: float64(rapid.IntRange(0, 3).Draw(t, "urgency")), MinGain: float64(rapid.IntRange(0, 10).Draw(t, "gain")),
+		Rise: float64(rapid.IntRange(0, 2).Draw(t, "rise")), Urgency: float64(rapid.IntRange(0, 3).Draw(t, "urgency")), RunCost: float64(rapid.IntRange(0, 2).Draw(t, "run cost")), MinGain: float64(rapid.IntRange(0, 10).Draw(t, "gain")),
 		Limits: Limits{MaxAtOnce: rapid.IntRange(0, 5).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 5).Draw(t, "cycle")},
 	}
 }
@@ -391,7 +391,7 @@ func TestPlaceBySpeed(t *testing.T) {
 		if x.run != nil && math.IsInf(x.run[1], 1) {
 			s.Trials[0].Request.Types = 1
 		}
-		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, MinGain: 1}).Verdicts[0]
+		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, RunCost: 1, MinGain: 1}).Verdicts[0]
 		on := int32(Nobody)
 		if len(v.Shares) > 0 {
 			on = nodes.Type(v.Shares[0].Node)

@@ -1,0 +1,97 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Profile is a name for a set of keys that were measured together.
+type Profile struct {
+	Name  string
+	About string
+	text  string // TOML
+}
+
+// balanced are the keys that docs/evidence/preemption.md measures on a cluster of three GPU types.
+const balanced = `
+[ranking]
+order = "owed"
+[allocation]
+policy = "max-min"
+[steering]
+enabled = true
+[sizing]
+enabled = true
+[locality]
+enabled = true
+[preemption]
+enabled = true
+`
+
+// Profiles are all of them.
+var Profiles = []Profile{
+	{"order-only", "TE jobs first, and nothing else: the defaults", ""},
+	{"balanced", "GPU types by speed, room for TE jobs, CPUs and memory, few switches; order by what jobs are owed", balanced},
+	{"short-waits", "balanced, but TE jobs take whatever GPU type is free first: shorter waits and fewer evictions, longer runs", balanced + "run_cost = 0.0\n"},
+}
+
+// setProfile puts the values of the profile that a file names under those of the file.
+func (c *Config) setProfile(text string) error {
+	var file struct {
+		Profile string `toml:"profile"`
+	}
+	if _, err := toml.Decode(text, &file); err != nil || file.Profile == "" {
+		return nil // what is wrong with the file is said where all of it is read
+	}
+	names := make([]string, len(Profiles))
+	for i, p := range Profiles {
+		if names[i] = p.Name; p.Name != file.Profile {
+			continue
+		}
+		meta, err := toml.Decode(p.text, c)
+		if err != nil {
+			return fmt.Errorf("profile %s: %w", p.Name, err)
+		}
+		c.note(meta, "profile "+p.Name)
+		return nil
+	}
+	return fmt.Errorf("profile = %.80q: want %s, or \"\" for none", file.Profile, strings.Join(names, ", "))
+}
+
+// FromProfile tells whether a key has its value from the profile.
+func (c *Config) FromProfile(key string) bool { return strings.HasPrefix(c.sources[key], "profile ") }
+
+// note remembers where keys come from.
+func (c *Config) note(meta toml.MetaData, source string) {
+	if c.sources == nil {
+		c.sources = map[string]string{}
+	}
+	for _, k := range meta.Keys() {
+		c.sources[strings.Join(k, ".")] = source
+	}
+}
+
+// Effective renders the configuration in effect, and says behind each value that is no default where it
+// comes from.
+func (c *Config) Effective() (string, error) {
+	text, err := c.TOML()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	table := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") {
+			table = strings.Trim(line, "[]") + "."
+		}
+		b.WriteString(line)
+		if key, _, is := strings.Cut(line, " = "); is && c.sources[table+key] != "" {
+			b.WriteString("  # " + c.sources[table+key])
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), nil
+}

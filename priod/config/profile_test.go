@@ -1,0 +1,44 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// A profile sets what it is measured with, and every key of the file overrides it.
+func TestProfiles(t *testing.T) {
+	for _, p := range Profiles {
+		c, err := load(t, "profile = \""+p.Name+"\"\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if on := p.Name != "order-only"; c.Steering.Enabled != on || c.Preemption.Enabled != on || c.Sizing.Enabled != on || c.Locality.Enabled != on || (c.Allocation.Policy != "") != on {
+			t.Errorf("%s: %+v", p.Name, c)
+		}
+	}
+	c, err := load(t, "profile = \"short-waits\"\n[sizing]\nenabled = false\n[preemption]\nmax_at_once = 20\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Sizing.Enabled || !c.Steering.Enabled || c.Preemption.MaxAtOnce != 20 || c.Preemption.RunCost != 0 {
+		t.Errorf("%+v", c)
+	}
+	text, err := c.Effective()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"policy = \"max-min\"  # profile short-waits\n", "run_cost = 0.0  # profile short-waits\n", "max_at_once = 20  # priod.toml\n", "urgency = 5.0\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if again, err := load(t, text); err != nil || again.Preemption != c.Preemption || again.Steering != c.Steering { // what is printed can be read again
+		t.Errorf("%v: %+v", err, again)
+	}
+	if _, err := load(t, "profile = \"fast\"\n"); err == nil || !strings.Contains(err.Error(), `profile = "fast": want order-only, balanced, short-waits, or "" for none`) {
+		t.Errorf("%v", err)
+	}
+	if none, err := load(t, ""); err != nil || none.Steering.Enabled || none.Preemption.Enabled {
+		t.Errorf("%v", err)
+	}
+}
