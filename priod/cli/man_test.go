@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,10 @@ func manCommands(b *strings.Builder, path string, commands []*cli.Command) {
 	for _, c := range commands {
 		name := path + " " + c.Name
 		if len(c.Subcommands) > 0 {
+			if own := slices.DeleteFunc(slices.Clone(c.Flags), func(f cli.Flag) bool { return f == cli.HelpFlag }); len(own) > 0 {
+				fmt.Fprintf(b, "## %s\n%s.\n\n", name, plain(strings.ToUpper(c.Usage[:1])+c.Usage[1:]))
+				manFlags(b, own)
+			}
 			manCommands(b, name, c.Subcommands)
 			continue
 		}
