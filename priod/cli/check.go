@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -58,10 +60,34 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 		Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Switches: cfg.SwitchWait(),
 		Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
 	})
+	findings = checkProfile(cfg, findings)
 	findings = append(findings, checkController(ctx, slurm, cfg)...)
 	findings = append(findings, checkState(cfg)...)
 	findings = append(findings, checkHold(cfg, prio.HoldFile)...)
 	return append(findings, checkShared(cfg, stateSave(ctx, cfg))...)
+}
+
+// checkProfile says which parts of a profile do not apply to this Slurm: what would be a failure of a
+// feature that the file names is then a warning.
+func checkProfile(cfg *config.Config, findings []live.Finding) []live.Finding {
+	if cfg.Profile == "" {
+		return findings
+	}
+	var without []string
+	for i := range findings {
+		f := &findings[i]
+		failed := f.Level == live.Fail || f.Level == live.Warn && f.Name == "switches" && strings.Contains(f.Text, "no tree")
+		feature := map[string]string{"steering": "steering", "sizing": "sizing", "switches": "locality"}[f.Name]
+		if failed && feature != "" && cfg.FromProfile(feature+".enabled") && !slices.Contains(without, feature) {
+			f.Level = live.Warn
+			without = append(without, feature)
+		}
+	}
+	finding := live.Finding{Level: live.Pass, Name: "profile", Text: cfg.Profile + ": all of it applies here"}
+	if len(without) > 0 {
+		finding.Level, finding.Text = live.Warn, fmt.Sprintf("%s: does not apply here: %s (see below); the rest holds", cfg.Profile, strings.Join(without, ", "))
+	}
+	return append([]live.Finding{finding}, findings...)
 }
 
 // findings are the same as the daemon stores them.
