@@ -34,7 +34,6 @@ enabled = true
 var Profiles = []Profile{
 	{"order-only", "TE jobs first, and nothing else: the defaults", ""},
 	{"balanced", "GPU types by speed, room for TE jobs, CPUs and memory, few switches; order by what jobs are owed", balanced},
-	{"short-waits", "balanced, but TE jobs take whatever GPU type is free first: shorter waits and fewer evictions, longer runs", balanced + "run_cost = 0.0\n"},
 }
 
 // setProfile puts the values of the profile that a file names under those of the file.

@@ -16,18 +16,18 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("%s: %+v", p.Name, c)
 		}
 	}
-	c, err := load(t, "profile = \"short-waits\"\n[sizing]\nenabled = false\n[preemption]\nmax_at_once = 20\n")
+	c, err := load(t, "profile = \"balanced\"\n[sizing]\nenabled = false\n[preemption]\nmax_at_once = 20\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Sizing.Enabled || !c.Steering.Enabled || c.Preemption.MaxAtOnce != 20 || c.Preemption.RunCost != 0 {
+	if c.Sizing.Enabled || !c.Steering.Enabled || c.Preemption.MaxAtOnce != 20 {
 		t.Errorf("%+v", c)
 	}
 	text, err := c.Effective()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"policy = \"max-min\"  # profile short-waits\n", "run_cost = 0.0  # profile short-waits\n", "max_at_once = 20  # priod.toml\n", "urgency = 5.0\n"} {
+	for _, want := range []string{"policy = \"max-min\"  # profile balanced\n", "max_at_once = 20  # priod.toml\n", "urgency = 5.0\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -35,7 +35,7 @@ func TestProfiles(t *testing.T) {
 	if again, err := load(t, text); err != nil || again.Preemption != c.Preemption || again.Steering != c.Steering { // what is printed can be read again
 		t.Errorf("%v: %+v", err, again)
 	}
-	if _, err := load(t, "profile = \"fast\"\n"); err == nil || !strings.Contains(err.Error(), `profile = "fast": want order-only, balanced, short-waits, or "" for none`) {
+	if _, err := load(t, "profile = \"fast\"\n"); err == nil || !strings.Contains(err.Error(), `profile = "fast": want order-only, balanced, or "" for none`) {
 		t.Errorf("%v", err)
 	}
 	if none, err := load(t, ""); err != nil || none.Steering.Enabled || none.Preemption.Enabled {
