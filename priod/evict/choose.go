@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -116,6 +117,9 @@ func (c *Choice) awaits(shares []placement.Share, victims []int) (numbers []int6
 			add(c.snapshot.Candidates[i].Shares, 1)
 		}
 		short[share.Node] = free.GPUs < share.GPUs || free.CPUs < share.CPUs || free.MemMB < share.MemMB
+	}
+	if !slices.Contains(slices.Collect(maps.Values(short)), true) {
+		return nil
 	}
 	for i := range c.snapshot.Candidates {
 		number := c.underWay[c.running[i].ID]

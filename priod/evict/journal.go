@@ -40,12 +40,16 @@ type openRows struct {
 	seen int // rows looked at; 0 looks at all anew
 }
 
-// update drops the rows that are done, and adds those of n that are new and are not.
+// update drops the rows that are done, and adds those of n that are new and are not. Where nothing
+// changed it writes nothing: several goroutines may then ask.
 func (o *openRows) update(n int, open func(row int) bool) []int {
-	if o.seen == 0 || o.seen > n {
+	done := func(row int) bool { return !open(row) }
+	switch {
+	case o.seen > n || o.seen == 0 && len(o.rows) > 0:
 		o.rows, o.seen = o.rows[:0], 0
+	case slices.ContainsFunc(o.rows, done):
+		o.rows = slices.DeleteFunc(o.rows, done)
 	}
-	o.rows = slices.DeleteFunc(o.rows, func(row int) bool { return !open(row) })
 	for ; o.seen < n; o.seen++ {
 		if open(o.seen) {
 			o.rows = append(o.rows, o.seen)

@@ -2,6 +2,7 @@ package evict
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -40,4 +41,21 @@ func TestOpenRows(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Holders are looked for beside the order, which asks for pins: with -race, two that only ask.
+func TestJournalIsReadAtOnce(t *testing.T) {
+	j := NewJournal()
+	j.Claims = []Claim{{Number: 1, State: Holding}, {Number: 2, State: Started}}
+	j.Evictions = []Eviction{{Number: 1, Claim: 1, State: Signalled}, {Number: 2, Claim: 2, State: Done}}
+	j.ids() // a cycle begins with it
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			if len(j.underWay()) != 1 || len(j.claimsByJob()) != 1 {
+				t.Error("another number of open rows")
+			}
+		})
+	}
+	all.Wait()
 }

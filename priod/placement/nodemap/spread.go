@@ -1,6 +1,7 @@
 package nodemap
 
 import (
+	"slices"
 	"strings"
 
 	"slurmprio/priod/cluster"
@@ -38,10 +39,11 @@ func (m *Map) spread(jobs []cluster.Job, used []placement.Amount) {
 	for at := range open {
 		todo = append(todo, at)
 	}
+	slices.Sort(todo) // what does not add up ends in the same way each time
 	settle := func(w *wideJob, at int32, part placement.Amount) {
 		w.settle(at, part)
 		used[at] = minus(used[at], part)
-		open[at] = without(open[at], w)
+		open[at] = slices.DeleteFunc(open[at], func(x *wideJob) bool { return x == w })
 		todo = append(todo, at)
 	}
 	for len(todo) > 0 {
@@ -159,13 +161,4 @@ func (w *wideJob) adds() bool {
 
 func minus(a, b placement.Amount) placement.Amount {
 	return placement.Amount{GPUs: a.GPUs - b.GPUs, CPUs: a.CPUs - b.CPUs, MemMB: a.MemMB - b.MemMB}
-}
-
-func without(all []*wideJob, w *wideJob) (rest []*wideJob) {
-	for _, x := range all {
-		if x != w {
-			rest = append(rest, x)
-		}
-	}
-	return rest
 }
