@@ -157,9 +157,9 @@ func (n *Nodes) Clone() *Nodes {
 // Take gives the shares to a job. A view of the future may fall below zero.
 func (n *Nodes) Take(shares []Share) {
 	for _, s := range shares {
-		n.set(s.Node, n.free[s.Node].minus(s.Amount), n.down[s.Node])
+		n.set(s.Node, n.free[s.Node].Minus(s.Amount), n.down[s.Node])
 		for _, other := range n.parts[s.Node] {
-			n.set(other, n.free[other].minus(s.besideGPUs()), n.down[other])
+			n.set(other, n.free[other].Minus(s.besideGPUs()), n.down[other])
 		}
 	}
 }

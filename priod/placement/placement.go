@@ -29,7 +29,8 @@ func (a Amount) plus(b Amount) Amount {
 	return Amount{a.GPUs + b.GPUs, a.CPUs + b.CPUs, a.MemMB + b.MemMB}
 }
 
-func (a Amount) minus(b Amount) Amount {
+// Minus is what is left of it without b.
+func (a Amount) Minus(b Amount) Amount {
 	return Amount{a.GPUs - b.GPUs, a.CPUs - b.CPUs, a.MemMB - b.MemMB}
 }
 

@@ -60,7 +60,7 @@ func at(line []step, time float64) int {
 
 // Reserve takes the shares from one time until another, which may be infinite.
 func (t *Timeline) Reserve(shares []Share, from, until float64) {
-	t.change(shares, from, until, Amount.minus)
+	t.change(shares, from, until, Amount.Minus)
 }
 
 // Free gives the shares back from one time until another, which may be infinite.

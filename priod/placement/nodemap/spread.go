@@ -32,7 +32,7 @@ func (m *Map) spread(jobs []cluster.Job, used []placement.Amount) {
 	for i := range jobs {
 		j := &jobs[i]
 		if at, alone := m.of(j, j.NodeList); alone && j.State != cluster.Pending && len(open[at]) > 0 {
-			used[at] = minus(used[at], placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB})
+			used[at] = used[at].Minus(placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB})
 		}
 	}
 	todo := make([]int32, 0, len(open))
@@ -42,7 +42,7 @@ func (m *Map) spread(jobs []cluster.Job, used []placement.Amount) {
 	slices.Sort(todo) // what does not add up ends in the same way each time
 	settle := func(w *wideJob, at int32, part placement.Amount) {
 		w.settle(at, part)
-		used[at] = minus(used[at], part)
+		used[at] = used[at].Minus(part)
 		open[at] = slices.DeleteFunc(open[at], func(x *wideJob) bool { return x == w })
 		todo = append(todo, at)
 	}
@@ -139,7 +139,7 @@ func (w *wideJob) last() (at int32, left placement.Amount, is bool) {
 	left = w.all
 	for i, s := range w.parts {
 		if w.known[i] {
-			left = minus(left, s.Amount)
+			left = left.Minus(s.Amount)
 		} else {
 			at = s.Node
 		}
@@ -154,11 +154,7 @@ func (w *wideJob) adds() bool {
 		if s.GPUs < 0 || s.CPUs < 0 || s.MemMB < 0 || s.GPUs == 0 && w.all.GPUs > 0 {
 			return false
 		}
-		left = minus(left, s.Amount)
+		left = left.Minus(s.Amount)
 	}
 	return left == placement.Amount{}
-}
-
-func minus(a, b placement.Amount) placement.Amount {
-	return placement.Amount{GPUs: a.GPUs - b.GPUs, CPUs: a.CPUs - b.CPUs, MemMB: a.MemMB - b.MemMB}
 }
