@@ -129,6 +129,19 @@ func TestLiveReads(t *testing.T) {
 		} else if len(hosts) == 1 {
 			held[hosts[0]] += n
 		}
+		if j.State != "RUNNING" {
+			continue
+		}
+		parts, err := c.Parts(ctx, j)
+		sum := 0
+		for _, p := range parts {
+			if sum += p.GPUs; !strings.Contains(run(t, l.Client, "scontrol", "show", "hostnames", j.NodeList), p.Node) {
+				t.Errorf("%s: a part on %s, it has %s", j.Comment, p.Node, j.NodeList)
+			}
+		}
+		if err != nil || len(parts) != j.Nodes || sum != n {
+			t.Errorf("%s: %d GPUs on %d nodes, of which %+v, %v", j.Comment, n, j.Nodes, parts, err)
+		}
 	}
 	if lines := strings.Count(run(t, l.Client, "squeue", "-h", "-r", "-o", "%i"), "\n"); lines != tasks {
 		t.Errorf("%d tasks, squeue -r prints %d", tasks, lines)

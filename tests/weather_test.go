@@ -130,6 +130,7 @@ func TestNoGPUs(t *testing.T) {
 	for range 3 {
 		b.submit("--prio-type=be", "-c", "4", "--time=60", "--wrap", "sleep 600")
 	}
+	b.wait("two of them to run", func() bool { return strings.Count(b.slurm("squeue", "--noheader", "--states=RUNNING"), "\n") == 2 })
 	trial := b.submit("--prio-type=te", "-c", "4", "--time=5", "--wrap", "sleep 600")
 	for range 3 {
 		b.must("run", "--once")

@@ -101,6 +101,7 @@ type Job struct {
 	Features string
 	Prefer   string
 	NodeList string // nodes it holds, as a host list
+	Parts    []Part // what it holds of each of several nodes, in NodeList's order; nil: not known
 
 	TimeLimit time.Duration // slurmplug.Unlimited when there is none
 	Submit    time.Time     // reset by a requeue
@@ -120,6 +121,12 @@ type Job struct {
 
 // Least is what one node has to have for a job; 0: as far as is known, any will do.
 type Least struct {
+	GPUs, CPUs int
+	MemMB      int64
+}
+
+// Part is what a job holds of one node.
+type Part struct {
 	GPUs, CPUs int
 	MemMB      int64
 }
@@ -275,6 +282,7 @@ const (
 	UnreadPartition = "partition"
 	UnreadRun       = "accounting" // a run of a job, as accounting has it
 	UnreadFactors   = "priority factors of job"
+	UnreadParts     = "nodes of job" // what a running job holds of each of its nodes
 )
 
 // String is a sentence about the record.

@@ -49,7 +49,7 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 		case !agreed:
 		case job.Tag.Grace > set.MaxGrace:
 			why = LongGrace
-		case len(shares) > 1 && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
+		case len(shares) > 1 && job.Parts == nil && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
 			why = Scattered
 		}
 		x := preemption.Candidate{

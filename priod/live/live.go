@@ -36,6 +36,7 @@ type Cluster struct {
 	owners           map[uint32]string // uids by job, of those whose memory was asked for last; see ownNames
 	users            users
 	tags             tagCache
+	parts            partsCache
 	topology         cluster.Topology // see Topology
 	topologyAt       time.Time
 	jobs             []slurmplug.Job          // records of the last poll

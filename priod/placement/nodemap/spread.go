@@ -16,10 +16,15 @@ import (
 // its parts are not known.
 func (m *Map) spread(jobs []cluster.Job, used []placement.Amount) {
 	m.spreads = map[cluster.JobID][]placement.Share{}
-	var wide []*wideJob
+	var wide, told []*wideJob
 	open := map[int32][]*wideJob{} // jobs whose part of a node is not known
 	for i := range jobs {
-		if w := m.wide(&jobs[i]); w != nil {
+		switch w := m.wide(&jobs[i]); {
+		case w == nil:
+		case w.unknown == 0:
+			m.spreads[w.id] = w.parts
+			told = append(told, w)
+		default:
 			wide = append(wide, w)
 			for _, s := range w.parts {
 				open[s.Node] = append(open[s.Node], w)
@@ -28,6 +33,11 @@ func (m *Map) spread(jobs []cluster.Job, used []placement.Amount) {
 	}
 	if len(wide) == 0 {
 		return
+	}
+	for _, w := range told {
+		for _, s := range w.parts {
+			used[s.Node] = used[s.Node].Minus(s.Amount)
+		}
 	}
 	for i := range jobs {
 		j := &jobs[i]
@@ -111,12 +121,17 @@ func (m *Map) wide(j *cluster.Job) *wideJob {
 		return nil
 	}
 	w := &wideJob{id: j.ID, all: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}, known: make([]bool, len(hosts)), unknown: len(hosts)}
-	for _, h := range hosts {
+	told := len(j.Parts) == len(hosts)
+	for i, h := range hosts {
 		at, known := m.of(j, h)
 		if !known {
 			return nil
 		}
 		w.parts = append(w.parts, placement.Share{Node: at})
+		if told {
+			p := j.Parts[i]
+			w.settle(at, placement.Amount{GPUs: int32(p.GPUs), CPUs: int32(p.CPUs), MemMB: p.MemMB})
+		}
 	}
 	return w
 }

@@ -17,6 +17,7 @@ import (
 type laid struct {
 	cluster.Snapshot
 	parts map[cluster.JobID]map[string]placement.Amount
+	told  []bool // by job, whether Slurm tells its parts
 }
 
 func newLaid(nodes int) *laid {
@@ -42,6 +43,14 @@ func (l *laid) lay(gpus map[int]int) cluster.JobID {
 	j.NodeList, l.parts[j.ID] = strings.Join(names, ","), parts
 	l.Jobs = append(l.Jobs, j)
 	return j.ID
+}
+
+// tell has Slurm tell what a job has of each node.
+func (l *laid) tell(j *cluster.Job) {
+	for name := range strings.SplitSeq(j.NodeList, ",") {
+		a := l.parts[j.ID][name]
+		j.Parts = append(j.Parts, cluster.Part{GPUs: int(a.GPUs), CPUs: int(a.CPUs), MemMB: a.MemMB})
+	}
 }
 
 // wrong is what Shares says of a job that it does not have; "": nothing.
@@ -83,7 +92,8 @@ func TestUnequalParts(t *testing.T) {
 	}
 }
 
-// What a job has of each node is right, not known, or equal parts of several jobs with which all adds up.
+// What a job has of each node is what Slurm tells, else right, not known, or equal parts of several jobs
+// with which all adds up.
 func TestSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLaid(rapid.IntRange(2, 5).Draw(t, "nodes"))
@@ -97,6 +107,10 @@ func TestSpread(t *testing.T) {
 			}
 			if len(gpus) > 0 {
 				l.lay(gpus)
+				l.told = append(l.told, len(gpus) > 1 && rapid.Bool().Draw(t, "told"))
+				if l.told[len(l.told)-1] {
+					l.tell(&l.Jobs[len(l.Jobs)-1])
+				}
 			}
 		}
 		m := New(&l.Snapshot)
@@ -107,6 +121,9 @@ func TestSpread(t *testing.T) {
 		for i := range l.Jobs {
 			j := &l.Jobs[i]
 			shares := m.Shares(j)
+			if text := l.wrong(m, j); l.told[i] && (text != "" || len(shares) == 0) {
+				t.Fatalf("Slurm told: %+v: %s", shares, text)
+			}
 			for name := range l.parts[j.ID] {
 				whole[name] = whole[name] && len(shares) > 0
 			}

@@ -236,8 +236,9 @@ func (s *slurm) refresh(j *job) {
 	row.SiteFactorKnown = j.state == waiting
 	row.Switches, row.NodeCount = s.switches(j), s.nodeCount(j)
 	row.Features, row.NodeList, row.CPUs, row.MemMB = j.features, "", int(j.request.CPUs), j.request.MemMB
+	row.Parts = nil
 	if j.holds() {
-		row.NodeList = s.nodeList(j)
+		row.NodeList, row.Parts = s.nodeList(j), parts(j)
 		row.CPUs, row.MemMB = 0, 0
 		for _, share := range j.shares {
 			row.CPUs, row.MemMB = row.CPUs+int(share.CPUs), row.MemMB+share.MemMB

@@ -38,6 +38,18 @@ func (s *slurm) nodeList(j *job) string {
 	return strings.Join(names, ",")
 }
 
+// parts are what a job holds of each of several nodes.
+func parts(j *job) []cluster.Part {
+	if len(j.shares) < 2 {
+		return nil
+	}
+	all := make([]cluster.Part, len(j.shares))
+	for i, s := range j.shares {
+		all[i] = cluster.Part{GPUs: int(s.GPUs), CPUs: int(s.CPUs), MemMB: s.MemMB}
+	}
+	return all
+}
+
 // Places says which nodes pending jobs name and refuse: none does in a trace, but by priod.
 func (s *slurm) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	places := make(map[cluster.JobID]cluster.Place, len(jobs))
