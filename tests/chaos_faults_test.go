@@ -111,8 +111,8 @@ func (r *chaosRun) weatherSteps(w chaos.Weather) (all []step) {
 			r.mu.Unlock()
 			change := func() error {
 				_, err := r.lab.Run(r.Context(), c.Argv[0], c.Argv[1:]...)
-				if err != nil && strings.Contains(err.Error(), "Invalid node state specified") {
-					return nil // it is back already: its slurmd has registered
+				if err != nil && strings.Contains(err.Error(), "Invalid node state") {
+					return nil // it is back already: its slurmd has registered ("specified" up to 24.11, "transition" on 26.05)
 				}
 				return err
 			}
