@@ -126,10 +126,13 @@ type Config struct {
 		MaxEvictions         int      `toml:"max_evictions" json:"max_evictions"`
 		MinRun               Duration `toml:"min_run" json:"min_run"`
 		MaxAtOnce            int      `toml:"max_at_once" json:"max_at_once"`
+		GraceShare           float64  `toml:"grace_share" json:"grace_share"`
 		MaxPerCycle          int      `toml:"max_per_cycle" json:"max_per_cycle"`
 		MaxPerHour           int      `toml:"max_per_hour" json:"max_per_hour"`
 		GPUHoursPerDay       float64  `toml:"gpu_hours_per_day" json:"gpu_hours_per_day"`
+		LossShare            float64  `toml:"loss_share" json:"loss_share"`
 		UserGPUMinutesPerDay float64  `toml:"user_gpu_minutes_per_day" json:"user_gpu_minutes_per_day"`
+		UserLossShare        float64  `toml:"user_loss_share" json:"user_loss_share"`
 		Grace                Duration `toml:"grace" json:"grace"`
 		MaxGrace             Duration `toml:"max_grace" json:"max_grace"`
 		Restart              Duration `toml:"restart" json:"restart"`
@@ -197,8 +200,10 @@ type GPUType struct {
 // or account's table is nil and taken from the general one.
 type Budget struct {
 	GPUs           *int      `toml:"gpus" json:"gpus"`
+	Share          *float64  `toml:"share" json:"share"`
 	TimeLimit      *Duration `toml:"time_limit" json:"time_limit"`
 	GPUHoursPerDay *float64  `toml:"gpu_hours_per_day" json:"gpu_hours_per_day"`
+	GPUHoursShare  *float64  `toml:"gpu_hours_share" json:"gpu_hours_share"`
 }
 
 // Duration is a time.Duration that also reads and writes days: "30d".

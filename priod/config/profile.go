@@ -28,6 +28,20 @@ enabled = true
 enabled = true
 [preemption]
 enabled = true
+max_at_once = 0
+max_per_cycle = 0
+max_per_hour = 0
+gpu_hours_per_day = 0.0
+user_gpu_minutes_per_day = 0.0
+grace_share = 0.1
+max_grace = "5m"
+loss_share = 0.01
+user_loss_share = 0.005
+[te_budget.user]
+gpus = 0
+share = 0.1
+gpu_hours_per_day = 0.0
+gpu_hours_share = 0.02
 `
 
 // Profiles are all of them.

@@ -158,6 +158,7 @@ func (c *Config) Eviction() evict.Settings {
 			Rise: p.Rise, Urgency: p.Urgency, RunCost: p.RunCost, MinGain: time.Duration(p.MinGain).Seconds(),
 			Limits: preemption.Limits{MaxAtOnce: p.MaxAtOnce, MaxPerCycle: p.MaxPerCycle, MaxPerHour: p.MaxPerHour, GPUHoursPerDay: p.GPUHoursPerDay, UserGPUMinutesPerDay: p.UserGPUMinutesPerDay},
 		},
+		GraceShare: p.GraceShare, LossShare: p.LossShare, UserLossShare: p.UserLossShare,
 		Ranking: c.Decide().Ranking,
 		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
 		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
@@ -186,6 +187,8 @@ func allOver(single map[string]Budget, general Budget) map[string]plan.Budget {
 func (b Budget) over(general Budget) plan.Budget {
 	return plan.Budget{
 		GPUs:      first(b.GPUs, general.GPUs),
+		Share:     first(b.Share, general.Share),
+		HourShare: first(b.GPUHoursShare, general.GPUHoursShare),
 		TimeLimit: time.Duration(first(b.TimeLimit, general.TimeLimit)),
 		GPUHours:  first(b.GPUHoursPerDay, general.GPUHoursPerDay),
 	}

@@ -167,6 +167,9 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.max_evictions", c.Preemption.MaxEvictions >= 0, "0 (no limit) or more"},
 		{"preemption.min_run", c.Preemption.MinRun >= 0, "0s or more"},
 		{"preemption.max_at_once", c.Preemption.MaxAtOnce >= 0, "0 (no limit) or more"},
+		{"preemption.grace_share", c.Preemption.GraceShare >= 0 && c.Preemption.GraceShare <= 1, "a part from 0 (no limit) to 1"},
+		{"preemption.loss_share", c.Preemption.LossShare >= 0 && c.Preemption.LossShare <= 1, "a part from 0 (no limit) to 1"},
+		{"preemption.user_loss_share", c.Preemption.UserLossShare >= 0 && c.Preemption.UserLossShare <= 1, "a part from 0 (no limit) to 1"},
 		{"preemption.max_per_cycle", c.Preemption.MaxPerCycle >= 0, "0 (no limit) or more"},
 		{"preemption.max_per_hour", c.Preemption.MaxPerHour >= 0, "0 (no limit) or more"},
 		{"preemption.gpu_hours_per_day", c.Preemption.GPUHoursPerDay >= 0, "0 (no limit) or more"},
@@ -240,6 +243,11 @@ func (c *Config) checkBudgets() error {
 		b := budgets[key]
 		if b.GPUs != nil && *b.GPUs < 0 || b.TimeLimit != nil && *b.TimeLimit < 0 || b.GPUHoursPerDay != nil && !(*b.GPUHoursPerDay >= 0) {
 			return fmt.Errorf("%s: want no negative limits (0 means none)", key)
+		}
+		for name, part := range map[string]*float64{"share": b.Share, "gpu_hours_share": b.GPUHoursShare} {
+			if part != nil && !(*part >= 0 && *part <= 1) {
+				return fmt.Errorf("%s.%s = %v: want a part from 0 (no limit) to 1", key, name, *part)
+			}
 		}
 	}
 	return nil

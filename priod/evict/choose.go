@@ -41,6 +41,7 @@ type Choice struct {
 // which order. m are the nodes, which nobody changes. vetoed are jobs that a closer look ruled out.
 func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
 	c := &Choice{set: set.Policy}
+	c.set.Limits = set.limits(s)
 	c.snapshot.Nodes = m.Nodes
 	c.addCandidates(held, set, vetoed)
 	c.underWay = j.underWay()

@@ -73,6 +73,7 @@ type gang struct {
 // vetoed are jobs that a closer look ruled out.
 func Defragment(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j *Journal, set *Settings, waited func(cluster.JobID) time.Duration, vetoed map[cluster.JobID]preemption.Why) *Moves {
 	d := &moving{m: m, Choice: Choice{set: set.Policy}}
+	d.set.Limits = set.limits(s)
 	d.set.Policy, d.set.MaxEvictions = preemption.LeastLoss, 1
 	d.set.Urgency = 1 // as in Pays
 	d.snapshot.Nodes = m.Nodes

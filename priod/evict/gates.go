@@ -15,6 +15,7 @@ import (
 type gates struct {
 	now       time.Time
 	set       *Settings
+	limits    preemption.Limits
 	evictions []*Eviction // that count against limits, by the time at which they were recorded
 	journal   *Journal
 	leaving   time.Time // the first victim on its way has left; zero: none is
@@ -29,7 +30,7 @@ type youngJob struct {
 
 // newGates takes in the limits' past and the candidates of a choice.
 func newGates(c *Choice, s *cluster.Snapshot, j *Journal, set *Settings) *gates {
-	g := &gates{now: s.At, set: set, journal: j}
+	g := &gates{now: s.At, set: set, limits: c.set.Limits, journal: j}
 	for i := range j.Evictions {
 		e := &j.Evictions[i]
 		if e.Counts() && within(day, s.At, e.At) {
@@ -60,9 +61,9 @@ func newGates(c *Choice, s *cluster.Snapshot, j *Journal, set *Settings) *gates 
 // opens is when the gate opens at the earliest that a trial waits behind; zero: unknown, or no time
 // opens it.
 func (g *gates) opens(t *Trial) time.Time {
-	limits := &g.set.Policy.Limits
+	limits := &g.limits
 	switch t.Why {
-	case preemption.AtOnce:
+	case preemption.AtOnce, preemption.GraceGPUs:
 		if g.leaving.After(g.now) {
 			return g.leaving
 		}
@@ -128,7 +129,7 @@ func (c *Choice) setGates(s *cluster.Snapshot, j *Journal, set *Settings) {
 	for i := range c.Trials {
 		t := &c.Trials[i]
 		switch t.Why {
-		case preemption.AtOnce, preemption.PerHour, preemption.PerDay, preemption.PerOwner, preemption.Impossible, TooSoon:
+		case preemption.AtOnce, preemption.GraceGPUs, preemption.PerHour, preemption.PerDay, preemption.PerOwner, preemption.Impossible, TooSoon:
 			if g == nil {
 				g = newGates(c, s, j, set)
 			}

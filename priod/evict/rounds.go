@@ -40,6 +40,7 @@ type Round struct {
 // EndRound decides who yields to whom. vetoed are jobs that a closer look ruled out.
 func EndRound(s *cluster.Snapshot, m *nodemap.Map, held *Holders, o *plan.Owing, j *Journal, set *Settings, round *RoundSettings, vetoed map[cluster.JobID]preemption.Why) *Round {
 	c := &Choice{set: set.Policy}
+	c.set.Limits = set.limits(s)
 	c.snapshot.Nodes = m.Nodes
 	c.addCandidates(held, set, vetoed)
 	c.countRecent(s, j)
@@ -68,7 +69,7 @@ func EndRound(s *cluster.Snapshot, m *nodemap.Map, held *Holders, o *plan.Owing,
 		r.Waiting[i].Why, order[k] = preemption.Why(d.Waiting[k]), k
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(snap.Waiting[b].Owed, snap.Waiting[a].Owed) })
-	gate, refused := preemption.NewGate(&c.snapshot, set.Policy.Limits), preemption.Why("")
+	gate, refused := preemption.NewGate(&c.snapshot, c.set.Limits), preemption.Why("")
 	for _, k := range order {
 		if d.Waiting[k] != yield.Gets {
 			continue

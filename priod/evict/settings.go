@@ -15,6 +15,11 @@ type Settings struct {
 	Policy  preemption.Settings
 	Ranking plan.Classes // which partitions are ranked, and which QOS agree to evictions
 
+	// Limits as parts of the cluster, beside those of Policy; 0: none.
+	GraceShare    float64 // of the GPUs, held by jobs in their grace at a time
+	LossShare     float64 // of a day's GPU-hours, lost by evictions within a day
+	UserLossShare float64 // of these, lost for the TE jobs of one user
+
 	Grace    time.Duration // of a job whose tag names none
 	MaxGrace time.Duration // a job that asks for more is never evicted
 	Restart  time.Duration // time that starting again costs a victim
@@ -42,4 +47,28 @@ func (set *Settings) grace(j *cluster.Job) time.Duration {
 		return j.Tag.Grace
 	}
 	return set.Grace
+}
+
+// limits are the limits on a cluster: of a number and a part of it the lesser holds. A part of the GPUs
+// is never less than the largest node.
+func (set *Settings) limits(s *cluster.Snapshot) preemption.Limits {
+	l := set.Policy.Limits
+	if set.GraceShare == 0 && set.LossShare == 0 && set.UserLossShare == 0 {
+		return l
+	}
+	gpus, largest := 0, 0
+	for i := range s.Nodes {
+		gpus, largest = gpus+s.Nodes[i].GPUs, max(largest, s.Nodes[i].GPUs)
+	}
+	if set.GraceShare > 0 {
+		l.GraceGPUs = max(int(set.GraceShare*float64(gpus)), largest)
+	}
+	hours := float64(gpus) * day.Hours()
+	if set.LossShare > 0 && (l.GPUHoursPerDay == 0 || set.LossShare*hours < l.GPUHoursPerDay) {
+		l.GPUHoursPerDay = set.LossShare * hours
+	}
+	if minutes := 60 * set.UserLossShare * hours; set.UserLossShare > 0 && (l.UserGPUMinutesPerDay == 0 || minutes < l.UserGPUMinutesPerDay) {
+		l.UserGPUMinutesPerDay = minutes
+	}
+	return l
 }

@@ -88,7 +88,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = preemption.Fits
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= maxTrials:
 			t.Why = LaterTurn
-		case set.Policy.Limits.UserGPUMinutesPerDay > 0 && t.User != "" && 60*spent[t.User] >= set.Policy.Limits.UserGPUMinutesPerDay:
+		case c.set.Limits.UserGPUMinutesPerDay > 0 && t.User != "" && 60*spent[t.User] >= c.set.Limits.UserGPUMinutesPerDay:
 			t.Why = preemption.PerOwner
 		}
 		if t.Why == "" {

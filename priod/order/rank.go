@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -147,6 +148,7 @@ type ranker struct {
 	h      *cluster.History
 	set    plan.Classes
 	use    func() teUse
+	gpus   map[string]int    // by partition list; see gpusOf
 	beyond map[demand]refusal // of the jobs so far: many are refused in the same words
 }
 
@@ -208,8 +210,8 @@ func (r *ranker) admit(verdicts []Verdict, te []int) []int {
 	for _, i := range te {
 		v := &verdicts[i]
 		j := &r.s.Jobs[v.Job]
-		user := budgetHolder{of: "user", name: j.User, budget: set.OfUser(j.User)}
-		acct := budgetHolder{of: "account", name: j.Account, budget: set.OfAccount(j.Account)}
+		user := budgetHolder{of: "user", name: j.User, budget: r.on(set.OfUser(j.User), j)}
+		acct := budgetHolder{of: "account", name: j.Account, budget: r.on(set.OfAccount(j.Account), j)}
 		counted := user.budget.Counts() || acct.budget.Counts()
 		if counted {
 			user.use, acct.use = r.use().users[j.User], r.use().accounts[j.Account]
@@ -237,6 +239,35 @@ func (r *ranker) admit(verdicts []Verdict, te []int) []int {
 		admitted = append(admitted, i)
 	}
 	return admitted
+}
+
+// on is a budget on the partition of a job.
+func (r *ranker) on(b plan.Budget, j *cluster.Job) plan.Budget {
+	if b.Share == 0 && b.HourShare == 0 {
+		return b
+	}
+	return b.On(r.gpusOf(j.Partition))
+}
+
+// gpusOf counts the GPUs of a partition, in service or not; of several the largest counts.
+func (r *ranker) gpusOf(partitions string) (most int) {
+	if n, known := r.gpus[partitions]; known {
+		return n
+	}
+	for p := range strings.SplitSeq(partitions, ",") {
+		n := 0
+		for i := range r.s.Nodes {
+			if node := &r.s.Nodes[i]; slices.Contains(node.Partitions, p) {
+				n += node.GPUs
+			}
+		}
+		most = max(most, n)
+	}
+	if r.gpus == nil {
+		r.gpus = map[string]int{}
+	}
+	r.gpus[partitions] = most
+	return most
 }
 
 // budgetHolder is a user or an account, on whose budget a TE job draws.

@@ -117,9 +117,15 @@ func TestBudgets(t *testing.T) {
 		{"GPU-hours", plan.Classes{User: plan.Budget{GPUHours: 6}}, "user ann has used up its 6.0 TE GPU-hours"},
 		{"account", plan.Classes{Account: plan.Budget{GPUs: 2}}, "account vision holds"},
 		{"own budget", plan.Classes{User: plan.Budget{GPUs: 2}, Users: map[string]plan.Budget{"ann": {GPUs: 9}}}, ""},
+		{"part of the partition", plan.Classes{User: plan.Budget{Share: 0.25}}, "user ann holds or is next for 2 TE GPUs of 2"},
+		{"a larger part", plan.Classes{User: plan.Budget{Share: 0.5}}, ""},
+		{"the lesser of both", plan.Classes{User: plan.Budget{Share: 0.5, GPUs: 2}}, "2 TE GPUs of 2"},
+		{"part of a day", plan.Classes{User: plan.Budget{HourShare: 0.03125}}, "user ann has used up its 6.0 TE GPU-hours"},
+		{"a larger part of a day", plan.Classes{User: plan.Budget{HourShare: 0.04}}, ""},
 		{"account's own budget", plan.Classes{Accounts: map[string]plan.Budget{"vision": {GPUHours: 1}}}, "account vision has used up its 1.0"},
 	} {
 		s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{run, pending(60, "te")}}
+		s.Nodes = []cluster.Node{{Name: "a", GPUs: 8, Partitions: []string{run.Partition}}, {Name: "b", GPUs: 64, Partitions: []string{"other"}}}
 		h.Observe(s)
 		v, te := Rank(s, h, c.set)
 		v = v[len(v)-1:]

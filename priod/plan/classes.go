@@ -53,12 +53,30 @@ func (set *Classes) ByQOS(list string) Reason {
 // Budget limits trial-and-error use; a zero field limits nothing.
 type Budget struct {
 	GPUs      int           // held at once
+	Share     float64       // the same, as a part of the GPUs of the job's partition
 	TimeLimit time.Duration // longest time limit of a TE job
 	GPUHours  float64       // received within cluster.UsePeriod
+	HourShare float64       // the same, as a part of what the partition's GPUs give in that time
 }
 
 // Counts tells whether the budget limits what jobs use together.
-func (b Budget) Counts() bool { return b.GPUs > 0 || b.GPUHours > 0 }
+func (b Budget) Counts() bool { return b.GPUs > 0 || b.GPUHours > 0 || b.Share > 0 || b.HourShare > 0 }
+
+// On is the budget on a partition of so many GPUs: of a number and a part the lesser holds. A part is
+// never less than one GPU.
+func (b Budget) On(gpus int) Budget {
+	if b.Share > 0 && gpus > 0 {
+		if part := max(int(b.Share*float64(gpus)), 1); b.GPUs == 0 || part < b.GPUs {
+			b.GPUs = part
+		}
+	}
+	if b.HourShare > 0 && gpus > 0 {
+		if part := b.HourShare * float64(gpus) * cluster.UsePeriod.Hours(); b.GPUHours == 0 || part < b.GPUHours {
+			b.GPUHours = part
+		}
+	}
+	return b
+}
 
 // Why says in one word why a job stands where it stands.
 type Reason string

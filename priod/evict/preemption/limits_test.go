@@ -146,3 +146,34 @@ func fewest(s *Snapshot, standing []Why, set *Settings) int {
 	}
 	return least
 }
+
+// The GPUs in their grace stay within the limit, unless one set of victims alone holds more; and a set
+// that is refused would have exceeded it.
+func TestGraceGPUs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t, false)
+		most := rapid.IntRange(1, 12).Draw(t, "GPUs")
+		set := Settings{Policy: LeastLoss, Urgency: 1, Limits: Limits{GraceGPUs: most}}
+		held, sets := 0, 0
+		for i := range s.Candidates {
+			if s.Candidates[i].Leaving {
+				held, sets = held+int(s.Candidates[i].gpus()), sets+1
+			}
+		}
+		for i, v := range Decide(&s, set).Verdicts {
+			switch v.Why {
+			case Evicts:
+				for _, c := range v.Victims {
+					held += int(s.Candidates[c].gpus())
+				}
+				if sets++; held > most && sets > 1 {
+					t.Fatalf("trial %d: %d GPUs in their grace, limit %d", i, held, most)
+				}
+			case GraceGPUs:
+				if held == 0 {
+					t.Fatalf("trial %d is refused, and nothing is in its grace", i)
+				}
+			}
+		}
+	})
+}

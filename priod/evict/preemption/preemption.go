@@ -65,6 +65,7 @@ type Settings struct {
 // Limits stand between a bug and the cluster; a zero field limits nothing.
 type Limits struct {
 	MaxAtOnce            int     // victims in their grace period
+	GraceGPUs            int     // that victims hold in their grace period; a set passes alone, however large
 	MaxPerCycle          int     // signals of one cycle; a larger set of victims is told over several
 	MaxPerHour           int     // evictions of the past hour
 	GPUHoursPerDay       float64 // GPU-hours lost in the past day
@@ -130,6 +131,7 @@ const (
 	Impossible Why = "no-victims"      // no allowed set of victims makes room
 	Gang       Why = "gang"            // over several nodes: only LeastLoss makes room for those
 	AtOnce     Why = "limit-at-once"   // Limits.MaxAtOnce
+	GraceGPUs  Why = "limit-grace"     // Limits.GraceGPUs
 	PerCycle   Why = "limit-per-cycle" // Limits.MaxPerCycle
 	PerHour    Why = "limit-per-hour"  // Limits.MaxPerHour
 	PerDay     Why = "limit-per-day"   // Limits.GPUHoursPerDay
@@ -240,6 +242,7 @@ func (c *Candidate) gpus() (n int32) {
 type Gate struct {
 	Limits
 	atOnce, perCycle, perHour int
+	graceGPUs                 int // that those of atOnce hold
 	perDay                    float64
 	perOwner                  []float64
 	staged                    bool
@@ -264,6 +267,7 @@ func NewGate(s *Snapshot, l Limits) Gate {
 	for i := range s.Candidates {
 		if s.Candidates[i].Leaving {
 			g.atOnce++
+			g.graceGPUs += int(s.Candidates[i].gpus())
 		}
 	}
 	return g
@@ -290,13 +294,16 @@ const Nobody = -1
 
 // Refuses returns the limit that the victims would exceed, or counts them.
 func (g *Gate) Refuses(s *Snapshot, owner int, victims []int) Why {
-	n, lost := len(victims), 0.0
+	n, gpus, lost := len(victims), 0, 0.0
 	for _, i := range victims {
 		lost += s.Candidates[i].Loss() / 3600
+		gpus += int(s.Candidates[i].gpus())
 	}
 	switch {
 	case g.MaxAtOnce > 0 && g.atOnce+n > g.MaxAtOnce:
 		return AtOnce
+	case g.Limits.GraceGPUs > 0 && g.graceGPUs > 0 && g.graceGPUs+gpus > g.Limits.GraceGPUs:
+		return GraceGPUs
 	case g.MaxPerCycle > 0 && g.perCycle+n > g.MaxPerCycle && (!g.staged || g.perCycle > 0):
 		return PerCycle
 	case g.MaxPerHour > 0 && g.perHour+n > g.MaxPerHour:
@@ -309,6 +316,7 @@ func (g *Gate) Refuses(s *Snapshot, owner int, victims []int) Why {
 	if g.UserGPUMinutesPerDay > 0 && owner != Nobody {
 		g.perOwner[owner] += lost
 	}
+	g.graceGPUs += gpus
 	g.atOnce, g.perCycle, g.perHour, g.perDay = g.atOnce+n, g.perCycle+n, g.perHour+n, g.perDay+lost
 	return ""
 }
@@ -359,7 +367,7 @@ func (set *Settings) Check() error {
 		return fmt.Errorf("times and limits of preemption are not negative")
 	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
 		return fmt.Errorf("weights of preemption are finite and not negative") // inf times 0 is no number
-	case set.MaxEvictions < 0 || set.Limits.MaxAtOnce < 0 || set.Limits.MaxPerCycle < 0 || set.Limits.MaxPerHour < 0:
+	case set.MaxEvictions < 0 || set.Limits.MaxAtOnce < 0 || set.Limits.GraceGPUs < 0 || set.Limits.MaxPerCycle < 0 || set.Limits.MaxPerHour < 0:
 		return fmt.Errorf("limits of preemption are not negative")
 	}
 	return nil
