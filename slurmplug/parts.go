@@ -51,14 +51,14 @@ func parseParts(record *Job, out string) (parts []NodePart, err error) {
 		}
 		hosts, err := ExpandHosts(words["Nodes"])
 		if err != nil {
-			return nil, fmt.Errorf("Nodes: %w", err)
+			return nil, fmt.Errorf("word Nodes: %w", err)
 		}
 		var p NodePart
 		if p.CPUs, err = CountTasks(words["CPU_IDs"]); err != nil {
 			return nil, fmt.Errorf("CPU_IDs: %w", err)
 		}
 		if p.MemMB, err = parseCount(words["Mem"]); err != nil {
-			return nil, fmt.Errorf("Mem: %w", err)
+			return nil, fmt.Errorf("word Mem: %w", err)
 		}
 		gres, err := ParseGres(words["GRES"])
 		if err != nil {

@@ -148,7 +148,7 @@ type ranker struct {
 	h      *cluster.History
 	set    plan.Classes
 	use    func() teUse
-	gpus   map[string]int    // by partition list; see gpusOf
+	gpus   map[string]int     // by partition list; see gpusOf
 	beyond map[demand]refusal // of the jobs so far: many are refused in the same words
 }
 
