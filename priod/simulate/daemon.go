@@ -53,6 +53,8 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	}
 	c := *in.Config
 	switch {
+	case s.Preemption == slurmQOS:
+		return nil, virtual.OptionError("--preemption slurm-qos is Slurm's own, without priod: want --order multifactor or fifo beside it")
 	case s.evicts():
 		c.Preemption.Enabled, c.Preemption.Policy = true, s.Preemption
 	case s.Preemption == "te-first":

@@ -110,7 +110,10 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	}
 	if !spec.Priod() {
 		opt.TEFirst = spec.Preemption != "none"
-		if spec.evicts() {
+		switch {
+		case spec.Preemption == slurmQOS:
+			opt.Evict = preempt.SlurmQOS
+		case spec.evicts():
 			opt.Evict = preempt.Evict(spec.Eviction, preempt.Costs{Grace: o.Grace, Checkpoint: o.Checkpoint, Restart: o.Restart})
 		}
 	}

@@ -68,6 +68,9 @@ type Choice struct {
 // leastLoss is priod's own policy of preemption.
 const leastLoss = "least-loss"
 
+// slurmQOS is Slurm's own preemption, by QOS.
+const slurmQOS = "slurm-qos"
+
 // The dimensions.
 var (
 	Engines     = Choice{"engine", []string{"slurm", "rounds"}}
@@ -76,7 +79,7 @@ var (
 	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}}
 	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}}
 	Allocations = Choice{"allocation", append([]string{"none"}, policies.Names()...)}
-	Preemptions = Choice{"preemption", []string{"none", "te-first", "lrtp", "random", "fitgpp", leastLoss}}
+	Preemptions = Choice{"preemption", []string{"none", "te-first", "lrtp", "random", "fitgpp", slurmQOS, leastLoss}}
 	Sizings     = Choice{"sizing", []string{"request", "proportional", "greedy", "tune", "tune-best-fit", "waterfill", "opt"}}
 	Speeds      = Choice{"speeds", []string{"known", "history", "run-times"}}
 	RoundModels = Choice{"round-model", []string{"gavel", "synergy", "gavel-published"}}
@@ -159,7 +162,7 @@ func (s *Spec) Check() error {
 		return errors.New("--las-queues belongs to --order las")
 	case s.Sizing == "greedy" || s.Sizing == "opt":
 		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
-	case s.evicts() && !s.Priod():
+	case s.evicts() && s.Preemption != slurmQOS && !s.Priod():
 		s.Eviction.Policy, s.Eviction.Seed = preempt.Policy(s.Preemption), s.Seed
 		return s.Eviction.Check()
 	}

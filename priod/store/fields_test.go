@@ -71,7 +71,7 @@ func TestEveryFieldOfAJob(t *testing.T) {
 	run(&base, epoch)
 	base.SiteFactorKnown, base.Tag = true, jobtag.Tag{} // which follows from its text
 	unstored := []string{
-		"SLUID", "Name", "Whole", "Node", "AskedMB", "Asked", "Switches", "NodeCount", // what only the next poll needs
+		"SLUID", "Name", "Whole", "Node", "Parts", "AskedMB", "Asked", "Switches", "NodeCount", // what only the next poll needs
 		"Tag", // tested below
 	}
 	d := digester{seed: testSeed}
