@@ -41,7 +41,7 @@ func TestEvictionsOfEachPolicy(t *testing.T) {
 			evictions := 0
 			for i, o := range r.Outcomes {
 				evictions += int(o.Preemptions)
-				if !o.Done || r.Jobs[i].Class == cluster.TE && o.Preemptions > 0 || o.Preemptions > 2 {
+				if !o.Done || r.Jobs[i].Class == cluster.TE && o.Preemptions > 0 || o.Preemptions > 2 && policy != slurmQOS { // Slurm has no such limit
 					t.Fatalf("%s: job %+v became %+v", policy, r.Jobs[i], o)
 				}
 			}
