@@ -128,8 +128,8 @@ func (c *Client) read(ctx context.Context, name string, args ...string) ([]byte,
 }
 
 // showJob is what scontrol shows of a job; ErrNoJob when slurmctld does not know it.
-func (c *Client) showJob(ctx context.Context, id string) (string, error) {
-	out, err := c.readLines(ctx, "scontrol", "--oneliner", "show", "job", id)
+func (c *Client) showJob(ctx context.Context, id string, options ...string) (string, error) {
+	out, err := c.readLines(ctx, "scontrol", append(options, "--oneliner", "show", "job", id)...)
 	if isNoJob(err) {
 		err = ErrNoJob
 	}

@@ -17,14 +17,11 @@ type NodePart struct {
 // Parts reads what a running job holds of each of its nodes. The record is the queue's, of the
 // job. ErrNoJob when slurmctld does not know it.
 func (c *Client) Parts(ctx context.Context, record *Job) ([]NodePart, error) {
-	out, err := c.readLines(ctx, "scontrol", "--details", "--oneliner", "show", "job", Plain(record.RawID).String())
-	if isNoJob(err) {
-		return nil, ErrNoJob
-	}
+	out, err := c.showJob(ctx, record.ID.String(), "--details") // by RawID it may show all tasks of an array
 	if err != nil {
 		return nil, err
 	}
-	parts, err := parseParts(record, string(out))
+	parts, err := parseParts(record, out)
 	if err != nil {
 		return nil, doubtful("scontrol show job", "job %s: %w", record.ID, err)
 	}

@@ -40,7 +40,7 @@ func (c *Cluster) addParts(ctx context.Context, jobs []cluster.Job) (odd []clust
 	var asked []*cluster.Job
 	for i := range jobs {
 		j := &jobs[i]
-		if j.State != cluster.Running || j.GPUs == 0 || j.Nodes < 2 && !severalHosts(j.NodeList) {
+		if j.State == cluster.Pending || j.State == cluster.Unread || j.GPUs == 0 || j.Nodes < 2 && !severalHosts(j.NodeList) {
 			continue
 		}
 		if known := p.last[j.ID]; known != nil && known.isOf(j) {
@@ -48,7 +48,7 @@ func (c *Cluster) addParts(ctx context.Context, jobs []cluster.Job) (odd []clust
 			if known.why != "" {
 				odd = append(odd, cluster.UnreadRecord{Kind: cluster.UnreadParts, Name: j.ID.String(), Why: known.why})
 			}
-		} else if len(asked) < mostAsked {
+		} else if j.State == cluster.Running && len(asked) < mostAsked {
 			asked = append(asked, j)
 		}
 	}

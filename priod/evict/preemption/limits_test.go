@@ -177,3 +177,52 @@ func TestGraceGPUs(t *testing.T) {
 		}
 	})
 }
+
+// Of one trial that the limit refuses, no allowed victims within it make room on a node.
+func TestGraceGPUsHideNoSetWithinThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t, false)
+		s.Trials, s.Claims = s.Trials[:1], nil
+		s.Trials[0].Start, s.Trials[0].Request.Nodes, s.Trials[0].Run = math.Inf(1), 1, nil
+		left := rapid.IntRange(1, 6).Draw(t, "GPUs left")
+		for i := range s.Candidates {
+			if s.Candidates[i].Leaving = i == 0; i == 0 {
+				left += int(s.Candidates[i].gpus())
+			}
+		}
+		set := Settings{Policy: LeastLoss, Urgency: 1, Limits: Limits{GraceGPUs: left}}
+		if len(s.Candidates) == 0 || Decide(&s, set).Verdicts[0].Why != GraceGPUs {
+			return
+		}
+		if left -= int(s.Candidates[0].gpus()); fewestGPUs(&s, &set) <= left {
+			t.Fatalf("refused with %d GPUs left, and victims with %d make room", left, fewestGPUs(&s, &set))
+		}
+	})
+}
+
+// fewestGPUs is how many GPUs victims hold at least that make room for the first trial on one node, by
+// trying all sets; very many where none does.
+func fewestGPUs(s *Snapshot, set *Settings) int {
+	least := 1 << 20
+	standing := Decide(s, *set).Standing
+	v := newView(s, set, standing)
+	gpus := pieces(s.Nodes, s.Trials[0].Request)
+	for sub := 1; sub < 1<<len(s.Candidates); sub++ {
+		rooms, held, allowed := map[int32]vector{}, 0, true
+		for i := range s.Candidates {
+			if sub>>i&1 == 1 {
+				allowed, held = allowed && standing[i] == Allowed, held+int(s.Candidates[i].gpus())
+				for _, share := range s.Candidates[i].Shares {
+					rooms[share.Node] = rooms[share.Node].plus(vectorOf(share.Amount))
+				}
+			}
+		}
+		for n := range v.places {
+			p := &v.places[n]
+			if allowed && held < least && len(gpus) == 1 && !p.down && s.Trials[0].Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.plus(rooms[int32(n)]).holds(v.need(s.Trials[0].Request, gpus[0], int32(n))) {
+				least = held
+			}
+		}
+	}
+	return least
+}

@@ -197,8 +197,11 @@ func Decide(s *Snapshot, set Settings) Decision {
 // leaves the trial waiting for that.
 func (v *view) within(gate *Gate, s *Snapshot, trial int, why Why) Verdict {
 	v.most, v.thrifty = gate.most(why), why == PerDay
-	defer func() { v.most, v.thrifty = 0, false }()
-	if v.most > 0 || v.thrifty {
+	if why == GraceGPUs {
+		v.mostGPUs = int32(max(gate.Limits.GraceGPUs-gate.graceGPUs, 0))
+	}
+	defer func() { v.most, v.mostGPUs, v.thrifty = 0, 0, false }()
+	if v.most > 0 || v.mostGPUs > 0 || v.thrifty {
 		other := v.choosePlace(&s.Trials[trial])
 		if other.Why == Evicts && gate.Refuses(s, s.Trials[trial].Owner, other.Victims) == "" {
 			return other

@@ -96,6 +96,12 @@ func (v *view) cheapest(t *Trial, gpus int32, soFar *Verdict) (node int32, need 
 	if v.search.most = math.MaxInt; v.most > 0 {
 		v.search.most = v.most - len(soFar.Victims)
 	}
+	if v.search.mostGPUs = math.MaxInt32; v.mostGPUs > 0 {
+		v.search.mostGPUs = v.mostGPUs
+		for _, i := range soFar.Victims {
+			v.search.mostGPUs -= v.Candidates[i].gpus()
+		}
+	}
 	w := demand{int64(gpus), v.search.second}
 	if soFar.Grace > 0 {
 		w.second = 0 // it waits for other victims anyway
@@ -134,6 +140,9 @@ type search struct {
 	second float64 // what a second of the trial's waiting costs
 	waited float64 // s that it has to wait for earlier victims anyway
 	most   int     // victims
+	// mostGPUs is how many GPUs the victims may hold, held how many each piece's candidate does.
+	mostGPUs int32
+	held     []int32
 }
 
 // begin sets the cost at which a set of victims is no use: letting the trial wait until
@@ -156,9 +165,11 @@ const maxExact = 16
 // run tells whether a set on this node costs less than the best so far, and keeps
 // it. Candidates that would leave too late are not looked at.
 func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
-	s.pieces, s.costs, s.graces, s.in, s.better = s.pieces[:0], s.costs[:0], s.graces[:0], s.in[:0], false
+	s.pieces, s.costs, s.graces, s.held, s.in, s.better = s.pieces[:0], s.costs[:0], s.graces[:0], s.held[:0], s.in[:0], false
 	for _, c := range p.pieces {
-		if v.set.Policy != LeastLoss || !v.set.late(&v.Candidates[c.candidate], t) {
+		held := v.Candidates[c.candidate].gpus()
+		if held <= s.mostGPUs && (v.set.Policy != LeastLoss || !v.set.late(&v.Candidates[c.candidate], t)) {
+			s.held = append(s.held, held)
 			s.pieces, s.costs = append(s.pieces, c), append(s.costs, v.cost[c.candidate])
 			s.graces = append(s.graces, v.Candidates[c.candidate].Grace)
 		}
@@ -169,7 +180,7 @@ func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
 		s.rest[i] = s.rest[i+1].plus(s.pieces[i].vector)
 	}
 	if len(s.pieces) <= maxExact {
-		s.all(0, missing, 0, s.waited)
+		s.all(0, missing, 0, s.waited, 0)
 	} else if s.greedy(missing, s.worth); !s.better && s.most < len(s.pieces) {
 		s.greedy(missing, s.gain) // fewer, however dear
 	}
@@ -177,9 +188,9 @@ func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
 }
 
 // all tries every set that may still win: with the piece, then without it.
-func (s *search) all(i int, missing vector, cost, grace float64) {
+func (s *search) all(i int, missing vector, cost, grace float64, held int32) {
 	total := cost + s.second*(grace-s.waited)
-	if total >= s.best || !s.rest[i].holds(missing) {
+	if total >= s.best || held > s.mostGPUs || !s.rest[i].holds(missing) {
 		return
 	}
 	if (vector{}).holds(missing) {
@@ -191,9 +202,9 @@ func (s *search) all(i int, missing vector, cost, grace float64) {
 	}
 	c := &s.pieces[i]
 	s.in = append(s.in, c.candidate)
-	s.all(i+1, missing.minus(c.vector), cost+s.costs[i], max(grace, s.graces[i]))
+	s.all(i+1, missing.minus(c.vector), cost+s.costs[i], max(grace, s.graces[i]), held+s.held[i])
 	s.in = s.in[:len(s.in)-1]
-	s.all(i+1, missing, cost, grace)
+	s.all(i+1, missing, cost, grace, held)
 }
 
 func (s *search) keep(cost float64) {
@@ -223,16 +234,16 @@ func (s *search) greedy(missing vector, value func(i int, left vector) float64) 
 		left = left.minus(s.pieces[best].vector)
 	}
 	slices.SortFunc(chosen, func(a, b int) int { return cmp.Or(cmp.Compare(s.costs[b], s.costs[a]), cmp.Compare(a, b)) })
-	cost, grace := 0.0, s.waited
+	cost, grace, held := 0.0, s.waited, int32(0)
 	for _, i := range chosen {
 		if without := left.plus(s.pieces[i].vector); (vector{}).holds(without) {
 			left = without
 			continue
 		}
 		s.in = append(s.in, s.pieces[i].candidate)
-		cost, grace = cost+s.costs[i], max(grace, s.graces[i])
+		cost, grace, held = cost+s.costs[i], max(grace, s.graces[i]), held+s.held[i]
 	}
-	if total := cost + s.second*(grace-s.waited); total < s.best && len(s.in) <= s.most {
+	if total := cost + s.second*(grace-s.waited); total < s.best && len(s.in) <= s.most && held <= s.mostGPUs {
 		s.keep(total)
 	}
 }

@@ -45,6 +45,7 @@ type view struct {
 	gangs    []int32             // candidates on several nodes
 	search   search
 	most     int       // victims of one trial at most; 0: any number
+	mostGPUs int32     // that these hold at most; 0: any number
 	thrifty  bool      // the least loss counts, however long the trial waits for it
 	least    []float64 // scratch of atLeast
 }
