@@ -244,9 +244,12 @@ func (c *Config) checkBudgets() error {
 		if b.GPUs != nil && *b.GPUs < 0 || b.TimeLimit != nil && *b.TimeLimit < 0 || b.GPUHoursPerDay != nil && !(*b.GPUHoursPerDay >= 0) {
 			return fmt.Errorf("%s: want no negative limits (0 means none)", key)
 		}
-		for name, part := range map[string]*float64{"share": b.Share, "gpu_hours_share": b.GPUHoursShare} {
-			if part != nil && !(*part >= 0 && *part <= 1) {
-				return fmt.Errorf("%s.%s = %v: want a part from 0 (no limit) to 1", key, name, *part)
+		for _, part := range []struct {
+			name  string
+			value *float64
+		}{{"share", b.Share}, {"gpu_hours_share", b.GPUHoursShare}} {
+			if part.value != nil && !(*part.value >= 0 && *part.value <= 1) {
+				return fmt.Errorf("%s.%s = %v: want a part from 0 (no limit) to 1", key, part.name, *part.value)
 			}
 		}
 	}
