@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -93,7 +94,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "cluster", Usage: "read nodes from `FILE`, TOML with [[nodes]] tables"},
 		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
 		&cli.IntFlag{Category: input, Name: "switch-nodes", Usage: "with --nodes: so many `NODES` each hang on one leaf switch; 0: nothing is known of switches"},
-		workloadsFlag(input),
+		&cli.StringFlag{Category: input, Name: "workloads", Usage: "how fast programs are is in `FILE`; priod is told what speeds.workloads of its configuration says, if that is set (default: that, else those that priod brings along)"},
 		&cli.StringFlag{Category: input, Name: "pairs", Usage: "read how fast two workloads run on the same GPUs from CSV `FILE`, for --allocation gandiva or POLICY:packed"},
 		&cli.Float64Flag{Category: input, Name: "pairs-tried", Usage: "plan with estimates: of a new job's pairs with each reference a `PART` such as 0.2 is tried, the rest is estimated as by Gavel; 0: all pairs are known"},
 		&cli.IntFlag{Category: input, Name: "pair-references", Usage: "with --pairs-tried: how many `WORKLOADS` of the file are known in all pairs, drawn by the seed; 0: all"},
@@ -188,15 +189,15 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*simulated,
 
 // input opens what the flags say that is simulated; done closes it.
 func (s *simulated) input(ctx context.Context, c *cli.Context) (in simulate.Input, done func(), err error) {
-	table, err := workload.Load(c.String("workloads"))
-	if err != nil {
-		return in, nil, usageError{err}
-	}
 	var cfg *config.Config
 	if c.Bool("from-slurm") || s.spec.Priod() || s.spec.Speeds != "known" {
 		if cfg, err = loadConfig(c); err != nil {
 			return in, nil, err
 		}
+	}
+	table, told, err := workloads(c, cfg)
+	if err != nil {
+		return in, nil, usageError{err}
 	}
 	if in.Pairs, in.PairWorkloads, err = pairsOf(c.String("pairs"), &s.spec, table); err != nil {
 		return in, nil, usageError{err}
@@ -221,7 +222,7 @@ func (s *simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 		}
 	}
 	in.Speed, in.Curve = speeds(table), curves(table)
-	in.Trouble, in.Config, in.Table = s.trouble, cfg, table
+	in.Trouble, in.Config, in.Table = s.trouble, cfg, told
 	if cfg != nil {
 		shorten(c, cfg)
 		in.Within = cfg.Speeds.Within
@@ -241,6 +242,20 @@ func (s *simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 		in.Fitting(&s.spec, s.leaveOut)
 	}
 	return in, done, nil
+}
+
+// workloads reads how fast programs are (--workloads, else what priod is told) and what priod is told
+// of them (speeds.workloads, else the same).
+func workloads(c *cli.Context, cfg *config.Config) (table, told *workload.Table, err error) {
+	path, key := c.String("workloads"), ""
+	if cfg != nil {
+		key = cfg.Speeds.Workloads
+	}
+	if table, err = workload.Load(cmp.Or(path, key)); err != nil || path == "" || key == "" {
+		return table, table, err
+	}
+	told, err = workload.Load(key)
+	return table, told, err
 }
 
 // accounting tells whether the jobs come from Slurm's accounting: it holds what no user typed

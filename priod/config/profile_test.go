@@ -35,7 +35,11 @@ func TestProfiles(t *testing.T) {
 	if again, err := load(t, text); err != nil || again.Preemption != c.Preemption || again.Steering != c.Steering { // what is printed can be read again
 		t.Errorf("%v: %+v", err, again)
 	}
-	if _, err := load(t, "profile = \"fast\"\n"); err == nil || !strings.Contains(err.Error(), `profile = "fast": want order-only, balanced, or "" for none`) {
+	short, err := load(t, "profile = \"short-waits\"\n") // what balanced sets, and over it its own
+	if err != nil || short.Preemption.LossShare != 0.05 || short.Preemption.MaxPerHour != 0 || !short.FromProfile("preemption.loss_share") || !short.FromProfile("steering.enabled") {
+		t.Errorf("%v: %+v", err, short)
+	}
+	if _, err := load(t, "profile = \"fast\"\n"); err == nil || !strings.Contains(err.Error(), `profile = "fast": want order-only, balanced, short-waits, or "" for none`) {
 		t.Errorf("%v", err)
 	}
 	if none, err := load(t, ""); err != nil || none.Steering.Enabled || none.Preemption.Enabled {

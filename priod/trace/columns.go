@@ -36,18 +36,23 @@ var columns = append([]column{
 		set: func(j *Job, s string) string {
 			switch s {
 			case "te":
-				j.Class, j.Untagged = cluster.TE, false
+				j.Class, j.Untagged, j.NoTag = cluster.TE, false, false
 			case "be":
-				j.Class, j.Untagged = cluster.BE, false
+				j.Class, j.Untagged, j.NoTag = cluster.BE, false, false
 			case "untagged":
-				j.Class, j.Untagged = cluster.BE, true
+				j.Class, j.Untagged, j.NoTag = cluster.BE, true, false
+			case "none":
+				j.Class, j.Untagged, j.NoTag = cluster.BE, true, true
 			default:
-				return "te, be or untagged"
+				return "te, be, untagged or none"
 			}
 			return ""
 		},
 		append: func(b []byte, j *Job) []byte {
-			if j.Untagged {
+			switch {
+			case j.NoTag:
+				return append(b, "none"...)
+			case j.Untagged:
 				return append(b, "untagged"...)
 			}
 			return append(b, j.Class.String()...)

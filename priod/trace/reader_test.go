@@ -138,7 +138,7 @@ func TestReadErrors(t *testing.T) {
 		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,1,,5\n", `workload = ""`},
 		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,1,A3C,0\n", `steps = "0"`},
 		{CSV, "job_id,submit_s,gpus,workload,steps,duration_s\n1,0,1,A3C,1,1\n", `want either`},
-		{CSV, "job_id,submit_s,gpus,duration_s,type\n1,0,1,5,TE\n", `type = "TE": want te, be or untagged`},
+		{CSV, "job_id,submit_s,gpus,duration_s,type\n1,0,1,5,TE\n", `type = "TE": want te, be, untagged or none`},
 		{CSV, "job_id,submit_s,gpus,duration_s,weight\n1,0,1,5,0\n", `weight = "0"`},
 		{CSV, "job_id,submit_s,gpus,duration_s,retry\n1,0,1,5,yes\n", `retry = "yes": want never, infra, always`},
 		{CSV, "job_id,submit_s,gpus,duration_s,ending\n1,0,1,5,COMPLETED 0:0\n", `ending = "COMPLETED 0:0": want FAILED 1:0`},
@@ -430,7 +430,8 @@ func TestCSVRoundTrip(t *testing.T) {
 				j.Limit, j.Grace, j.Ckpt = seconds.Draw(t, "limit"), seconds.Draw(t, "grace"), seconds.Draw(t, "ckpt")
 				j.CPUs, j.Nodes, j.MemMB = rapid.IntRange(0, maxGPUs).Draw(t, "cpus"), rapid.IntRange(0, maxGPUs).Draw(t, "nodes"), rapid.Int64Range(0, maxMemMB).Draw(t, "mem")
 				j.User, j.Account, j.Partition, j.GPUType = text.Draw(t, "user"), text.Draw(t, "account"), text.Draw(t, "partition"), text.Draw(t, "type")
-				j.Class, j.Weight = cluster.TE, rapid.Float64Range(1e-300, 1e9).Draw(t, "weight")
+				class := rapid.SampledFrom([]Job{{Class: cluster.TE}, {Class: cluster.BE}, {Class: cluster.BE, Untagged: true}, {Class: cluster.BE, Untagged: true, NoTag: true}}).Draw(t, "class")
+				j.Class, j.Untagged, j.NoTag, j.Weight = class.Class, class.Untagged, class.NoTag, rapid.Float64Range(1e-300, 1e9).Draw(t, "weight")
 				j.Deadline = rapid.SampledFrom([]float64{0, 1.5, maxSeconds, NoDeadline}).Draw(t, "deadline")
 				j.Retry = rapid.SampledFrom(append(Retries, "")).Draw(t, "retry")
 				drawn := rapid.Custom(func(t *rapid.T) Ending {

@@ -26,6 +26,7 @@ type Job struct {
 	Limit    float64 // time limit, s; 0: the job's run time
 	Class    cluster.Class
 	Untagged bool    // BE, and its owner has agreed to nothing
+	NoTag    bool    // Untagged, and priod is not told its workload, steps, grace or checkpoints either
 	Grace    float64 // s that it takes to leave when it is told to
 	Ckpt     float64 // s between two checkpoints; 0: it saves its state when told to
 

@@ -283,6 +283,9 @@ func (s *slurm) describe(j *job) cluster.Job {
 		tag.Signal = "TERM" // then it saves its state
 	}
 	text, _ := jobtag.Encode(tag)
+	if j.NoTag {
+		tag, text = jobtag.Tag{}, ""
+	}
 	return cluster.Job{
 		ID: number(j.index), RawID: uint32(j.index) + 1, TaskCount: 1,
 		User: j.User, Account: j.Account, Partition: s.partition(j),

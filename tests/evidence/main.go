@@ -1,0 +1,275 @@
+// Command evidence measures all of priod at once on one workload, beside Slurm as it ships, an expert's
+// Slurm and each paper alone, in virtual time through the daemon's own cycles, and writes
+// docs/evidence/all-four.md with its picture.
+//
+//	make evidence               30 minutes on 2 cores; after an interruption it goes on where it stopped
+//	make evidence DATA=FOLDER   with three weeks each of Helios Venus and Philly, from the public logs in FOLDER
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := start(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "evidence:", err)
+		if errors.Is(err, errUsage) {
+			os.Exit(2)
+		}
+		os.Exit(1)
+	}
+}
+
+var errUsage = errors.New("wrong usage")
+
+// options are what the command line says.
+type options struct {
+	dir, page, picture, data string
+	seeds, jobs, workers     int
+	loads                    []float64
+}
+
+func start(ctx context.Context, args []string) error {
+	var o options
+	flags := flag.NewFlagSet("evidence", flag.ContinueOnError)
+	flags.StringVar(&o.dir, "dir", "bin/evidence", "results are kept in this `FOLDER`")
+	flags.StringVar(&o.page, "page", "docs/evidence/all-four.md", "write the page to `FILE`")
+	flags.StringVar(&o.picture, "picture", "docs/pages/all-four.png", "write the picture to `FILE`")
+	flags.StringVar(&o.data, "data", "", "`FOLDER` with helios_venus_gpu_jobs.csv.gz and philly_passed_jobs.csv.gz; \"\": without these weeks")
+	flags.IntVar(&o.seeds, "seeds", 5, "`NUMBER` of seeds")
+	flags.IntVar(&o.jobs, "jobs", 3000, "`NUMBER` of jobs of each trace")
+	flags.IntVar(&o.workers, "workers", 2, "`NUMBER` of simulations at a time")
+	loads := flags.String("loads", "0.7,0.9,1.05,1.2", "loads, with commas")
+	if err := flags.Parse(args); err != nil {
+		return errors.Join(errUsage, err)
+	}
+	for _, text := range strings.Split(*loads, ",") {
+		load, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(load > 0 && load <= 10) {
+			return fmt.Errorf("%w: --loads %q: want numbers above 0, at most 10", errUsage, *loads)
+		}
+		o.loads = append(o.loads, load)
+	}
+	if flags.NArg() > 0 || o.seeds < 1 || o.jobs < 20 || o.workers < 1 {
+		return fmt.Errorf("%w: want no arguments, seeds and workers from 1, jobs from 20", errUsage)
+	}
+	return measure(ctx, &o)
+}
+
+// measure does all runs and writes page and picture.
+func measure(ctx context.Context, o *options) error {
+	if err := os.MkdirAll(o.dir, 0o755); err != nil {
+		return err
+	}
+	var count atomic.Int64
+	began := time.Now()
+	s := &study{dir: o.dir, workers: o.workers, done: func(of int) {
+		if n := count.Add(1); n%20 == 0 || int(n) == of {
+			fmt.Fprintf(os.Stderr, "%s: %d of %d simulations\n", time.Since(began).Round(time.Second), n, of)
+		}
+	}}
+	if err := s.build(ctx); err != nil {
+		return err
+	}
+	m, err := newMatrix(s, o)
+	if err != nil {
+		return err
+	}
+	if err := s.all(ctx, m.runs()); err != nil {
+		return err
+	}
+	if err := m.read(); err != nil {
+		return err
+	}
+	if err := m.draw(o.picture); err != nil {
+		return err
+	}
+	return os.WriteFile(o.page, []byte(m.page()), 0o644)
+}
+
+// cell is the runs of one setup on one kind of trace: one for each seed.
+type cell struct {
+	setup   setup
+	load    float64
+	kind    string // "", "weather", "untagged", "wrong"
+	runs    []*run
+	figures []figures
+	mean    figures
+}
+
+// matrix is all that is run.
+type matrix struct {
+	o      *options
+	traces map[string][]job // by file
+	cells  []*cell
+	weeks  []*week
+	mixes  []*overload
+}
+
+// clusterTOML is 144 GPUs: six nodes of each type, three to a leaf switch, with Synergy's 3 CPUs and
+// 62.5 GB for each GPU.
+func clusterTOML() string {
+	var b strings.Builder
+	for i := range 2 * len(gpuTypes) {
+		fmt.Fprintf(&b, "[[nodes]]\ncount = 3\ngpu_type = %q\ngpus = 8\ncpus = 24\nmem_mb = 500000\nswitch = \"leaf%d\"\n", gpuTypes[i/2], i+1)
+	}
+	return b.String()
+}
+
+func newMatrix(s *study, o *options) (*matrix, error) {
+	list, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	file := func(name string) string { return filepath.Join(o.dir, name) }
+	cluster, table, wrong := file("cluster.toml"), file("workloads.toml"), file("workloads-wrong.toml")
+	if err := os.WriteFile(cluster, []byte(clusterTOML()), 0o644); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(writeWorkloads(table, list, nil), writeWorkloads(wrong, list, wrongBy(3))); err != nil {
+		return nil, err
+	}
+	told, err := filepath.Abs(wrong)
+	if err != nil {
+		return nil, err
+	}
+	m := &matrix{o: o, traces: map[string][]job{}}
+	paths := map[string]string{}
+	for _, load := range o.loads {
+		for seed := 1; seed <= o.seeds; seed++ {
+			for _, untagged := range []bool{false, true} {
+				key := fmt.Sprintf("%g-%d-%t", load, seed, untagged)
+				paths[key] = file("jobs-" + key + ".csv")
+				jobs := generate(list, uint64(seed), o.jobs, load, 6)
+				m.traces[paths[key]] = jobs
+				if err := writeTrace(paths[key], jobs, untagged); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	add := func(set setup, load float64, kind string, fails []string) {
+		c := &cell{setup: set, load: load, kind: kind}
+		for seed := 1; seed <= o.seeds; seed++ {
+			r := &run{
+				name: strings.Trim(fmt.Sprintf("%s-%g-%d-%s", set.name, load, seed, kind), "-"), config: set.config,
+				trace: paths[fmt.Sprintf("%g-%d-%t", load, seed, kind == untagged)], inputs: []string{cluster, table},
+			}
+			if kind == wrongSpeeds && set.config != "" {
+				r.config += fmt.Sprintf("[speeds]\nworkloads = %q\n", told)
+				r.inputs = append(r.inputs, wrong)
+			}
+			for _, part := range [][]string{set.flags, costs, fails, {"--cluster", cluster, "--workloads", table, "--seed", strconv.Itoa(seed)}} {
+				r.flags = append(r.flags, part...)
+			}
+			c.runs = append(c.runs, r)
+		}
+		m.cells = append(m.cells, c)
+	}
+	for _, load := range o.loads {
+		for _, set := range all() {
+			add(set, load, "", calm)
+		}
+	}
+	for _, kind := range []string{failing, untagged, wrongSpeeds} {
+		for _, set := range []setup{shipped, expert, profile} {
+			switch {
+			case kind == failing:
+				add(set, typicalLoad(o.loads), kind, weather)
+			case set.config != "": // Slurm alone knows neither tags nor speeds
+				add(set, typicalLoad(o.loads), kind, calm)
+			}
+		}
+	}
+	if m.mixes, err = overloads(o.dir, 8*o.jobs/3); err != nil {
+		return nil, err
+	}
+	m.weeks, err = weeksOf(o)
+	return m, err
+}
+
+// Kinds of traces beside the main one.
+const (
+	failing     = "failing"
+	untagged    = "untagged"
+	wrongSpeeds = "wrong-speeds"
+)
+
+// typicalLoad is that of the tables of which there is one: 0.9, or else the first.
+func typicalLoad(loads []float64) float64 {
+	for _, load := range loads {
+		if load == 0.9 {
+			return load
+		}
+	}
+	return loads[0]
+}
+
+func (m *matrix) runs() []*run {
+	var all []*run
+	for _, c := range m.cells {
+		all = append(all, c.runs...)
+	}
+	for _, o := range m.mixes {
+		all = append(all, o.runs...)
+	}
+	for _, w := range m.weeks {
+		all = append(all, w.runs...)
+	}
+	return all
+}
+
+// read reads all results.
+func (m *matrix) read() error {
+	for _, c := range m.cells {
+		for _, r := range c.runs {
+			f, err := measured(m.traces[r.trace], r.csv, r.json)
+			if err != nil {
+				return err
+			}
+			c.figures = append(c.figures, f)
+		}
+		c.mean = mean(c.figures)
+	}
+	for _, o := range m.mixes {
+		if err := o.read(); err != nil {
+			return err
+		}
+	}
+	for _, w := range m.weeks {
+		if err := w.read(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cell returns that of a setup; nil: there is none.
+func (m *matrix) cell(name string, load float64, kind string) *cell {
+	for _, c := range m.cells {
+		if c.setup.name == name && c.load == load && c.kind == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+// wrongBy returns what a user measured in place of a speed: a third of it, the speed, or three times it.
+func wrongBy(factor float64) func(program, gpuType int) float64 {
+	return func(program, gpuType int) float64 {
+		return []float64{1 / factor, 1, factor}[(7*program+5*gpuType+program*gpuType)%3]
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// page is docs/evidence/all-four.md.
+func (m *matrix) page() string {
+	var b strings.Builder
+	list, _ := programs() // read before
+	at := typicalLoad(m.o.loads)
+	fmt.Fprintf(&b, `# All four at once
+
+Made by `+"`make evidence`"+` (tests/evidence) in %s: %d seeds of %d jobs each, all through the daemon's own cycles in virtual
+time. Every figure is the mean of the seeds; in brackets the least and the greatest seed.
+
+![mean completion and trials' slowdown by load](../pages/all-four.png)
+
+## The workload
+
+144 GPUs: six nodes each of V100, P100 and K80 with 8 GPUs, 24 CPUs and 500 GB, three to a leaf switch. Jobs draw one of Gavel's %d
+programs with its measured speed on each type, a curve of Synergy's for CPUs and memory, 1 to 16 GPUs; 40 users in 6 accounts. 30 %% are
+trials (TE, 20 s to 30 minutes on a V100, half a percent of GPU time), the rest trainings (BE, half an hour to 42 h), of which half save
+their state each 15 to 60 minutes and half start again from nothing. At load 1 each type does the average job at its average speed.
+Each run has a prolog of 10 s, each later one costs 60 s, gangs on two, four, eight times as many switches as they need lose 15, 20,
+44 %%; a node fails once in 3,000 h, for 4 h. Tags are complete, priod's cycle is 10 s, the hold 20 s.
+
+* Completion: from submission to end. Slowdown: completion over the run on the job's fastest type at the proportional share; 1 is
+  the best that a job alone could have.
+* Users: the mean slowdown of a user's jobs against the mean speed of the types; of users with 10 jobs and more.
+* GPU-hours lost: work that evictions and failed nodes undid, and grace. A gang of 16 without checkpoints that loses its node is most of it.
+
+`, time.Now().Format("January 2006"), m.o.seeds, m.o.jobs, len(list))
+	for _, load := range m.o.loads {
+		fmt.Fprintf(&b, "## Load %g\n\n", load)
+		m.table(&b, load)
+	}
+	m.weather(&b, at)
+	m.badInput(&b, at)
+	m.overload(&b)
+	m.logs(&b)
+	m.losses(&b)
+	return b.String()
+}
+
+// spread is a mean with the least and the greatest seed.
+func spread(c *cell, digits int, of func(*figures) float64) string {
+	var values []float64
+	for i := range c.figures {
+		values = append(values, of(&c.figures[i]))
+	}
+	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, of(&c.mean), digits, slices.Min(values), digits, slices.Max(values))
+}
+
+const header = `| | mean completion, h | of Slurm | TE completion, s | TE slowdown p95 | TE wait p95, p99, s | BE slowdown p50, p95 | evictions | GPU-h lost | worst user | users worse off by > 10 % | TE on k80 |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+`
+
+func (m *matrix) table(b *strings.Builder, load float64) {
+	b.WriteString(header)
+	base := m.cell(shipped.name, load, "")
+	for _, set := range all() {
+		row(b, m.cell(set.name, load, ""), base)
+	}
+	b.WriteString("\n")
+}
+
+// row writes one setup beside Slurm as it ships.
+func row(b *strings.Builder, c, base *cell) {
+	worse := 0
+	for i := range c.figures {
+		worse += c.figures[i].worseOff(&base.figures[i])
+	}
+	f := &c.mean
+	fmt.Fprintf(b, "| %s | %s | %.2f times | %.0f | %.1f | %.0f, %.0f | %.2f, %.1f | %.0f | %.0f | %.1f | %d of %d | %.0f %% |\n", c.setup.text,
+		spread(c, 2, func(f *figures) float64 { return f.MeanH }), base.mean.MeanH/f.MeanH, f.TEMeanS, f.TESlowdownP95, f.TEWaitP95S, f.TEWaitP99S,
+		f.BESlowdownP50, f.BESlowdownP95, f.Evictions, f.GPUHoursLost, f.WorstUser, worse, users(c), 100*f.TESlowestPart)
+}
+
+// users counts those of all seeds.
+func users(c *cell) int {
+	n := 0
+	for i := range c.figures {
+		n += len(c.figures[i].users)
+	}
+	return n
+}
+
+func (m *matrix) weather(b *strings.Builder, load float64) {
+	fmt.Fprintf(b, `## Weather
+
+Load %g; each node fails once in 18 h for 10 minutes, so that some node fails each hour.
+
+`, load)
+	b.WriteString(header)
+	base := m.cell(shipped.name, load, failing)
+	for _, set := range []setup{shipped, expert, profile} {
+		row(b, m.cell(set.name, load, failing), base)
+	}
+	b.WriteString("\n")
+}
+
+func (m *matrix) badInput(b *strings.Builder, load float64) {
+	fmt.Fprintf(b, `## What bad input costs
+
+Load %g. Untagged: every second user types no tag at all; their trials count as best effort, and no job of theirs is steered, sized or
+evicted. Wrong speeds: priod is told a third, the speed, or three times the speed, drawn for each program and GPU type.
+
+`, load)
+	b.WriteString(header)
+	base := m.cell(shipped.name, load, "")
+	for _, c := range []*cell{base, m.cell(profile.name, load, ""), m.cell(profile.name, load, untagged), m.cell(profile.name, load, wrongSpeeds)} {
+		named := *c
+		named.setup.text += map[string]string{untagged: ", half of the users untagged", wrongSpeeds: ", told speeds wrong by up to three"}[c.kind]
+		row(b, &named, base)
+	}
+	b.WriteString("\n")
+}
+
+func (m *matrix) overload(b *strings.Builder) {
+	fmt.Fprintf(b, `## Trials and trainings under overload
+
+%d jobs on %d nodes of 8 GPUs, 32 CPUs and 256 GB, load %g of what is scarcest: CPUs, memory, or GPUs. 30 %% trials of 3 to 10 minutes on
+2, 4 or (15 %%) 8 GPUs, which want more CPUs and memory for each GPU than the trainings do; these take half an hour to two days (lognormal,
+median 2 h), and need 20 s to 20 minutes (median 2 minutes) to leave. The two seeds apart.
+
+| short are | | TE wait p99, s | TE slowdown p95 | BE slowdown p50 | BE slowdown p95 | mean completion, h | evictions | GPU-h lost |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+`, len(m.mixes[0].jobs[0]), overloadNodes, overloadLoad)
+	for _, o := range m.mixes {
+		both := func(format string, of func(*figures) float64) string {
+			return fmt.Sprintf(format+"; "+format, of(&o.rows[0]), of(&o.rows[1]))
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", o.mix.name, o.setup.text,
+			both("%.0f", func(f *figures) float64 { return f.TEWaitP99S }), both("%.1f", func(f *figures) float64 { return f.TESlowdownP95 }),
+			both("%.2f", func(f *figures) float64 { return f.BESlowdownP50 }), both("%.1f", func(f *figures) float64 { return f.BESlowdownP95 }),
+			both("%.1f", func(f *figures) float64 { return f.MeanH }), both("%.0f", func(f *figures) float64 { return f.Evictions }),
+			both("%.0f", func(f *figures) float64 { return f.GPUHoursLost }))
+	}
+	b.WriteString("\n")
+}
+
+func (m *matrix) logs(b *strings.Builder) {
+	if len(m.weeks) == 0 {
+		return
+	}
+	b.WriteString(`## Weeks of public logs
+
+Three weeks each of Helios Venus (CC-BY-4.0) and of Philly's jobs that passed (CC-BY-4.0), which are not kept here: one GPU type, as many
+nodes of 8 GPUs as make a load of 0.9, jobs of less than half an hour as TE, limits 1.2 to 4 times the run, 40 users drawn as above. What is left to gain here is
+room for trials alone.
+
+| week from day | jobs, nodes | | mean completion, h | TE completion, s | TE slowdown p95 | TE wait p95, p99, s | BE slowdown p50, p95 | evictions | GPU-h lost |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+`)
+	for _, w := range m.weeks {
+		for i, set := range weekSetups {
+			f := &w.rows[i]
+			fmt.Fprintf(b, "| %s, %d | %d, %d | %s | %.2f | %.0f | %.1f | %.0f, %.0f | %.2f, %.1f | %.0f | %.0f |\n", w.log.text, w.first, len(w.jobs), w.nodes, set.text,
+				f.MeanH, f.TEMeanS, f.TESlowdownP95, f.TEWaitP95S, f.TEWaitP99S, f.BESlowdownP50, f.BESlowdownP95, f.Evictions, f.GPUHoursLost)
+		}
+	}
+	b.WriteString("\n")
+}
+
+// losses lists what another setup does better than the profile by at least a twentieth.
+func (m *matrix) losses(b *strings.Builder) {
+	b.WriteString("## Where the profile does not win\n\nFigures that another setup has better by at least 5 %, in the mean of the seeds:\n\n")
+	found := false
+	for _, load := range m.o.loads {
+		ours := &m.cell(profile.name, load, "").mean
+		for _, set := range all() {
+			theirs := &m.cell(set.name, load, "").mean
+			var better []string
+			for _, v := range []struct {
+				text         string
+				ours, theirs float64
+				unit         string
+			}{
+				{"mean completion", ours.MeanH, theirs.MeanH, " h"}, {"TE completion", ours.TEMeanS, theirs.TEMeanS, " s"},
+				{"TE slowdown p95", ours.TESlowdownP95, theirs.TESlowdownP95, ""}, {"TE wait p95", ours.TEWaitP95S, theirs.TEWaitP95S, " s"},
+				{"TE wait p99", ours.TEWaitP99S, theirs.TEWaitP99S, " s"}, {"BE slowdown p95", ours.BESlowdownP95, theirs.BESlowdownP95, ""},
+				{"worst user", ours.WorstUser, theirs.WorstUser, ""},
+			} {
+				if v.theirs < 0.95*v.ours {
+					better = append(better, fmt.Sprintf("%s %.3g%s for %.3g", v.text, v.theirs, v.unit, v.ours))
+				}
+			}
+			if len(better) > 0 {
+				found = true
+				fmt.Fprintf(b, "* Load %g, %s: %s.\n", load, set.text, strings.Join(better, ", "))
+			}
+		}
+	}
+	if !found {
+		b.WriteString("None.\n")
+	}
+}
+
+// number is one without decimals that say nothing.
+func number(v float64) string { return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) }

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// study runs priod and keeps each result under dir, named by all that it follows from, so that an
+// interrupted study goes on where it stopped and one of a changed program begins anew.
+type study struct {
+	dir     string
+	priod   string // the program
+	version string // of its bytes
+	workers int
+	done    func(of int) // after each run
+}
+
+// build compiles priod into dir.
+func (s *study) build(ctx context.Context) error {
+	s.priod = filepath.Join(s.dir, "priod")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", s.priod, "slurmprio/priod")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	f, err := os.Open(s.priod)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return err
+	}
+	s.version = string(sum.Sum(nil))
+	return nil
+}
+
+// run is one simulation.
+type run struct {
+	name      string
+	config    string   // priod.toml
+	inputs    []string // files, beside the trace
+	trace     string   // file
+	flags     []string
+	json, csv string // set once it is done
+}
+
+// all does the runs that were not done before, workers at a time, and stops at the first error.
+func (s *study) all(ctx context.Context, runs []*run) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan *run)
+	var workers sync.WaitGroup
+	for range s.workers {
+		workers.Go(func() {
+			for r := range next {
+				if err := s.one(ctx, r); err != nil {
+					cancel(fmt.Errorf("%s: %w", r.name, err))
+				} else {
+					s.done(len(runs))
+				}
+			}
+		})
+	}
+	for _, r := range runs {
+		select {
+		case next <- r:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	workers.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// one does a run, unless its result is there.
+func (s *study) one(ctx context.Context, r *run) error {
+	sum := sha256.New()
+	fmt.Fprintln(sum, s.version, r.config, r.flags)
+	for _, path := range append([]string{r.trace}, r.inputs...) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		sum.Write(text)
+	}
+	base := filepath.Join(s.dir, fmt.Sprintf("%s-%x", r.name, sum.Sum(nil)[:8]))
+	r.json, r.csv = base+".json", base+".csv"
+	if _, err := os.Stat(r.json); err == nil {
+		return nil
+	}
+	conf := base + ".toml"
+	if err := os.WriteFile(conf, []byte(r.config), 0o600); err != nil {
+		return err
+	}
+	args := []string{"--config", conf, "simulate", "--trace", r.trace, "--json", "--jobs-out", r.csv}
+	if !strings.Contains(strings.Join(r.flags, " "), "--order") {
+		args = append(args, "--order", "priod", "--hold", "20s")
+	}
+	command := exec.CommandContext(ctx, s.priod, append(args, r.flags...)...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 10 * time.Second
+	var out, errs bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errs
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(command.Args, " "), errors.Join(err, ctx.Err()), &errs)
+	}
+	// The JSON comes last and whole: it tells that the run is done.
+	if err := os.WriteFile(r.json+".part", out.Bytes(), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(r.json+".part", r.json)
+}
