@@ -124,7 +124,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[limits]\nwrites_per_second = 0.0", "limits.writes_per_second: want more than 0, not 0"},
 		{"[ranking]\nte_qos = [\"\"]", `ranking.te_qos: want names of QOS, not [""]`},
 		{"[ranking]\norder = \"owed\"", "want an allocation.policy beside order owed"},
-		{"[ranking]\norder = \"due\"", "ranking.order: want slurm, gavel, owed"},
+		{"[ranking]\norder = \"due\"", "ranking.order: want slurm, gavel, owed, slack"},
 		{"[ranking]\ntop = 0", "ranking.top: want from 1"},
 		{"[ranking]\ntop = 10\nstep = 9", "the band must hold two steps"},
 		{"[ranking]\ntop = 3000000000", "ranking.top: want from 1 to 2147483645"},

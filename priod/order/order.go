@@ -54,6 +54,7 @@ type Order string
 const (
 	SlurmOrder Order = "slurm" // as Slurm itself puts them
 	GavelOrder Order = "gavel" // by Share.Priority
+	SlackOrder Order = "slack" // jobs that would end unfairly late, then those with the longest run left: see bySlack
 	OwedOrder  Order = "owed"  // by what the allocations promised and the job has not received, see Settings.Lead
 )
 
@@ -83,6 +84,9 @@ func newDecider(s *cluster.Snapshot, h *cluster.History, set Settings) *decider 
 	d.held = make([]held, len(d.verdicts))
 	for i := range d.verdicts {
 		d.held[i] = d.heldBy(&s.Jobs[d.verdicts[i].Job])
+	}
+	if set.Order == SlackOrder {
+		d.contention = contention(s)
 	}
 	return d
 }
@@ -157,6 +161,8 @@ type decider struct {
 	narrow    bool // step goes by the factors in the queue, see stepFor
 	foreign   int
 	overLimit int // writes that WritesPerCycle keeps for the next cycle
+
+	contention float64 // in order slack
 
 	refused map[cluster.JobID]bool // as Memory.since says
 }

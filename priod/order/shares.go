@@ -23,20 +23,23 @@ const (
 const owedUnit = 600
 
 // byShares tells whether an order goes by what the allocation gives.
-func (o Order) byShares() bool { return o == GavelOrder || o == OwedOrder }
+func (o Order) byShares() bool { return o == GavelOrder || o == OwedOrder || o == SlackOrder }
 
 // precedence is the number by which BE jobs are ordered, the largest first.
-func (d *decider) precedence(share *plan.Share) float64 {
-	if d.set.Order == OwedOrder {
-		return d.set.Lead.Owed(share.Owed, share.Run)
+func (d *decider) precedence(v *Verdict, share *plan.Share) (precedence float64, late bool) {
+	switch d.set.Order {
+	case OwedOrder:
+		return d.set.Lead.Owed(share.Owed, share.Run), false
+	case SlackOrder:
+		return d.bySlack(v.Since, share)
 	}
-	return share.Priority
+	return share.Priority, false
 }
 
 // separates tells whether one job's precedence lies above another's by at least a
 // limit.
 func (o Order) separates(first, other, limit float64) bool {
-	if o == OwedOrder {
+	if o == OwedOrder || o == SlackOrder {
 		return first-other >= (limit-1)*owedUnit
 	}
 	return first >= limit*other && first > other
@@ -62,6 +65,7 @@ func (d *decider) lowestAbove() int64 { return d.plan.Band.Lo + d.shareSteps()*d
 type shareJob struct {
 	verdict    int     // its index
 	precedence float64 // see decider.precedence
+	late       bool    // in order slack
 	rises      float64 // by so much in a second while the job waits; see decider.rise
 	held       int64   // the value that it holds
 	known      bool    // whether that is known
@@ -74,6 +78,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	type key struct { // small, because all are moved about
 		precedence, rises float64
 		verdict           int
+		late              bool
 	}
 	keys := make([]key, 0, len(verdicts))
 	for i := range verdicts {
@@ -83,7 +88,8 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.held[i].foreign {
 			continue
 		}
-		keys = append(keys, key{d.precedence(share), d.rise(share), i})
+		precedence, late := d.precedence(v, share)
+		keys = append(keys, key{precedence, d.rise(share), i, late})
 	}
 	slices.SortFunc(keys, func(a, b key) int {
 		if c := cmp.Compare(b.precedence, a.precedence); c != 0 {
@@ -94,13 +100,19 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	jobs := make([]shareJob, len(keys))
 	for k, key := range keys {
 		x := &d.held[key.verdict]
-		p := shareJob{verdict: key.verdict, precedence: key.precedence, rises: key.rises, held: x.value, known: x.known, wrote: x.wrote}
+		p := shareJob{verdict: key.verdict, precedence: key.precedence, rises: key.rises, late: key.late, held: x.value, known: x.known, wrote: x.wrote}
 		if p.held == 0 {
 			p.held = floor
 		}
 		jobs[k] = p
 	}
 	return jobs
+}
+
+// slackWords are Decision.Detail in order slack, of jobs that are late and of others.
+var slackWords = map[bool]string{
+	true:  "order slack: would end later than its share of the GPUs allows, first",
+	false: "order slack: in time, behind late jobs, the longest run left first",
 }
 
 // shareTiers groups jobs that share a step. It returns the values that each tier's jobs
@@ -161,6 +173,9 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 		order[i], placed[p.verdict] = p.verdict, true
 		if v := values[min(tierOf[i], len(tiers)-1)]; v != floor {
 			d.plan.Decisions[p.verdict].Value = v
+		}
+		if dec := &d.plan.Decisions[p.verdict]; d.set.Order == SlackOrder && dec.Detail == "" {
+			dec.Detail = slackWords[p.late]
 		}
 	}
 	return order, placed

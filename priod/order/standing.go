@@ -9,8 +9,11 @@ import (
 // rise is by how much the precedence of a job that waits grows in a second while nothing
 // happens; NaN when it does not grow evenly.
 func (d *decider) rise(share *plan.Share) float64 {
-	if d.set.Order == OwedOrder {
+	switch d.set.Order {
+	case OwedOrder:
 		return plan.Lead{}.Owed(share.Time, share.Run)
+	case SlackOrder:
+		return math.NaN() // a job in time becomes late
 	}
 	for t, had := range share.Received {
 		if had > 0 && share.Time != nil && share.Time[t] > 0 {

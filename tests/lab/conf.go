@@ -115,6 +115,9 @@ func slurmConf(dir, me string, h host, p ports, o Options) string {
 		fmt.Sprintf("MaxArraySize=%d", o.MaxArrayTasks),
 		"GresTypes=gpu",
 	}
+	if o.RequeueDelay > 0 {
+		conf = replaceKeys(conf, []string{fmt.Sprintf("AuthInfo=socket=%s/run/munge.sock,cred_expire=%d", dir, o.RequeueDelay)})
+	}
 	params, addr := h.binding()
 	conf = append(conf, params...)
 	if o.Backup {

@@ -26,6 +26,7 @@ type Options struct {
 	GresConf      string            // gres.conf in place of the lab's own; /dev/gpuN stands for a file of the lab
 	Sacctmgr      []string          // commands of sacctmgr after the lab's own
 	NoAccounting  bool              // no MariaDB, no slurmdbd: no QOS, no sacct, no GRES in TRES
+	RequeueDelay  int               // s from a requeue to the next start at the earliest, less one (cred_expire of AuthInfo); 0 for Slurm's 120
 	Backup        bool              // a second slurmctld, as if on another host: see On; only root can
 
 	// OnStartupPhase, if set, hears of each part of the start when it is done,
