@@ -37,6 +37,7 @@ var reasonTexts = map[preemption.Why]string{
 	preemption.Fits:       "it fits in what is free or being freed",
 	preemption.Anyway:     "it starts soon enough without an eviction",
 	preemption.Impossible: "no jobs that may be evicted make room for it",
+	preemption.CannotRun:  "it cannot run on any GPU type that it may have",
 	preemption.Gang:       "only least-loss makes room over several nodes",
 	preemption.AtOnce:     "as many jobs are leaving as preemption.max_at_once allows",
 	preemption.GraceGPUs:  "jobs in their grace period hold as many GPUs as preemption.grace_share allows",

@@ -67,6 +67,12 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 		}
 		t := Trial{Job: id, RawID: job.RawID, User: job.User, at: -1}
 		types, understood := allowedTypes(m, job)
+		run := runByKind(p.Shares, job, m)
+		for kind, s := range run {
+			if math.IsInf(s, 1) {
+				types &^= 1 << uint(kind)
+			}
+		}
 		t.types = types
 		claim := claims[id]
 		switch {
@@ -76,6 +82,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = NoGPUs
 		case job.HetLeader != 0 || !understood:
 			t.Why = Constraint
+		case run != nil && types == 0:
+			t.Why = preemption.CannotRun
 		case vetoed[id] != "":
 			t.Why = vetoed[id]
 		case !job.WantsRoom():
@@ -103,7 +111,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
 			}
 			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{
-				Request: m.Request(job, types), Alike: alike, Owner: owner, Start: math.Inf(1), Run: runByKind(p.Shares, job, m),
+				Request: m.Request(job, types), Alike: alike, Owner: owner, Start: math.Inf(1), Run: run,
 			})
 			if claim != nil {
 				c.addClaim(t.at, claim, m)
@@ -121,19 +129,26 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 	return jobs
 }
 
-// runByKind is how long a job would run on each kind of node, s; nil where its speed is not known, or
-// its user did not agree to a type of priod's choice.
+// runByKind is how long a job would run on each kind of node, s, infinite where it cannot; on a kind that the
+// allocation does not know as long as on the slowest that it does. nil: its user did not agree to a type of
+// priod's choice.
 func runByKind(shares *plan.Shares, job *cluster.Job, m *nodemap.Map) []float64 {
 	if shares == nil || job.TagErr != "" || !job.Tag.AllowsSteering() {
 		return nil
 	}
 	share := shares.Jobs.Get(job.ID)
-	if share == nil || share.Unknown() || share.Run == nil {
+	if share == nil || share.Run == nil {
 		return nil
+	}
+	slowest := 0.0
+	for _, run := range share.Run {
+		if !math.IsInf(run, 1) {
+			slowest = max(slowest, run)
+		}
 	}
 	run := make([]float64, len(m.Kinds))
 	for kind, n := range m.Kinds {
-		run[kind] = math.Inf(1)
+		run[kind] = slowest
 		if at, is := slices.BinarySearch(shares.Types, n.GPUType); is && at < len(share.Run) {
 			run[kind] = share.Run[at]
 		}

@@ -23,6 +23,7 @@ const (
 	namesNodes     = "it names its nodes itself"
 	noNodes        = "no GPU type has nodes for it that are up"
 	speedUnknown   = "its speed is unknown on every GPU type: it starts on the first free one"
+	runsNowhere    = "it cannot run on any GPU type that it may have"
 	openedLately   = "left open: its type was taken back a short while ago"
 	beginsLater    = "it begins later: a trial gets a type once it may start"
 	sizeNamesNodes = "its size names its nodes for now"
@@ -216,13 +217,25 @@ func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 		if types == 0 {
 			c.excluded = cmp.Or(st.types.whyBarred(c.couldRun), st.nodes.whyMixed(j), noNodes)
 		} else if share.Unknown() {
-			c.excluded = speedUnknown
+			if c.excluded = speedUnknown; runsOnNone(share, types) {
+				c.excluded = runsNowhere
+			}
 		}
 	}
 	c.Consent = c.excluded == ""
 	c.Request = st.nodes.nodeMap.Request(&asks, st.nodes.kinds(types))
 	c.Request.Types = types
 	return c
+}
+
+// runsOnNone tells whether a job can run on none of the types.
+func runsOnNone(share *plan.Share, types placement.Types) bool {
+	for t, run := range share.Run {
+		if types.Has(int32(t)) && !math.IsInf(run, 1) {
+			return false
+		}
+	}
+	return len(share.Run) > 0
 }
 
 // excludedNow adds to excluded what holds for one task, and what holds for a while: a pause,

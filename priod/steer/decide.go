@@ -112,6 +112,9 @@ func (p *planner) choose(j *Job, i int) Verdict {
 		}
 	}
 	if best.Type == Open {
+		if v, bound := p.bar(j); bound {
+			return v
+		}
 		if !p.hasRoom(j) {
 			best.Why = NoRoom
 		}
@@ -216,6 +219,9 @@ func (p *planner) startNow(j *Job) Verdict {
 		}
 	}
 	if best == Open || free < 2 && best != j.Steered {
+		if v, bound := p.bar(j); bound {
+			return v
+		}
 		v := p.leaveToSlurm(j, open(Unbound))
 		if v.Back != "" {
 			v.Back = Full
@@ -225,6 +231,33 @@ func (p *planner) startNow(j *Job) Verdict {
 	v := open(Unbound).to(best, Starts, 0, j.Run[best])
 	p.reserve(j, v)
 	return v
+}
+
+// bar binds a job that would be left open, and that Slurm could start on a type where it cannot run, to one
+// where it can: the one that it has, else that on which it ends first.
+func (p *planner) bar(j *Job) (v Verdict, bound bool) {
+	barred := false
+	for t := range int32(p.Types) {
+		barred = barred || j.Request.Types.Has(t) && !j.runs(t)
+	}
+	if !barred {
+		return v, false
+	}
+	v = open(Barred)
+	for t := range int32(p.Types) {
+		start, ok := 0.0, false
+		if j.runs(t) {
+			start, ok = p.earliest(j, t)
+		}
+		if ok && (t == j.Steered || v.Type == Open || v.Type != j.Steered && start+j.Run[t] < v.End) {
+			v = v.to(t, Barred, start, j.Run[t])
+		}
+	}
+	if v.Type == Open {
+		return v, false
+	}
+	p.reserve(j, v)
+	return p.withBack(j, v), true
 }
 
 // hasRoom tells whether a job could start on any type, allocated or not.

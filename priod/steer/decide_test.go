@@ -93,6 +93,13 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// barred is the job where it cannot run on a type.
+func barred(j Job, t int32) Job {
+	j.Run = slices.Clone(j.Run)
+	j.Run[t] = math.Inf(1)
+	return j
+}
+
 // Who is not to wait is bound only where it starts now and has a choice; what it holds
 // goes as soon as it does not start there.
 func TestNow(t *testing.T) {
@@ -118,6 +125,9 @@ func TestNow(t *testing.T) {
 		{"bound to what is down", two(0, 1), now(0, 0, 0), Unbound, Open, Full},
 		{"not started", two(1, 1), now(1, patience, 0), Stuck, Open, Stuck},
 		{"the other one left just now", two(1, 1), now(Open, 0, 1), Unbound, Open, ""},
+		{"cannot run on the free one", two(1, 1, holds(0, 1, 50)), barred(now(Open, 0, 0), 1), Barred, 0, ""},
+		{"cannot run on the other one", two(1, 1), barred(now(Open, 0, 0), 0), Barred, 1, ""},
+		{"cannot run on any", two(1, 1), barred(barred(now(Open, 0, 0), 0), 1), Unbound, Open, ""},
 	} {
 		for _, held := range []float64{0, 30, 1000} { // however new the type is
 			with := set()
@@ -352,6 +362,17 @@ func drawn(t *rapid.T) (*Snapshot, Rule) {
 	return s, with
 }
 
+// canRunOnPart tells whether a job can run on some of the types that it may have, and not on others.
+func canRunOnPart(s *Snapshot, j *Job) bool {
+	part, all := false, true
+	for g := range int32(s.Types) {
+		if j.Request.Types.Has(g) {
+			part, all = part || j.runs(g), all && j.runs(g)
+		}
+	}
+	return part && !all
+}
+
 // Whatever is asked: nothing is oversubscribed, nobody gets what it may not
 // have, equal jobs keep their order, and a GPU is idle only for jobs that end
 // sooner without it.
@@ -363,10 +384,12 @@ func TestProperties(t *testing.T) {
 		for i, v := range verdicts {
 			j := &s.Jobs[i]
 			switch {
-			case v.Type != Open && j.JustLeft.Has(v.Type):
+			case v.Type != Open && j.JustLeft.Has(v.Type) && v.Why != Barred:
 				t.Fatalf("%+v comes back to what it left: %+v", j, v)
-			case j.NoWait && v.Type != Open && v.Start > 0:
+			case j.NoWait && v.Type != Open && v.Start > 0 && v.Why != Barred:
 				t.Fatalf("%+v is bound to wait: %+v", j, v)
+			case v.Type == Open && j.Consent && v.Why != Far && v.Why != Stuck && v.Why != OneType && canRunOnPart(s, j):
+				t.Fatalf("%+v is left open, and may start where it cannot run: %+v", j, v)
 			}
 		}
 		if !reflect.DeepEqual(verdicts, Decide(s, with)) {
@@ -376,7 +399,7 @@ func TestProperties(t *testing.T) {
 		mine := true // every job that starts now is steered
 		for i, v := range verdicts {
 			j := &s.Jobs[i]
-			if (v.Type == Open) == (v.Why == Starts || v.Why == Waits || v.Why == Takes) {
+			if (v.Type == Open) == (v.Why == Starts || v.Why == Waits || v.Why == Takes || v.Why == Barred) {
 				t.Fatalf("job %d: %+v", i, v)
 			}
 			if v.Back != "" && j.Steered == Open || v.Back == "" && j.Steered != Open && v.Type != j.Steered {

@@ -19,6 +19,7 @@ const (
 	Starts    Why = "starts"      // bound to an allocated type that is free
 	Waits     Why = "waits"       // bound to a type that is not free yet: it ends there sooner than on any that is
 	Takes     Why = "takes-other" // bound to a free type instead of the allocated one, for which it would wait longer than it gains, or by Rule.Busy
+	Barred    Why = "cannot-run"  // bound to a type on which it can run, because it cannot on all that its request allows
 	Far       Why = "not-near"    // open: further from the head than Rule.Depth
 	NoConsent Why = "no-consent"  // not steered: Job.Consent is false
 	OneType   Why = "one-type"    // not steered: its own constraint leaves one type
@@ -75,6 +76,8 @@ func (v *Verdict) Explain(name func(int32) string, now time.Time) string {
 			}
 			text += fmt.Sprintf("; on %s%s it would end %s", name(v.Other), given, at(v.OtherEnd))
 		}
+	case Barred:
+		text = fmt.Sprintf("bound to %s: it cannot run on all types that it may have", name(v.Type))
 	case Takes:
 		text = fmt.Sprintf("takes %s, which is free and where it ends %s", name(v.Type), at(v.End))
 		if v.Other != Open {

@@ -81,6 +81,19 @@ func (v *view) size(c *Candidate) (size float64) {
 // Where its speed is not known, or plays no part, any place will do.
 func (v *view) choosePlace(t *Trial) Verdict {
 	kinds := t.bySpeed()
+	if t.Run != nil { // no room where it cannot run
+		runs := *t
+		runs.Request.Types = 0
+		for _, same := range kinds {
+			runs.Request.Types |= same.types
+		}
+		if t = &runs; t.Request.Types == 0 {
+			return Verdict{Why: CannotRun}
+		}
+		if !t.Request.Types.Has(t.StartsOn) {
+			t.Start = math.Inf(1)
+		}
+	}
 	if len(kinds) < 2 || v.set.Policy != LeastLoss || v.set.RunCost == 0 {
 		return v.decide(t)
 	}

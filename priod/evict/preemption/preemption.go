@@ -107,7 +107,8 @@ type Trial struct {
 	// Start is the time, s from now, at which it would start without evictions
 	// (placement.Nodes.Shadow); infinite when that is not known to come.
 	Start float64
-	// Run is how long the trial would run on each kind of node, s; nil: unknown, assumed equal. StartsOn
+	// Run is how long the trial would run on each kind of node, s, infinite where it cannot run; nil: unknown,
+	// assumed equal. StartsOn
 	// is the kind on which it would start at Start.
 	Run      []float64
 	StartsOn int32
@@ -129,6 +130,7 @@ const (
 	Fits       Why = "fits"            // in what is free or being freed
 	Anyway     Why = "starts-anyway"   // before any victim would have left
 	Impossible Why = "no-victims"      // no allowed set of victims makes room
+	CannotRun  Why = "cannot-run"      // it runs on no kind of node that it may have: Trial.Run
 	Gang       Why = "gang"            // over several nodes: only LeastLoss makes room for those
 	AtOnce     Why = "limit-at-once"   // Limits.MaxAtOnce
 	GraceGPUs  Why = "limit-grace"     // Limits.GraceGPUs
