@@ -89,7 +89,30 @@ type site struct {
 // follow its [slurm] and [state].
 func newSite(t testing.TB, settings string) *site {
 	t.Helper()
-	return newSiteOn(t, lab.Shared(t), settings)
+	s := newSiteOn(t, lab.Shared(t), settings)
+	s.whole()
+	return s
+}
+
+// whole waits until all nodes of the lab that tests share can run jobs: one may not have answered for a moment,
+// and one that an earlier test left drained is named here.
+func (s *site) whole() {
+	s.Helper()
+	states := ""
+	defer func() {
+		if s.Failed() {
+			s.Logf("nodes:\n%s", states)
+		}
+	}()
+	s.patiently("all nodes to be up", func() bool {
+		states = s.slurm("sinfo", "--noheader", "--Node", "--format=%N %T %E", "--partition=gpu")
+		for line := range strings.Lines(states) {
+			if f := strings.Fields(line); len(f) > 1 && f[1] != "idle" && f[1] != "completing" {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // newOwnSite is newSite on a lab of the test's own, beside other such tests: for

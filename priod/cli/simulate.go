@@ -94,7 +94,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "cluster", Usage: "read nodes from `FILE`, TOML with [[nodes]] tables"},
 		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
 		&cli.IntFlag{Category: input, Name: "switch-nodes", Usage: "with --nodes: so many `NODES` each hang on one leaf switch; 0: nothing is known of switches"},
-		&cli.StringFlag{Category: input, Name: "workloads", Usage: "how fast programs are is in `FILE`; priod is told what speeds.workloads of its configuration says, if that is set (default: that, else those that priod brings along)"},
+		&cli.StringFlag{Category: input, Name: "workloads", Usage: "speeds of programs, from `FILE` (default: speeds.workloads of the configuration, else those that priod brings along); where both are set priod is told the latter"},
 		&cli.StringFlag{Category: input, Name: "pairs", Usage: "read how fast two workloads run on the same GPUs from CSV `FILE`, for --allocation gandiva or POLICY:packed"},
 		&cli.Float64Flag{Category: input, Name: "pairs-tried", Usage: "plan with estimates: of a new job's pairs with each reference a `PART` such as 0.2 is tried, the rest is estimated as by Gavel; 0: all pairs are known"},
 		&cli.IntFlag{Category: input, Name: "pair-references", Usage: "with --pairs-tried: how many `WORKLOADS` of the file are known in all pairs, drawn by the seed; 0: all"},

@@ -347,3 +347,29 @@ func TestSimulateWithAProfile(t *testing.T) {
 		}
 	}
 }
+
+// Programs run as fast as --workloads says, whatever priod is told by its configuration.
+func TestSimulateToldSpeeds(t *testing.T) {
+	table := func(name string, v100, k80 float64) string {
+		return write(t, name, fmt.Sprintf("[[workload]]\nname = \"w\"\nspeed.v100 = { 1 = %v }\nspeed.k80 = { 1 = %v }\n", v100, k80))
+	}
+	trace := write(t, "jobs.csv", "job_id,submit_s,gpus,workload,steps,limit_s,type\n1,0,1,w,1000,100000,be\n")
+	for told, want := range map[string]string{ // the V100 does it in 100 s, the K80 in 1,000
+		"": "v100", table("right.toml", 10, 1): "v100", table("wrong.toml", 1, 10): "k80",
+	} {
+		config := write(t, "priod.toml", fmt.Sprintf("[speeds]\nworkloads = %q\n[allocation]\npolicy = \"max-min\"\n[ranking]\norder = \"owed\"\n[steering]\nenabled = true\n", told))
+		out := filepath.Join(t.TempDir(), "out.csv")
+		status, text, errs := run("--config", config, "simulate", "--order", "priod", "--hold", "20s", "--trace", trace, "--workloads", table("true.toml", 10, 1),
+			"--nodes", "1:v100:1", "--nodes", "1:k80:1", "--jobs-out", out)
+		if status != exitDone {
+			t.Fatalf("%d %s %s", status, text, errs)
+		}
+		rows, err := os.ReadFile(out)
+		if err != nil || !strings.Contains(string(rows), ","+want+",") {
+			t.Errorf("told %q: %v\n%s", told, err, rows)
+		}
+		if ran := map[string]string{"v100": ",100,", "k80": ",1000,"}[want]; !strings.Contains(string(rows), ran) {
+			t.Errorf("told %q: it did not run%ss\n%s", told, ran, rows)
+		}
+	}
+}

@@ -26,14 +26,16 @@ time. Every figure is the mean of the seeds; in brackets the least and the great
 144 GPUs: six nodes each of V100, P100 and K80 with 8 GPUs, 24 CPUs and 500 GB, three to a leaf switch. Jobs draw one of Gavel's %d
 programs with its measured speed on each type, a curve of Synergy's for CPUs and memory, 1 to 16 GPUs; 40 users in 6 accounts. 30 %% are
 trials (TE, 20 s to 30 minutes on a V100, half a percent of GPU time), the rest trainings (BE, half an hour to 42 h), of which half save
-their state each 15 to 60 minutes and half start again from nothing. At load 1 each type does the average job at its average speed.
+their state each 15 to 60 minutes, the others only when they are told to leave: a failed node takes all of their work. At load 1 each type does the average job at its average speed.
 Each run has a prolog of 10 s, each later one costs 60 s, gangs on two, four, eight times as many switches as they need lose 15, 20,
 44 %%; a node fails once in 3,000 h, for 4 h. Tags are complete, priod's cycle is 10 s, the hold 20 s.
 
 * Completion: from submission to end. Slowdown: completion over the run on the job's fastest type at the proportional share; 1 is
   the best that a job alone could have.
-* Users: the mean slowdown of a user's jobs against the mean speed of the types; of users with 10 jobs and more.
-* GPU-hours lost: work that evictions and failed nodes undid, and grace. A gang of 16 without checkpoints that loses its node is most of it.
+* Users: the mean slowdown of a user's jobs against the mean speed of the types; of users with 10 jobs and more. From
+  105 %% load a user may be worse off for one gang of 16 GPUs that waits for days.
+* GPU-hours lost: work that evictions and failed nodes undid, and grace. One gang of 16 without checkpoints that loses its node may
+  be most of it.
 
 `, time.Now().Format("January 2006"), m.o.seeds, m.o.jobs, len(list))
 	for _, load := range m.o.loads {
@@ -127,7 +129,8 @@ func (m *matrix) overload(b *strings.Builder) {
 
 %d jobs on %d nodes of 8 GPUs, 32 CPUs and 256 GB, load %g of what is scarcest: CPUs, memory, or GPUs. 30 %% trials of 3 to 10 minutes on
 2, 4 or (15 %%) 8 GPUs, which want more CPUs and memory for each GPU than the trainings do; these take half an hour to two days (lognormal,
-median 2 h), and need 20 s to 20 minutes (median 2 minutes) to leave. The two seeds apart.
+median 2 h), and need 20 s to 20 minutes (median 2 minutes) to leave. The two seeds apart. With Slurm's own preemption those that come back
+are the youngest, and leave first: most of its evictions are of jobs that have just started again.
 
 | short are | | TE wait p99, s | TE slowdown p95 | BE slowdown p50 | BE slowdown p95 | mean completion, h | evictions | GPU-h lost |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -65,6 +65,7 @@ func TestDaemonMakesRoom(t *testing.T) {
 		"has just started": {evicting + "min_run = \"10m\"\n", func(be, _ *trace.Job, _ *Options) { be.Duration = 2000 }, 630, 690 + 1400, 1, 60},
 		"limit of a day":   {evicting + "gpu_hours_per_day = 0.01\n", nil, 1000, 1000, 0, 0},
 		"untagged":         {evicting, func(be, _ *trace.Job, _ *Options) { be.Untagged = true }, 1000, 1000, 0, 0},
+		"no tag":           {evicting, func(be, _ *trace.Job, _ *Options) { be.Untagged, be.NoTag = true, true }, 1000, 1000, 0, 0},
 		"ends soon":        {evicting, func(be, _ *trace.Job, _ *Options) { be.Duration = 240 }, 240, 240, 0, 0},
 		"two nodes": {evicting, func(be, te *trace.Job, _ *Options) {
 			be.GPUs, be.Nodes, te.GPUs, te.Nodes = 4, 2, 4, 2
