@@ -185,7 +185,7 @@ func TestVictimStaysOneJob(t *testing.T) {
 		t.Errorf("evictions says\n%s", out)
 	}
 	d.stop()
-	if text := d.log.String(); strings.Contains(text, "somebody else") {
+	if text := d.log.String(); strings.Contains(text, "another program") {
 		t.Errorf("the log says\n%s", text)
 	}
 }
@@ -222,7 +222,7 @@ func TestValueOfAKilledPriodIsItsOwn(t *testing.T) {
 	}
 	e.wait("its value to be taken back", func() bool { return factor() == "0" })
 	second.stop()
-	if text := second.log.String(); strings.Contains(text, "somebody else") {
+	if text := second.log.String(); strings.Contains(text, "another program") {
 		t.Errorf("the log says\n%s", text)
 	}
 }

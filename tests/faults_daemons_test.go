@@ -158,7 +158,7 @@ func TestOlderValueComesBack(t *testing.T) {
 	if now := s.siteFactor(trial); now != oldest {
 		t.Skipf("slurmctld saved its state in between: it shows %s, not %s", now, oldest)
 	}
-	if out := s.must("run", "--once"); strings.Contains(out, "somebody else") {
+	if out := s.must("run", "--once"); strings.Contains(out, "another program") {
 		t.Error(out)
 	}
 	if now := s.siteFactor(trial); now == oldest {

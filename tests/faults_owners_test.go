@@ -83,7 +83,7 @@ func TestOtherToolWritesToo(t *testing.T) {
 		if out := s.must("explain", id); !strings.Contains(out, why) {
 			t.Errorf("explain does not say %q:\n%s", why, out)
 		}
-		if out := s.must("diff"); !strings.Contains(out, "carry a value that somebody else wrote") {
+		if out := s.must("diff"); !strings.Contains(out, "have a value that another program") {
 			t.Errorf("diff says nothing:\n%s", out)
 		}
 	}
@@ -99,8 +99,8 @@ func TestOtherToolWritesToo(t *testing.T) {
 	if value(trial) != "777" || value(be) != "555" || written(trial) != n || written(be) != 0 {
 		t.Errorf("foreign values became %s and %s, in %d and %d writes", value(trial), value(be), written(trial)-n, written(be))
 	}
-	reported(trial, "somebody else set this value")
-	reported(be, "somebody else set this value")
+	reported(trial, "set by another program")
+	reported(be, "set by another program")
 
 	// Again and again.
 	n = written(other)
@@ -113,13 +113,13 @@ func TestOtherToolWritesToo(t *testing.T) {
 	if more := written(other) - n; more < 3 || more > 4 || value(other) != "0" {
 		t.Errorf("the fight took %d writes and ends in %s", more, value(other))
 	}
-	reported(other, "somebody else keeps taking this value back")
+	reported(other, "reset by another program")
 
 	// A daemon says it in its log, once, and in its metrics.
 	address := freePort(t)
 	s.configure(quick + roomy + fmt.Sprintf("[metrics]\nlisten = %q\n", address))
 	daemon := s.daemon()
-	daemon.waitLog("3 jobs carry a value that somebody else wrote")
+	daemon.waitLog("3 jobs have a value that another program")
 	metrics := scraper{daemon, address}
 	metrics.waitValue(`priod_unwritten_jobs{reason=foreign-value}`, is(2))
 	metrics.waitValue(`priod_unwritten_jobs{reason=taken-back}`, is(1))
@@ -151,7 +151,7 @@ func TestOtherToolWritesNice(t *testing.T) {
 	for range 3 {
 		s.must("run", "--once")
 	}
-	if out := s.must("explain", trial); nice() != "777" || !strings.Contains(out, "somebody else set this value") {
+	if out := s.must("explain", trial); nice() != "777" || !strings.Contains(out, "set by another program") {
 		t.Errorf("Nice is %s, explain says\n%s", nice(), out)
 	}
 	s.must("reset")

@@ -291,7 +291,7 @@ func TestSizesGivenBack(t *testing.T) {
 	s.slurm("scontrol", "update", "JobId="+job, "MinMemoryCPU=3000")
 	mine := regexp.MustCompile(`ReqNodeList=\S*`).ReplaceAllString(s.asks(job), "ReqNodeList=(null)")
 	s.must("run", "--once")
-	if told := s.must("explain", job); s.asks(job) != mine || !strings.Contains(told, "somebody else changed it") {
+	if told := s.must("explain", job); s.asks(job) != mine || !strings.Contains(told, "changed by another program") {
 		t.Errorf("the user's own edit did not stay: %s\n%s", s.asks(job), told)
 	}
 	s.must("reset")

@@ -110,7 +110,7 @@ func TestSpeedsFromAccounting(t *testing.T) {
 		t.Errorf("nodes: %+v", compared)
 	}
 	out := s.must("explain", told)
-	for _, want := range []string{"a100: 0.25, by the job's tag", "nobody knows a workload", "the job's tag is believed on t4, and this site's history contradicts", "by this site's history"} {
+	for _, want := range []string{"a100: 0.25, by the job's tag", "unknown workload", "the job's tag is believed on t4, and this site's history contradicts", "by this site's history"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain lacks %q:\n%s", want, out)
 		}

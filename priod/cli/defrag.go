@@ -21,7 +21,7 @@ func defragCommand() *cli.Command {
 	return &cli.Command{
 		Name: "defrag", Usage: "show which small jobs would move for gangs that wait though enough GPUs are free",
 		Description: "The small jobs are running ones that agreed to evictions (type=be), hold a part of a node and have room elsewhere;\n" +
-			"those move whose moving loses least work, within the limits of [preemption]. This only shows who would:\n" +
+			"the jobs whose moving loses least work move, within the limits of [preemption]. This only shows which would:\n" +
 			"preemption.defrag = true has the daemon do it, once the gang's GPUs have waited as long as the work that is lost.",
 		Flags: []cli.Flag{mostFlag(20, "how many waiting `JOBS`"), jsonFlag()}, Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {

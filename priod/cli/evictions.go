@@ -22,7 +22,7 @@ import (
 
 func evictionsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "evictions", Usage: "show who left for whom, under way and past, with what it cost", ArgsUsage: "[JOBID]",
+		Name: "evictions", Usage: "show evictions, under way and past: the victims, for which job, at what cost", ArgsUsage: "[JOBID]",
 		Description: "Costs are GPU-seconds of work lost: as promised when the victim was chosen, and as paid.\n" +
 			"FOR says for which job it left: a TE job (te), or a BE job that is owed its GPUs at the end of a round (round).\n" +
 			"With a job, those of its own runs and those on its behalf.",
@@ -86,7 +86,7 @@ func showEvictions(w io.Writer, all []store.Eviction) {
 
 func evictCommand() *cli.Command {
 	return &cli.Command{
-		Name: "evict", Usage: "show who would leave for a TE job, and why not the others", ArgsUsage: "JOBID",
+		Name: "evict", Usage: "show the victims that a TE job would have, and why not the others", ArgsUsage: "JOBID",
 		Description: "Asks Slurm and the journal now, by the configured policy, also while preemption is off.\n" +
 			"It only shows: the daemon alone evicts, so --dry-run has to be said.",
 		Flags: []cli.Flag{

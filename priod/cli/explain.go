@@ -550,7 +550,7 @@ func (v *explanation) showFailures(line liner) {
 // left says how a victim left in words.
 var left = map[evict.How]string{
 	evict.Exited: "exited by itself", evict.Finished: "finished its work", evict.Forced: "was ended after its grace",
-	evict.Returned: "was requeued by somebody else", evict.Ended: "ended for a reason of its own", evict.Forgotten: "was forgotten by Slurm",
+	evict.Returned: "was requeued by another program or an administrator", evict.Ended: "ended for a reason of its own", evict.Forgotten: "was forgotten by Slurm",
 }
 
 func (v *explanation) showNow(line liner) {

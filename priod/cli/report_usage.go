@@ -15,7 +15,7 @@ import (
 
 func reportUsageCommand() *cli.Command {
 	return &cli.Command{
-		Name: "usage", Usage: "who held the GPUs, how their jobs ended, who spread over too many nodes",
+		Name: "usage", Usage: "GPU use by user, how jobs ended, jobs spread over too many nodes",
 		Description: "Reads Slurm's accounting of the last TIME: GPU-hours by GPU type, by how runs ended, size, user and account,\n" +
 			"and the runs on more nodes than their GPUs fill. With --measured it also reads the steps, where\n" +
 			"JobAcctGatherType measures, and names the runs that used hardly any CPU, as one does that hangs.",

@@ -44,7 +44,7 @@ type UntrustedHolderError struct {
 }
 
 func (e *UntrustedHolderError) Error() string {
-	return fmt.Sprintf("process %d of user %s, who is neither root nor priod's user, holds the socket by which two priods on one host notice each other; end it", e.PID, e.User)
+	return fmt.Sprintf("process %d of user %s (neither root nor priod's user) holds the socket by which two priods on one host notice each other; end it", e.PID, e.User)
 }
 
 const (

@@ -32,7 +32,7 @@ const (
 
 // reasonTexts say what became of a TE job, or why a candidate stays.
 var reasonTexts = map[preemption.Why]string{
-	preemption.Evicts:     "others leave for it",
+	preemption.Evicts:     "jobs are evicted for it",
 	preemption.Claimed:    "room is being made or held for it",
 	preemption.Fits:       "it fits in what is free or being freed",
 	preemption.Anyway:     "it starts soon enough without an eviction",
@@ -60,7 +60,7 @@ var reasonTexts = map[preemption.Why]string{
 	preemption.Young:     "started less than preemption.min_run ago",
 	preemption.WrongType: "runs on nodes that the TE job cannot use",
 	preemption.Late:      "the TE job starts anyway before it would have left",
-	preemption.NoRoom:    "its node would not have room even if all left who may",
+	preemption.NoRoom:    "its node would not have room even without all jobs that may be evicted",
 	preemption.Dearer:    "others cost less",
 	LongGrace:            "asks for more than preemption.max_grace",
 	Held:                 "is held while it runs: put back into the queue it would not start again",

@@ -147,7 +147,7 @@ func (k *checker) siteFactorPlugin() {
 		k.say(Fail, "site factor", "PrioritySiteFactorPlugin=", "%s writes SiteFactor too; remove it, or set ranking.lever", p)
 		return
 	}
-	k.say(Pass, "site factor", "", "nobody else's plugin writes SiteFactor")
+	k.say(Pass, "site factor", "", "no other plugin writes SiteFactor")
 }
 
 // steps reports whether there are enough steps of priority (see order) for the TE jobs.

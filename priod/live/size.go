@@ -62,7 +62,7 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 			j.Asked.Allowances, j.Asked.Fixed = left.of(j, c.inNameOf.may)
 		}
 		if j.Asked.Fixed == "" && c.inNameOf.may && c.inNameOf.uids[j.ID.ID] == "" {
-			j.Asked.Fixed = "is of a user whom this host does not know, in whose name it would be written"
+			j.Asked.Fixed = "belongs to a user unknown on this host, in whose name it would be written"
 		}
 	}
 	return errors.Join(err, doubts)

@@ -64,9 +64,9 @@ const maxReverts = 3
 
 // Why a wanted value is not written, in Decision.Unmoved.
 const (
-	ForeignValue = "somebody else set this value; priod leaves it alone until it is 0 again"
+	ForeignValue = "set by another program or an administrator; left alone until it is 0 again"
 	LeverChange  = "the lever changed: what the old one wrote goes first"
-	KeepsGoing   = "somebody else keeps taking this value back; priod stopped after 3 tries"
+	KeepsGoing   = "reset by another program after each write; given up after 3 tries"
 	WriteLimit   = "the limit of writes for one cycle is reached; the rest follows"
 )
 
@@ -359,7 +359,7 @@ func (d *decider) addActions(actions []plan.Action, tasks string, part bool, why
 // addNotes notes what the plan leaves undone.
 func (d *decider) addNotes() {
 	if d.foreign > 0 {
-		d.plan.Note(plan.ForeignValues, d.foreign, "%d jobs carry a value that somebody else wrote; they are left alone", d.foreign)
+		d.plan.Note(plan.ForeignValues, d.foreign, "%d jobs have a value that another program or an administrator wrote; left alone", d.foreign)
 	}
 	if d.overLimit > 0 {
 		d.plan.Note(plan.WritesPerCycle, d.overLimit, "%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.overLimit)

@@ -234,7 +234,7 @@ func (u *Usage) Tables() []PageTable {
 
 // Page shows the usage with a plot.
 func (u *Usage) Page() *Page {
-	p := &Page{Title: "Who used the GPUs", Words: []string{fmt.Sprintf("From %s to %s: %d runs with GPUs, %.1f GPU-hours.", u.Since.Format(time.RFC3339), u.Until.Format(time.RFC3339), u.Runs, u.GPUHours)}}
+	p := &Page{Title: "GPU use", Words: []string{fmt.Sprintf("From %s to %s: %d runs with GPUs, %.1f GPU-hours.", u.Since.Format(time.RFC3339), u.Until.Format(time.RFC3339), u.Runs, u.GPUHours)}}
 	p.Tables = u.Tables()
 	part := u.Until.Sub(u.Since).Hours() / plotParts
 	f := Figure{Title: "GPUs in use", XLabel: "hours", YLabel: "GPUs", Steps: true}

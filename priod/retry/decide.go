@@ -35,7 +35,7 @@ const (
 	Times      Why = "times"      // as often as the class allows
 	PerJob     Why = "per-job"    // as often as is allowed for any job
 	Site       Why = "site"       // as often as Slurm allows
-	OnHold     Why = "on-hold"    // somebody held it while it ran
+	OnHold     Why = "on-hold"    // held while it ran
 	Caps       Why = "caps"       // too many within the hour: tried again later
 	TooLate    Why = "too-late"   // slurmctld no longer has its record
 	Off        Why = "off"        // requeues are switched off
@@ -158,7 +158,7 @@ var words = map[Why]string{
 	Unsaved: "it does not say that it saves its state (--prio-ckpt or --prio-signal)", Repeated: "the same failure came again",
 	Quick: "it failed at once, twice in a row", Times: "it was requeued as often as its class allows",
 	PerJob: "it was requeued as often as retry.per_job allows", Site: "it was requeued as often as Slurm allows (MaxBatchRequeue)",
-	OnHold: "somebody held it while it ran", Caps: "too many jobs were requeued within the hour (retry.per_hour, retry.per_user)",
+	OnHold: "held while it ran", Caps: "too many jobs were requeued within the hour (retry.per_hour, retry.per_user)",
 	TooLate: "slurmctld no longer has its record (MinJobAge)", Off: "retry.requeue is false", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
 }
 

@@ -62,10 +62,10 @@ func (d *decider) restoreStale() {
 		case r.Theirs(j.Asked.Holds):
 			d.foreign[j.ID] = true
 			if size, pinned := r.Freed(j.Asked.Holds); pinned {
-				d.addRestore(j, dec, cluster.Requested{Was: size}, plan.SizeRests, "somebody else changed it after priod wrote it, and only the node was priod's")
+				d.addRestore(j, dec, cluster.Requested{Was: size}, plan.SizeRests, "changed by another program or its user after priod wrote it; only the node was priod's")
 				continue
 			}
-			d.explain(dec, "size: changed by somebody else after priod wrote it, and left alone since")
+			d.explain(dec, "size: changed by another program or its user after priod wrote it; left alone since")
 		case !r.Ours(j.Asked.Holds):
 			// The write never arrived, or the job has its own request again.
 		case !d.set.Enabled, !isOrdered(dec, j, d.s.At), !consents(j):

@@ -309,7 +309,7 @@ func TestSizesBack(t *testing.T) {
 	elsewhere.Nodes = "n9"
 	q.s.Jobs[0].Asked.Holds = elsewhere.Value()
 	q.h.Claiming = map[cluster.JobID]bool{slurmplug.Plain(1): true}
-	if pinned := cycle(time.Second); len(pinned) != 0 || strings.Contains(q.p.Decisions[0].Size, "somebody else") {
+	if pinned := cycle(time.Second); len(pinned) != 0 || strings.Contains(q.p.Decisions[0].Size, "changed by another program") {
 		t.Errorf("room is made for it: %+v, %q", pinned, q.p.Decisions[0].Size)
 	}
 	q.h.Claiming, *q.s.Jobs[0].Asked = nil, own
@@ -324,7 +324,7 @@ func TestSizesBack(t *testing.T) {
 	if len(q.h.Requests) != 1 {
 		t.Errorf("%+v", q.h.Requests)
 	}
-	if again := cycle(time.Minute); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Size, "priod tries again") || !strings.Contains(q.p.Decisions[0].Size, "changed by somebody else") {
+	if again := cycle(time.Minute); len(again) != 0 || !strings.Contains(q.p.Decisions[1].Size, "priod tries again") || !strings.Contains(q.p.Decisions[0].Size, "changed by another program") {
 		t.Errorf("%+v, %q, %q", again, q.p.Decisions[1].Size, q.p.Decisions[0].Size)
 	}
 	if again := cycle(10 * time.Minute); len(again) != 0 { // with the first job's GPUs at its user's size there is nothing to gain

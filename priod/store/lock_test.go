@@ -111,7 +111,7 @@ func TestPause(t *testing.T) {
 			t.Fatal(err)
 		}
 		hold, err := s.Hold()
-		if err != nil || !strings.HasPrefix(hold, "paused by somebody (through the file ") {
+		if err != nil || !strings.HasPrefix(hold, "paused by someone unknown (file ") {
 			t.Errorf("%q: %q, %v", text, hold, err)
 		}
 	}

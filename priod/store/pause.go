@@ -77,7 +77,7 @@ func Paused(dir string) (*Pause, error) {
 	}
 	p, ours := parsePause(text)
 	if !ours {
-		p.Who = "somebody (through the file " + path + ")"
+		p.Who = "someone unknown (file " + path + ")"
 		if info, err := os.Stat(path); err == nil {
 			p.When = info.ModTime()
 		}

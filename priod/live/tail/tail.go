@@ -195,7 +195,7 @@ func Read(r Request, most int64) (text []byte, end plan.Mark, err error) {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return nil, end, errors.New("no regular file")
 	case int(st.Uid) != os.Geteuid():
-		return nil, end, errors.New("it belongs to somebody else")
+		return nil, end, errors.New("it belongs to another user")
 	}
 	// What was found is what is opened: nobody can put another file in its place.
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(at), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)

@@ -208,7 +208,7 @@ func TestAsReadsWithTheUsersRightsOnly(t *testing.T) {
 	if got, err := as(uid, own); string(got) != "mine" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
-	for path, want := range map[string]string{foreign: "somebody else", theirs: "", "/etc/shadow": "", filepath.Join(dir, "none"): "no such file"} {
+	for path, want := range map[string]string{foreign: "another user", theirs: "", "/etc/shadow": "", filepath.Join(dir, "none"): "no such file"} {
 		if got, err := as(uid, path); err == nil || !strings.Contains(err.Error(), want) || len(got) > 0 {
 			t.Errorf("%s: %q, %v", path, got, err)
 		}

@@ -171,7 +171,7 @@ func (s *Settings) fromTable(j *Job, types []string, table *workload.Table, resu
 	}
 	id, known := table.Lookup(j.Tag.Workload)
 	if !known {
-		result.note("nobody knows a workload %q: priod workloads list shows those that are known; only history may know its name", j.Tag.Workload)
+		result.note("unknown workload %q: priod workloads list shows the known ones; history may know its name", j.Tag.Workload)
 		return a
 	}
 	w := table.Get(id)

@@ -80,7 +80,7 @@ func TestTheFirstThatAnswers(t *testing.T) {
 	}{
 		"the tag":                        {tag: "&speed=a100:2,v100:1,t4:0.5", k: taught(), want: []want{{1, speed.Tag}, {.25, speed.Tag}, {.5, speed.Tag}}},
 		"the tag, then the workload":     {tag: "&speed=a100:2&workload=resnet", want: []want{{1, speed.Tag}, {0, speed.Workload}, {1. / 3, speed.Workload}}},
-		"the tag, then history":          {tag: "&speed=v100:4&workload=w0", k: taught(), want: []want{{1, speed.Past}, {1. / 6, speed.Past}, {1. / 3, speed.Tag}}, note: "nobody knows a workload"},
+		"the tag, then history":          {tag: "&speed=v100:4&workload=w0", k: taught(), want: []want{{1, speed.Past}, {1. / 6, speed.Past}, {1. / 3, speed.Tag}}, note: "unknown workload"},
 		"a workload by its alias":        {tag: "&workload=resnet", want: []want{{1, speed.Workload}, {0, speed.Workload}, {1. / 3, speed.Workload}}},
 		"a workload on other GPUs":       {tag: "&workload=resnet", gpus: 4, want: []want{{1, speed.Default}, {1, speed.None}, {1, speed.None}}, note: "on none of this cluster's GPU types with 4 GPUs"},
 		"history of a name":              {user: "ann", job: "train", k: taught(), want: []want{{.25, speed.Past}, {1, speed.Past}, {.25, speed.Past}}},
@@ -88,7 +88,7 @@ func TestTheFirstThatAnswers(t *testing.T) {
 		"the type":                       {types: []string{"a100", "h100"}, want: []want{{.5, speed.Default}, {1, speed.Default}}},
 		"the type, then nothing":         {types: []string{"a100", "h100", "l4"}, want: []want{{.5, speed.Default}, {1, speed.Default}, {math.Sqrt(.5), speed.None}}},
 		"nothing":                        {types: []string{"l4", "l40"}, want: []want{{1, speed.None}, {1, speed.None}}},
-		"an unknown workload":            {tag: "&workload=nobody", want: []want{{1, speed.Default}, {1, speed.None}, {1, speed.None}}, note: `nobody knows a workload "nobody"`},
+		"an unknown workload":            {tag: "&workload=nobody", want: []want{{1, speed.Default}, {1, speed.None}, {1, speed.None}}, note: `unknown workload "nobody"`},
 		"a type renamed in the tag":      {tag: "&speed=a100:2,tesla_v100:1,t4:1", want: []want{{1, speed.Tag}, {.5, speed.Tag}, {.5, speed.Tag}}},
 		"old and new name in the tag":    {tag: "&speed=a100:2,tesla_v100:9,t4:1,v100:1", want: []want{{1, speed.Tag}, {.5, speed.Tag}, {.5, speed.Tag}}, note: "tesla_v100 is passed over: the type is called v100 now"},
 		"a type renamed in the table":    {tag: "&workload=old", types: []string{"a100", "v100"}, want: []want{{1, speed.Workload}, {.5, speed.Workload}}},
