@@ -101,17 +101,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 		}
 		if t.Why == "" {
 			t.at = len(c.snapshot.Trials)
-			owner, known := owners[t.User]
-			switch {
-			case t.User == "": // jobs without a user name, as in some traces, share no limit
-				owner = preemption.Nobody
-			case !known:
-				owner = len(owners)
-				owners[t.User] = owner
-				c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[t.User])
-			}
 			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{
-				Request: m.Request(job, types), Alike: alike, Owner: owner, Start: math.Inf(1), Run: run,
+				Request: m.Request(job, types), Alike: alike, Owner: c.owner(t.User, owners, spent), Start: math.Inf(1), Run: run,
 			})
 			if claim != nil {
 				c.addClaim(t.at, claim, m)
@@ -127,6 +118,20 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 		}
 	}
 	return jobs
+}
+
+// owner is the index of a user in Snapshot.PastOwner; owners are those so far.
+func (c *Choice) owner(user string, owners map[string]int, spent map[string]float64) int {
+	if user == "" { // jobs without a user name, as in some traces, share no limit
+		return preemption.Nobody
+	}
+	owner, known := owners[user]
+	if !known {
+		owner = len(owners)
+		owners[user] = owner
+		c.snapshot.PastOwner = append(c.snapshot.PastOwner, spent[user])
+	}
+	return owner
 }
 
 // runByKind is how long a job would run on each kind of node, s, infinite where it cannot; on a kind that the
