@@ -28,7 +28,8 @@ programs with its measured speed on each type, a curve of Synergy's for CPUs and
 trials (TE, 20 s to 30 minutes on a V100, half a percent of GPU time), the rest trainings (BE, half an hour to 42 h), of which half save
 their state each 15 to 60 minutes, the others only when they are told to leave: a failed node takes all of their work. At load 1 each type does the average job at its average speed.
 Each run has a prolog of 10 s, each later one costs 60 s, gangs on two, four, eight times as many switches as they need lose 15, 20,
-44 %%; a node fails once in 3,000 h, for 4 h. Tags are complete, priod's cycle is 10 s, the hold 20 s.
+44 %%; a node fails once in 3,000 h, for 4 h. A gang lies on one GPU type, also without priod; a real Slurm mixes types where users leave them
+open, which costs it more ([on a real Slurm](real-slurm.md)). Tags are complete, priod's cycle is 10 s, the hold 20 s.
 
 * Completion: from submission to end. Slowdown: completion over the run on the job's fastest type at the proportional share; 1 is
   the best that a job alone could have.
