@@ -104,6 +104,12 @@ func (s *site) whole() {
 			s.Logf("nodes:\n%s", states)
 		}
 	}()
+	// A claim's reservation outlives a priod that a test killed, for two minutes.
+	for line := range strings.Lines(s.slurm("scontrol", "show", "reservation", "--oneliner")) {
+		if name, is := strings.CutPrefix(strings.Fields(line + " -")[0], "ReservationName="); is {
+			s.slurm("scontrol", "delete", "ReservationName="+name)
+		}
+	}
 	s.patiently("all nodes to be up", func() bool {
 		states = s.slurm("sinfo", "--noheader", "--Node", "--format=%N %T %E", "--partition=gpu")
 		for line := range strings.Lines(states) {
