@@ -106,8 +106,8 @@ func (s *site) whole() {
 	}()
 	// A claim's reservation outlives a priod that a test killed, for two minutes.
 	for line := range strings.Lines(s.slurm("scontrol", "show", "reservation", "--oneliner")) {
-		if name, is := strings.CutPrefix(strings.Fields(line + " -")[0], "ReservationName="); is {
-			s.slurm("scontrol", "delete", "ReservationName="+name)
+		if name, is := strings.CutPrefix(line, "ReservationName="); is {
+			s.slurm("scontrol", "delete", "ReservationName="+strings.Fields(name)[0])
 		}
 	}
 	s.patiently("all nodes to be up", func() bool {

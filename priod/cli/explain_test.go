@@ -23,7 +23,7 @@ func TestExplainGPUTypes(t *testing.T) {
 		want   []string
 		lacks  string
 	}{
-		"untouched":    {func(*explanation) {}, []string{"it has had no time on a100 since ", "untagged: best effort", "Features none -> a100", "Features a100 -> none"}, "it may not be steered"},
+		"untouched":    {func(*explanation) {}, []string{"it has had no time on a100 since ", "untagged: keeps Slurm's own order", "Features none -> a100", "Features a100 -> none"}, "it may not be steered"},
 		"served":       {func(v *explanation) { v.Share.Types[0].Received = 0.5 }, []string{"the best of allocated over received since "}, "had no time"},
 		"no tag":       {func(v *explanation) { v.Job.Tag = "" }, []string{"GPU type   left as it is: no valid tag gives a speed or a workload"}, ""},
 		"only a class": {func(v *explanation) { v.Job.Tag = "prio:v=1&type=be" }, []string{"GPU type   left as it is"}, ""},

@@ -519,6 +519,7 @@ func generate(words string) (made []trace.Job, err error) {
 	app.Action = which(fmt.Sprintf("%.80q: want gavel, synergy, fitgpp or philly and its flags", words))
 	for _, g := range app.Commands {
 		prepare(g)
+		g.HideHelp = true // its flag is one value for all that run at once
 	}
 	if err := app.Run(append([]string{app.Name}, strings.Fields(words)...)); err != nil {
 		return nil, usagef("--generate %w", err)

@@ -10,7 +10,7 @@ var reasons = map[plan.Reason]string{
 	plan.TEQOS:      "the configuration makes its QOS trial-and-error",
 	plan.BETag:      "its tag says type=be",
 	plan.BEQOS:      "the configuration makes its QOS best-effort",
-	plan.Untagged:   "untagged: best effort, keeps Slurm's own order",
+	plan.Untagged:   "untagged: keeps Slurm's own order",
 	plan.BadTag:     "its tag is not valid, so it counts as untagged",
 	plan.OverBudget: "it asked to be TE, but exceeds the TE budget and counts as BE until there is room",
 	plan.Overrun:    "it asked to be TE, but has run longer than a TE job may and counts as BE",

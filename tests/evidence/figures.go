@@ -19,17 +19,15 @@ type outcome struct {
 
 // figures are those of one run.
 type figures struct {
-	MeanH                         float64 // of all jobs' completion: from submission to end
-	P99H                          float64
-	TEMeanS                       float64 // completion
-	TESlowdownP95                 float64 // completion over the run on the fastest type at the proportional share
-	TEWaitP95S, TEWaitP99S        float64
-	TESlowestPart                 float64 // of TE jobs on the slowest type
-	BESlowdownP50, BESlowdownP95  float64
-	Evictions, GPUHoursLost       float64
-	WorstUser                     float64         // of users with 10 jobs and more: mean completion over the run at the mean of the types' speeds
-	users                         map[int]float64 // the same of each
-	teSlowdowns, completionsHours []float64       // ascending
+	MeanH                        float64 // of all jobs' completion: from submission to end
+	TEMeanS                      float64 // completion
+	TESlowdownP95                float64 // completion over the run on the fastest type at the proportional share
+	TEWaitP95S, TEWaitP99S       float64
+	TESlowestPart                float64 // of TE jobs on the slowest type
+	BESlowdownP50, BESlowdownP95 float64
+	Evictions, GPUHoursLost      float64
+	WorstUser                    float64         // of users with 10 jobs and more: mean completion over the run at the mean of the types' speeds
+	users                        map[int]float64 // the same of each
 }
 
 // measured reads a run's CSV (--jobs-out) and JSON.
@@ -50,16 +48,16 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 		return f, fmt.Errorf("%s: %w", runJSON, err)
 	}
 	f.Evictions, f.GPUHoursLost = run.Preemptions, run.Wasted/3600
-	var te, teWait, beSlowdown []float64
+	var hours, te, teWait, teSlowdown, beSlowdown []float64
 	byUser, jobsOf := map[int]float64{}, map[int]int{}
 	slowest := 0.0
 	for i, o := range outcomes {
 		j := &trace[i]
-		f.completionsHours = append(f.completionsHours, o.completion/3600)
+		hours = append(hours, o.completion/3600)
 		slowdown := o.completion / (float64(j.steps) / j.program.best(j.gpus))
 		if j.te {
 			te, teWait = append(te, o.completion), append(teWait, o.wait)
-			f.teSlowdowns = append(f.teSlowdowns, slowdown)
+			teSlowdown = append(teSlowdown, slowdown)
 			if o.gpuType == gpuTypes[len(gpuTypes)-1] {
 				slowest++
 			}
@@ -69,11 +67,11 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 		byUser[j.user] += o.completion / (float64(j.steps) / j.program.mean(j.gpus))
 		jobsOf[j.user]++
 	}
-	for _, list := range [][]float64{f.completionsHours, f.teSlowdowns, teWait, beSlowdown} {
+	for _, list := range [][]float64{hours, teSlowdown, teWait, beSlowdown} {
 		slices.Sort(list)
 	}
-	f.MeanH, f.P99H = stat.Mean(f.completionsHours, nil), quantile(0.99, f.completionsHours)
-	f.TEMeanS, f.TESlowdownP95 = stat.Mean(te, nil), quantile(0.95, f.teSlowdowns)
+	f.MeanH = stat.Mean(hours, nil)
+	f.TEMeanS, f.TESlowdownP95 = stat.Mean(te, nil), quantile(0.95, teSlowdown)
 	f.TEWaitP95S, f.TEWaitP99S = quantile(0.95, teWait), quantile(0.99, teWait)
 	f.TESlowestPart = slowest / float64(len(te))
 	f.BESlowdownP50, f.BESlowdownP95 = quantile(0.5, beSlowdown), quantile(0.95, beSlowdown)
@@ -146,7 +144,6 @@ func mean(of []figures) (m figures) {
 	n := float64(len(of))
 	for _, f := range of {
 		m.MeanH += f.MeanH / n
-		m.P99H += f.P99H / n
 		m.TEMeanS += f.TEMeanS / n
 		m.TESlowdownP95 += f.TESlowdownP95 / n
 		m.TEWaitP95S += f.TEWaitP95S / n

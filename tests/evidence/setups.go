@@ -48,5 +48,5 @@ func all() []setup {
 var (
 	costs   = []string{"--backfill", "easy", "--prolog", "10s", "--restart-cost", "60s", "--spread-costs", "0.146,0.199,0.441"}
 	calm    = []string{"--mtbf", "3000h", "--repair", "4h"}
-	weather = []string{"--mtbf", "18h", "--repair", "10m"} // a node fails each half an hour
+	weather = []string{"--mtbf", "18h", "--repair", "10m"} // some node of the 18 fails each hour
 )
