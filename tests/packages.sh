@@ -259,7 +259,7 @@ inside() {
   mkdir $copy/dist
   cp dist/*_"$arch".deb dist/*."$rpm".rpm $copy/dist/
   cp -r "$0" docs $copy/
-  python3 - "$copy/newer.db" <<'PY'
+  (cd / && python3 - "$copy/newer.db") <<'PY' # a checkout below /tmp is covered by now
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
 db.execute("create table goose_db_version (id integer primary key, version_id integer not null, is_applied integer not null, tstamp timestamp default (datetime('now')))")

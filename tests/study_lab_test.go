@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -344,6 +345,18 @@ func (f *studyFigures) row(name string) string {
 	return fmt.Sprintf("| %s | %.0f | %.1f | %.0f | %.0f, %.0f | %.2f, %.2f | %.0f | %d | %d |\n", name, f.completion, f.wait, f.teCompletion, f.teWait95, f.teWait99, f.beSlowdown50, f.beSlowdown95, f.gangCompletion, f.evictions, f.lost)
 }
 
+// longest logs what priod says of the trials that waited longest.
+func (a *studyArm) longest(t *testing.T, p *played) {
+	trials := slices.DeleteFunc(slices.Clone(p.jobs), func(j jobRun) bool { return !j.te })
+	slices.SortFunc(trials, func(x, y jobRun) int { return cmp.Compare(y.start.Sub(y.submit), x.start.Sub(x.submit)) })
+	for _, j := range trials[:min(6, len(trials))] {
+		explained, _, _ := a.priod("explain", j.id)
+		history, _, _ := a.priod("history", j.id)
+		evictions, _, _ := a.priod("evictions", j.id)
+		t.Logf("job %s, %d GPUs, %s alone, submitted %s, waited %s\n%s\n%s\n%s", j.id, j.gpus, j.work, j.submit.Format(time.TimeOnly), j.start.Sub(j.submit), explained, history, evictions)
+	}
+}
+
 // Three hundred jobs on 16 nodes of three GPU types: Slurm as it ships, an expert's Slurm, and priod with its profile, on
 // three labs side by side with the same jobs at the same moments, and what the simulator predicts of each.
 // SLURMPRIO_SEEDS=1,2,3 selects; some half an hour each.
@@ -382,6 +395,7 @@ func TestStudyOnSlurm(t *testing.T) {
 				all = append(all, real)
 			}
 			t.Logf("seed %d\n%s", seed, table)
+			arms[2].longest(t, &results[2])
 			for i, a := range arms[:2] {
 				if ours, other := &all[2], &all[i]; ours.completion >= other.completion || i == 0 && ours.teWait95 >= other.teWait95 {
 					t.Errorf("no better than %s", a.name)
