@@ -71,7 +71,7 @@ var asked = map[string][]string{
 }
 
 // elsewhere are verbs that do not look at the cluster.
-var elsewhere = []string{"profile", "allocate", "simulate", "sweep", "trace", "workloads import", "workloads export", "web"}
+var elsewhere = []string{"profile", "simulate", "sweep", "workloads export", "web"}
 
 // number is the key of a number, which is null where it is not known.
 var number = regexp.MustCompile(`_s$|_p[0-9]+$|^site_factor$`)

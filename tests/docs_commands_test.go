@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
+	"slurmprio/tests/papers/verbs"
 )
 
 // A block is what stands between two fences of a page.
@@ -103,9 +104,8 @@ func TestDocsBlocksSayWhatTheyHold(t *testing.T) {
 	}
 }
 
-// priodKnows tells what priod's own command tree says against such words, without doing anything.
-func priodKnows(args []string) error {
-	app := cli.App("")
+// appKnows tells what a command tree says against such words, without doing anything.
+func appKnows(app *ucli.App, args []string) error {
 	app.Writer, app.ErrWriter = io.Discard, io.Discard
 	var idle func(commands []*ucli.Command)
 	idle = func(commands []*ucli.Command) {
@@ -117,7 +117,7 @@ func priodKnows(args []string) error {
 		}
 	}
 	idle(app.Commands)
-	return app.Run(append([]string{"priod"}, args...))
+	return app.Run(append([]string{app.Name}, args...))
 }
 
 // Every command of ours that a page shows is known as it stands there: verbs and options
@@ -183,7 +183,7 @@ func known(words []string) error {
 	args := words[1:]
 	switch words[0] {
 	case "priod":
-		return priodKnows(args)
+		return appKnows(cli.App(""), args)
 	case "make":
 		if _, err := exec.LookPath("make"); err != nil {
 			return nil // the roots of other Slurms have none
@@ -199,6 +199,9 @@ func known(words []string) error {
 
 // goKnows tells whether the packages have tests or benchmarks of these names.
 func goKnows(args []string) error {
+	if len(args) > 1 && args[0] == "run" && args[1] == "./tests/papers" {
+		return appKnows(verbs.App(), args[2:])
+	}
 	if len(args) == 0 || args[0] != "test" {
 		return nil
 	}

@@ -51,9 +51,6 @@ var rows = []string{
 	"priod/trace",
 	"priod/simulate/metrics",
 	"priod/simulate/virtual",
-	"priod/simulate/ideal/policies",
-	"priod/simulate/ideal",
-	"priod/simulate/ideal/gavel",
 	"priod/simulate",
 	"priod/daemon",
 	"priod/report",
@@ -75,9 +72,6 @@ func row(pkg string) int {
 	return best
 }
 
-// ideal is what only the papers assume, and no real Slurm can do.
-const ideal = "priod/simulate/ideal"
-
 // features are the rooms that take part in a cycle; none imports another.
 var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/evict", "priod/retry", "priod/waits"}
 
@@ -90,9 +84,9 @@ func feature(pkg string) string {
 	return features[i]
 }
 
-// simulator tells whether a package is of the simulator but for what only the papers assume:
-// it reaches features, and what programs are, through cycle and config alone.
-func simulator(pkg string) bool { return within(pkg, "priod/simulate") && !within(pkg, ideal) }
+// simulator tells whether a package is of the simulator: it reaches features, and what programs
+// are, through cycle and config alone.
+func simulator(pkg string) bool { return within(pkg, "priod/simulate") }
 
 // private tells whether a package stands behind cycle and config.
 func private(pkg string) bool {
@@ -146,8 +140,6 @@ func TestImportsGoOnlyDownwards(t *testing.T) {
 				t.Errorf("%s imports %s, which no production code may", from, to)
 			case target > own, target == own && !strings.HasPrefix(to, from+"/"):
 				t.Errorf("%s imports %s, which stands beside or above it", from, to)
-			case within(to, ideal) && !within(from, "priod/simulate") && from != "priod/cli":
-				t.Errorf("%s imports %s, which only the simulator and the command line may", from, to)
 			case feature(from) != "" && feature(to) != "" && feature(from) != feature(to):
 				t.Errorf("%s imports %s: what a feature needs of another goes through plan", from, to)
 			case simulator(from) && private(to):
@@ -159,41 +151,10 @@ func TestImportsGoOnlyDownwards(t *testing.T) {
 	}
 }
 
-// Nothing that the daemon runs reaches what only the papers assume, however far.
-func TestDaemonDoesNotReachIdeal(t *testing.T) {
-	imports := map[string][]string{}
-	for _, p := range packages(t) {
-		imports[p.ImportPath] = p.Imports
-	}
-	seen := map[string]bool{}
-	var visit func(pkg, by string)
-	visit = func(pkg, by string) {
-		if seen[pkg] {
-			return
-		}
-		seen[pkg] = true
-		if within(strings.TrimPrefix(pkg, module), ideal) {
-			t.Errorf("%s imports %s", by, pkg)
-		}
-		for _, i := range imports[pkg] {
-			visit(i, pkg)
-		}
-	}
-	for _, p := range []string{"daemon", "live", "cycle", "config", "store"} {
-		visit(module+"priod/"+p, "")
-	}
-	if !seen[module+"priod/allocate"] {
-		t.Error("the daemon reaches no feature: the test looks elsewhere")
-	}
-	if imports[module+ideal+"/policies"] == nil {
-		t.Errorf("%s is not where the test looks", ideal)
-	}
-}
-
 // The words of the rule itself, so that the test above cannot pass by blindness.
 func TestRowsOrder(t *testing.T) {
-	if row("priod/evict/yield") != slices.Index(rows, "priod/evict") || row("priod/cli") <= row("priod/store") || row("elsewhere") != -1 || !within(ideal+"/rounds", ideal) || within(ideal+"s", ideal) ||
-		!simulator("priod/simulate/virtual") || simulator(ideal+"/gavel") || !private("priod/evict/yield") || private("priod/workload") {
+	if row("priod/evict/yield") != slices.Index(rows, "priod/evict") || row("priod/cli") <= row("priod/store") || row("elsewhere") != -1 || row("tests/papers") != -1 ||
+		!simulator("priod/simulate/virtual") || simulator("priod/simulates") || !private("priod/evict/yield") || private("priod/workload") {
 		t.Fatal("row does not find the rooms")
 	}
 }

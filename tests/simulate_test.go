@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +14,10 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/cli"
 	"slurmprio/priod/trace"
 	"slurmprio/tests/lab"
+	"slurmprio/tests/papers/verbs"
 )
 
 // An operator's first question: what would have happened here? Jobs that ran
@@ -175,7 +178,7 @@ func TestSimulateJobsWithoutGPUs(t *testing.T) {
 func TestSweepThroughSlurm(t *testing.T) {
 	s := newSite(t, "")
 	file := filepath.Join(s.dir, "it's a study.toml")
-	text := "[base]\ngenerate = \"fitgpp --jobs 200 --load 1 --seed {seed}\"\nnodes = [\"4:gpu:8:32:262144\"]\n[grid]\nbackfill = [\"none\", \"easy\"]\nseed = [1, 2]\n"
+	text := fmt.Sprintf("[base]\ntrace = %q\nnodes = [\"4:gpu:8:32:262144\"]\nmtbf = \"20h\"\nrepair = \"1h\"\n[grid]\nbackfill = [\"none\", \"easy\"]\nseed = [1, 2]\n", syntheticTrace(t, s.dir, "--jobs=200", "--load=1"))
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -202,20 +205,32 @@ func TestSweepThroughSlurm(t *testing.T) {
 	}
 }
 
+// syntheticTrace writes FitGpp's synthetic jobs to a file of the folder, and returns its path.
+func syntheticTrace(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	path := filepath.Join(dir, "jobs.csv")
+	var errs bytes.Buffer
+	if status := cli.Run(verbs.App(), slices.Concat([]string{"papers", "generate", "fitgpp", "--out", path}, args), io.Discard, &errs); status != 0 {
+		t.Fatal(&errs)
+	}
+	return path
+}
+
 // The page of a simulation opens without a network, and the same seed gives the
 // same bytes.
 func TestSimulationIsRepeatable(t *testing.T) {
 	var pages [2]string
 	for i := range pages {
 		dir := t.TempDir()
-		cmd := exec.Command(filepath.Join(bin, "priod"), "simulate", "--generate", "fitgpp --jobs 300 --load 1.1", "--nodes", "4:gpu:8:32:262144",
-			"--order", "priod", "--backfill", "easy", "--json", "--jobs-out", "jobs.csv", "--html", "page.html")
+		jobs := syntheticTrace(t, t.TempDir(), "--jobs=300", "--load=1.1")
+		cmd := exec.Command(filepath.Join(bin, "priod"), "simulate", "--trace", jobs, "--nodes", "4:gpu:8:32:262144",
+			"--order", "priod", "--backfill", "easy", "--json", "--jobs-out", "out.csv", "--html", "page.html")
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		for _, name := range []string{"jobs.csv", "page.html"} {
+		for _, name := range []string{"out.csv", "page.html"} {
 			text, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
 				t.Fatal(err)

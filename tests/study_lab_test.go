@@ -265,7 +265,7 @@ func (a *studyArm) predict(t *testing.T, jobs []studyJob) (p played) {
 		t.Fatal(err)
 	}
 	args := []string{"--config", file("priod.toml", a.settings), "simulate", "--trace", file("jobs.csv", trace.String()), "--workloads", file("workloads.toml", studyWorkloads()),
-		"--backfill", "easy", "--epilog", "1s", "--requeue-delay", fmt.Sprintf("%ds", studyDelay), "--jobs-out", filepath.Join(dir, "out.csv"), "--json"}
+		"--backfill", "easy", "--prolog", "1s", "--requeue-delay", fmt.Sprintf("%ds", studyDelay), "--jobs-out", filepath.Join(dir, "out.csv"), "--json"}
 	for _, k := range studyTypes {
 		args = append(args, "--nodes", fmt.Sprintf("%d:%s:4:12:65536", k.nodes, k.name))
 	}

@@ -31,6 +31,7 @@ measured() {
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
+(cd "$here/../.." && "$GO" build -o "$work/papers" ./tests/papers)
 cd "$work"
 for file in $traces; do
 	ln -s "$data/$file" .
@@ -44,7 +45,7 @@ done
 for study in deployment 9jph 7jph gangs slurm slurm-9jph slurm-7jph daemon; do
 	printf '\n== '
 	sed -n 's/^title = "\(.*\)"$/\1/p' "$here/sizing-$study.toml"
-	measured '_s|[0-9]/' priod sweep --out "$study" "$here/sizing-$study.toml"
+	measured '_s|[0-9]/' "$work/papers" sweep --out "$study" "$here/sizing-$study.toml"
 done
 
 cd "$here/../.."

@@ -35,7 +35,7 @@ type InstanceEntity struct {
 	Policy string   `json:"policy"`
 }
 
-// MarshalJSON writes a problem so that priod allocate reads it: what is left of
+// MarshalJSON writes a problem so that tests/papers reads it: what is left of
 // one that the optimiser failed on.
 func (p *Problem) MarshalJSON() ([]byte, error) { return json.Marshal(p.Instance()) }
 

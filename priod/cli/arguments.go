@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -59,6 +60,20 @@ func interleave(app *cli.App, args []string) []string {
 	return slices.Concat(args[:1], global, verbs, options, operands)
 }
 
+// verb is the first word of a command line that is no global flag.
+func verb(app *cli.App, args []string) string {
+	for i := 1; i < len(args); i++ {
+		switch word := args[i]; {
+		case takesValue(app.Flags, word):
+			i++
+		case word == "help", isFlag(app.Flags, word):
+		default:
+			return word
+		}
+	}
+	return ""
+}
+
 func find(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {
 		if c.HasName(name) {
@@ -100,6 +115,9 @@ var (
 func wrongFlag(verb *cli.Command, err error) error {
 	see := "see " + cmp.Or(verb.HelpName, "priod") + " --help"
 	if m := undefinedFlag.FindStringSubmatch(err.Error()); m != nil {
+		if to := moved(m[1]); to != "" && verb.Name == "simulate" {
+			return errors.New(to)
+		}
 		return fmt.Errorf("no option %s; %s", dashed(m[1]), see)
 	}
 	if m := valuelessFlag.FindStringSubmatch(err.Error()); m != nil {

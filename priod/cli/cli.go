@@ -34,6 +34,9 @@ type usageError struct{ error }
 
 func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 
+// WrongUsage makes an error one of exit status 2.
+func WrongUsage(err error) error { return usageError{err} }
+
 // errProblem is something a verb found and already showed: exit status 1.
 var errProblem = errors.New("problem found")
 
@@ -46,14 +49,23 @@ func Main(version string, args []string, stdout, stderr io.Writer) int {
 		}
 		return exitDone
 	}
+	return Run(App(version), args, stdout, stderr)
+}
+
+// Run runs one command line of an app that NewApp made, and returns the exit status.
+func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 	report.Colours(isTerminal(stdout))
-	app := App(version)
 	app.Writer, app.ErrWriter = stdout, stderr
 	if last := len(args) - 1; last > 0 && args[last] == completeWord {
 		complete(stdout, app, args[1:last])
 		return exitDone
 	}
-	err := app.Run(interleave(app, args))
+	var err error
+	if word := verb(app, args); gone[word] != "" && find(app.Commands, word) == nil {
+		err = usagef("%s is gone: %s", word, gone[word])
+	} else {
+		err = app.Run(interleave(app, args))
+	}
 	var usage usageError
 	switch {
 	case err == nil:
@@ -61,34 +73,36 @@ func Main(version string, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, errProblem):
 		return exitProblem
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "priod: %s\n", report.Safe(err.Error()))
+		fmt.Fprintf(stderr, "%s: %s\n", app.Name, report.Safe(err.Error()))
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "priod: %s\n", report.Safe(err.Error()))
+	fmt.Fprintf(stderr, "%s: %s\n", app.Name, report.Safe(err.Error()))
 	return exitProblem
 }
 
 // App is the command tree; the man page is made from it.
 func App(version string) *cli.App {
+	return NewApp("priod", "ranks the jobs of a Slurm cluster, and shows, explains and undoes what it did", version,
+		runCommand(), checkCommand(), topCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
+		evictionsCommand(), evictCommand(), defragCommand(), reportCommand(), webCommand(),
+		pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), adviseCommand(), simulateCommand(), SweepCommand(simulatePoint), workloadsCommand(), configCommand(), versionCommand(version))
+}
+
+// NewApp is a command tree with priod's manners: --config, errors and exit statuses.
+func NewApp(name, usage, version string, commands ...*cli.Command) *cli.App {
 	app := &cli.App{
-		Name:    "priod",
-		Usage:   "ranks the jobs of a Slurm cluster, and shows, explains and undoes what it did",
-		Version: version,
+		Name: name, Usage: usage, Version: version, Commands: commands,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE` (default: " + config.DefaultPath + " if it exists)", EnvVars: []string{"PRIOD_CONFIG"}},
 		},
-		Commands: []*cli.Command{
-			runCommand(), checkCommand(), topCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
-			evictionsCommand(), evictCommand(), defragCommand(), reportCommand(), webCommand(),
-			pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), adviseCommand(), allocateCommand(), simulateCommand(), sweepCommand(), traceCommand(), workloadsCommand(), configCommand(), versionCommand(version),
-		},
-		UseShortOptionHandling: true,
-		ExitErrHandler:         func(*cli.Context, error) {},
-		OnUsageError:           onUsageError,
-		CommandNotFound:        nil,
+		UseShortOptionHandling:    true,
+		DisableSliceFlagSeparator: true, // a value may have commas
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              onUsageError,
+		CommandNotFound:           nil,
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("no command %q%s; see priod --help", c.Args().First(), nearest(c.App.Commands, c.Args().First()))
+			if word := c.Args().First(); c.Args().Present() {
+				return usagef("no command %q%s; see %s --help", word, nearest(c.App.Commands, word), name)
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -97,6 +111,12 @@ func App(version string) *cli.App {
 		prepare(c)
 	}
 	return app
+}
+
+// gone are verbs that priod had.
+var gone = map[string]string{
+	"allocate": "to see what the optimiser makes of an instance, go run ./tests/papers allocate FILE in a checkout",
+	"trace":    "the papers' generators are go run ./tests/papers generate in a checkout",
 }
 
 func prepare(c *cli.Command) {
@@ -112,9 +132,9 @@ func prepare(c *cli.Command) {
 	}
 }
 
-// within is a command line that is read within another one, and prints nothing.
-func within(name string) *cli.App {
-	return &cli.App{Name: name, HideHelp: true, Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: onUsageError}
+// Within is a command line that is read within another one, and prints nothing.
+func Within(name string) *cli.App {
+	return &cli.App{Name: name, HideHelp: true, DisableSliceFlagSeparator: true, Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: onUsageError}
 }
 
 // isTerminal tells whether a person sees what is written there.
@@ -164,7 +184,7 @@ func noArgs(c *cli.Context) error {
 }
 
 func loadConfig(c *cli.Context) (*config.Config, error) {
-	cfg, err := config.Load(c.String("config"))
+	cfg, err := config.Load(c.String("config"), c.StringSlice("set")...)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -46,42 +46,43 @@ func TestFlagsMayFollowArguments(t *testing.T) {
 func TestWrongUsage(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // nothing here needs Slurm
 	for in, want := range map[string]string{
-		"frobnicate":                             `no command "frobnicate"; see priod --help`,
-		"quee":                                   `no command "quee", did you mean "queue"?; see priod --help`,
-		"help frob":                              `no command "frob"; see priod --help`,
-		"--frob":                                 "no option --frob; see priod --help",
-		"queue --frob":                           "no option --frob; see priod queue --help",
-		"explain -5":                             "no option -5; see priod explain --help",
-		"report sizing --sinc 3d":                "no option --sinc; see priod report sizing --help",
-		"queue -n":                               "-n: its value is missing; see priod queue --help",
-		"queue -n x":                             `-n "x": want a whole number`,
-		"queue --watch --json":                   "queue: --watch shows a screen, --json an object: give one of them",
-		"queue --every 10ms":                     "queue: --every 10ms: want 1s or more",
-		"top --every 0s":                         "top: --every 0s: want 1s or more",
-		"top now":                                `top takes no arguments, and got "now"`,
-		"queue --most -1":                        "queue: --most -1: want 0 (all) or more",
-		"history --most 0":                       "history: --most 0: want at least 1",
-		"profile --budget x -- a":                `--budget "x": want a time such as 90s, 5m or 1h30m`,
-		"trace generate gavel --high-priority x": `--high-priority "x": want a number`,
-		"simulate --seed -1":                     `--seed "-1": want a whole number from 0`,
-		"queue --json=maybe":                     `--json "maybe": want no value, or true or false`,
-		"report":                                 "report: say which: failures, nodes, preemptions, sizing, usage or waits",
-		"report frob":                            "report: say which: failures, nodes, preemptions, sizing, usage or waits",
-		"trace":                                  "trace: say what to do: trace generate",
-		"explain":                                "explain: name one job, such as 17, 17_4 or 17+0",
-		"explain 17_[1-3":                        `job id "17_[1-3": want one as squeue prints it: 17, 17_4, 17_[1-3], 17+0, or a SLUID`,
-		"explain 17 x":                           `job id "x": want one as squeue prints it`,
-		"explain --schema 17":                    "explain: --schema is the same for all jobs: name none",
-		"explain x":                              `job id "x": want one as squeue prints it`,
-		"history 17_[x]":                         `job id "17_[x]": want one as squeue prints it`,
-		"history 17+":                            `job id "17+": want one as squeue prints it`,
-		"evictions 17_3+1":                       `job id "17_3+1": want one as squeue prints it`,
-		"evictions s":                            `job id "s": want one as squeue prints it`,
-		"evict --dry-run 0+1":                    `job id "0+1": want one as squeue prints it`,
-		"allocate --policy frob":                 `--policy "frob": want one of`,
-		"simulate --nodes 1:v100:4 --generate gavel --mtbf -1s": "--mtbf -1s: want 0s or more",
-		"simulate --compare --order las":                        "simulate: --compare puts priod beside Slurm's own order, fifo or multifactor, not --order las",
-		"simulate --nodes 1:v100:4 --generate frob":             `--generate "frob": want gavel, synergy, fitgpp or philly and its flags`,
+		"frobnicate":                 `no command "frobnicate"; see priod --help`,
+		"quee":                       `no command "quee", did you mean "queue"?; see priod --help`,
+		"help frob":                  `no command "frob"; see priod --help`,
+		"--frob":                     "no option --frob; see priod --help",
+		"queue --frob":               "no option --frob; see priod queue --help",
+		"explain -5":                 "no option -5; see priod explain --help",
+		"report sizing --sinc 3d":    "no option --sinc; see priod report sizing --help",
+		"queue -n":                   "-n: its value is missing; see priod queue --help",
+		"queue -n x":                 `-n "x": want a whole number`,
+		"queue --watch --json":       "queue: --watch shows a screen, --json an object: give one of them",
+		"queue --every 10ms":         "queue: --every 10ms: want 1s or more",
+		"top --every 0s":             "top: --every 0s: want 1s or more",
+		"top now":                    `top takes no arguments, and got "now"`,
+		"queue --most -1":            "queue: --most -1: want 0 (all) or more",
+		"history --most 0":           "history: --most 0: want at least 1",
+		"profile --budget x -- a":    `--budget "x": want a time such as 90s, 5m or 1h30m`,
+		"evict 17 --frob x":          "no option --frob; see priod evict --help",
+		"simulate --seed -1":         `--seed "-1": want a whole number from 0`,
+		"queue --json=maybe":         `--json "maybe": want no value, or true or false`,
+		"report":                     "report: say which: failures, nodes, preemptions, sizing, usage or waits",
+		"report frob":                "report: say which: failures, nodes, preemptions, sizing, usage or waits",
+		"--config /x trace generate": "trace is gone: the papers' generators are go run ./tests/papers generate in a checkout",
+		"explain":                    "explain: name one job, such as 17, 17_4 or 17+0",
+		"explain 17_[1-3":            `job id "17_[1-3": want one as squeue prints it: 17, 17_4, 17_[1-3], 17+0, or a SLUID`,
+		"explain 17 x":               `job id "x": want one as squeue prints it`,
+		"explain --schema 17":        "explain: --schema is the same for all jobs: name none",
+		"explain x":                  `job id "x": want one as squeue prints it`,
+		"history 17_[x]":             `job id "17_[x]": want one as squeue prints it`,
+		"history 17+":                `job id "17+": want one as squeue prints it`,
+		"evictions 17_3+1":           `job id "17_3+1": want one as squeue prints it`,
+		"evictions s":                `job id "s": want one as squeue prints it`,
+		"evict --dry-run 0+1":        `job id "0+1": want one as squeue prints it`,
+		"allocate --policy frob":     "allocate is gone: ",
+		"simulate --nodes 1:v100:4 --from-slurm --mtbf -1s": "--mtbf -1s: want 0s or more",
+		"simulate --compare --order las":                    `--order "las": want one of fifo, multifactor, priod`,
+		"simulate --nodes 1:v100:4 --generate frob":         "--generate compares with the papers: use go run ./tests/papers simulate in a checkout",
+		"simulate --max-evictions 2":                        "--max-evictions is gone: use --set preemption.max_evictions=TIMES",
 	} {
 		var out, errs bytes.Buffer
 		status := Main("", append([]string{"priod"}, strings.Fields(in)...), &out, &errs)
@@ -96,16 +97,15 @@ func TestHelpNeedsNothing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("PRIOD_CONFIG", "/nonexistent/priod.toml")
 	for in, want := range map[string]string{
-		"--help":                        "priod - ",
-		"help":                          "priod - ",
-		"help queue":                    "priod queue - ",
-		"queue -h":                      "priod queue - ",
-		"help trace generate":           "priod trace generate - ",
-		"explain 17 --help":             "priod explain - ",
-		"workloads import gavel --help": "priod workloads import - ",
-		"advise --help":                 "priod advise - ",
-		"help advise":                   "priod advise - ",
-		"--version":                     "priod version v1",
+		"--help":                  "priod - ",
+		"help":                    "priod - ",
+		"help queue":              "priod queue - ",
+		"queue -h":                "priod queue - ",
+		"explain 17 --help":       "priod explain - ",
+		"workloads export --help": "priod workloads export - ",
+		"advise --help":           "priod advise - ",
+		"help advise":             "priod advise - ",
+		"--version":               "priod version v1",
 	} {
 		var out, errs bytes.Buffer
 		status := Main("v1", append([]string{"priod"}, strings.Fields(in)...), &out, &errs)
@@ -118,7 +118,7 @@ func TestHelpNeedsNothing(t *testing.T) {
 // A file that cannot be written is called by the name that was given.
 func TestOutNamesTheFile(t *testing.T) {
 	var out, errs bytes.Buffer
-	status := Main("", strings.Fields("priod trace generate gavel --jobs 5 --out /nonexistent/x"), &out, &errs)
+	status := Main("", strings.Fields("priod workloads export --out /nonexistent/x"), &out, &errs)
 	if want := "priod: open /nonexistent/x: no such file or directory\n"; status != exitProblem || errs.String() != want {
 		t.Errorf("%d, %q; want %q", status, errs.String(), want)
 	}

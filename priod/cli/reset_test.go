@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slurmprio/priod/store"
 	"strings"
 	"testing"
+
+	"slurmprio/priod/store"
 )
 
 // A reset that fails after it has paused priod says so.

@@ -36,6 +36,7 @@ func runCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "once", Usage: "run one cycle and stop"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what one cycle would write"},
+			setFlag(""),
 			jsonFlag(),
 		},
 		Before: noArgs,
@@ -43,6 +44,9 @@ func runCommand() *cli.Command {
 			log := newLogger(cfg, c.App.ErrWriter)
 			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
+			if len(c.StringSlice("set")) > 0 && !c.Bool("dry-run") {
+				return usagef("run: --set goes with --dry-run; the daemon reads priod.toml alone")
+			}
 			if c.Bool("dry-run") {
 				return showPreview(ctx, c, cfg, log)
 			}
@@ -176,8 +180,9 @@ func diffCommand() *cli.Command {
 	return &cli.Command{
 		Name: "diff", Usage: "show what the next cycle would write; writes nothing",
 		Description: "The same as priod run --dry-run. LEVER is the field of the job, AFTER what priod wants in it, WHY the reason in a\n" +
-			"word, which priod explain JOBID spells out.",
-		Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
+			"word, which priod explain JOBID spells out. --set tries a key.\n" +
+			"    priod diff --set profile=balanced",
+		Flags: []cli.Flag{setFlag(""), jsonFlag()}, Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			return showPreview(c.Context, c, cfg, newLogger(cfg, c.App.ErrWriter))
 		}),

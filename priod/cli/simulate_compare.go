@@ -101,7 +101,7 @@ func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &simulated{spec: with}
+	s := &Simulated{spec: with}
 	in, done, err := s.input(ctx, c)
 	if err != nil {
 		return nil, err
@@ -120,14 +120,11 @@ func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
 		return nil, err
 	}
 	in.Jobs = trace.Each(jobs)
-	r := &compared{Bad: s.stats.Bad, Skipped: s.stats.Skipped, Left: s.leftOut()}
+	r := &compared{Bad: s.Stats.Bad, Skipped: s.Stats.Skipped, Left: s.leftOut()}
 	w := metrics.Window{First: 0, Last: len(jobs) - 1}
-	if s.spec.Window != nil {
-		w = *s.spec.Window
-	}
 	var runs []comparedRun
 	for _, run := range []comparedRun{{Name: "slurm", title: "Slurm, simulated"}, {Name: "priod", title: "with priod"}} {
-		s := simulated{spec: alone}
+		s := Simulated{spec: alone}
 		if run.Name == "priod" {
 			s.spec = with
 		}
@@ -200,36 +197,17 @@ func (r *compared) effectsOn(jobs []trace.Job, gpus bool, of func(*comparedRun) 
 // sides are the policies of --compare: Slurm alone, and the same with priod beside it, which
 // alone gets what flags say of priod. What flags leave open is as that Slurm has it.
 func sides(c *cli.Context, slurm ownSlurm) (alone, with simulate.Spec, err error) {
-	with, err = flagSpec(c)
-	if err != nil {
+	if with, err = flagSpec(c); err != nil {
 		return alone, with, usageError{err}
 	}
-	own := with.SlurmOrder
-	switch with.Order {
-	case "", "priod":
-		with.Order = "priod"
-	case "owed":
-	case "fifo", "multifactor":
-		if own != "" && own != with.Order {
-			return alone, with, usagef("simulate: --compare: --order %s and --slurm-order %s both say how Slurm orders jobs; give one", with.Order, own)
-		}
-		own, with.Order = with.Order, "priod"
-	default:
-		return alone, with, usagef("simulate: --compare puts priod beside Slurm's own order, fifo or multifactor, not --order %.40s", with.Order)
-	}
-	if with.Engine == "rounds" {
-		return alone, with, usagef("simulate: --compare belongs to --engine slurm")
-	}
-	with.SlurmOrder, with.Backfill = cmp.Or(own, slurm.order), cmp.Or(with.Backfill, slurm.backfill)
 	alone = with
-	alone.Order, alone.SlurmOrder, alone.Allocation, alone.Preemption, alone.Round, alone.Overheads.Hold = with.SlurmOrder, "", "", "", 0, 0
-	if alone.Sizing != "proportional" {
-		alone.Sizing = ""
+	if alone.Order == "priod" {
+		alone.Order = ""
 	}
-	if err := with.Check(); err != nil {
-		return alone, with, usageError{err}
-	}
-	if err := cmp.Or(alone.Check(), checkKeyFlags(c, &with)); err != nil {
+	alone.Order, alone.Backfill = cmp.Or(alone.Order, slurm.order), cmp.Or(alone.Backfill, slurm.backfill)
+	alone.Preemption, alone.Overheads.Hold = cmp.Or(alone.Preemption, slurm.preemption), 0
+	with.Order, with.SlurmOrder, with.Backfill, with.Preemption = "priod", alone.Order, alone.Backfill, ""
+	if err := cmp.Or(alone.Check(), with.Check()); err != nil {
 		return alone, with, usageError{err}
 	}
 	return alone, with, nil
@@ -237,8 +215,8 @@ func sides(c *cli.Context, slurm ownSlurm) (alone, with simulate.Spec, err error
 
 // ownSlurm is how a Slurm schedules by itself.
 type ownSlurm struct {
-	order, backfill string
-	weights         virtual.Weights
+	order, backfill, preemption string
+	weights                     virtual.Weights
 }
 
 // ownPolicy is how this Slurm schedules, with --from-slurm, else how most Slurms do.
@@ -262,11 +240,14 @@ func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
 }
 
 // ownOf is what slurm.conf says (PriorityType, PriorityWeight*, PriorityMaxAge,
-// PriorityDecayHalfLife, PriorityCalcPeriod, SchedulerType) of what a trace has data for.
+// PriorityDecayHalfLife, PriorityCalcPeriod, SchedulerType, PreemptType, PreemptMode) of what a trace has data for.
 func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
 	own = ownSlurm{order: "multifactor", backfill: "easy"}
 	if conf.Get("SchedulerType") == "sched/builtin" {
 		own.backfill = "none"
+	}
+	if mode := strings.ToUpper(conf.Get("PreemptMode")); conf.Get("PreemptType") == "preempt/qos" && strings.Contains(mode, "REQUEUE") {
+		own.preemption = simulate.SlurmQOS
 	}
 	if conf.PriorityType() == "priority/basic" {
 		own.order = "fifo"

@@ -28,24 +28,10 @@ func TestSimulateCountsJobsWithoutGPUsApart(t *testing.T) {
 	if !strings.Contains(errs, "left out: job 4 (0.0 GPU-hours): no nodes of the cluster hold its 99 CPUs") {
 		t.Errorf("said %q of a job that no node holds", errs)
 	}
-	// Where GPUs alone are known, the others are skipped as they were.
-	for _, more := range [][]string{{"--pool"}, {"--engine", "rounds"}} {
-		status, out, errs := run(append(args, append(more, "--json")...)...)
-		var f struct {
-			Jobs    int            `json:"jobs"`
-			CPUOnly int            `json:"cpu_only_jobs"`
-			Skipped map[string]int `json:"skipped_rows"`
-		}
-		if err := json.Unmarshal([]byte(out), &f); status != exitDone || err != nil || f.Jobs != 2 || f.CPUOnly != 0 || f.Skipped["without_gpus"] != 2 {
-			t.Errorf("%q: %d, %+v, %s", more, status, f, errs)
-		}
-	}
 	// A trace of our own that asks for it is told.
 	csv := write(t, "jobs.csv", "job_id,submit_s,gpus,duration_s,cpus\nseven,0,0,10,99\n")
 	for _, c := range []struct{ more, want string }{
-		{"--pool", "job seven asks for no GPUs, and in a pool GPUs alone are counted"},
-		{"--engine=rounds", "job seven: 0 GPUs: want at least one"},
-		{"--placement=packed", "no nodes of the cluster hold its 99 CPUs and its memory"},
+		{"--order=fifo", "no nodes of the cluster hold its 99 CPUs and its memory"},
 	} {
 		if status, _, errs := run(append([]string{"simulate", "--trace", csv, c.more}, mixedNodes...)...); status == exitDone || !strings.Contains(errs, c.want) {
 			t.Errorf("%s: %d, %q, want %q", c.more, status, errs, c.want)

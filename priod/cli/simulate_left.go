@@ -19,7 +19,7 @@ type unrunnable struct {
 }
 
 // leaveOut counts a job that the nodes cannot run; with --strict it ends the replay.
-func (s *simulated) leaveOut(j *trace.Job, why string) error {
+func (s *Simulated) leaveOut(j *trace.Job, why string) error {
 	if s.strict {
 		return usagef("job %s cannot run on these nodes: %s (without --strict it is left out)", j.ID, why)
 	}
@@ -45,15 +45,15 @@ type leftOutJSON struct {
 	Named    []trace.LeftOut `json:"named"` // the first bad rows and the first such jobs
 }
 
-func (s *simulated) leftOut() *leftOutJSON {
-	if s.stats.Bad+s.left.jobs == 0 {
+func (s *Simulated) leftOut() *leftOutJSON {
+	if s.Stats.Bad+s.left.jobs == 0 {
 		return nil
 	}
-	return &leftOutJSON{s.stats.Bad, s.left.jobs, s.left.gpuHours, s.left.by, append(slices.Clone(s.stats.Left), s.left.named...)}
+	return &leftOutJSON{s.Stats.Bad, s.left.jobs, s.left.gpuHours, s.left.by, append(slices.Clone(s.Stats.Left), s.left.named...)}
 }
 
 // leftOutWords count what was left out by reason, and name the first.
-func (s *simulated) leftOutWords() (words []string) {
+func (s *Simulated) leftOutWords() (words []string) {
 	l := s.leftOut()
 	if l == nil {
 		return nil

@@ -66,10 +66,6 @@ func TestSimulateOddAccounting(t *testing.T) {
 	if page, err := os.ReadFile(html); err != nil || !strings.Contains(string(page), "left out: job 6 (2.0 GPU-hours)") {
 		t.Errorf("%v: the page does not say what is left out", err)
 	}
-	// A job above a limit of its user's can never run, either.
-	if status, _, errs := replay("--user-gpus", "1"); status != exitDone || !strings.Contains(errs, "more than a user may hold") {
-		t.Errorf("--user-gpus 1: exit %d: %s", status, errs)
-	}
 	if status, _, errs := replay("--strict"); status == exitDone || !strings.Contains(errs, "want a time not before Start") {
 		t.Errorf("--strict: exit %d: %s", status, errs)
 	}

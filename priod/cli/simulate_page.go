@@ -9,10 +9,10 @@ import (
 )
 
 // page shows a simulation with its plots.
-func (s *simulated) page() *report.Page {
+func (s *Simulated) page() *report.Page {
 	p := &report.Page{
 		Title:  "priod simulate",
-		Words:  slices.Concat([]string{s.spec.String()}, s.words(), s.leftOutWords()),
+		Words:  slices.Concat([]string{s.Policy}, s.words(), s.leftOutWords()),
 		Tables: []report.PageTable{{Title: "Figures", Header: []string{"figure", "value"}, Rows: s.rows()}},
 	}
 	p.Plots = []report.Figure{
@@ -39,13 +39,9 @@ func (s *simulated) page() *report.Page {
 
 // cdfs are the distributions of a measure over all measured jobs with GPUs, and over TE
 // and BE when there are both.
-func (s *simulated) cdfs(measure func(*metrics.Job, *metrics.Outcome) float64) []report.Curve {
+func (s *Simulated) cdfs(measure func(*metrics.Job, *metrics.Outcome) float64) []report.Curve {
 	groups := map[string][]float64{}
-	w := metrics.Window{First: 0, Last: len(s.Jobs) - 1}
-	if s.spec.Window != nil {
-		w = *s.spec.Window
-	}
-	for i := w.First; i <= w.Last && i < len(s.Jobs); i++ {
+	for i := range s.Jobs {
 		if !s.Outcomes[i].Done || s.Jobs[i].GPUs == 0 {
 			continue
 		}

@@ -27,10 +27,15 @@ import (
 	"slurmprio/priod/simulate/sweep"
 )
 
-func sweepCommand() *cli.Command {
+// Point simulates one point of a sweep: the flags of simulate, with the configuration at a path. It
+// returns figures by their names in JSON.
+type Point func(ctx context.Context, config string, args []string) (map[string]float64, error)
+
+// SweepCommand is the verb sweep over simulate, of priod or of tests/papers.
+func SweepCommand(simulate Point) *cli.Command {
 	return &cli.Command{
 		Name: "sweep", Usage: "simulate a grid of policies, loads and seeds", ArgsUsage: "FILE [-- SBATCH-OPTIONS]",
-		Description: "FILE is TOML: title, metrics, [base] and [grid], whose keys are simulate's flags. Every point is kept in a\n" +
+		Description: "FILE is TOML: title, metrics, [base] and [grid], whose keys are simulate's flags and keys of priod.toml. Every point is kept in a\n" +
 			"file of its own, so a sweep goes on where it was stopped. The seed axis is averaged over. --sbatch\n" +
 			"sends the sweep through Slurm as a job array; what stands behind -- goes to sbatch.\n" +
 			"    priod sweep study.toml && priod sweep study.toml --show",
@@ -43,7 +48,7 @@ func sweepCommand() *cli.Command {
 			&cli.IntFlag{Name: "tasks", Value: 100, Usage: "`TASKS` of the job array at most"},
 			jsonFlag(),
 		},
-		Action: runSweep,
+		Action: func(c *cli.Context) error { return runSweep(c, simulate) },
 	}
 }
 
@@ -55,8 +60,8 @@ type study struct {
 	points []sweep.Point
 }
 
-func runSweep(c *cli.Context) error {
-	s, err := openStudy(c)
+func runSweep(c *cli.Context, simulate Point) error {
+	s, err := openStudy(c, simulate)
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,7 @@ func runSweep(c *cli.Context) error {
 	return failed
 }
 
-func openStudy(c *cli.Context) (*study, error) {
+func openStudy(c *cli.Context, simulate Point) (*study, error) {
 	if c.NArg() < 1 {
 		return nil, usagef("sweep: name the study's FILE")
 	}
@@ -110,7 +115,7 @@ func openStudy(c *cli.Context) (*study, error) {
 		return nil, usagef("sweep: --workers and --tasks are at least 1")
 	}
 	s.Runner = sweep.Runner{Dir: dir, Version: c.App.Version, Workers: workers, Simulate: func(ctx context.Context, args []string) (map[string]float64, error) {
-		return simulatePoint(ctx, c.String("config"), args)
+		return simulate(ctx, c.String("config"), args)
 	}}
 	s.points = s.Points()
 	return s, nil
@@ -128,9 +133,9 @@ func figureNames() (names []string) {
 	return names
 }
 
-// simulatePoint runs one command line of priod simulate within this process.
+// simulatePoint is the Point of priod simulate.
 func simulatePoint(ctx context.Context, config string, args []string) (measured map[string]float64, err error) {
-	app := within("simulate")
+	app := Within("simulate")
 	app.Flags = append(simulateFlags(), &cli.StringFlag{Name: "config"})
 	app.Before = noArgs
 	app.Action = func(c *cli.Context) error {
@@ -138,24 +143,30 @@ func simulatePoint(ctx context.Context, config string, args []string) (measured 
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(s.Figures)
-		if err != nil {
-			return err
-		}
-		var figures map[string]*float64 // null: a group without jobs
-		if err := json.Unmarshal(text, &figures); err != nil {
-			return err
-		}
-		measured = map[string]float64{}
-		for name, v := range figures {
-			if v != nil {
-				measured[name] = *v
-			}
-		}
-		return nil
+		measured, err = FiguresByName(&s.Figures)
+		return err
 	}
 	err = app.RunContext(ctx, slices.Concat([]string{app.Name, "--config=" + config}, args))
 	return measured, err
+}
+
+// FiguresByName are the figures by their names in JSON; those of a group without jobs are left out.
+func FiguresByName(f *metrics.Figures) (map[string]float64, error) {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return nil, err
+	}
+	var figures map[string]*float64 // null: a group without jobs
+	if err := json.Unmarshal(text, &figures); err != nil {
+		return nil, err
+	}
+	measured := map[string]float64{}
+	for name, v := range figures {
+		if v != nil {
+			measured[name] = *v
+		}
+	}
+	return measured, nil
 }
 
 // part picks every n-th point from k on.

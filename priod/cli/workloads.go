@@ -16,8 +16,6 @@ import (
 	"slurmprio/etc"
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
-	"slurmprio/priod/simulate/ideal/colocation"
-	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
 
@@ -33,30 +31,14 @@ func workloadsCommand() *cli.Command {
 				},
 				Before: noArgs, Action: listWorkloads,
 			},
-			{
-				Name: "import", Usage: "turn a paper's measurements into a workloads file", ArgsUsage: "gavel|synergy FILE",
-				Description: "gavel reads a throughput file (simulation_throughputs.json, physical_cluster_throughputs.json), with\n" +
-					"--pairs its speeds on shared GPUs; synergy reads its sensitivity profiles as one JSON file. - is standard input.\n" +
-					"    priod workloads import gavel --out workloads.toml simulation_throughputs.json",
-				Flags: []cli.Flag{
-					&cli.BoolFlag{Name: "pairs", Usage: "write the speeds on shared GPUs (gavel only)"},
-					outFlag(),
-				},
-				Action: importWorkloads,
-			},
 			workloadsHistoryCommand(), workloadsUsageCommand(),
 			{
 				Name: "export", Usage: "print the workloads file that counts here: speeds.workloads of the configuration, else the one that priod brings along",
 				Flags: []cli.Flag{outFlag()}, Before: noArgs, Action: configured(exportWorkloads),
 			},
 		},
-		Action: which("workloads: say what to do: workloads list, import, history, usage or export"),
+		Action: which("workloads: say what to do: workloads list, history, usage or export"),
 	}
-}
-
-// workloadsFlag stands on every verb that needs speeds.
-func workloadsFlag(category string) cli.Flag {
-	return &cli.StringFlag{Category: category, Name: "workloads", Usage: "read workloads from `FILE` (default: those that priod brings along)"}
 }
 
 func outFlag() cli.Flag {
@@ -101,47 +83,6 @@ func writeFile(path string, write func(io.Writer) error) error {
 		_ = os.Remove(part)
 	}
 	return err
-}
-
-func importWorkloads(c *cli.Context) error {
-	kind, path := c.Args().Get(0), c.Args().Get(1)
-	if c.NArg() != 2 || kind != "gavel" && kind != "synergy" {
-		return usagef("workloads import: want gavel FILE or synergy FILE")
-	}
-	if c.Bool("pairs") && kind != "gavel" {
-		return usagef("workloads import: --pairs goes with gavel")
-	}
-	var in io.Reader = os.Stdin
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
-	}
-	var (
-		all     []workload.Workload
-		pairs   []trace.Pair
-		err     error
-		comment = trace.CommentSynergy
-	)
-	if kind == "gavel" {
-		comment = trace.CommentGavel
-		all, pairs, err = trace.ImportGavel(in)
-	} else {
-		all, err = trace.ImportSynergy(in)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if c.Bool("pairs") {
-		if len(pairs) == 0 {
-			return fmt.Errorf("%s: no speeds on shared GPUs in it", path)
-		}
-		return writeOut(c, func(w io.Writer) error { return colocation.WritePairs(w, pairs) })
-	}
-	return writeOut(c, func(w io.Writer) error { return workload.WriteTOML(w, comment, all) })
 }
 
 type workloadView struct {

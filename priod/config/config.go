@@ -239,9 +239,9 @@ func (d Duration) MarshalText() ([]byte, error) {
 // DefaultPath is where priod looks for its configuration when none is named.
 const DefaultPath = "/etc/slurmprio/priod.toml"
 
-// Load reads the file at path over the defaults. An empty path means
-// DefaultPath, which need not exist.
-func Load(path string) (*Config, error) {
+// Load reads the file at path over the defaults, and over it the assignments KEY=VALUE of a
+// command line. An empty path means DefaultPath, which need not exist.
+func Load(path string, set ...string) (*Config, error) {
 	c, err := defaults()
 	if err != nil {
 		return nil, err
@@ -251,13 +251,15 @@ func Load(path string) (*Config, error) {
 		path = DefaultPath
 	}
 	text, err := os.ReadFile(path)
-	if optional && errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case optional && errors.Is(err, fs.ErrNotExist) && len(set) == 0:
 		return c, nil
-	}
-	if err != nil {
+	case optional && errors.Is(err, fs.ErrNotExist):
+		return c, c.read("", "", set)
+	case err != nil:
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	if err := c.read(path, string(text)); err != nil {
+	if err := c.read(path, string(text), set); err != nil {
 		return nil, err
 	}
 	c.Path = path
@@ -272,9 +274,20 @@ func defaults() (*Config, error) {
 	return c, nil
 }
 
-func (c *Config) read(path, text string) error {
-	if err := c.setProfile(text); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+// read puts the file over the defaults, under it the profile, over it what is set.
+func (c *Config) read(path, text string, set []string) error {
+	all, err := assignments(set)
+	if err != nil {
+		return err
+	}
+	profile := text
+	for _, a := range all {
+		if a.key == "profile" {
+			profile = "profile = " + strconv.Quote(a.value)
+		}
+	}
+	if err := c.setProfile(profile); err != nil {
+		return named(path, err)
 	}
 	meta, err := toml.Decode(text, c)
 	if err != nil {
@@ -284,10 +297,23 @@ func (c *Config) read(path, text string) error {
 		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
 	}
 	c.note(meta, filepath.Base(path))
+	for _, a := range all {
+		if err := a.apply(c); err != nil {
+			return err
+		}
+	}
 	if err := c.Check(); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return named(path, err)
 	}
 	return nil
+}
+
+// named puts the file's name before an error.
+func named(path string, err error) error {
+	if path == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // TOML renders the configuration in effect.

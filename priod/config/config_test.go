@@ -256,7 +256,7 @@ func FuzzConfig(f *testing.F) {
 		for _, b := range []*Budget{&c.TEBudget.User, &c.TEBudget.Account} {
 			b.GPUs, b.TimeLimit, b.GPUHoursPerDay = copied(b.GPUs), copied(b.TimeLimit), copied(b.GPUHoursPerDay)
 		}
-		if err := c.read("priod.toml", text); err != nil {
+		if err := c.read("priod.toml", text, nil); err != nil {
 			return
 		}
 		shown, err := c.TOML()
@@ -264,7 +264,7 @@ func FuzzConfig(f *testing.F) {
 			t.Fatal(err)
 		}
 		again := &Config{}
-		if err := again.read("priod.toml", shown); err != nil {
+		if err := again.read("priod.toml", shown, nil); err != nil {
 			t.Fatalf("%v in\n%s", err, shown)
 		}
 		if second, err := again.TOML(); err != nil || second != shown {

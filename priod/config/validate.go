@@ -314,7 +314,7 @@ func (c *Config) checkAllocation() error {
 	return nil
 }
 
-// Of the policies that priod allocate and priod simulate know besides, two only
+// Of the policies that tests/papers knows besides, two only
 // compare, one needs prices of GPUs, and of space sharing Slurm knows nothing.
 var (
 	comparisons  = []string{"allox", "strategy-proof"}
@@ -330,7 +330,7 @@ func checkPolicy(text string) error {
 	case slices.ContainsFunc(words, func(w string) bool { return slices.Contains(spaceSharing, w) }):
 		return errors.New("want a policy without space sharing: Slurm gives a GPU to one job")
 	case slices.Contains(comparisons, name):
-		return fmt.Errorf("%s is there to compare with, in priod allocate and priod simulate: want one of %s", name, names)
+		return fmt.Errorf("%s is there to compare with, in tests/papers: want one of %s", name, names)
 	case name == priced:
 		return fmt.Errorf("%s needs a price for each GPU type, and priod.toml has none: want one of %s", name, names)
 	case !slices.Contains(all, name):

@@ -51,7 +51,7 @@ func (d *Daemon) readAccounts(ctx context.Context) {
 }
 
 // keepProblem writes down a problem that the optimiser failed on, the last one
-// only, in the state folder, for priod allocate.
+// only, in the state folder, for a report of the fault.
 func (d *Daemon) keepProblem(p *allocate.Problem, _ error) string {
 	path := filepath.Join(d.Config.State.Dir, "allocation-failed.json")
 	text, err := p.MarshalJSON()
@@ -61,5 +61,5 @@ func (d *Daemon) keepProblem(p *allocate.Problem, _ error) string {
 	if err != nil {
 		return fmt.Sprintf("the problem could not be kept: %v", err)
 	}
-	return "the problem is in " + path + ": priod allocate takes it"
+	return "the problem is in " + path + ": please report it with that file"
 }

@@ -8,7 +8,6 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/simulate/ideal"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
@@ -43,35 +42,14 @@ func daemonOf(c *config.Config, table *workload.Table, waits bool) virtual.Daemo
 	return d
 }
 
-// configured is priod's configuration with what flags say in short: --allocation,
-// --order owed, --preemption, --round and --sizing stand for keys of priod.toml. Backfill
-// is EASY where jobs are steered or sized, unless a flag says otherwise: a job that waits
+// configured is priod's configuration, checked against what the virtual Slurm can show. Backfill
+// is EASY where jobs are steered, sized or placed, unless the Spec says otherwise: a job that waits
 // for its GPU type or node must not block all others.
 func (s *Spec) configured(in *Input) (*config.Config, error) {
 	if in.Config == nil {
 		return nil, errors.New("order priod wants a configuration")
 	}
 	c := *in.Config
-	switch {
-	case s.Preemption == slurmQOS:
-		return nil, virtual.OptionError("--preemption slurm-qos is Slurm's own, without priod: want --order multifactor or fifo beside it")
-	case s.evicts():
-		c.Preemption.Enabled, c.Preemption.Policy = true, s.Preemption
-	case s.Preemption == "te-first":
-		c.Preemption.Enabled = false
-	}
-	if s.Allocation != "none" {
-		c.Allocation.Policy, c.Steering.Enabled = s.Allocation, true
-	}
-	if s.Order == "owed" {
-		c.Ranking.Order = s.Order
-	}
-	if s.Round != 0 {
-		c.Rounds.Enabled, c.Rounds.Length = true, config.Duration(s.Round*float64(time.Second))
-	}
-	if s.sizes() {
-		c.Sizing.Enabled, c.Sizing.Mechanism = true, s.Sizing
-	}
 	if err := c.Check(); err != nil {
 		return nil, virtual.OptionError(err.Error())
 	}
@@ -83,6 +61,9 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	}
 	return &c, s.shows(&c, in)
 }
+
+// NeedsNodes is what sizes want to know.
+const NeedsNodes = " needs the CPUs and memory of every GPU node, as in --nodes 16:v100:8:24:512000"
 
 // Unprofile switches off what a profile, not the file, switched on and this cluster cannot show, and
 // says so.
@@ -113,7 +94,7 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 	case c.Sizing.GiveBack:
 		return virtual.OptionError("sizing.give_back: a trace does not say what memory its jobs use; switch it off for a simulation")
 	case c.Sizing.Enabled && !in.sized():
-		return virtual.OptionError("sizing.enabled" + ideal.NeedsNodes)
+		return virtual.OptionError("sizing.enabled" + NeedsNodes)
 	case c.Sizing.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("sizing.enabled wants jobs placed on nodes, and no conservative backfill, which fixes sizes when it plans")
 	case c.Locality.SlowNodes && (s.Placement == "pool" || s.Backfill == "conservative"):

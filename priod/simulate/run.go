@@ -1,8 +1,7 @@
 // Package simulate runs traces through policies in virtual time. Its parts:
 // virtual is a Slurm behind plan.Slurm, metrics measures what came out, compare
-// says how two runs differ, sweep runs many, and ideal is what only the papers
-// assume: rounds where every job may be moved, their solvers and bounds, pairs of
-// jobs on the same GPUs.
+// says how two runs differ, sweep runs many. What only the papers assume is a program of its own,
+// tests/papers.
 package simulate
 
 import (
@@ -14,10 +13,6 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/simulate/ideal"
-	"slurmprio/priod/simulate/ideal/gavel"
-	"slurmprio/priod/simulate/ideal/preempt"
-	"slurmprio/priod/simulate/ideal/rounds"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
@@ -40,12 +35,6 @@ type Input struct {
 	Weights virtual.Weights
 	Config  *config.Config  // of priod, where it runs
 	Table   *workload.Table // what that priod is told of programs
-
-	// Of engine rounds.
-	Pairs         gavel.Pairs   // of allocations with space sharing
-	PairWorkloads []string      // those that Pairs knows, which may be references for the others
-	Within        float64       // learned speeds are believed to within this factor
-	Trouble       gavel.Trouble // gets what an allocation's optimiser failed on
 }
 
 // Result is what came out.
@@ -61,14 +50,7 @@ type Result struct {
 
 // Run simulates; spec has passed Check.
 func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
-	run := slurm
-	if spec.Engine == "rounds" {
-		if slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return len(g.Slowdown) > 0 }) {
-			return Result{}, virtual.OptionError("slowdown of nodes belongs to --engine slurm: in rounds every job may be moved")
-		}
-		run = inRounds
-	}
-	r, err := run(ctx, spec, in)
+	r, err := slurm(ctx, spec, in)
 	if err != nil {
 		return r, err
 	}
@@ -80,16 +62,13 @@ var placementModes = map[string]placement.Mode{"pool": placement.Pool, "packed":
 
 func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	jobs := in.Jobs
-	if spec.Sizing == "proportional" {
-		jobs = proportional(jobs)
-	}
 	if spec.Retry != "" {
 		jobs = agreeing(jobs, spec.Retry)
 	}
 	o := spec.Overheads
 	opt := virtual.Options{
 		Order: virtual.Order(spec.Order), Placement: placementModes[spec.Placement],
-		LASQueues: spec.LASQueues, Depth: spec.Depth,
+		Depth:       spec.Depth,
 		Multifactor: in.Weights, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
@@ -108,14 +87,8 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if in.sized() {
 		opt.Speedup = in.speedup
 	}
-	if !spec.Priod() {
-		opt.TEFirst = spec.Preemption != "none"
-		switch {
-		case spec.Preemption == slurmQOS:
-			opt.Evict = preempt.SlurmQOS
-		case spec.evicts():
-			opt.Evict = preempt.Evict(spec.Eviction, preempt.Costs{Grace: o.Grace, Checkpoint: o.Checkpoint, Restart: o.Restart})
-		}
+	if spec.Preemption == SlurmQOS {
+		opt.TEFirst, opt.Evict = true, virtual.SlurmQOS
 	}
 	if len(spec.SpreadCosts) > 0 {
 		opt.Spread = func(times float64) float64 { return 1 - workload.SpreadLoss(spec.SpreadCosts, times) }
@@ -124,6 +97,9 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		opt.SpreadNodes = func(times float64) float64 { return 1 - workload.SpreadLoss(spec.NodeCosts, times) }
 	}
 	opt.Daemon.Settings.Waits.Strict = opt.Backfill == virtual.NoBackfill
+	if spec.Adjust != nil {
+		spec.Adjust(&opt)
+	}
 	r, err := virtual.Run(ctx, in.Cluster, jobs, opt)
 	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series, Waited: waited(&opt.Daemon)}, err
 }
@@ -138,11 +114,7 @@ func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string) erro
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
 			if err == nil && (j.GPUs > 0 || !spec.GPUsOnly()) {
-				asked := j
-				if spec.Sizing == "proportional" && j.GPUs > 0 {
-					asked.CPUs, asked.MemMB = 0, 0
-				}
-				if why := never(&asked); why != "" {
+				if why := never(&j); why != "" {
 					if err = leftOut(&j, why); err == nil {
 						continue
 					}
@@ -170,21 +142,6 @@ func waited(d *virtual.Daemon) map[plan.Cause]float64 {
 	return sums
 }
 
-// proportional drops what jobs with GPUs ask for beside these: each then gets its share
-// of the node.
-func proportional(jobs iter.Seq2[trace.Job, error]) iter.Seq2[trace.Job, error] {
-	return func(yield func(trace.Job, error) bool) {
-		for j, err := range jobs {
-			if j.GPUs > 0 {
-				j.CPUs, j.MemMB = 0, 0
-			}
-			if !yield(j, err) {
-				return
-			}
-		}
-	}
-}
-
 // agreeing has jobs that say nothing of it agree to requeues after failures.
 func agreeing(jobs iter.Seq2[trace.Job, error], retry string) iter.Seq2[trace.Job, error] {
 	return func(yield func(trace.Job, error) bool) {
@@ -195,52 +152,6 @@ func agreeing(jobs iter.Seq2[trace.Job, error], retry string) iter.Seq2[trace.Jo
 			}
 		}
 	}
-}
-
-func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
-	order, err := rounds.ParseOrder(spec.Order)
-	if err != nil {
-		return Result{}, err
-	}
-	opt := rounds.Options{Round: spec.Round, Order: order, Speed: in.Speed, Window: spec.Window}
-	if opt.Model, err = spec.model(&in); err != nil {
-		return Result{}, err
-	}
-	if spec.Speeds != "known" {
-		opt.Estimator = gavel.Learner(spec.Speeds == "history", spec.HistoryJobs, in.Within)
-	}
-	var series metrics.Series
-	opt.Watch = func(r rounds.Round) {
-		gpus := 0
-		for _, a := range r.Runs {
-			if a.Beside == nil || a.Job.Index < a.Beside.Index {
-				gpus += a.Job.Job.GPUs
-			}
-		}
-		series.Add(metrics.Point{At: r.Start, GPUs: gpus, Queued: r.Jobs - len(r.Runs)})
-	}
-	var seen []metrics.Job
-	r, err := rounds.Run(ctx, in.Cluster, func(yield func(trace.Job, error) bool) {
-		for j, err := range in.Jobs {
-			seen = append(seen, metrics.JobOf(&j))
-			if !yield(j, err) {
-				return
-			}
-		}
-	}, opt)
-	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points()}, err
-}
-
-// model is how time counts in a round.
-func (s *Spec) model(in *Input) (rounds.Model, error) {
-	if s.RoundModel == "synergy" {
-		sizer, err := ideal.NewSizer(s.Sizing, in.Cluster, in.Curve)
-		return rounds.Synergy{FirstRound: s.FirstRound, Sizer: sizer}, err
-	}
-	return gavel.Model(gavel.Options{
-		Policy: s.Allocation, Published: s.RoundModel == "gavel-published", Seed: s.Seed, Speed: in.Speed, Types: in.Cluster.Types(),
-		Pairs: in.Pairs, Tried: s.PairsTried, References: s.PairReferences, Workloads: in.PairWorkloads, Trouble: in.Trouble,
-	})
 }
 
 // sized tells whether it is known how CPUs and memory make jobs faster, and how

@@ -124,7 +124,7 @@ func ParseNodes(groups []string) (Cluster, error) {
 			numbers[i] = min(max(n, -1), maxMemMB+1) // what lies beyond is refused below, as an int too
 		}
 		g := NodeGroup{Count: int(numbers[0]), GPUType: fields[1], GPUs: int(numbers[2]), CPUs: int(numbers[3]), MemMB: numbers[4]}
-		if err := g.check(); err != nil {
+		if err := g.Check(); err != nil {
 			return c, fmt.Errorf("nodes %.80q: %w", text, err)
 		}
 		c.Nodes = append(c.Nodes, g)
@@ -204,7 +204,7 @@ func (c *Cluster) check() error {
 	}
 	nodes := 0
 	for i := range c.Nodes {
-		if err := c.Nodes[i].check(); err != nil {
+		if err := c.Nodes[i].Check(); err != nil {
 			return fmt.Errorf("[[nodes]] table %d: %w", i+1, err)
 		}
 		if nodes += c.Nodes[i].Count; nodes > maxNodes {
@@ -214,7 +214,8 @@ func (c *Cluster) check() error {
 	return nil
 }
 
-func (g *NodeGroup) check() error {
+// Check refuses what no node has.
+func (g *NodeGroup) Check() error {
 	for _, n := range []struct {
 		key       string
 		value     int64

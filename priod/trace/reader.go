@@ -22,14 +22,14 @@ type Format string
 
 // Formats. CSV is our own; docs/reference/traces.md describes all.
 const (
-	CSV     Format = "csv"
-	Gavel   Format = "gavel"
-	Synergy Format = "synergy"
-	Sacct   Format = "sacct"
+	CSV    Format = "csv"
+	Sacct  Format = "sacct"
+	SWF    Format = "swf"     // the Standard Workload Format; its processors are CPUs
+	SWFGPU Format = "swf-gpu" // the same; its processors are GPUs
 )
 
 // Formats are all formats.
-var Formats = []Format{CSV, Gavel, Synergy, Sacct}
+var Formats = []Format{CSV, Sacct, SWF, SWFGPU}
 
 // Options say how to read a trace.
 type Options struct {
@@ -37,12 +37,10 @@ type Options struct {
 	SkipBad bool   // leave bad rows out instead of stopping at the first one
 	Sort    bool   // put jobs in order of submission, which takes all of them into memory
 
-	// Workloads give the run times on which deadlines of Gavel's traces
-	// depend, and turn a run that accounting saw into steps. May be nil.
+	// Workloads turn a run that accounting saw into steps. May be nil.
 	Workloads *workload.Table
-	// JobsPerHour spreads the unit arrivals of a recorded stream of Gavel's
-	// generator; +Inf: all jobs at 0.
-	JobsPerHour float64
+	// Source, if set, reads a format of the caller's in place of Format.
+	Source func(name string, text io.Reader) (Source, error)
 	// GPUsOnly leaves out of accounting the jobs without GPUs: the engine knows GPUs alone.
 	GPUsOnly bool
 	// TEQOS are the QOS whose untagged jobs are trial-and-error.
@@ -97,19 +95,19 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s = %.80q: want %s", e.Name, e.Line, e.Column, e.Key, e.Value, e.Want)
 }
 
-// source is one format: it gives jobs in the order of the file until io.EOF. An
+// Source is one format: it gives jobs in the order of the file until io.EOF. An
 // error that is a *RowError leaves it fit to go on.
-type source interface {
-	next() (Job, error)
-	// at says where the row stands that was read last.
-	at(key, value, want string) *RowError
+type Source interface {
+	Next() (Job, error)
+	// At is what is wrong with a value of the row that was read last; key is our name of its column.
+	At(key, value, want string) *RowError
 }
 
 // Reader gives the jobs of a trace one by one, in order of submission.
 type Reader struct {
 	name   string
 	opts   Options
-	src    source
+	src    Source
 	stats  Stats
 	last   float64 // submission of the job before
 	ids    idSet
@@ -151,15 +149,15 @@ func NewReader(name string, in io.Reader, opts Options) (*Reader, error) {
 	}
 	r := &Reader{name: name, opts: opts, ids: idSet{map[uint64]struct{}{}, map[string]struct{}{}}}
 	var err error
-	switch opts.Format {
-	case CSV, "":
+	switch {
+	case opts.Source != nil:
+		r.src, err = opts.Source(name, text)
+	case opts.Format == CSV, opts.Format == "":
 		r.src, err = newCSVSource(name, text)
-	case Gavel:
-		r.src, err = newGavelSource(name, text, opts)
-	case Synergy:
-		r.src = newSynergySource(name, text)
-	case Sacct:
+	case opts.Format == Sacct:
 		r.src, err = newSacctSource(name, text, opts, &r.stats)
+	case opts.Format == SWF, opts.Format == SWFGPU:
+		r.src = newSWFSource(name, text, opts.Format == SWFGPU, &r.stats)
 	default:
 		err = fmt.Errorf("format %.40q: want one of %q", opts.Format, Formats)
 	}
@@ -208,14 +206,14 @@ func (r *Reader) Next() (Job, error) {
 func (r *Reader) read() (Job, error) {
 	var wrong *RowError
 	for {
-		j, err := r.src.next()
+		j, err := r.src.Next()
 		if err == nil && !r.ids.add(j.ID) {
-			err = r.src.at("job_id", j.ID, "an id that no job above has")
+			err = r.src.At("job_id", j.ID, "an id that no job above has")
 		}
 		switch {
 		case err == nil && j.Submit < r.last && !r.opts.Sort:
-			return Job{}, fmt.Errorf("%w (or sort the trace: --sort)",
-				r.src.at("submit_s", string(appendNumber(nil, j.Submit)), "no less than "+string(appendNumber(nil, r.last))+" of the job above"))
+			return Job{}, fmt.Errorf("%w (sort the trace by submission)",
+				r.src.At("submit_s", string(appendNumber(nil, j.Submit)), "no less than "+string(appendNumber(nil, r.last))+" of the job above"))
 		case err == nil:
 			r.last = j.Submit
 			r.stats.Jobs++

@@ -61,7 +61,7 @@ func read(text string, opts Options) ([]Job, Stats, error) {
 }
 
 func job(set func(*Job)) Job {
-	j := newJob()
+	j := NewJob()
 	set(&j)
 	return j
 }
@@ -100,7 +100,6 @@ func TestReadErrors(t *testing.T) {
 	const head = "job_id,submit_s,gpus,duration_s\n"
 	const happened = "job_id,submit_s,gpus,duration_s,start_s,end_s,ran_s\n"
 	sacct := strings.ReplaceAll(SacctColumns, ",", "|") + "\n"
-	gavelRow := "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t-1.0\t0\n"
 	for _, c := range []struct {
 		format     Format
 		text, want string
@@ -116,8 +115,6 @@ func TestReadErrors(t *testing.T) {
 		{CSV, head + "1,0,-1,5\n", `gpus = "-1"`},
 		{CSV, "job_id,submit_s,gpus,duration_s,gpu_type\n1,0,0,5,k80\n", `gpu_type = "k80": want nothing: the job has no GPUs`},
 		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,0,A3C,5\n", `steps = "5": want duration_s`},
-		{Synergy, "0,alexnet,0,10,0\n", `t:1:16: gpus = "0": want a whole number from 1`},
-		{Gavel, strings.Replace(gavelRow, "\t1\t1\t", "\t0\t1\t", 1), `scale_factor = "0": want a whole number from 1`},
 		{CSV, happened + "1,5,1,5,4,9,\n", `t:2:9: start_s = "4": want a time not before submit_s`},
 		{CSV, happened + "1,5,1,5,9,9,\n", `t:2:11: end_s = "9": want a time after start_s`},
 		{CSV, happened + "1,5,1,5,6,9,4\n", `t:2:13: ran_s = "4": want no more than end_s - start_s`},
@@ -133,7 +130,7 @@ func TestReadErrors(t *testing.T) {
 		{CSV, head + ",0,1,5\n", `job_id = ""`},
 		{CSV, head + "\"a\x1b[31m\",0,1,5\n", `job_id = "a\x1b[31m": want printable`},
 		{CSV, head + "1,0,1,5\n1,1,1,5\n", `t:3:1: job_id = "1": want an id that no job above has`},
-		{CSV, head + "1,5,1,5\n2,4,1,5\n", `t:3:3: submit_s = "4": want no less than 5 of the job above (or sort the trace: --sort)`},
+		{CSV, head + "1,5,1,5\n2,4,1,5\n", `t:3:3: submit_s = "4": want no less than 5 of the job above (sort the trace by submission)`},
 		{CSV, head + "1,0,1,\"5\n", "t:"},
 		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,1,,5\n", `workload = ""`},
 		{CSV, "job_id,submit_s,gpus,workload,steps\n1,0,1,A3C,0\n", `steps = "0"`},
@@ -147,19 +144,11 @@ func TestReadErrors(t *testing.T) {
 		{CSV, "job_id,submit_s,gpus,duration_s,failed_runs\n1,0,1,5,0 FAILED 1:0\n", `failed_runs = "0 FAILED 1:0": want runs such as 120 FAILED 1:0`},
 		{CSV, "job_id,submit_s,gpus,duration_s,failed_runs\n1,0,1,5,7 FAILED 1:0;\n", `failed_runs = "7 FAILED 1:0;"`},
 		{"yaml", "", `format "yaml"`},
-		{Gavel, "", "empty"},
-		{Gavel, "A3C\tx\ty\t0\t1\t2\t3\n", "seven columns"},
-		{Gavel, "A3C\n", "t:1: 1 columns, want 10"},
-		{Gavel, gavelRow + "A3C\n", "t:2: 1 columns, want 10"},
-		{Gavel, strings.Replace(gavelRow, "A3C", "", 1), "job_type"},
-		{Gavel, strings.Replace(gavelRow, "100", "-1", 1), `total_steps = "-1"`},
-		{Gavel, strings.Replace(gavelRow, "-1.0", "2", 1), `SLO = "2"`},
-		{Gavel, strings.Replace(gavelRow, "\t0\n", "\t9\n", 1) + gavelRow, `t:2:32: arrival_time = "0": want no less than 9`},
-		{Gavel, strings.Join(gavelStreamColumns, "\t") + "\n", "--jobs-per-hour"},
-		{Synergy, "0,gnmt,0,5\n", "t:1: 4 columns, want 5"},
-		{Synergy, "0,gnmt,0,0,1\n", `steps = "0"`},
-		{Synergy, "0,,0,5,1\n", `workload = ""`},
-		{Synergy, "", "no jobs"},
+		{SWF, "; nothing\n", "no jobs"},
+		{SWF, "1 0 1\n", "t:1: 3 fields, want 18"},
+		{SWF, ";\n1 x 10 3600 8 -1 -1 16 7200 2048 1 3 2 5 1 1 -1 -1\n", `t:2:1: submit time = "x": want a number from 0`},
+		{SWF, "1 0 10 3600 -1 -1 -1 -1 7200 2048 1 3 2 5 1 1 -1 -1\n", `requested processors = "-1": want a whole number from 1`},
+		{SWF, "-1 0 10 3600 1 -1 -1 -1 7200 2048 1 3 2 5 1 1 -1 -1\n", `job number = "-1"`},
 		{Sacct, "", "empty"},
 		{Sacct, "JobID|Submit\n", "t:1: no column Start"},
 		{Sacct, sacct, "no jobs"},
@@ -190,49 +179,11 @@ func TestSkipBadAndSort(t *testing.T) {
 	if diff := cmp.Diff([]string{"3", "4", "1"}, ids); diff != "" || stats.Bad != 4 || stats.Jobs != 3 {
 		t.Error(diff, stats)
 	}
-	if _, _, err := read(text, Options{SkipBad: true}); err == nil || !strings.Contains(err.Error(), "--sort") {
+	if _, _, err := read(text, Options{SkipBad: true}); err == nil || !strings.Contains(err.Error(), "sort the trace") {
 		t.Error("jobs out of order are bad rows:", err)
 	}
 	if _, _, err := read("job_id,submit_s,gpus,duration_s\n1,x,1,5\n", Options{SkipBad: true}); err == nil || !strings.Contains(err.Error(), "1 bad rows") {
 		t.Error(err)
-	}
-}
-
-func TestReadGavel(t *testing.T) {
-	text := "ResNet-18 (batch size 128)\tpython3 \"x\" --d=%s\timages\t--num_steps\t1\t36030\t2\t5.0\t-1.000000\t0\n" +
-		"A3C\tcmd\trl\t-n\t0\t100\t1\t1\t2.0\t10.5\n"
-	jobs, _, err := read(text, Options{Format: Gavel, Workloads: workloads(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Job{
-		job(func(j *Job) {
-			j.ID, j.GPUs, j.Workload, j.Steps, j.Weight = "0", 2, "ResNet-18 (batch size 128)", 36030, 5
-		}),
-		job(func(j *Job) {
-			j.ID, j.GPUs, j.Workload, j.Steps, j.Submit, j.Deadline = "1", 1, "A3C", 100, 10.5, 10.5+2.0*100/7.175767179667988
-		}),
-	}
-	if diff := cmp.Diff(want, jobs); diff != "" {
-		t.Error(diff)
-	}
-	stream := strings.Join(gavelStreamColumns, "\t") + "\n7\tA3C\t1\t50.5\t7\t0.0\n8\tA3C\t1\t50.5\t7\t1.5\n"
-	for rate, second := range map[float64]float64{2: 2700, math.Inf(1): 0} {
-		jobs, _, err = read(stream, Options{Format: Gavel, JobsPerHour: rate})
-		if err != nil || len(jobs) != 2 || jobs[1].ID != "8" || jobs[1].Submit != second || jobs[1].Steps != 50.5 {
-			t.Error(err, jobs)
-		}
-	}
-}
-
-func TestReadSynergy(t *testing.T) {
-	jobs, _, err := read("0,alexnet,.123,3349,4\n1,gnmt,5,26435,1\n", Options{Format: Synergy})
-	want := []Job{
-		job(func(j *Job) { j.ID, j.Workload, j.Submit, j.Steps, j.GPUs = "0", "alexnet", .123, 3349, 4 }),
-		job(func(j *Job) { j.ID, j.Workload, j.Submit, j.Steps, j.GPUs = "1", "gnmt", 5, 26435, 1 }),
-	}
-	if diff := cmp.Diff(want, jobs); diff != "" || err != nil {
-		t.Error(err, diff)
 	}
 }
 
@@ -282,6 +233,34 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 	jobs, stats, err = read(text, Options{Format: Sacct, GPUsOnly: true})
 	if err != nil || len(jobs) != 3 || stats.Skipped[skipNoGPUs] != 1 {
 		t.Error("where GPUs alone are known:", err, jobs, stats)
+	}
+}
+
+// Fields as the format's definition has them; jobs without processors asked for count those they got, jobs that never ran
+// and parts of jobs are skipped.
+const swfVector = `; Version: 2.2
+; MaxJobs: 5
+1 0 10 3600 8 -1 -1 16 7200 2048 1 3 2 5 1 1 -1 -1
+
+  2   5  -1   60  4 -1 -1 -1   -1   -1 0 -1 -1 -1 -1 -1 -1 -1
+3 6 0 100 1 -1 -1 1 60 -1 2 1 1 -1 -1 -1 -1 -1
+4 7 5 0 1 -1 -1 1 60 -1 5 1 1 -1 -1 -1 -1 -1
+`
+
+func TestReadSWF(t *testing.T) {
+	want := []Job{
+		job(func(j *Job) {
+			j.ID, j.User, j.Account, j.CPUs, j.MemMB, j.Duration, j.Limit, j.Untagged = "1", "u3", "g2", 16, 32, 3600, 7200, true
+			j.Start, j.End, j.Ran = 10, 3610, 3600
+		}),
+		job(func(j *Job) { j.ID, j.Submit, j.CPUs, j.Duration, j.Untagged = "2", 5, 4, 60, true }),
+	}
+	jobs, stats, err := read(swfVector, Options{Format: SWF})
+	if diff := cmp.Diff(want, jobs); diff != "" || err != nil || stats.Skipped[skipNotStarted] != 1 || stats.Skipped[skipEarlier] != 1 {
+		t.Error(err, stats, diff)
+	}
+	if jobs, _, err = read(swfVector, Options{Format: SWFGPU}); err != nil || jobs[0].GPUs != 16 || jobs[0].CPUs != 0 {
+		t.Error(err, jobs)
 	}
 }
 
@@ -376,12 +355,6 @@ func TestReadData(t *testing.T) {
 		gpus int
 		last float64
 	}{
-		{"gavel/traces/artifact_evaluation.trace", Options{Format: Gavel}, 15, 18, 0},
-		{"gavel/traces/max_min_fairness.trace", Options{Format: Gavel}, 96, 59 + 2*19 + 4*18, 46317},
-		{"gavel/traces/minimize_makespan.trace", Options{Format: Gavel}, 100, 71 + 2*6 + 4*23, 0},
-		{"gavel/traces/continuous_single_seed0.tsv.gz", Options{Format: Gavel, JobsPerHour: 5.6}, 7500, 7500, 0},
-		{"synergy/deploy_static_100job_6_3_1.csv", Options{Format: Synergy}, 100, 100, 0},
-		{"synergy/sim_single_gpu_9jph_20_70_10_seed42.csv.gz", Options{Format: Synergy}, 12000, 12000, 0},
 		{"traces/expected/venus-1w.jobs.csv", Options{}, 6665, 0, 0},
 	} {
 		r, err := Open(data(t, c.path), c.opts)
@@ -417,7 +390,7 @@ func TestCSVRoundTrip(t *testing.T) {
 		jobs := make([]Job, n)
 		at := 0.0
 		for i := range jobs {
-			j := newJob()
+			j := NewJob()
 			at = min(at+seconds.Draw(t, "gap")/10, maxSeconds)
 			j.ID, j.Submit, j.GPUs = fmt.Sprint(i)+text.Draw(t, "id"), at, rapid.IntRange(1, maxGPUs).Draw(t, "gpus")
 			j.Workload = text.Draw(t, "workload")
@@ -476,7 +449,7 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 	}
 	w := workloads(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		jobs, stats, err := read(text, Options{Format: format, SkipBad: true, Sort: true, Workloads: w, JobsPerHour: 2})
+		jobs, stats, err := read(text, Options{Format: format, SkipBad: true, Sort: true, Workloads: w})
 		if err != nil {
 			return
 		}
@@ -501,12 +474,9 @@ func FuzzCSV(f *testing.F) {
 	fuzz(f, CSV, "job_id,submit_s,gpus,duration_s\n1,0,1,5\n", "job_id,submit_s,gpus,duration_s,retry,failed_runs,ending\n1,0,1,5,infra,7 FAILED 1:0;8.5 NODE_FAIL 0:9 1:0,TIMEOUT 0:0\n", "job_id,submit_s,gpus,workload,steps,type,weight,deadline_s\na,1,2,\"A,3C\",5,te,2,9\n")
 }
 
-func FuzzGavel(f *testing.F) {
-	fuzz(f, Gavel, "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t2\t0\n", strings.Join(gavelStreamColumns, "\t")+"\n7\tA3C\t1\t50.5\t7\t0.5\n",
-		strings.Join(gavelStreamColumns, "\t")+"\n\tC\t1\t5\t\t0\n")
+func FuzzSWF(f *testing.F) {
+	fuzz(f, SWF, swfVector, "1 0 -1 5 -1 -1 -1 1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1\n")
 }
-
-func FuzzSynergy(f *testing.F) { fuzz(f, Synergy, "0,alexnet,.123,3349,4\n") }
 
 func FuzzSacct(f *testing.F) {
 	head := strings.ReplaceAll(SacctColumns, ",", "|") + "\n"
@@ -519,7 +489,7 @@ func BenchmarkReadCSV(b *testing.B) {
 	const n = 1_000_000
 	jobs := make([]Job, n)
 	for i := range jobs {
-		jobs[i] = newJob()
+		jobs[i] = NewJob()
 		jobs[i].ID, jobs[i].Submit, jobs[i].GPUs = fmt.Sprint(i+1), float64(i)*1.5, 1+i%8
 		jobs[i].Workload, jobs[i].Steps, jobs[i].User = "resnet-18-128", float64(i+1), fmt.Sprintf("user%d", i%500)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -125,7 +126,7 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 
 // job is one of the trace, its times in Unix time.
 func (p *runs) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
-	j := newJob()
+	j := NewJob()
 	j.ID, j.User, j.Account, j.Partition = p.id, p.user, p.account, p.partition
 	j.Submit = float64(p.ready.Unix())
 	j.GPUs, j.CPUs, j.MemMB, j.Nodes, j.GPUType = alloc.gpus, alloc.cpus, alloc.memMB, p.nodes, req.gpuType
@@ -251,7 +252,8 @@ func (s *sacctSource) scan() bool {
 	return s.text.Scan()
 }
 
-func (s *sacctSource) at(key, value, want string) *RowError {
+// At is what is wrong with a value of the row that was read last.
+func (s *sacctSource) At(key, value, want string) *RowError {
 	column := 1
 	for i, c := range s.columns {
 		if c == key || i >= len(s.fields) {
@@ -262,8 +264,8 @@ func (s *sacctSource) at(key, value, want string) *RowError {
 	return &RowError{Name: s.name, Line: s.line, Column: column, Key: key, Value: value, Want: want}
 }
 
-// next reads all rows first: bad ones come one by one, then the jobs.
-func (s *sacctSource) next() (Job, error) {
+// Next reads all rows first: bad ones come one by one, then the jobs.
+func (s *sacctSource) Next() (Job, error) {
 	for !s.folded {
 		if !s.scan() {
 			if err := s.text.Err(); err != nil {
@@ -309,14 +311,14 @@ func (s *sacctSource) row(p *past) (step bool, err error) {
 			return true, nil
 		}
 		if want := s.set(p, key, value); want != "" {
-			return false, s.at(key, value, want)
+			return false, s.At(key, value, want)
 		}
 	}
 	if !p.end.IsZero() && p.end.Before(p.start) && p.elapsedKnown && p.elapsed > 0 {
 		p.end = p.start.Add(p.elapsed) // local times: the clock was set back meanwhile
 	}
 	if !p.end.IsZero() && !p.start.IsZero() && p.end.Before(p.start) {
-		return false, s.at("End", s.fields[slices.Index(s.columns, "End")], "a time not before Start")
+		return false, s.At("End", s.fields[slices.Index(s.columns, "End")], "a time not before Start")
 	}
 	if !p.ending.Failed() {
 		p.ending = Ending{} // a status without a state says nothing
@@ -459,4 +461,13 @@ func sacctTime(s string) (time.Time, bool) {
 	}
 	t, err := time.Parse("2006-01-02T15:04:05", s)
 	return t, err == nil && t.Year() >= 1970
+}
+
+// speedOf is what a job does on a GPU type, steps/s.
+func speedOf(t *workload.Table, j *Job, gpuType string) (stepsPerS float64, ok bool) {
+	id, ok := t.Lookup(j.Workload)
+	if !ok {
+		return 0, false
+	}
+	return t.Speed(id, j.GPUs, gpuType)
 }

@@ -1,7 +1,5 @@
-// Package trace reads the jobs of a past or an invented time: Slurm's own
-// accounting, the traces of the papers, and generators with a seed. Beside them it
-// reads what the papers' authors measured of programs (import_gavel.go,
-// import_synergy.go).
+// Package trace reads past jobs (Slurm's own accounting, the Standard Workload Format, our
+// CSV), the nodes that they are replayed on, and what happens to these.
 package trace
 
 import (
@@ -53,8 +51,8 @@ type Job struct {
 // NoDeadline is the Deadline of a job without one.
 var NoDeadline = math.Inf(1)
 
-// newJob is a Job of which nothing is said yet.
-func newJob() Job { return Job{Weight: 1, Deadline: NoDeadline} }
+// NewJob is a Job of which nothing is said yet.
+func NewJob() Job { return Job{Weight: 1, Deadline: NoDeadline} }
 
 // Each gives jobs that are all known as a Reader does those of a file.
 func Each(jobs []Job) iter.Seq2[Job, error] {

@@ -10,9 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"slurmprio/priod/simulate"
 )
 
 // study runs priod and keeps each result under dir, named by all that it follows from, so that an
@@ -20,29 +23,42 @@ import (
 type study struct {
 	dir     string
 	priod   string // the program
-	version string // of its bytes
+	papers  string // the one of tests/papers
+	version string // of their bytes
 	workers int
 	done    func(of int) // after each run
 }
 
-// build compiles priod into dir.
+// build compiles priod, and the program of the papers, into dir.
 func (s *study) build(ctx context.Context) error {
-	s.priod = filepath.Join(s.dir, "priod")
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", s.priod, "slurmprio/priod")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	f, err := os.Open(s.priod)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return err
+	for path, pkg := range map[*string]string{&s.priod: "slurmprio/priod", &s.papers: "slurmprio/tests/papers"} {
+		*path = filepath.Join(s.dir, filepath.Base(pkg))
+		build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", *path, pkg)
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	}
+	for _, path := range []string{s.priod, s.papers} {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(sum, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
 	}
 	s.version = string(sum.Sum(nil))
 	return nil
+}
+
+// program is what a run needs: preemption that only the papers have is not priod's.
+func (s *study) program(flags []string) string {
+	if i := slices.Index(flags, "--preemption"); i >= 0 && flags[i+1] != simulate.SlurmQOS {
+		return s.papers
+	}
+	return s.priod
 }
 
 // run is one simulation.
@@ -110,7 +126,7 @@ func (s *study) one(ctx context.Context, r *run) error {
 	if !strings.Contains(strings.Join(r.flags, " "), "--order") {
 		args = append(args, "--order", "priod", "--hold", "20s")
 	}
-	command := exec.CommandContext(ctx, s.priod, append(args, r.flags...)...)
+	command := exec.CommandContext(ctx, s.program(r.flags), append(args, r.flags...)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 10 * time.Second
 	var out, errs bytes.Buffer

@@ -232,10 +232,15 @@ func TestSimulationIsRead(t *testing.T) {
 		fmt.Fprintf(&jobs, "%d,%d,%d,%d,%s,u%d\n", i, i*20, 100+i*37%3000, 1+i%4, class, i%5)
 	}
 	trace, config := write("jobs.csv", jobs.String()), write("priod.toml", strings.ReplaceAll(everything, "give_back = true", "")) // a trace does not say what memory jobs use
+	nodes := ""
+	for _, gpuType := range []string{"a100", "t4"} {
+		nodes += fmt.Sprintf("[[nodes]]\ncount = 4\ngpu_type = %q\ngpus = 4\ncpus = 32\nmem_mb = 400000\nswitch = %q\n", gpuType, gpuType)
+	}
+	cluster := write("nodes.toml", nodes)
 	for name, more := range map[string][]string{"simulate": {"--order", "priod", "--mtbf", "20h", "--repair", "10m"}, "compare": {"--compare"}} {
 		t.Run(name, func(t *testing.T) {
 			page := filepath.Join(t.TempDir(), name+".html")
-			argv := append([]string{"priod", "--config", config, "simulate", "--trace", trace, "--nodes", "4:a100:4:32:400000", "--nodes", "4:t4:4:32:400000", "--switch-nodes", "4", "--backfill", "easy", "--html", page}, more...)
+			argv := append([]string{"priod", "--config", config, "simulate", "--trace", trace, "--cluster", cluster, "--backfill", "easy", "--html", page}, more...)
 			for _, as := range []string{"", "--json"} {
 				var out, errs bytes.Buffer
 				if as != "" {

@@ -24,7 +24,7 @@ type Study struct {
 	Metrics []string
 }
 
-// Axis is one dimension: a flag of priod simulate and its values. An axis that
+// Axis is one dimension: a flag of priod simulate, or a key of priod.toml, and its values. An axis that
 // [base] names in braces, as in generate = "fitgpp --load={load}", is put
 // there instead.
 type Axis struct {
@@ -47,7 +47,8 @@ const maxPoints = 100_000
 var defaultMetrics = []string{"mean_jct_s", "p95_jct_s", "mean_wait_s", "p95_wait_s"}
 
 // Load reads a study from a TOML file: title, metrics, [base] and [grid],
-// whose keys are priod simulate's flags without the dashes.
+// whose keys are priod simulate's flags without the dashes, or keys of priod.toml such as
+// preemption.max_evictions.
 func Load(path string) (*Study, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -77,27 +78,30 @@ func parse(text string) (*Study, error) {
 	}
 	points := 1
 	for _, key := range meta.Keys() { // in the file's order, which a map forgets
+		name := strings.Join(key[1:], ".")
+		value, leaf := lookup(map[string]any{"base": file.Base, "grid": file.Grid}, key)
 		switch {
-		case len(key) == 2 && key[0] == "base":
-			values, err := words(file.Base[key[1]])
+		case len(key) > 1 && key[0] == "base" && !leaf, len(key) > 1 && key[0] == "grid" && !leaf: // a table of keys
+		case len(key) > 1 && key[0] == "base":
+			values, err := words(value)
 			if err != nil {
-				return nil, fmt.Errorf("base.%s: %w", key[1], err)
+				return nil, fmt.Errorf("base.%s: %w", name, err)
 			}
 			for _, v := range values {
-				s.base = append(s.base, setting{key[1], v})
+				s.base = append(s.base, setting{name, v})
 			}
-		case len(key) == 2 && key[0] == "grid":
-			values, err := words(file.Grid[key[1]])
+		case len(key) > 1 && key[0] == "grid":
+			values, err := words(value)
 			if err != nil {
-				return nil, fmt.Errorf("grid.%s: %w", key[1], err)
+				return nil, fmt.Errorf("grid.%s: %w", name, err)
 			}
 			if len(values) == 0 {
-				return nil, fmt.Errorf("grid.%s has no values", key[1])
+				return nil, fmt.Errorf("grid.%s has no values", name)
 			}
-			if _, both := file.Base[key[1]]; both {
-				return nil, fmt.Errorf("%s stands in [base] and in [grid]; leave it in one", key[1])
+			if slices.ContainsFunc(s.base, func(b setting) bool { return b.flag == name }) {
+				return nil, fmt.Errorf("%s stands in [base] and in [grid]; leave it in one", name)
 			}
-			s.Axes = append(s.Axes, Axis{key[1], values})
+			s.Axes = append(s.Axes, Axis{name, values})
 			if points *= len(values); points > maxPoints {
 				return nil, fmt.Errorf("more than %d points; split the study", maxPoints)
 			}
@@ -110,6 +114,28 @@ func parse(text string) (*Study, error) {
 		return nil, fmt.Errorf("no [grid]: nothing to sweep; use priod simulate for one run")
 	}
 	return s, nil
+}
+
+// lookup finds the value of a key; leaf: it is no table.
+func lookup(table map[string]any, key toml.Key) (value any, leaf bool) {
+	value = table
+	for _, k := range key {
+		inner, is := value.(map[string]any)
+		if !is {
+			return nil, false
+		}
+		value = inner[k]
+	}
+	_, is := value.(map[string]any)
+	return value, !is
+}
+
+// argument is a flag with its value, or --set with a key of priod.toml.
+func argument(name, value string) string {
+	if strings.Contains(name, ".") {
+		return "--set=" + name + "=" + value
+	}
+	return "--" + name + "=" + value
 }
 
 // words renders one value or a list of them as a command line takes them.
@@ -160,11 +186,11 @@ func (s *Study) Points() []Point {
 		}
 		fill := strings.NewReplacer(pairs...)
 		for _, b := range s.base {
-			p.Args = append(p.Args, "--"+b.flag+"="+fill.Replace(b.value))
+			p.Args = append(p.Args, argument(b.flag, fill.Replace(b.value)))
 		}
 		for j, axis := range s.Axes {
 			if !s.inBraces(axis.Flag) {
-				p.Args = append(p.Args, "--"+axis.Flag+"="+p.At[j])
+				p.Args = append(p.Args, argument(axis.Flag, p.At[j]))
 			}
 		}
 		sum := sha256.Sum256([]byte(strings.Join(p.Args, "\x00")))

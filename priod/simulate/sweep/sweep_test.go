@@ -62,7 +62,6 @@ func TestBadStudiesAreRefused(t *testing.T) {
 		"[base]\na = 1":                  "no [grid]",
 		"[grid]\na = []":                 "grid.a has no values",
 		"[grid]\na = [[1]]":              "list within a list",
-		"[grid]\na = {b = 1}":            "is no text",
 		"[base]\na = 1\n[grid]\na = [1]": "stands in [base] and in [grid]",
 		"grids = 1\n[grid]\na = [1]":     `unknown key "grids"`,
 		"[grid]\na = [1":                 "line 2",
@@ -72,6 +71,18 @@ func TestBadStudiesAreRefused(t *testing.T) {
 		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: error %v, want %q", text, err, want)
 		}
+	}
+}
+
+// Keys of priod.toml are axes, however TOML writes them.
+func TestKeysOfPriodToml(t *testing.T) {
+	s, err := parse("[base]\n\"ranking.order\" = \"owed\"\n[grid]\npreemption.max_evictions = [1, 2]\n[grid.steering]\nwait = [0.5]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"--set=ranking.order=owed", "--set=preemption.max_evictions=2", "--set=steering.wait=0.5"}
+	if points := s.Points(); len(points) != 2 || cmp.Diff(want, points[1].Args) != "" {
+		t.Errorf("%+v", points)
 	}
 }
 

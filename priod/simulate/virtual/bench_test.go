@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
 	"slurmprio/slurmplug"
+	"slurmprio/tests/papers/traces"
 )
 
 // stream draws jobs with the sizes of venus-1w (1 GPU in half of them, up to
@@ -218,9 +219,9 @@ func BenchmarkFitGpp(b *testing.B) {
 	} {
 		for _, mode := range c.placements {
 			b.Run(fmt.Sprintf("%s/placement=%d", c.name, mode), func(b *testing.B) {
-				p := trace.FitGppParams{Seed: 1, Jobs: c.n, Mix: "even", TEShare: 0.3, Load: c.load, Node: trace.FitGppNode}
+				p := traces.FitGppParams{Seed: 1, Jobs: c.n, Mix: "even", TEShare: 0.3, Load: c.load, Node: traces.FitGppNode}
 				p.Node.Count = c.nodes
-				jobs, err := trace.GenerateFitGpp(p)
+				jobs, err := traces.GenerateFitGpp(p)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
+	"slurmprio/tests/papers/traces"
 )
 
 // daemonOf is priod with this priod.toml, which TE submissions wake.
@@ -239,9 +240,9 @@ func TestHeldBack(t *testing.T) {
 
 // With evictions, too, the cycles that are left out change nothing.
 func TestSkippedCyclesAndEvictions(t *testing.T) {
-	node := trace.FitGppNode
+	node := traces.FitGppNode
 	node.Count = 2
-	jobs, err := trace.GenerateFitGpp(trace.FitGppParams{Seed: 3, Jobs: 250, Mix: "small-be", TEShare: 0.3, Load: 0.8, Node: node})
+	jobs, err := traces.GenerateFitGpp(traces.FitGppParams{Seed: 3, Jobs: 250, Mix: "small-be", TEShare: 0.3, Load: 0.8, Node: node})
 	if err != nil {
 		t.Fatal(err)
 	}

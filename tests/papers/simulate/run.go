@@ -1,0 +1,202 @@
+// Package simulate runs traces through the policies of the papers: on the virtual Slurm of priod/simulate, or in rounds
+// at whose start every job may be moved.
+package simulate
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"slurmprio/priod/config"
+	site "slurmprio/priod/simulate"
+	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/trace"
+	"slurmprio/priod/workload"
+	"slurmprio/tests/papers/gavel"
+	"slurmprio/tests/papers/preempt"
+	"slurmprio/tests/papers/rounds"
+	"slurmprio/tests/papers/sizing"
+)
+
+// Input is what a policy is run on.
+type Input struct {
+	Cluster    trace.Cluster
+	NodeEvents []trace.NodeEvent
+	Jobs       iter.Seq2[trace.Job, error] // in the order of submission
+	Speed      func(job *trace.Job, gpuType string) float64
+	Curve      func(job *trace.Job, gpuType string) *workload.Curve
+	Weights    virtual.Weights
+	Config     *config.Config
+	Table      *workload.Table
+
+	// Of engine rounds.
+	Pairs         gavel.Pairs   // of allocations with space sharing
+	PairWorkloads []string      // those that Pairs knows, which may be references for the others
+	Within        float64       // learned speeds are believed to within this factor
+	Trouble       gavel.Trouble // gets what an allocation's optimiser failed on
+}
+
+// Result is what came out.
+type Result = site.Result
+
+// Run simulates; spec has passed Check.
+func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
+	run := slurm
+	if spec.Engine == "rounds" {
+		if slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return len(g.Slowdown) > 0 }) {
+			return Result{}, virtual.OptionError("slowdown of nodes belongs to --engine slurm: in rounds every job may be moved")
+		}
+		run = inRounds
+	}
+	r, err := run(ctx, spec, in)
+	if err != nil {
+		return r, err
+	}
+	r.Figures, err = metrics.Measure(r.Jobs, r.Outcomes, spec.Window, in.Cluster.TotalGPUs())
+	return r, err
+}
+
+// slurm runs the policy on the virtual Slurm of priod simulate.
+func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
+	if spec.Sizing == "proportional" { // its share counts, whatever the trace says
+		in.Jobs = proportional(in.Jobs)
+	}
+	to, err := spec.site(&in)
+	if err != nil {
+		return Result{}, err
+	}
+	return site.Run(ctx, to, in.site())
+}
+
+// site is the same for priod simulate, whose Input explains it.
+func (in *Input) site() site.Input {
+	return site.Input{Cluster: in.Cluster, NodeEvents: in.NodeEvents, Jobs: in.Jobs, Speed: in.Speed, Curve: in.Curve, Weights: in.Weights, Config: in.Config, Table: in.Table}
+}
+
+// Fitting leaves out of jobs those that the empty cluster cannot run; see priod/simulate.
+func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string) error) {
+	if spec.Sizing == "proportional" {
+		in.Jobs = proportional(in.Jobs)
+	}
+	to := in.site()
+	to.Fitting(&site.Spec{Placement: spec.Placement, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs}, leftOut)
+	in.Jobs = to.Jobs
+}
+
+// site is the policy as priod simulate has it, with what only the papers compare with; in gets the keys of priod.toml
+// that flags stand for in short: --allocation, --order owed, --preemption, --round and --sizing.
+func (s *Spec) site(in *Input) (site.Spec, error) {
+	to := site.Spec{
+		Order: s.Order, SlurmOrder: s.SlurmOrder, Backfill: s.Backfill, Depth: s.Depth, Placement: s.Placement, Retry: s.Retry, Waits: s.Waits, Window: s.Window,
+		Seed: s.Seed, Overheads: s.Overheads, NodeCosts: s.NodeCosts, SpreadCosts: s.SpreadCosts, UserGPUs: s.UserGPUs, AccountGPUs: s.AccountGPUs,
+	}
+	if s.Preemption == site.SlurmQOS {
+		to.Preemption = s.Preemption
+	}
+	if s.Priod() {
+		c, err := s.configured(in)
+		in.Config, to.Order = c, "priod"
+		return to, err
+	}
+	to.Adjust = func(o *virtual.Options) {
+		o.LASQueues = s.LASQueues
+		o.TEFirst = s.Preemption != "none"
+		if s.evicts() && s.Preemption != site.SlurmQOS {
+			o.Evict = preempt.Evict(s.Eviction, preempt.Costs{Grace: s.Overheads.Grace, Checkpoint: s.Overheads.Checkpoint, Restart: s.Overheads.Restart})
+		}
+	}
+	return to, to.Check()
+}
+
+// configured is priod's configuration with what flags say in short.
+func (s *Spec) configured(in *Input) (*config.Config, error) {
+	if in.Config == nil {
+		return nil, errors.New("order priod wants a configuration")
+	}
+	c := *in.Config
+	switch {
+	case s.Preemption == site.SlurmQOS:
+		return nil, virtual.OptionError("--preemption slurm-qos is Slurm's own, without priod: want --order multifactor or fifo beside it")
+	case s.evicts():
+		c.Preemption.Enabled, c.Preemption.Policy = true, s.Preemption
+	case s.Preemption == "te-first":
+		c.Preemption.Enabled = false
+	}
+	if s.Allocation != "none" {
+		c.Allocation.Policy, c.Steering.Enabled = s.Allocation, true
+	}
+	if s.Order == "owed" {
+		c.Ranking.Order = s.Order
+	}
+	if s.Round != 0 {
+		c.Rounds.Enabled, c.Rounds.Length = true, config.Duration(s.Round*float64(time.Second))
+	}
+	if s.sizes() {
+		c.Sizing.Enabled, c.Sizing.Mechanism = true, s.Sizing
+	}
+	return &c, nil
+}
+
+// proportional drops what jobs with GPUs ask for beside these: each then gets its share
+// of the node.
+func proportional(jobs iter.Seq2[trace.Job, error]) iter.Seq2[trace.Job, error] {
+	return func(yield func(trace.Job, error) bool) {
+		for j, err := range jobs {
+			if j.GPUs > 0 {
+				j.CPUs, j.MemMB = 0, 0
+			}
+			if !yield(j, err) {
+				return
+			}
+		}
+	}
+}
+
+func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
+	order, err := rounds.ParseOrder(spec.Order)
+	if err != nil {
+		return Result{}, err
+	}
+	opt := rounds.Options{Round: spec.Round, Order: order, Speed: in.Speed, Window: spec.Window}
+	if opt.Model, err = spec.model(&in); err != nil {
+		return Result{}, err
+	}
+	if spec.Speeds != "known" {
+		opt.Estimator = gavel.Learner(spec.Speeds == "history", spec.HistoryJobs, in.Within)
+	}
+	var series metrics.Series
+	opt.Watch = func(r rounds.Round) {
+		gpus := 0
+		for _, a := range r.Runs {
+			if a.Beside == nil || a.Job.Index < a.Beside.Index {
+				gpus += a.Job.Job.GPUs
+			}
+		}
+		series.Add(metrics.Point{At: r.Start, GPUs: gpus, Queued: r.Jobs - len(r.Runs)})
+	}
+	var seen []metrics.Job
+	r, err := rounds.Run(ctx, in.Cluster, func(yield func(trace.Job, error) bool) {
+		for j, err := range in.Jobs {
+			seen = append(seen, metrics.JobOf(&j))
+			if !yield(j, err) {
+				return
+			}
+		}
+	}, opt)
+	return Result{Types: in.Cluster.Types(), Jobs: seen[:len(r.Outcomes)], Outcomes: r.Outcomes, Series: series.Points()}, err
+}
+
+// model is how time counts in a round.
+func (s *Spec) model(in *Input) (rounds.Model, error) {
+	if s.RoundModel == "synergy" {
+		sizer, err := sizing.NewSizer(s.Sizing, in.Cluster, in.Curve)
+		return rounds.Synergy{FirstRound: s.FirstRound, Sizer: sizer}, err
+	}
+	return gavel.Model(gavel.Options{
+		Policy: s.Allocation, Published: s.RoundModel == "gavel-published", Seed: s.Seed, Speed: in.Speed, Types: in.Cluster.Types(),
+		Pairs: in.Pairs, Tried: s.PairsTried, References: s.PairReferences, Workloads: in.PairWorkloads, Trouble: in.Trouble,
+	})
+}
