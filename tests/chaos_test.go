@@ -39,33 +39,33 @@ listen = "unix:%s"
 enabled = true
 [sizing]
 enabled = true
-within = "10s"
+start_timeout = "10s"
 [rounds]
 enabled = true
 length = "20s"
-lead = "2m"
-half = "1m"
+finish_bonus = "2m"
+finish_bonus_half_life = "1m"
 [retry]
 enabled = true
-quick = "0s"
+min_run = "0s"
 per_user_hour = 1000
 per_hour = 1000
 [locality]
 enabled = true
-longest = "1m"
+max_wait = "1m"
 few_nodes = true
 slow_nodes = true
 [speeds]
-shortest = "1s"
-every = "10s"
+min_run = "1s"
+interval = "10s"
 [preemption]
 enabled = true
 defrag = true
 min_run = "4s"
 restart = "2s"
 min_gain = "3s"
-hold = "15s"
-retry = "10s"
+reserve_for = "15s"
+retry_after = "10s"
 max_evictions = 2
 max_per_hour = 1000
 `

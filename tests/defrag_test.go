@@ -12,7 +12,7 @@ import (
 // that loses. A job that did not agree stays, and so does one that names its node.
 func TestSmallJobMovesForAGang(t *testing.T) {
 	t.Parallel()
-	const settings = quick + "[preemption]\ndefrag = true\nmin_run = \"0s\"\nrestart = \"1s\"\nhold = \"20s\"\n"
+	const settings = quick + "[preemption]\ndefrag = true\nmin_run = \"0s\"\nrestart = \"1s\"\nreserve_for = \"20s\"\n"
 	nodes := lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}}}
 	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, nodes), settings))
 	e.blocker("a100:1", "--nodelist=n3")

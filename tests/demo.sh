@@ -77,7 +77,7 @@ cat >>"$PRIOD_CONFIG" <<TOML
 policy = "max-min"
 [steering]
 enabled = true
-least = 0.1
+min_share = 0.1
 TOML
 open() { submit --begin=now+8 --prio-type be --gres=gpu:4 --job-name="$1" --prio-speed "$2" --wrap 'sleep 300'; }
 for _ in 1 2 3 4 5 6; do

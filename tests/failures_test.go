@@ -26,7 +26,7 @@ func newAiling(t *testing.T) *ailing {
 	l := lab.ForTest(t, lab.Options{ExtraConf: []string{
 		"JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherFrequency=task=1", "JobAcctGatherParams=OverMemoryKill",
 	}})
-	s := newSiteOn(t, l, quick+"[retry]\nenabled = true\noutput = true\nquick = \"0s\"\n")
+	s := newSiteOn(t, l, quick+"[retry]\nenabled = true\noutput = true\nmin_run = \"0s\"\n")
 	f := &ailing{running: s.daemon(), work: filepath.Join(l.Dir, "work")}
 	f.waitLog("started")
 	t.Cleanup(func() { f.slurm("scancel", "--user="+lab.PlainUser) })

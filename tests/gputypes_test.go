@@ -173,7 +173,7 @@ func TestSteeringPastARename(t *testing.T) {
 				b.loseDatabase()
 			} else { // the nodes' daemons hear of it, too: tags speak of the type by its old name
 				b.restart("v100-1")
-				b.configure(steering + "[speeds.formerly]\nv100 = \"h100\"\n")
+				b.configure(steering + "[speeds.renamed]\nv100 = \"h100\"\n")
 				d = b.daemon()
 				for id, c := range own {
 					if c == "" {

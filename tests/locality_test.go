@@ -22,7 +22,7 @@ var tree = lab.Options{
 // its own again after a reset; others are left alone.
 func TestGangWaitsForItsSwitch(t *testing.T) {
 	t.Parallel()
-	const settings = quick + "[locality]\nenabled = true\nwait = 45.0\nothers = 0.0\n" // 68 s for 5 h
+	const settings = quick + "[locality]\nenabled = true\nwait_weight = 45.0\nqueue_weight = 0.0\n" // 68 s for 5 h
 	s := newSiteOn(t, lab.ForTest(t, tree), settings)
 	if os.Geteuid() == 0 {
 		s.become(lab.OperatorUser, settings)
@@ -106,7 +106,7 @@ func TestDefragShowsWhoWouldLeave(t *testing.T) {
 // other settings. Others are left alone.
 func TestOpenJobWaitsForItsNode(t *testing.T) {
 	t.Parallel()
-	const settings = quick + "[locality]\nfew_nodes = true\nwait = 45.0\nothers = 0.0\n" // 68 s for 5 h on two nodes
+	const settings = quick + "[locality]\nfew_nodes = true\nwait_weight = 45.0\nqueue_weight = 0.0\n" // 68 s for 5 h on two nodes
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 3, GPUType: "a100", GPUs: 4}}})
 	s := newSiteOn(t, l, settings)
 	if os.Geteuid() == 0 {

@@ -18,8 +18,8 @@ restart = "0s"
 [rounds]
 enabled = true
 length = "5s"
-pay = 1.0
-lead = "0s"
+min_gain_ratio = 1.0
+finish_bonus = "0s"
 `
 
 // newTurns is a queue on one node of a fast type, beside one of a slow type that is

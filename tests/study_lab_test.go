@@ -145,15 +145,15 @@ const studySettings = `profile = "balanced"
 [cycle]
 interval = "2s"
 [allocation]
-every = "1m"
+interval = "1m"
 [preemption]
 min_run = "5s"
 min_gain = "2s"
 restart = "2s"
-hold = "10s"
-retry = "30s"
+reserve_for = "10s"
+retry_after = "30s"
 [sizing]
-within = "10s"
+start_timeout = "10s"
 [slurm]
 partitions = ["gpu"]
 `

@@ -18,12 +18,12 @@ policy = "max-min"
 enabled = true
 [sizing]
 enabled = true
-within = "8s"
+start_timeout = "8s"
 [rounds]
 enabled = true
 length = "10s"
-pay = 1.0
-lead = "0s"
+min_gain_ratio = 1.0
+finish_bonus = "0s"
 [preemption]
 enabled = true
 min_run = "2s"
@@ -32,8 +32,8 @@ max_per_hour = 0
 min_gain = "0s"
 urgency = 0.0
 grace = "5s"
-hold = "10s"
-retry = "1s"
+reserve_for = "10s"
+retry_after = "1s"
 restart = "0s"
 `
 

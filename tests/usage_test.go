@@ -22,7 +22,7 @@ func TestUsageFromAccounting(t *testing.T) {
 		Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 12, CPUs: 96, MemoryMB: 49152}},
 		ExtraConf: []string{"JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherFrequency=task=1"},
 	})
-	s := newSiteOn(t, l, quick+"[speeds]\nshortest = \"2s\"\n")
+	s := newSiteOn(t, l, quick+"[speeds]\nmin_run = \"2s\"\n")
 	const busy = `python3 -c 'import time; end = time.time() + 6
 while time.time() < end: pass'`
 	const large = `srun python3 -c 'import time; a = bytearray(300 << 20); time.sleep(4)'`

@@ -80,7 +80,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "since", Value: "7d", Usage: "how much `TIME` of accounting, with --from-slurm: 12h, 30d"},
 		&cli.BoolFlag{Category: input, Name: "strict", Usage: "accounting: stop at the first bad row or job that these nodes cannot run"},
 		&cli.StringFlag{Category: input, Name: "cluster", Usage: "read nodes from `FILE`, TOML with [[nodes]] tables"},
-		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "nodes as `COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]`; again for more"},
+		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "`NODES` as COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]; again for more"},
 		&cli.StringFlag{Category: input, Name: "workloads", Usage: "speeds of programs, from `FILE` (default: speeds.workloads, else those built in); where both are set priod is told the latter"},
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
 

@@ -24,12 +24,12 @@ func moved(flag string) string {
 
 var movedToSet = map[string]string{
 	"allocation": "--order priod --set allocation.policy=NAME --set steering.enabled=true", "sizing": "--order priod --set sizing.enabled=true --set sizing.mechanism=NAME",
-	"round": "--order priod --set rounds.enabled=true --set rounds.length=TIME", "steering-cycle": "--set cycle.interval=TIME", "steering-wait": "--set steering.wait=TIMES",
-	"steering-depth": "--set steering.depth=JOBS", "steering-busy": "--set steering.busy=true", "lead": "--set rounds.lead=TIME", "round-pay": "--set rounds.pay=TIMES",
+	"round": "--order priod --set rounds.enabled=true --set rounds.length=TIME", "steering-cycle": "--set cycle.interval=TIME", "steering-wait": "--set steering.wait_weight=TIMES",
+	"steering-depth": "--set steering.depth=JOBS", "steering-busy": "--set steering.busy=true", "lead": "--set rounds.finish_bonus=TIME", "round-pay": "--set rounds.min_gain_ratio=TIMES",
 	"defrag": "--set preemption.defrag=true", "max-evictions": "--set preemption.max_evictions=TIMES", "min-runtime": "--set preemption.min_run=TIME",
-	"eviction-rise": "--set preemption.rise=SHARE", "urgency": "--set preemption.urgency=NUMBER", "min-gain": "--set preemption.min_gain=TIME", "locality": "--set locality.enabled=true",
-	"few-nodes": "--set locality.few_nodes=true", "locality-wait": "--set locality.wait=TIMES", "locality-others": "--set locality.others=TIMES",
-	"locality-longest": "--set locality.longest=TIME", "locality-of-limit": "--set locality.of_limit=PART", "fitgpp-s": "--set preemption.fitgpp_s=WEIGHT",
+	"eviction-rise": "--set preemption.repeat_penalty=SHARE", "urgency": "--set preemption.urgency=NUMBER", "min-gain": "--set preemption.min_gain=TIME", "locality": "--set locality.enabled=true",
+	"few-nodes": "--set locality.few_nodes=true", "locality-wait": "--set locality.wait_weight=TIMES", "locality-others": "--set locality.queue_weight=TIMES",
+	"locality-longest": "--set locality.max_wait=TIME", "locality-of-limit": "--set locality.limit_share=PART", "fitgpp-s": "--set preemption.fitgpp_s=WEIGHT",
 	"fitgpp-fallback": "--set preemption.fitgpp_fallback=NAME", "evictions-at-once": "--set preemption.max_at_once=JOBS", "evictions-per-hour": "--set preemption.max_per_hour=JOBS",
 	"eviction-gpu-hours-per-day": "--set preemption.gpu_hours_per_day=HOURS", "switch-nodes": "--cluster FILE, with switch in its [[nodes]] tables",
 	"waits": "--html, whose page has the causes of waiting", "sort": "nothing: traces are sorted", "skip-bad": "nothing: of accounting bad rows are left out",

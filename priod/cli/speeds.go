@@ -25,12 +25,12 @@ import (
 func workloadsHistoryCommand() *cli.Command {
 	return &cli.Command{
 		Name: "history", Usage: "show what this site's accounting teaches of speeds, before it is believed",
-		Description: "The daemon learns from the completed jobs of Slurm's accounting (speeds.every);\n" +
+		Description: "The daemon learns from the completed jobs of Slurm's accounting (speeds.interval);\n" +
 			"this shows what. A program is a workload, or a user's job name, on one number of\n" +
 			"GPUs. Its work is what the tag's steps say, or the command line (speeds.steps); else every run of it counts as the same. Each cell is\n" +
 			"TYPE:SPEED, the fastest being 1, how sure that is (two times in three not farther off than this factor), and on\n" +
 			"how many runs there it rests: 0 follows from other types and programs. ? is not sure enough to be believed\n" +
-			"(speeds.within). --out writes what is believed as a workloads file, to read and to keep.",
+			"(speeds.max_error_factor). --out writes what is believed as a workloads file, to read and to keep.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Usage: "read this much `TIME` of accounting now, 12h or 30d, instead of what the daemon learned"},
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write what is believed as workloads to `FILE`; - is standard output"},
@@ -64,7 +64,7 @@ func lessons(c *cli.Context, cfg *config.Config, table *workload.Table) (store.L
 	defer r.Close()
 	l, err := r.Lessons(c.Context, nil)
 	if err == nil && l.Knowledge == nil {
-		err = errors.New("the daemon has learned nothing yet (speeds.history, speeds.every): --since 14d reads accounting now")
+		err = errors.New("the daemon has learned nothing yet (speeds.history, speeds.interval): --since 14d reads accounting now")
 	}
 	return l, err
 }
@@ -119,7 +119,7 @@ func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 // showTaught is a line for each program, or one that says that there is none.
 func showTaught(w io.Writer, views []taughtView) {
 	if len(views) == 0 {
-		fmt.Fprintln(w, "Nothing: no job that accounting knows completed on a GPU of a named type, after speeds.shortest at least.")
+		fmt.Fprintln(w, "Nothing: no job that accounting knows completed on a GPU of a named type, after speeds.min_run at least.")
 		return
 	}
 	tabulate(w, []string{"PROGRAM", "GPUS", "RUNS", "WORK IN", "SPEEDS (RUNS THERE)"}, views, func(v *taughtView) []any {

@@ -52,34 +52,34 @@ type Config struct {
 	} `toml:"ranking" json:"ranking"`
 	Allocation struct {
 		Policy  string             `toml:"policy" json:"policy"`
-		Every   Duration           `toml:"every" json:"every"`
+		Every   Duration           `toml:"interval" json:"interval"`
 		Weights map[string]float64 `toml:"weights" json:"weights,omitempty"`
 		FIFO    []string           `toml:"fifo" json:"fifo"`
 	} `toml:"allocation" json:"allocation"`
 	Steering struct {
 		Enabled        bool    `toml:"enabled" json:"enabled"`
 		Depth          int     `toml:"depth" json:"depth"`
-		Wait           float64 `toml:"wait" json:"wait"`
-		Least          float64 `toml:"least" json:"least"`
-		Change         float64 `toml:"change" json:"change"`
-		Cycles         int     `toml:"cycles" json:"cycles"`
+		Wait           float64 `toml:"wait_weight" json:"wait_weight"`
+		Least          float64 `toml:"min_share" json:"min_share"`
+		Change         float64 `toml:"switch_threshold" json:"switch_threshold"`
+		Cycles         int     `toml:"max_passed_cycles" json:"max_passed_cycles"`
 		Busy           bool    `toml:"busy" json:"busy"`
 		WritesPerCycle int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
 	} `toml:"steering" json:"steering"`
 	Rounds struct {
 		Enabled bool     `toml:"enabled" json:"enabled"`
 		Length  Duration `toml:"length" json:"length"`
-		Pay     float64  `toml:"pay" json:"pay"`
-		AtOnce  int      `toml:"at_once" json:"at_once"`
-		Lead    Duration `toml:"lead" json:"lead"`
-		Half    Duration `toml:"half" json:"half"`
+		Pay     float64  `toml:"min_gain_ratio" json:"min_gain_ratio"`
+		AtOnce  int      `toml:"max_yields" json:"max_yields"`
+		Lead    Duration `toml:"finish_bonus" json:"finish_bonus"`
+		Half    Duration `toml:"finish_bonus_half_life" json:"finish_bonus_half_life"`
 	} `toml:"rounds" json:"rounds"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	Sizing   struct {
 		Enabled   bool     `toml:"enabled" json:"enabled"`
 		Mechanism string   `toml:"mechanism" json:"mechanism"`
-		Within    Duration `toml:"within" json:"within"`
-		Jobs      int      `toml:"jobs" json:"jobs"`
+		Within    Duration `toml:"start_timeout" json:"start_timeout"`
+		Jobs      int      `toml:"depth" json:"depth"`
 
 		GiveBack      bool     `toml:"give_back" json:"give_back"`
 		GiveBackAfter Duration `toml:"give_back_after" json:"give_back_after"`
@@ -87,10 +87,10 @@ type Config struct {
 	Locality struct {
 		Enabled        bool      `toml:"enabled" json:"enabled"`
 		Costs          []float64 `toml:"costs" json:"costs"`
-		Wait           float64   `toml:"wait" json:"wait"`
-		Others         float64   `toml:"others" json:"others"`
-		Longest        Duration  `toml:"longest" json:"longest"`
-		OfLimit        float64   `toml:"of_limit" json:"of_limit"`
+		Wait           float64   `toml:"wait_weight" json:"wait_weight"`
+		Others         float64   `toml:"queue_weight" json:"queue_weight"`
+		Longest        Duration  `toml:"max_wait" json:"max_wait"`
+		OfLimit        float64   `toml:"limit_share" json:"limit_share"`
 		Depth          int       `toml:"depth" json:"depth"`
 		WritesPerCycle int       `toml:"writes_per_cycle" json:"writes_per_cycle"`
 		FewNodes       bool      `toml:"few_nodes" json:"few_nodes"`
@@ -106,12 +106,12 @@ type Config struct {
 	Speeds struct {
 		Workloads string             `toml:"workloads" json:"workloads"`
 		History   Duration           `toml:"history" json:"history"`
-		Every     Duration           `toml:"every" json:"every"`
-		Shortest  Duration           `toml:"shortest" json:"shortest"`
+		Every     Duration           `toml:"interval" json:"interval"`
+		Shortest  Duration           `toml:"min_run" json:"min_run"`
 		Steps     string             `toml:"steps" json:"steps"`
-		Within    float64            `toml:"within" json:"within"`
+		Within    float64            `toml:"max_error_factor" json:"max_error_factor"`
 		Types     map[string]float64 `toml:"types" json:"types"`
-		Formerly  map[string]string  `toml:"formerly" json:"formerly"`
+		Formerly  map[string]string  `toml:"renamed" json:"renamed"`
 	} `toml:"speeds" json:"speeds"`
 	Preemption struct {
 		Enabled              bool     `toml:"enabled" json:"enabled"`
@@ -121,7 +121,7 @@ type Config struct {
 		FitGppFallback       string   `toml:"fitgpp_fallback" json:"fitgpp_fallback"`
 		Urgency              float64  `toml:"urgency" json:"urgency"`
 		RunCost              float64  `toml:"run_cost" json:"run_cost"`
-		Rise                 float64  `toml:"rise" json:"rise"`
+		Rise                 float64  `toml:"repeat_penalty" json:"repeat_penalty"`
 		MinGain              Duration `toml:"min_gain" json:"min_gain"`
 		MaxEvictions         int      `toml:"max_evictions" json:"max_evictions"`
 		MinRun               Duration `toml:"min_run" json:"min_run"`
@@ -137,9 +137,9 @@ type Config struct {
 		MaxGrace             Duration `toml:"max_grace" json:"max_grace"`
 		Restart              Duration `toml:"restart" json:"restart"`
 		Reserve              bool     `toml:"reserve" json:"reserve"`
-		Hold                 Duration `toml:"hold" json:"hold"`
-		Retry                Duration `toml:"retry" json:"retry"`
-		Watch                Duration `toml:"watch" json:"watch"`
+		Hold                 Duration `toml:"reserve_for" json:"reserve_for"`
+		Retry                Duration `toml:"retry_after" json:"retry_after"`
+		Watch                Duration `toml:"poll_interval" json:"poll_interval"`
 		ZeroExit             string   `toml:"zero_exit" json:"zero_exit"`
 	} `toml:"preemption" json:"preemption"`
 	Retry struct {
@@ -151,12 +151,12 @@ type Config struct {
 		PerUserHour   int      `toml:"per_user_hour" json:"per_user_hour"`
 		PerHour       int      `toml:"per_hour" json:"per_hour"`
 		PerCycle      int      `toml:"per_cycle" json:"per_cycle"`
-		Quick         Duration `toml:"quick" json:"quick"`
-		Exclude       int      `toml:"exclude" json:"exclude"`
+		Quick         Duration `toml:"min_run" json:"min_run"`
+		Exclude       int      `toml:"max_excluded_nodes" json:"max_excluded_nodes"`
 		SuspectUsers  int      `toml:"suspect_users" json:"suspect_users"`
-		SuspectWithin Duration `toml:"suspect_within" json:"suspect_within"`
+		SuspectWithin Duration `toml:"suspect_window" json:"suspect_window"`
 		Drain         bool     `toml:"drain" json:"drain"`
-		DrainMost     int      `toml:"drain_most" json:"drain_most"`
+		DrainMost     int      `toml:"max_drained" json:"max_drained"`
 	} `toml:"retry" json:"retry"`
 	Limits struct {
 		WritesPerCycle  int     `toml:"writes_per_cycle" json:"writes_per_cycle"`

@@ -52,8 +52,44 @@ func typeWords(name string) string {
 	return name
 }
 
-// suggest names the known key that is nearest to an unknown one.
+// renamed are keys of earlier versions with the names that they have now, as CHANGELOG lists them.
+var renamed = map[string]string{
+	"locality.longest":     "locality.max_wait",
+	"locality.wait":        "locality.wait_weight",
+	"locality.others":      "locality.queue_weight",
+	"locality.of_limit":    "locality.limit_share",
+	"steering.least":       "steering.min_share",
+	"steering.change":      "steering.switch_threshold",
+	"steering.wait":        "steering.wait_weight",
+	"steering.cycles":      "steering.max_passed_cycles",
+	"rounds.pay":           "rounds.min_gain_ratio",
+	"rounds.lead":          "rounds.finish_bonus",
+	"rounds.half":          "rounds.finish_bonus_half_life",
+	"rounds.at_once":       "rounds.max_yields",
+	"sizing.within":        "sizing.start_timeout",
+	"sizing.jobs":          "sizing.depth",
+	"speeds.within":        "speeds.max_error_factor",
+	"speeds.shortest":      "speeds.min_run",
+	"speeds.formerly":      "speeds.renamed",
+	"speeds.every":         "speeds.interval",
+	"allocation.every":     "allocation.interval",
+	"preemption.rise":      "preemption.repeat_penalty",
+	"preemption.hold":      "preemption.reserve_for",
+	"preemption.retry":     "preemption.retry_after",
+	"preemption.watch":     "preemption.poll_interval",
+	"retry.quick":          "retry.min_run",
+	"retry.exclude":        "retry.max_excluded_nodes",
+	"retry.suspect_within": "retry.suspect_window",
+	"retry.drain_most":     "retry.max_drained",
+}
+
+// suggest names the known key that an unknown one became, or that is nearest to it.
 func suggest(key string) string {
+	table, rest, _ := strings.Cut(key, ".")
+	name, _, _ := strings.Cut(rest, ".")
+	if now := renamed[table+"."+name]; now != "" {
+		return fmt.Sprintf("; it is %s now", now)
+	}
 	most := max(3, len(key)/3)
 	best, distance := "", len(key)
 	for _, k := range knownKeys() {

@@ -96,7 +96,7 @@ func (c *Config) orderRules() []rule {
 		{"ranking.be_qos", noneEmpty(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
 		{"ranking.order", slices.Contains(orders, c.Ranking.Order), strings.Join(orders, ", ")},
 		{"ranking.order", c.Ranking.Order == string(order.SlurmOrder) || c.Allocation.Policy != "", "an allocation.policy beside order " + c.Ranking.Order},
-		{"allocation.every", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
+		{"allocation.interval", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
 		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
 	}
 }
@@ -106,17 +106,17 @@ func (c *Config) steeringRules() []rule {
 	return []rule{
 		{"steering.enabled", !c.Steering.Enabled || c.Allocation.Policy != "", "an allocation.policy beside steering"},
 		{"steering.depth", c.Steering.Depth >= 0, "0 (all) or more"},
-		{"steering.wait", finite(c.Steering.Wait), "a number from 0"},
-		{"steering.least", c.Steering.Least >= 0 && c.Steering.Least <= 1, "from 0 to 1"},
-		{"steering.change", finite(c.Steering.Change), "a number from 0"},
-		{"steering.cycles", c.Steering.Cycles >= 1, "at least 1"},
+		{"steering.wait_weight", finite(c.Steering.Wait), "a number from 0"},
+		{"steering.min_share", c.Steering.Least >= 0 && c.Steering.Least <= 1, "from 0 to 1"},
+		{"steering.switch_threshold", finite(c.Steering.Change), "a number from 0"},
+		{"steering.max_passed_cycles", c.Steering.Cycles >= 1, "at least 1"},
 		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
 		{"rounds.enabled", !c.Rounds.Enabled || c.Steering.Enabled, "steering.enabled beside rounds: a job has to wait for one GPU type before others yield to it"},
 		{"rounds.length", c.Rounds.Length >= Duration(5*time.Second), "at least 5s"},
-		{"rounds.pay", finite(c.Rounds.Pay), "a number from 0"},
-		{"rounds.at_once", c.Rounds.AtOnce >= 0, "0 (no limit) or more"},
-		{"rounds.lead", c.Rounds.Lead >= 0, "0s or more"},
-		{"rounds.half", c.Rounds.Half > 0 || c.Rounds.Half == 0 && c.Rounds.Lead == 0, "a time above 0s beside a lead"},
+		{"rounds.min_gain_ratio", finite(c.Rounds.Pay), "a number from 0"},
+		{"rounds.max_yields", c.Rounds.AtOnce >= 0, "0 (no limit) or more"},
+		{"rounds.finish_bonus", c.Rounds.Lead >= 0, "0s or more"},
+		{"rounds.finish_bonus_half_life", c.Rounds.Half > 0 || c.Rounds.Half == 0 && c.Rounds.Lead == 0, "a time above 0s beside a lead"},
 	}
 }
 
@@ -125,15 +125,15 @@ func (c *Config) sizeRules() []rule {
 	_, sizingErr := size.Parse(c.Sizing.Mechanism)
 	return []rule{
 		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
-		{"sizing.within", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
-		{"sizing.jobs", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
+		{"sizing.start_timeout", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
+		{"sizing.depth", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
 		{"sizing.give_back_after", c.Sizing.GiveBackAfter >= Duration(time.Second), "at least 1s"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
-		{"speeds.every", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
-		{"speeds.shortest", c.Speeds.Shortest >= 0, "a time, or 0s"},
+		{"speeds.interval", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
+		{"speeds.min_run", c.Speeds.Shortest >= 0, "a time, or 0s"},
 		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
-		{"speeds.within", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
+		{"speeds.max_error_factor", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
 	}
 }
 
@@ -144,10 +144,10 @@ func (c *Config) localityRules() []rule {
 	return []rule{
 		{"locality.costs", len(l.Costs) > 0 && slices.IsSorted(l.Costs) && share(l.Costs[0]) && share(l.Costs[len(l.Costs)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... switches in the place of one"},
 		{"locality.node_costs", len(l.NodeCosts) > 0 && slices.IsSorted(l.NodeCosts) && share(l.NodeCosts[0]) && share(l.NodeCosts[len(l.NodeCosts)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... nodes in the place of one"},
-		{"locality.wait", finite(l.Wait), "a number from 0"},
-		{"locality.others", finite(l.Others), "a number from 0"},
-		{"locality.longest", l.Longest >= Duration(locality.Shortest), "at least 1m"},
-		{"locality.of_limit", l.OfLimit > 0 && l.OfLimit <= 1, "above 0 and up to 1"},
+		{"locality.wait_weight", finite(l.Wait), "a number from 0"},
+		{"locality.queue_weight", finite(l.Others), "a number from 0"},
+		{"locality.max_wait", l.Longest >= Duration(locality.Shortest), "at least 1m"},
+		{"locality.limit_share", l.OfLimit > 0 && l.OfLimit <= 1, "above 0 and up to 1"},
 		{"locality.depth", l.Depth >= 0, "0 (all) or more"},
 		{"locality.writes_per_cycle", l.WritesPerCycle >= 1, "at least 1"},
 		{"locality.slow_nodes", !l.SlowNodes || c.Speeds.History > 0, "speeds.history above 0s beside it: slow nodes are found in the runs of accounting"},
@@ -162,7 +162,7 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.fitgpp_s", finite(c.Preemption.FitGppS), "a number from 0"},
 		{"preemption.urgency", finite(c.Preemption.Urgency), "a number from 0"},
 		{"preemption.run_cost", finite(c.Preemption.RunCost), "a number from 0"},
-		{"preemption.rise", finite(c.Preemption.Rise), "a number from 0"},
+		{"preemption.repeat_penalty", finite(c.Preemption.Rise), "a number from 0"},
 		{"preemption.min_gain", c.Preemption.MinGain >= 0, "0s or more"},
 		{"preemption.max_evictions", c.Preemption.MaxEvictions >= 0, "0 (no limit) or more"},
 		{"preemption.min_run", c.Preemption.MinRun >= 0, "0s or more"},
@@ -177,9 +177,9 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.grace", c.Preemption.Grace >= 0 && c.Preemption.Grace <= c.Preemption.MaxGrace, "from 0s to preemption.max_grace"},
 		{"preemption.max_grace", c.Preemption.MaxGrace >= 0, "0s or more"},
 		{"preemption.restart", c.Preemption.Restart >= 0, "0s or more"},
-		{"preemption.hold", c.Preemption.Hold >= Duration(5*time.Second), "at least 5s"},
-		{"preemption.retry", c.Preemption.Retry >= 0, "0s or more"},
-		{"preemption.watch", c.Preemption.Watch >= Duration(200*time.Millisecond), "at least 200ms"},
+		{"preemption.reserve_for", c.Preemption.Hold >= Duration(5*time.Second), "at least 5s"},
+		{"preemption.retry_after", c.Preemption.Retry >= 0, "0s or more"},
+		{"preemption.poll_interval", c.Preemption.Watch >= Duration(200*time.Millisecond), "at least 200ms"},
 		{"preemption.zero_exit", c.Preemption.ZeroExit == "requeue" || c.Preemption.ZeroExit == "done", "requeue or done"},
 	}
 }
@@ -193,11 +193,11 @@ func (c *Config) retryRules() []rule {
 		{"retry.per_user_hour", r.PerUserHour >= 0, "0 (no limit) or more"},
 		{"retry.per_hour", r.PerHour >= 0, "0 (no limit) or more"},
 		{"retry.per_cycle", r.PerCycle >= 1 && r.PerCycle <= 1000, "from 1 to 1000"},
-		{"retry.quick", r.Quick >= 0, "0s or more"},
-		{"retry.exclude", r.Exclude >= 0, "0 or more"},
+		{"retry.min_run", r.Quick >= 0, "0s or more"},
+		{"retry.max_excluded_nodes", r.Exclude >= 0, "0 or more"},
 		{"retry.suspect_users", r.SuspectUsers >= 2, "at least 2"},
-		{"retry.suspect_within", r.SuspectWithin >= Duration(time.Minute) && r.SuspectWithin <= Duration(retry.KeepOthers), "from 1m to 1d"},
-		{"retry.drain_most", r.DrainMost >= 0, "0 or more"},
+		{"retry.suspect_window", r.SuspectWithin >= Duration(time.Minute) && r.SuspectWithin <= Duration(retry.KeepOthers), "from 1m to 1d"},
+		{"retry.max_drained", r.DrainMost >= 0, "0 or more"},
 	}
 }
 
@@ -340,7 +340,7 @@ func checkPolicy(text string) error {
 	return err
 }
 
-// checkTypes looks at the GPU types of speeds.types and speeds.formerly.
+// checkTypes looks at the GPU types of speeds.types and speeds.renamed.
 func (c *Config) checkTypes() error {
 	for _, t := range slices.Sorted(maps.Keys(c.Speeds.Types)) {
 		if v := c.Speeds.Types[t]; !jobtag.ValidName(t) || !(v > 0) || math.IsInf(v, 1) {
@@ -351,7 +351,7 @@ func (c *Config) checkTypes() error {
 		now := c.Speeds.Formerly[old]
 		_, again := c.Speeds.Formerly[now]
 		if !jobtag.ValidName(old) || !jobtag.ValidName(now) || again {
-			return fmt.Errorf("speeds.formerly.%s = %q: want the name that the GPU type has now", old, now)
+			return fmt.Errorf("speeds.renamed.%s = %q: want the name that the GPU type has now", old, now)
 		}
 	}
 	features := map[string]string{}

@@ -78,7 +78,7 @@ var roundReasonTexts = map[preemption.Why]string{
 	preemption.Why(yield.NotOwed):  "no job on its GPU type has had so much more of its due",
 	preemption.Why(yield.NoGain):   "what it would gain does not pay for a checkpoint, a restart and a requeue",
 	preemption.Why(yield.NoneLeft): "the jobs on its GPU type that may yield are too few or too small",
-	preemption.Why(yield.Limit):    "rounds.at_once is reached",
+	preemption.Why(yield.Limit):    "rounds.max_yields is reached",
 	preemption.Why(yield.Behind):   "TE jobs wait, and the place would go to them first",
 
 	preemption.Why(yield.Yields): "yields its GPUs",

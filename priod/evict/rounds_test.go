@@ -221,7 +221,7 @@ func TestRoundsProperties(t *testing.T) {
 		nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
 		b := newBout(nodes)
 		b.set.Policy.Limits = preemption.Limits{MaxAtOnce: rapid.IntRange(0, 3).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 3).Draw(t, "per cycle")}
-		b.round.Policy.AtOnce = rapid.IntRange(0, 3).Draw(t, "rounds.at_once")
+		b.round.Policy.AtOnce = rapid.IntRange(0, 3).Draw(t, "rounds.max_yields")
 		id := uint32(0)
 		for n := range nodes {
 			for free := 4; free > 0; {

@@ -74,7 +74,7 @@ func (in *Input) Unprofile(c *config.Config) (notes []string) {
 	}
 	if c.Locality.Enabled && c.FromProfile("locality.enabled") && !in.switched() {
 		c.Locality.Enabled = false
-		notes = append(notes, "profile "+c.Profile+": no locality, because the nodes are on no switches (--switch-nodes)")
+		notes = append(notes, "profile "+c.Profile+": no locality, because the nodes are on no switches (switch in the [[nodes]] tables of --cluster)")
 	}
 	return notes
 }
@@ -104,7 +104,7 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 	case c.Locality.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
 		return virtual.OptionError("locality.enabled wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
 	case c.Locality.Enabled && !in.switched():
-		return virtual.OptionError("locality.enabled wants nodes on switches: --switch-nodes COUNT, or switch in the [[nodes]] tables of --cluster")
+		return virtual.OptionError("locality.enabled wants nodes on switches: switch in the [[nodes]] tables of --cluster")
 	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.FewNodes || c.Locality.SlowNodes) && s.Backfill == "none":
 		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled, locality.few_nodes or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
 	case (c.Preemption.Enabled || c.Preemption.Defrag || c.Rounds.Enabled) && s.Placement == "pool":

@@ -46,7 +46,7 @@ func TestLocality(t *testing.T) {
 	}
 	policies := []struct{ name, toml string }{
 		{"never", ""},
-		{"always", "[locality]\nenabled = true\nwait = 0.0\nlongest = \"1000d\"\n"},
+		{"always", "[locality]\nenabled = true\nwait_weight = 0.0\nmax_wait = \"1000d\"\n"},
 		{"as long as it pays", "[locality]\nenabled = true\n"},
 	}
 	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: switches * nodes, GPUType: "gpu", GPUs: gpus}}}
@@ -99,7 +99,7 @@ func TestSwitchesAreWaitedFor(t *testing.T) {
 	}
 	for toml, want := range map[string][2]float64{ // its start and its run
 		"": {3700, 36000 / 0.8},
-		"[locality]\nenabled = true\nlongest = \"5m\"\n": {4000, 36000 / 0.8},
+		"[locality]\nenabled = true\nmax_wait = \"5m\"\n": {4000, 36000 / 0.8},
 		"[locality]\nenabled = true\n":                   {9000, 36000},
 	} {
 		spec := Spec{Order: "priod", SlurmOrder: "fifo", Backfill: "easy", SpreadCosts: []float64{0.2}}
@@ -126,7 +126,7 @@ func TestFewNodes(t *testing.T) {
 	}
 	policies := []struct{ name, toml string }{
 		{"never", ""},
-		{"always", "[locality]\nfew_nodes = true\nwait = 0.0\nlongest = \"1000d\"\n"},
+		{"always", "[locality]\nfew_nodes = true\nwait_weight = 0.0\nmax_wait = \"1000d\"\n"},
 		{"as long as it pays", "[locality]\nfew_nodes = true\n"},
 	}
 	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: nodes, GPUType: "gpu", GPUs: gpus}}}

@@ -18,21 +18,6 @@ func Runnable(j *trace.Job, table *workload.Table) error {
 	return nil
 }
 
-// speeds looks a job up in the table.
-func speeds(table *workload.Table) func(*trace.Job, string) float64 {
-	return func(j *trace.Job, gpuType string) float64 {
-		if j.Duration > 0 {
-			return 1
-		}
-		id, known := table.Lookup(j.Workload)
-		if !known {
-			return 0
-		}
-		s, _ := table.Speed(id, j.GPUs, gpuType)
-		return s
-	}
-}
-
 // Speeds is Input.Speed of a table of workloads.
 func Speeds(table *workload.Table) func(*trace.Job, string) float64 {
 	return func(j *trace.Job, gpuType string) float64 {

@@ -305,7 +305,9 @@ func together(r, known cluster.Requested) cluster.Requested {
 	was := last.Was
 	switch {
 	case known.Ours(r.Was):
-		was = known.Was
+		if was = known.Was; !known.Ours(r.Value) { // written over what the journal tells, whatever the clocks said
+			last, first = r, known
+		}
 	case r.Ours(known.Was):
 		was = r.Was
 	}

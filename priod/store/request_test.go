@@ -168,6 +168,39 @@ func remember(t *testing.T, shared bool) {
 	})
 }
 
+// A host whose clock is behind takes over and writes; an older copy of the journal, put back before the next start, tells of
+// the other host's write at a later time. What was written over the other is the last.
+func TestWriteByAClockThatIsBehind(t *testing.T) {
+	d := &asks{daemon: newDaemon(t, t.TempDir(), pending(1, "be"))}
+	hosts := twoHosts{t: t}
+	hosts.begin(d.daemon)
+	j := &d.snapshot.Jobs[0]
+	j.Restarts = 1
+	d.crash = true
+	d.ask(j, "v100", true, "")
+	d.crash = false
+	d.restart()
+	d.snapshot.At = d.snapshot.At.Add(-9 * time.Minute)
+	hosts.takeOver(d.daemon)
+	backup := copyOf(t, d.store.journals)
+	d.ask(j, "a100", true, slurmplug.Applied)
+	if err := d.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	backup.restore()
+	d.store, d.history = openStore(t, d.store.dir, d.store.opts)
+	d.history.Observe(&d.snapshot)
+	told := openUndo(t, d.store.journals).Requests()[j.ID]
+	for name, requests := range map[string]map[slurmplug.Lever]cluster.Requested{"history": d.history.Requests[j.ID], "journal": told} {
+		if r, known := requests[slurmplug.Features]; !known || !r.Ours(slurmplug.Text("a100")) || r.Was.String() != "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if err := errors.Join(d.store.Close(), hosts.close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A task of an array that was written as a whole, written again by itself: what its
 // user asked for is known from the database alone, too.
 func TestTaskOfAWrittenArray(t *testing.T) {

@@ -149,7 +149,7 @@ func (u *Journal) Lacking(h *cluster.History) (lost []*Change) {
 			switch c := u.Find(id, lever); {
 			case c == nil:
 				lost = append(lost, line)
-			case r.At.After(c.Time) && r.Value != c.To:
+			case r.Value != c.To && (r.At.After(c.Time) || slices.Contains(r.Older, c.To) && !c.requested().Ours(r.Value)): // the clock may have been set back
 				line.From = c.To
 				line.Sent = append(slices.Clip(r.Older), c.requested().Older...)
 				lost = append(lost, line)

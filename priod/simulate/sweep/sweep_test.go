@@ -80,7 +80,7 @@ func TestKeysOfPriodToml(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"--set=ranking.order=owed", "--set=preemption.max_evictions=2", "--set=steering.wait=0.5"}
+	want := []string{"--set=ranking.order=owed", "--set=preemption.max_evictions=2", "--set=steering.wait_weight=0.5"}
 	if points := s.Points(); len(points) != 2 || cmp.Diff(want, points[1].Args) != "" {
 		t.Errorf("%+v", points)
 	}

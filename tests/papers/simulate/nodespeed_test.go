@@ -309,7 +309,7 @@ func TestSlowNodesAreRefused(t *testing.T) {
 		}
 		return r.Outcomes[len(jobs)-1].Nodes, nil
 	}
-	for toml, want := range map[string]string{"[locality]\nslow_nodes = true\n": "n1,n2", "": "n0,n1", "[locality]\nslow_nodes = true\nwait = 1e9\n": "n0,n1"} {
+	for toml, want := range map[string]string{"[locality]\nslow_nodes = true\n": "n1,n2", "": "n0,n1", "[locality]\nslow_nodes = true\nwait_weight = 1e9\n": "n0,n1"} {
 		if got, err := run(toml, ""); err != nil || got != want {
 			t.Errorf("%q: it runs on %s, want %s; %v", toml, got, want, err)
 		}

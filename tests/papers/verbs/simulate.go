@@ -220,6 +220,9 @@ func (s *simulated) input(c *cli.Context) (in simulate.Input, done func(), err e
 	if in.Cluster, in.NodeEvents, err = nodes(c); err != nil {
 		return in, nil, priod.WrongUsage(err)
 	}
+	if cfg != nil {
+		s.Notes = append(s.Notes, (&site.Input{Cluster: in.Cluster}).Unprofile(cfg)...)
+	}
 	jobs, done, err := s.jobs(c, cfg, table)
 	if err != nil {
 		return in, nil, err
