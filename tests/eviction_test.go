@@ -16,7 +16,7 @@ import (
 )
 
 // evicting turns preemption on with short times.
-const evicting = quick + "[te_budget.user]\ngpus = 0\n[preemption]\nenabled = true\nmin_run = \"0s\"\nmax_evictions = 0\nmax_per_hour = 0\nmin_gain = \"0s\"\nurgency = 0.0\ngrace = \"5s\"\nhold = \"20s\"\nretry = \"1s\"\n"
+const evicting = quick + "[te_budget.user]\ngpus = 0\n[preemption]\nenabled = true\nmin_run = \"0s\"\nmax_evictions = 0\nmax_per_hour = 0\nmin_gain = \"0s\"\nurgency = 0.0\ngrace = \"5s\"\nreserve_for = \"20s\"\nretry_after = \"1s\"\n"
 
 // worker is the script of a job that counts to a number of units of work, a few
 // a second, and saves after each save-th one and when it is told to. Its conduct

@@ -33,7 +33,7 @@ func TestRacesWithEverythingOn(t *testing.T) {
 	}
 	s := newSite(t, "")
 	call := wake.Address{Path: filepath.Join(s.lab.Dir, "races-wake")}
-	settings := together + fmt.Sprintf("[ranking]\norder = \"owed\"\n[speeds]\nevery = \"1s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"unix:%s\"\n[wake]\nlisten = [%q]\npolls_per_minute = 60\n",
+	settings := together + fmt.Sprintf("[ranking]\norder = \"owed\"\n[speeds]\ninterval = \"1s\"\n[log]\nlevel = \"debug\"\n[metrics]\nlisten = \"unix:%s\"\n[wake]\nlisten = [%q]\npolls_per_minute = 60\n",
 		filepath.Join(s.dir, "metrics"), call)
 	s.configure(settings)
 	e := evictableOn(t, s)

@@ -17,7 +17,7 @@ func TestGangRefusesSlowNode(t *testing.T) {
 	longOnly(t)
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 6, GPUType: "a100", GPUs: 4}}})
-	const settings = quick + "[speeds]\nmin_run = \"1s\"\ninterval = \"1s\"\n[locality]\nwait = 0.0\nslow_nodes = true\n"
+	const settings = quick + "[speeds]\nmin_run = \"1s\"\ninterval = \"1s\"\n[locality]\nwait_weight = 0.0\nslow_nodes = true\n"
 	s := newSiteOn(t, l, settings)
 	const program = `case $SLURMD_NODENAME in n3) sleep 4;; *) sleep 1;; esac`
 	for range 4 {

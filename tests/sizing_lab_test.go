@@ -56,7 +56,7 @@ func sizedWorkload(seed uint64) []sizedJob {
 
 // runSized runs the workload in a lab of its own and fills in the times.
 func runSized(t *testing.T, jobs []sizedJob, sized bool) {
-	s := newSizingSite(t, lab.Options{NoAccounting: true}, fmt.Sprintf("enabled = %v\nwithin = \"8s\"\njobs = 40\n[cycle]\ninterval = \"2s\"\n", sized))
+	s := newSizingSite(t, lab.Options{NoAccounting: true}, fmt.Sprintf("enabled = %v\nstart_timeout = \"8s\"\ndepth = 40\n[cycle]\ninterval = \"2s\"\n", sized))
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ type limitedSite struct {
 	cases []bounded
 }
 
-const sizingUnderLimits = "enabled = true\nwithin = \"1m\"\n[cycle]\ninterval = \"2s\"\n"
+const sizingUnderLimits = "enabled = true\nstart_timeout = \"1m\"\n[cycle]\ninterval = \"2s\"\n"
 
 func newLimitedSite(t *testing.T) *limitedSite {
 	if os.Geteuid() != 0 {

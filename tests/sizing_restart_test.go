@@ -15,7 +15,7 @@ import (
 
 // sizesWithAll are the settings of a site that sizes quickly beside every other feature.
 const sizesWithAll = `enabled = true
-within = "20s"
+start_timeout = "20s"
 [cycle]
 interval = "2s"
 [allocation]
@@ -135,7 +135,7 @@ func TestSizesOverRestarts(t *testing.T) {
 func TestHostileTextsAreSized(t *testing.T) {
 	longOnly(t)
 	t.Parallel()
-	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nwithin = \"5m\"\n[cycle]\ninterval = \"2s\"\n")
+	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nstart_timeout = \"5m\"\n[cycle]\ninterval = \"2s\"\n")
 	s.open(false)
 	dir := t.TempDir() + "/x ReqNodeList=a100-1 WorkDir=y NumCPUs=7 StdOut=z MemPerTres=gpu:9"
 	texts := [][]string{
@@ -189,7 +189,7 @@ func TestHostileTextsAreSized(t *testing.T) {
 func TestHoldForSizes(t *testing.T) {
 	longOnly(t)
 	t.Parallel()
-	s := newSizingSite(t, lab.Options{NoAccounting: true}, strings.Replace(sizesWithAll, `within = "20s"`, `within = "1m"`, 1))
+	s := newSizingSite(t, lab.Options{NoAccounting: true}, strings.Replace(sizesWithAll, `start_timeout = "20s"`, `start_timeout = "1m"`, 1))
 	start := func(hold string) (wrong int) {
 		t.Helper()
 		var ids []string

@@ -86,7 +86,7 @@ var (
 func TestSizedJobsRunSteps(t *testing.T) {
 	longOnly(t)
 	t.Parallel()
-	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nwithin = \"5m\"\n")
+	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nstart_timeout = \"5m\"\n")
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func (s *site) holds(job string) string {
 // exactly that, or left alone with the reason; what did not start is put back.
 func TestSizesOfEachWay(t *testing.T) {
 	t.Parallel()
-	const settings = "enabled = true\nwithin = \"5s\"\n"
+	const settings = "enabled = true\nstart_timeout = \"5s\"\n"
 	s := newSizingSite(t, lab.Options{NoAccounting: true, ExtraFiles: map[string]string{"job_submit.lua": vetoes}, ExtraConf: []string{"JobSubmitPlugins=lua"}}, settings)
 	// Its share of the CPUs makes it fast, or one is enough: no job is bound to a node.
 	hungry, modest := "--prio-cpu=a100:1x1-3x3", "--prio-cpu=a100:1x1-3x1"
@@ -239,7 +239,7 @@ func TestSizesOfEachWay(t *testing.T) {
 func TestSizesGivenBack(t *testing.T) {
 	longOnly(t)
 	t.Parallel()
-	const settings = "enabled = true\nwithin = \"5s\"\n"
+	const settings = "enabled = true\nstart_timeout = \"5s\"\n"
 	s := newSizingSite(t, lab.Options{NoAccounting: true}, settings)
 	s.open(false)
 	var job, own, neighbour string
@@ -337,7 +337,7 @@ func TestSizesGivenBack(t *testing.T) {
 	back("reset after the kill")
 	s.must("resume")
 
-	s.sizing("enabled = true\nwithin = \"5m\"\n") // three cycles on a busy machine take more than 5s
+	s.sizing("enabled = true\nstart_timeout = \"5m\"\n") // three cycles on a busy machine take more than 5s
 
 	// What the neighbour would have left is the share of the GPUs that are free without it.
 	sized()
@@ -349,7 +349,7 @@ func TestSizesGivenBack(t *testing.T) {
 		t.Errorf("explain does not say it:\n%s", told)
 	}
 
-	s.sizing("enabled = true\nwithin = \"5m\"\n") // three cycles on a busy machine take more than 5s
+	s.sizing("enabled = true\nstart_timeout = \"5m\"\n") // three cycles on a busy machine take more than 5s
 	// An array of more tasks than GPUs comes to its sizes over several cycles. The last
 	// task is what is left of the record, and all go back at once.
 	for _, lost := range []bool{false, true} {
@@ -388,7 +388,7 @@ func TestSizesGivenBack(t *testing.T) {
 // priod named: the next priod lets the job go from there, and leaves the rest to its user.
 func TestSizeThatItsUserChanges(t *testing.T) {
 	t.Parallel()
-	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nwithin = \"1m\"\n")
+	s := newSizingSite(t, lab.Options{NoAccounting: true}, "enabled = true\nstart_timeout = \"1m\"\n")
 	s.open(false)
 	submit := func(args ...string) string { return s.submit(append(args, "--time=5", "--wrap", "sleep 600")...) }
 	s.slurm("scontrol", "update", "NodeName=a100-2", "State=DRAIN", "Reason=full")

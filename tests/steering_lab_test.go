@@ -208,8 +208,8 @@ func (a *school) watch(ctx context.Context, p *lived) {
 // What a job that is nearly done is owed beyond its due, for jobs that run for a
 // minute in place of a day.
 const lead = `[rounds]
-lead = "2m"
-half = "1m"
+finish_bonus = "2m"
+finish_bonus_half_life = "1m"
 `
 
 // schools are the ways that are compared.
@@ -221,7 +221,7 @@ var schools = []school{
 	{name: "priod, owed", order: "owed", more: lead},
 	{name: "priod, owed, rounds of 20 s", order: "owed", more: lead + `enabled = true
 length = "20s"
-pay = 5.0
+min_gain_ratio = 5.0
 [preemption]
 min_run = "5s"
 restart = "2s"

@@ -1,4 +1,4 @@
-// Package config reads priod.toml over the defaults in etc/priod.toml and
+// Package config reads priod.toml over the defaults in etc/priod.toml and etc/constants.toml, and
 // turns it into the settings of the packages that it steers. Every error names
 // the file and the key.
 package config
@@ -268,8 +268,10 @@ func Load(path string, set ...string) (*Config, error) {
 
 func defaults() (*Config, error) {
 	c := &Config{}
-	if _, err := toml.Decode(etc.Priod, c); err != nil {
-		return nil, fmt.Errorf("built-in defaults: %w", err)
+	for _, text := range []string{etc.Priod, etc.Constants} {
+		if _, err := toml.Decode(text, c); err != nil {
+			return nil, fmt.Errorf("built-in defaults: %w", err)
+		}
 	}
 	return c, nil
 }

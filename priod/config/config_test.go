@@ -49,13 +49,17 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-// etc/priod.toml and the code know the same keys: none stands there that nothing reads,
-// and none is read that nobody is told of.
+// etc/priod.toml, etc/constants.toml and the code know the same keys: none stands there that nothing reads,
+// none is read that stands in neither, and none stands in both.
 func TestEveryKeyIsListed(t *testing.T) {
 	c := &Config{}
 	meta, err := toml.Decode(etc.Priod, c)
 	if err != nil || len(meta.Undecoded()) > 0 {
 		t.Fatalf("etc/priod.toml: %v, not read: %v", err, meta.Undecoded())
+	}
+	constants, err := toml.Decode(etc.Constants, c)
+	if err != nil || len(constants.Undecoded()) > 0 {
+		t.Fatalf("etc/constants.toml: %v, not read: %v", err, constants.Undecoded())
 	}
 	text, err := c.TOML()
 	if err != nil {
@@ -66,8 +70,10 @@ func TestEveryKeyIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range all.Keys() {
-		if !meta.IsDefined(k...) {
-			t.Errorf("etc/priod.toml lacks %s", k)
+		if site, constant := meta.IsDefined(k...), constants.IsDefined(k...); !site && !constant {
+			t.Errorf("neither etc/priod.toml nor etc/constants.toml has %s", k)
+		} else if site && constant && len(k) > 1 {
+			t.Errorf("both etc/priod.toml and etc/constants.toml have %s", k)
 		}
 	}
 }
@@ -78,7 +84,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z_]+ = `)
 	explained := true
 	section := ""
-	for i, line := range strings.Split(etc.Priod, "\n") {
+	for i, line := range strings.Split(etc.Priod+etc.Constants, "\n") {
 		switch {
 		case strings.HasPrefix(line, "["):
 			section = line
@@ -110,7 +116,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"[ranking]\nlevr = \"nice\"", `unknown key "ranking.levr"; did you mean "ranking.lever"?`},
 		{"[rankin]\nlever = \"nice\"", `unknown key "rankin`},
-		{"frobnicate = 1", `unknown key "frobnicate"; etc/priod.toml lists all keys`},
+		{"frobnicate = 1", `unknown key "frobnicate"; priod config show lists all keys`},
 		{"[ranking]\nlever = \"magic\"", `ranking.lever: want nice, priority, site_factor, not "magic"`},
 		{"[ranking]\nlever = 5", "priod.toml:2: ranking.lever: want a text in quotes, not a whole number"},
 		{"[ranking]\ntop = \"5\"", "priod.toml:2: ranking.top: want a whole number, not a text in quotes"},
@@ -168,7 +174,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[rounds]\nlength = \"4s\"", "rounds.length: want at least 5s"},
 		{"[rounds]\nmin_gain_ratio = -1.0", "rounds.min_gain_ratio: want a number from 0"},
 		{"[rounds]\nmin_gain_ratio = nan", "rounds.min_gain_ratio"},
-		{"[rounds]\nat_once = -1", "rounds.max_yields"},
+		{"[rounds]\nmax_yields = -1", "rounds.max_yields"},
 		{"[rounds]\nfinish_bonus = \"-1s\"", "rounds.finish_bonus"},
 		{"[rounds]\nfinish_bonus_half_life = \"0s\"", "rounds.finish_bonus_half_life: want a time above 0s beside a lead"},
 		{"[metrics]\nlisten = \"0.0.0.0:9817\"", "metrics.listen: want a loopback address such as 127.0.0.1:9817"},

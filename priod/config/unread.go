@@ -54,33 +54,33 @@ func typeWords(name string) string {
 
 // renamed are keys of earlier versions with the names that they have now, as CHANGELOG lists them.
 var renamed = map[string]string{
-	"locality.longest":     "locality.max_wait",
-	"locality.wait":        "locality.wait_weight",
-	"locality.others":      "locality.queue_weight",
-	"locality.of_limit":    "locality.limit_share",
-	"steering.least":       "steering.min_share",
-	"steering.change":      "steering.switch_threshold",
-	"steering.wait":        "steering.wait_weight",
-	"steering.cycles":      "steering.max_passed_cycles",
-	"rounds.pay":           "rounds.min_gain_ratio",
-	"rounds.lead":          "rounds.finish_bonus",
-	"rounds.half":          "rounds.finish_bonus_half_life",
-	"rounds.at_once":       "rounds.max_yields",
-	"sizing.within":        "sizing.start_timeout",
-	"sizing.jobs":          "sizing.depth",
-	"speeds.within":        "speeds.max_error_factor",
-	"speeds.shortest":      "speeds.min_run",
-	"speeds.formerly":      "speeds.renamed",
-	"speeds.every":         "speeds.interval",
-	"allocation.every":     "allocation.interval",
-	"preemption.rise":      "preemption.repeat_penalty",
-	"preemption.hold":      "preemption.reserve_for",
-	"preemption.retry":     "preemption.retry_after",
-	"preemption.watch":     "preemption.poll_interval",
-	"retry.quick":          "retry.min_run",
-	"retry.exclude":        "retry.max_excluded_nodes",
-	"retry.suspect_within": "retry.suspect_window",
-	"retry.drain_most":     "retry.max_drained",
+	"locality.max_wait":     "locality.max_wait",
+	"locality.wait_weight":        "locality.wait_weight",
+	"locality.queue_weight":      "locality.queue_weight",
+	"locality.limit_share":    "locality.limit_share",
+	"steering.min_share":       "steering.min_share",
+	"steering.switch_threshold":      "steering.switch_threshold",
+	"steering.wait_weight":        "steering.wait_weight",
+	"steering.max_passed_cycles":      "steering.max_passed_cycles",
+	"rounds.min_gain_ratio":           "rounds.min_gain_ratio",
+	"rounds.finish_bonus":          "rounds.finish_bonus",
+	"rounds.finish_bonus_half_life":          "rounds.finish_bonus_half_life",
+	"rounds.max_yields":       "rounds.max_yields",
+	"sizing.start_timeout":        "sizing.start_timeout",
+	"sizing.depth":          "sizing.depth",
+	"speeds.max_error_factor":        "speeds.max_error_factor",
+	"speeds.min_run":      "speeds.min_run",
+	"speeds.renamed":      "speeds.renamed",
+	"speeds.interval":         "speeds.interval",
+	"allocation.interval":     "allocation.interval",
+	"preemption.repeat_penalty":      "preemption.repeat_penalty",
+	"preemption.reserve_for":      "preemption.reserve_for",
+	"preemption.retry_after":     "preemption.retry_after",
+	"preemption.poll_interval":     "preemption.poll_interval",
+	"retry.min_run":          "retry.min_run",
+	"retry.max_excluded_nodes":        "retry.max_excluded_nodes",
+	"retry.suspect_window": "retry.suspect_window",
+	"retry.max_drained":     "retry.max_drained",
 }
 
 // suggest names the known key that an unknown one became, or that is nearest to it.
@@ -101,19 +101,21 @@ func suggest(key string) string {
 		}
 	}
 	if best == "" || distance > most {
-		return "; etc/priod.toml lists all keys"
+		return "; priod config show lists all keys"
 	}
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
 var knownKeys = sync.OnceValue(func() []string {
-	meta, err := toml.Decode(etc.Priod, &Config{})
-	if err != nil {
-		return nil
-	}
 	var keys []string
-	for _, k := range meta.Keys() {
-		keys = append(keys, k.String())
+	for _, text := range []string{etc.Priod, etc.Constants} {
+		meta, err := toml.Decode(text, &Config{})
+		if err != nil {
+			return nil
+		}
+		for _, k := range meta.Keys() {
+			keys = append(keys, k.String())
+		}
 	}
 	return keys
 })

@@ -148,7 +148,7 @@ func TestSizesAheadThatSlurmKeeps(t *testing.T) {
 	j = &q.s.Jobs[j.ID.ID-1]
 	later.State, later.NodeList, later.Submit, later.Start = cluster.Running, "n1", q.s.At, q.s.At
 	had := *j.Asked
-	for i, tried := range []bool{true, false, false, true, false} { // every half minute, with within = 1m
+	for i, tried := range []bool{true, false, false, true, false} { // every half minute, with start_timeout = 1m
 		after := 29 * time.Second
 		if i == 0 {
 			after = time.Hour

@@ -87,7 +87,7 @@ func TestSizesThatSlurmKeeps(t *testing.T) {
 	sized := q.p.Actions[0]
 	q.h.Asked(j.ID, sized.Lever, sized.Was, sized.After, true, q.s.At)
 	j.Asked.Holds, j.Asked.Fixed = sized.After, "is under a limit"
-	for i, tried := range []bool{true, false, false, true, false, false} { // every half minute, with within = 1m
+	for i, tried := range []bool{true, false, false, true, false, false} { // every half minute, with start_timeout = 1m
 		q.p.Actions, q.p.Decisions[0].Size = nil, ""
 		q.z.Decide(&q.s, q.h, &q.p)
 		if is := len(q.p.Actions) == 1 && q.p.Actions[0].After == sized.Was; is != tried {

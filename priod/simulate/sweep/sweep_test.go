@@ -76,7 +76,7 @@ func TestBadStudiesAreRefused(t *testing.T) {
 
 // Keys of priod.toml are axes, however TOML writes them.
 func TestKeysOfPriodToml(t *testing.T) {
-	s, err := parse("[base]\n\"ranking.order\" = \"owed\"\n[grid]\npreemption.max_evictions = [1, 2]\n[grid.steering]\nwait = [0.5]\n")
+	s, err := parse("[base]\n\"ranking.order\" = \"owed\"\n[grid]\npreemption.max_evictions = [1, 2]\n[grid.steering]\nwait_weight = [0.5]\n")
 	if err != nil {
 		t.Fatal(err)
 	}

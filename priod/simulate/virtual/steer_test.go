@@ -274,8 +274,8 @@ func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 	}{
 		{"owed", steering + "[ranking]\norder = \"owed\"\n", 0},
 		{"gavel", steering + "[ranking]\norder = \"gavel\"\n", 0},
-		{"slurm", steering + "depth = 3\ncycles = 2\n", 0},
-		{"busy", steering + "busy = true\nchange = 0.0\n", 0},
+		{"slurm", steering + "depth = 3\nmax_passed_cycles = 2\n", 0},
+		{"busy", steering + "busy = true\nswitch_threshold = 0.0\n", 0},
 		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n", 0},
 		{"rounds", steering + "[ranking]\norder = \"owed\"\n[rounds]\nenabled = true\nlength = \"5m\"\n", 0},
 		{"all", allOn, 0},

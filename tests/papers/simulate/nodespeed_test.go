@@ -232,7 +232,7 @@ func (p *pal) refusing(c trace.Cluster, jobs []trace.Job, refuse bool, window *m
 	if err := spec.Check(); err != nil {
 		p.Fatal(err)
 	}
-	toml := fmt.Sprintf("[cycle]\ninterval = \"1m\"\n[speeds]\nevery = \"6h\"\n[locality]\nslow_nodes = %v\n", refuse)
+	toml := fmt.Sprintf("[cycle]\ninterval = \"1m\"\n[speeds]\ninterval = \"6h\"\n[locality]\nslow_nodes = %v\n", refuse)
 	r, err := Run(context.Background(), spec, Input{Cluster: c, Jobs: trace.Each(jobs), Speed: steps, Table: p.table, Config: configured(p.T, toml)})
 	if err != nil {
 		p.Fatal(err)

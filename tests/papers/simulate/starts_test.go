@@ -74,7 +74,7 @@ func TestDaemonSizes(t *testing.T) {
 	}
 	hours := func(sizing string) float64 {
 		in := synergyInput(table, 4, jobs)
-		in.Config, in.Table = configured(t, "cycle.interval = \"1m\"\nsizing.within = \"5m\""), table
+		in.Config, in.Table = configured(t, "cycle.interval = \"1m\"\nsizing.start_timeout = \"5m\""), table
 		return meanHours(t, in, Spec{Order: "priod", Backfill: "easy", Sizing: sizing}).Figures.MeanJCT / 3600
 	}
 	asked, sized := hours("request"), hours("waterfill")

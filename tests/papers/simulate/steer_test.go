@@ -26,7 +26,7 @@ func speedOf(table *workload.Table) func(*trace.Job, string) float64 {
 
 // steers is a priod that looks every two minutes, so that the tests take seconds; jobs are
 // held back until it has seen them.
-const steers = "[cycle]\ninterval = \"2m\"\n[preemption]\nwatch = \"30s\"\n"
+const steers = "[cycle]\ninterval = \"2m\"\n[preemption]\npoll_interval = \"30s\"\n"
 
 // steeredRun runs so many of Gavel's generated jobs on as many nodes of each of its three
 // types; every tenth job is TE.
