@@ -47,7 +47,7 @@ func TestOrderByAllocation(t *testing.T) {
 	if again := s.must("run", "--once"); !strings.Contains(again, "nothing to write") {
 		t.Errorf("the second cycle says\n%s", again)
 	}
-	out := s.must("explain", weighty)
+	out := s.must("explain", "--all", weighty)
 	for _, want := range []string{"a100: 1.00, by the job's tag", "a100: 100 % of its time; received 0s there", "Place      behind 1 TE job, and", "it has had no time on a100"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain lacks %q:\n%s", want, out)
@@ -88,7 +88,7 @@ func TestOrderByAllocation(t *testing.T) {
 	}
 	received := func() (sum float64) {
 		var v shared
-		s.json(&v, "explain", ran)
+		s.json(&v, "explain", "--all", ran)
 		for _, g := range v.Share.Types {
 			sum += g.ReceivedS
 		}
@@ -107,7 +107,7 @@ func TestOrderByAllocation(t *testing.T) {
 	if now := received(); had <= 0 || now <= had-1 || now > max(had, elapsed)+1 {
 		t.Errorf("it received %v s, and %v s after another start of priod; accounting says %v s", had, now, elapsed)
 	}
-	if out := s.must("explain", ran); !strings.Contains(out, "the best of allocated over received since") {
+	if out := s.must("explain", "--all", ran); !strings.Contains(out, "the best of allocated over received since") {
 		t.Errorf("explain says\n%s", out)
 	}
 }

@@ -30,15 +30,15 @@ import (
 func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "explain", Usage: "say why jobs stand where they stand", ArgsUsage: "JOBID...",
-		Description: "Answers from what the cycles stored: what was known, decided and written, and why.\n" +
-			"Beside it stands what Slurm says of the job now.\n" +
+		Description: "Why the job waits or what became of it, when it is expected to start, and what can be done; then what was\n" +
+			"known, decided and written in the last cycle. --all adds each figure behind it.\n" +
 			"    priod explain 4711\n" +
 			"    priod explain 4711_3        # a task of an array\n" +
 			"    priod explain 4711+1        # a component of a heterogeneous job\n" +
 			"    priod explain --json 4711 4712\n" +
 			"For programs --json says all of it as fields, which --schema describes as a JSON Schema (draft 2020-12). Several\n" +
 			"jobs cost Slurm no more than one.",
-		Flags: []cli.Flag{jsonFlag(), &cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of what --json prints for one job"}},
+		Flags: []cli.Flag{jsonFlag(), &cli.BoolFlag{Name: "all", Usage: "print every figure"}, &cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of what --json prints for one job"}},
 		Action: func(c *cli.Context) error {
 			if c.Bool("schema") {
 				if c.NArg() > 0 {
@@ -59,7 +59,7 @@ func explainCommand() *cli.Command {
 				return err
 			}
 			if v := all[0]; v.err == nil {
-				return answer(c, v.explanation, v.show)
+				return answer(c, v.explanation, func(w io.Writer) { v.show(w, c.Bool("all")) })
 			}
 			return all[0].err
 		},
@@ -103,7 +103,7 @@ func explainSeveral(c *cli.Context) error {
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			x.show(w)
+			x.show(w, c.Bool("all"))
 		}
 	})
 	for _, x := range v.Unknown {
@@ -337,17 +337,20 @@ const notInQueue = "the job is not in Slurm's queue now"
 // liner prints one line of an answer: a name and a sentence.
 type liner func(name, format string, a ...any)
 
-func (v *explanation) show(w io.Writer) {
-	v.tell(func(name, format string, a ...any) {
+// show prints the explanation; all: with every figure.
+func (v *explanation) show(w io.Writer, all bool) {
+	v.tell(all, func(name, format string, a ...any) {
 		fmt.Fprintf(w, "%-10s %s\n", name, report.Safe(fmt.Sprintf(format, a...)))
 	})
 }
 
-// tell says all of it line by line.
-func (v *explanation) tell(line liner) {
+// tell says it line by line.
+func (v *explanation) tell(all bool, line liner) {
 	v.showJob(line)
+	v.showAnswer(line)
+	v.showTag(line)
 	v.showSpeeds(line)
-	v.showShare(line)
+	v.showShare(all, line)
 	v.showWaits(line)
 	d := v.Decision
 	switch {
@@ -356,11 +359,13 @@ func (v *explanation) tell(line liner) {
 	case d == nil:
 		line("Decision", "none: no cycle has seen it pending")
 	default:
-		v.showPlace(line, d)
-		v.showWanted(line, d)
+		v.showPlace(all, line, d)
+		v.showWanted(all, line, d)
 		v.showNow(line)
-		line("Decided", "cycle %d, %s; checked again until %s", d.Cycle, clock(d.At), clock(v.Cycle.Until))
-		if len(v.Writes) == 0 {
+		if all {
+			line("Decided", "cycle %d, %s; checked again until %s", d.Cycle, clock(d.At), clock(v.Cycle.Until))
+		}
+		if all && len(v.Writes) == 0 {
 			line("Written", "never: Slurm's values are the job's own")
 		}
 	}
@@ -372,13 +377,17 @@ func (v *explanation) tell(line liner) {
 	}
 }
 
-// showJob tells what the job is, and what its user said.
+// showJob tells what the job is.
 func (v *explanation) showJob(line liner) {
 	j := &v.Job
 	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks, HetID: j.HetLeader, HetOffset: j.HetOffset}.Target(), j.User, j.Account,
 		j.Partition, j.QOS, request(j))
+}
+
+// showTag tells the job's state, and what its user said.
+func (v *explanation) showTag(line liner) {
+	j := &v.Job
 	line("State", "%s", v.stateWords())
-	v.showStart(line)
 	v.showArray(line)
 	if j.Tag != "" {
 		line("Tag", "%s", j.Tag)
@@ -388,19 +397,9 @@ func (v *explanation) showJob(line liner) {
 	}
 }
 
-// showStart tells when the job is expected to start, and what that is worth.
-func (v *explanation) showStart(line liner) {
-	if s := v.Start; s != nil && v.waits() {
-		line("Starts", "%s, %s", report.Starts(s.At), report.ByTimeLimits(s.Planned))
-	}
-	if v.Now != nil && !v.Now.Start.IsZero() {
-		line("", "Slurm's own backfill expects it at %s", clock(v.Now.Start))
-	}
-}
-
 // showPlace tells the job's class, why, and who stands before it.
-func (v *explanation) showPlace(line liner, d *store.Decision) {
-	if !d.Since.IsZero() && v.waits() {
+func (v *explanation) showPlace(all bool, line liner, d *store.Decision) {
+	if !d.Since.IsZero() && v.waits() && (all || len(v.Waits) == 0) {
 		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
 	}
 	switch {
@@ -427,7 +426,7 @@ func (v *explanation) showPlace(line liner, d *store.Decision) {
 }
 
 // showWanted tells which GPU type and priority priod wants for the job, and why they are not written.
-func (v *explanation) showWanted(line liner, d *store.Decision) {
+func (v *explanation) showWanted(all bool, line liner, d *store.Decision) {
 	j := &v.Job
 	switch {
 	case d.Steer != "":
@@ -435,9 +434,11 @@ func (v *explanation) showWanted(line liner, d *store.Decision) {
 	case v.Steering && j.GPUs > 0 && j.State == cluster.Pending.String() && !v.MaySteer:
 		line("GPU type", "left as it is: no valid tag gives a speed or a workload, so it may not be steered")
 	}
-	if v.Cycle.Mode == slurmplug.Priority {
+	switch {
+	case !all && d.Value == 0:
+	case v.Cycle.Mode == slurmplug.Priority:
 		line("Wanted", "priority %d (0: Slurm's own)", d.Value)
-	} else {
+	default:
 		line("Wanted", "%+d over Slurm's own priority (one step is %d: more than all that Slurm's factors and Nice can do)", d.Value, v.Cycle.BandStep)
 	}
 	if d.Unmoved != "" {

@@ -156,7 +156,7 @@ func TestSchemaOfExplain(t *testing.T) {
 func printed(t *testing.T, v *explanation) string {
 	t.Helper()
 	var direct, again, data bytes.Buffer
-	v.show(&direct)
+	v.show(&direct, true)
 	if err := report.JSON(&data, v); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func printed(t *testing.T, v *explanation) string {
 	if err := json.Unmarshal(data.Bytes(), &read); err != nil {
 		t.Fatal(err)
 	}
-	read.show(&again)
+	read.show(&again, true)
 	if diff := cmp.Diff(direct.String(), again.String()); diff != "" {
 		t.Errorf("the text says what the JSON does not:\n%s", diff)
 	}

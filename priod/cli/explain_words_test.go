@@ -95,7 +95,7 @@ func TestExplainOfAJobThatStartedAtOnce(t *testing.T) {
 	said := func(on bool, tag jobtag.Tag, stays int) (text string) {
 		v := &explanation{Steering: on, MaySteer: tag.AllowsSteering()}
 		v.Job.Said, v.Stays = tag, make([]store.Stay, stays)
-		v.tell(func(name, format string, a ...any) {
+		v.tell(true, func(name, format string, a ...any) {
 			if name == "Decision" {
 				text = fmt.Sprintf(format, a...)
 			}

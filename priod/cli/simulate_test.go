@@ -104,7 +104,7 @@ func TestSimulateSteers(t *testing.T) {
 		{nil, (100 + 7180/3.44) / 2},
 		{[]string{"--order", "priod", "--set", "allocation.policy=max-min", "--set", "steering.enabled=true", "--hold", "20s", "--set", "steering.wait_weight=1"}, (120 + 1120) / 2.},
 		{[]string{"--order", "priod", "--set", "allocation.policy=max-min", "--set", "steering.enabled=true", "--set", "rounds.enabled=true"}, (100 + 7180/3.44) / 2}, // both start before the first cycle
-		{[]string{"--order", "priod", "--hold", "20s", "--set", "steering.wait_weight=1"}, (120 + 20 + 7180/3.44) / 2},                                                       // nothing is switched on
+		{[]string{"--order", "priod", "--hold", "20s", "--set", "steering.wait_weight=1"}, (120 + 20 + 7180/3.44) / 2},                                                // nothing is switched on
 	} {
 		status, out, errs := run(append([]string{"simulate", "--trace", jobs, "--nodes", "1:v100:1", "--nodes", "1:k80:1", "--json"}, c.args...)...)
 		var f struct {

@@ -231,14 +231,18 @@ func speedWords(a *speed.Answer) string {
 }
 
 // showShare tells what the allocation gives the job, and what it had.
-func (v *explanation) showShare(line liner) {
-	if v.Share == nil {
+func (v *explanation) showShare(all bool, line liner) {
+	if v.Share == nil || !all && !v.anyTelling() {
 		return
 	}
 	head := "Allocated"
 	var untouched []string
 	for _, t := range v.Share.Types {
 		switch {
+		case !all && !telling(&t):
+			continue
+		case !all:
+			line(head, "%s: %s of its time%s", t.GPUType, percent(*t.Time), owedWords(&t))
 		case t.RunS == nil:
 			line(head, "%s: it cannot run there", t.GPUType)
 		case t.Time == nil:
@@ -254,6 +258,9 @@ func (v *explanation) showShare(line liner) {
 			line(head, "%s: %s of its time; received %s there, %s; it would run %s", t.GPUType, percent(*t.Time), shortly(t.ReceivedS), owed, shortly(*t.RunS))
 		}
 		head = ""
+	}
+	if !all {
+		return
 	}
 	had := fmt.Sprintf("the best of allocated over received since %s is %.3g", clock(v.Share.Since), v.Share.Priority)
 	if len(untouched) > 0 {

@@ -98,7 +98,7 @@ func Pages(version string, cfg *config.Config) func(health func() daemon.State) 
 				return nil, nil, err
 			}
 			lines := []web.Line{}
-			v.tell(func(name, format string, a ...any) {
+			v.tell(true, func(name, format string, a ...any) {
 				lines = append(lines, web.Line{Name: name, Text: fmt.Sprintf(format, a...)})
 			})
 			return v, lines, nil

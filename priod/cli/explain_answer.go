@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+)
+
+// showAnswer tells in three lines why the job waits or what became of it, when it is expected to start, and what its
+// user or an operator can do.
+func (v *explanation) showAnswer(line liner) {
+	why, advice := v.answer()
+	line("Why", "%s", why)
+	if v.waits() {
+		line("Start", "%s", v.startWords())
+	}
+	if advice != "" {
+		line("Advice", "%s", advice)
+	}
+}
+
+// answer is why the job waits or what became of it, and what can be done; "": nothing.
+func (v *explanation) answer() (why, advice string) {
+	if !v.waits() {
+		return v.past()
+	}
+	why, advice = v.pending()
+	if v.Cycle.Hold != "" {
+		why += "; priod writes nothing: " + v.Cycle.Hold
+	}
+	if v.Job.TagError != "" {
+		advice = "correct the tag: " + v.Job.TagError
+	}
+	return why, advice
+}
+
+// past is what became of a job that does not wait.
+func (v *explanation) past() (why, advice string) {
+	why = v.stateWords()
+	if x := v.lastEviction(); x != nil {
+		return fmt.Sprintf("told to leave for job %s of %s at %s, grace %s: %s", x.For, x.ForUser, clock(x.Recorded), shortly(x.GraceS), x.State), "it is requeued and goes before other best-effort jobs"
+	}
+	if open := len(v.Stays) > 0 && !v.Stays[0].Closed; open {
+		stay := &v.Stays[0]
+		where := ""
+		if stay.GPUType != "" {
+			where = " on " + stay.GPUType
+		}
+		return fmt.Sprintf("runs%s since %s as %s", where, clock(stay.Start), classes[stay.Class]), ""
+	}
+	if len(v.Failures) > 0 {
+		f := &v.Failures[0]
+		return fmt.Sprintf("failed at %s: %s (class %s)", clock(f.End), cmp.Or(f.Means, "it failed"), f.Class), cmp.Or(f.Advice, "then: "+doneAbout(f))
+	}
+	return why, ""
+}
+
+// pending is why a waiting job waits.
+func (v *explanation) pending() (why, advice string) {
+	id := v.Job.ID
+	if victims, nodes, _ := v.room(); len(victims) > 0 {
+		return fmt.Sprintf("room is being made on %s: %s", nodes, strings.Join(victims, ", ")), ""
+	}
+	span := v.cause()
+	words := ""
+	if span.Words != "" {
+		words = ": " + span.Words
+	}
+	what := ""
+	if span.What != "" {
+		what = " (" + span.What + ")"
+	}
+	switch span.Cause {
+	case plan.HeldBack:
+		return "held" + what, fmt.Sprintf("scontrol release %s", id)
+	case plan.AfterJob:
+		return "waits for another job" + what, fmt.Sprintf("squeue -j %s -o %%E shows which", id)
+	case plan.BeforeTime:
+		return "not eligible yet: begin time" + what, fmt.Sprintf("scontrol update JobId=%s StartTime=now", id)
+	case plan.AtLimit:
+		return "a limit is reached" + what + words, "jobs of the same user, account or QOS have to end; sacctmgr show assoc,qos"
+	case plan.NoLicence:
+		return "no licence is free" + what, ""
+	case plan.NoNode:
+		return "its nodes are down, drained or reserved" + what + words, "sinfo -R; or ask for other nodes"
+	case plan.ByOther:
+		return "Slurm's reason" + what + words, ""
+	case plan.Starting:
+		return "fits now and starts in Slurm's next pass", ""
+	case plan.Locality:
+		return "waits for a better place" + what + words, ""
+	case plan.Capacity, plan.Fragmentation, plan.Precedence:
+		why = map[plan.Cause]string{plan.Capacity: "too few GPUs are free", plan.Fragmentation: "enough GPUs are free, but in no place of its shape", plan.Precedence: "jobs before it have the room"}[span.Cause] + what + words
+	default:
+		why = v.reasonNow()
+	}
+	if d := v.Decision; d != nil && strings.HasPrefix(d.Steer, "waits") {
+		why = d.Steer
+	}
+	return why, v.advise()
+}
+
+// room is which jobs leave for this one, where, and when the last one is to have left.
+func (v *explanation) room() (victims []string, nodes string, free time.Time) {
+	for i := range v.Evictions {
+		x := &v.Evictions[i]
+		if x.For == v.Job.ID && (x.ClaimState == string(evict.Planned) || x.ClaimState == string(evict.Holding)) {
+			victims, nodes = append(victims, fmt.Sprintf("job %s %s", x.Victim, x.State)), x.Nodes
+			free = cluster.Later(free, x.Recorded.Add(time.Duration(x.WaitS*float64(time.Second))))
+		}
+	}
+	return victims, nodes, free
+}
+
+// cause is the last cause of the present wait; zero: none is known.
+func (v *explanation) cause() spanView {
+	if len(v.Waits) > 0 && v.Waits[0].Ended == "" && len(v.Waits[0].Spans) > 0 {
+		return v.Waits[0].Spans[len(v.Waits[0].Spans)-1]
+	}
+	return spanView{}
+}
+
+// reasonNow is what the last cycle decided of the job, else Slurm's reason.
+func (v *explanation) reasonNow() string {
+	switch d := v.Decision; {
+	case d != nil && !d.Ranked && v.Reason != "":
+		return v.Reason
+	case v.Now != nil && v.Now.Reason != "" && v.Now.Reason != "None":
+		return "Slurm's reason: " + v.Now.Reason
+	case d == nil:
+		return "no cycle has seen it yet"
+	}
+	return "waits for its turn"
+}
+
+// advise is what shortens the wait of a job that waits for room.
+func (v *explanation) advise() string {
+	var all []string
+	d := v.Decision
+	switch {
+	case d != nil && d.Why == string(plan.OverBudget):
+		all = append(all, "the TE budget is used up (priod report usage)")
+	case d != nil && d.Why == string(plan.Untagged) && v.Steering:
+		all = append(all, "--prio-workload or --prio-speed lets priod choose the GPU type")
+	}
+	if v.Job.GPUType != "" && v.Speeds != nil && len(v.Speeds.Speeds) > 1 {
+		all = append(all, "leave the GPU type open")
+	}
+	if v.Start == nil || v.Job.TimeLimitS > 3600 {
+		all = append(all, "a shorter time limit lets backfill start it sooner")
+	}
+	return strings.Join(all, "; ")
+}
+
+// startWords are when the job is expected to start.
+func (v *explanation) startWords() string {
+	var all []string
+	_, _, free := v.room()
+	steered := ""
+	if d := v.Decision; d != nil && strings.HasPrefix(d.Steer, "waits") {
+		_, after, _ := strings.Cut(d.Steer, "until ")
+		steered, _, _ = strings.Cut(after, ",")
+	}
+	switch s := v.Start; {
+	case !free.IsZero():
+		all = append(all, fmt.Sprintf("about %s, once the last of these has left", clock(free)))
+	case v.cause().Cause == plan.Starting:
+		all = append(all, "now")
+	case steered != "":
+		all = append(all, steered)
+	case s != nil:
+		all = append(all, fmt.Sprintf("%s, %s", report.Starts(s.At), report.ByTimeLimits(s.Planned)))
+	}
+	if v.Now != nil && !v.Now.Start.IsZero() {
+		all = append(all, "Slurm's backfill expects "+clock(v.Now.Start))
+	}
+	if len(all) == 0 {
+		return "not known: no plan reaches it"
+	}
+	return strings.Join(all, "; ")
+}
+
+// telling leaves out the shares of a job that say nothing: no time allocated, none received.
+func telling(t *store.ShareOfType) bool {
+	return t.RunS != nil && t.Time != nil && (*t.Time > 0 || t.ReceivedS > 0 || t.OwedS != 0)
+}
+
+// owedWords are what a job received of a type and is owed there; "": nothing.
+func owedWords(t *store.ShareOfType) string {
+	var parts []string
+	if t.ReceivedS > 0 {
+		parts = append(parts, fmt.Sprintf("received %s there", shortly(t.ReceivedS)))
+	}
+	switch {
+	case t.OwedS >= 1:
+		parts = append(parts, shortly(t.OwedS)+" owed")
+	case t.OwedS <= -1:
+		parts = append(parts, shortly(-t.OwedS)+" more than was promised")
+	}
+	if *t.RunS < (300 * 24 * time.Hour).Seconds() {
+		parts = append(parts, "it would run "+shortly(*t.RunS))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(parts, ", ")
+}
+
+// anyTelling tells whether any share of the job says something.
+func (v *explanation) anyTelling() bool {
+	return v.Share != nil && slices.ContainsFunc(v.Share.Types, func(t store.ShareOfType) bool { return telling(&t) })
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/retry"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+// The first lines say why a job waits or what became of it, when it starts, and what can be done.
+func TestExplainAnswersFirst(t *testing.T) {
+	at := time.Now().Truncate(time.Second)
+	waits := func(cause plan.Cause, what, words string) func(*explanation) {
+		return func(v *explanation) {
+			v.Waits = []waitView{{Submit: at, Until: at, Spans: []spanView{{Cause: cause, What: what, Words: words}}}}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*explanation)
+		want   []string
+		lacks  string
+	}{
+		"held":        {waits(plan.HeldBack, "JobHeldUser", ""), []string{"Why        held (JobHeldUser)", "Advice     scontrol release 7"}, ""},
+		"dependency":  {waits(plan.AfterJob, "", ""), []string{"Why        waits for another job", "squeue -j 7"}, ""},
+		"begin time":  {waits(plan.BeforeTime, "BeginTime", ""), []string{"Why        not eligible yet: begin time (BeginTime)", "StartTime=now"}, ""},
+		"limit":       {waits(plan.AtLimit, "QOSMaxGRESPerUser", ""), []string{"Why        a limit is reached (QOSMaxGRESPerUser)"}, ""},
+		"capacity":    {waits(plan.Capacity, "", "asks for 4 GPUs; 1 is free"), []string{"Why        too few GPUs are free: asks for 4 GPUs; 1 is free", "Start      not known", "a shorter time limit"}, ""},
+		"starting":    {waits(plan.Starting, "", ""), []string{"Why        fits now", "Start      now"}, "Advice"},
+		"unseen":      {func(v *explanation) { v.Decision = nil }, []string{"Why        no cycle has seen it yet"}, ""},
+		"Slurm's":     {func(v *explanation) { v.Now = &nowView{State: "PENDING", Reason: "Resources", Start: at} }, []string{"Why        Slurm's reason: Resources", "Start      Slurm's backfill expects "}, ""},
+		"paused":      {func(v *explanation) { v.Cycle.Hold = "paused by ann" }, []string{"; priod writes nothing: paused by ann"}, ""},
+		"a bad tag":   {func(v *explanation) { v.Job.TagError = "type=x: want te or be" }, []string{"Advice     correct the tag: type=x: want te or be"}, ""},
+		"steered":     {func(v *explanation) { v.Decision.Steer = "waits for a100 until about 00:12, where it ends about 00:15" }, []string{"Why        waits for a100 until about 00:12", "Start      about 00:12\n"}, ""},
+		"over budget": {func(v *explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"the TE budget is used up"}, ""},
+		"room": {func(v *explanation) {
+			v.Evictions = []store.Eviction{{Victim: slurmplug.Plain(3), For: v.Job.ID, State: "signalled", ClaimState: string(evict.Planned), Nodes: "n1", Recorded: at, WaitS: 60}}
+		}, []string{"Why        room is being made on n1: job 3 signalled", "once the last of these has left"}, ""},
+		"runs": {func(v *explanation) {
+			v.Job.State, v.Stays = cluster.Running.String(), []store.Stay{{Stay: cluster.Stay{Start: at, GPUType: "a100", Class: cluster.BE}}}
+		}, []string{"Why        runs on a100 since ", " as BE"}, "Start "},
+		"told to leave": {func(v *explanation) {
+			v.Job.State = cluster.Running.String()
+			v.Evictions = []store.Eviction{{Victim: v.Job.ID, For: slurmplug.Plain(9), ForUser: "bob", State: "signalled", GraceS: 60, Recorded: at}}
+		}, []string{"Why        told to leave for job 9 of bob at ", "grace 1m00s", "Advice     it is requeued"}, "Start "},
+		"failed": {func(v *explanation) {
+			v.Job.State, v.Job.Left = cluster.Running.String(), at
+			v.Failures = []retry.Failure{{End: at, Class: "memory", Means: "out of memory", Advice: "ask for more memory"}}
+		}, []string{"Why        failed at ", "out of memory (class memory)", "Advice     ask for more memory"}, "Start "},
+	} {
+		v := &explanation{}
+		v.Job = store.Job{ID: slurmplug.Plain(7), User: "ann", State: cluster.Pending.String(), GPUs: 4, TimeLimitS: 7200}
+		v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Ranked: true, Class: cluster.BE, Why: string(plan.Untagged)}}
+		c.change(v)
+		var out strings.Builder
+		v.show(&out, false)
+		lines := strings.SplitAfter(out.String(), "\n")
+		head := strings.Join(lines[:min(4, len(lines))], "")
+		for _, want := range c.want {
+			if !strings.Contains(head, want) {
+				t.Errorf("%s: the first lines lack %q:\n%s", name, want, &out)
+			}
+		}
+		if c.lacks != "" && strings.Contains(head, c.lacks) {
+			t.Errorf("%s: says %q:\n%s", name, c.lacks, &out)
+		}
+	}
+}
