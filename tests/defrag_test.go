@@ -64,7 +64,7 @@ func TestWeightsPackSmallJobs(t *testing.T) {
 	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, nodes), quick))
 	const says = "all 4 nodes of GPU type a100 have Weight 1; NodeName=n[3-4] Weight=2"
 	check := func() string {
-		out, _, _ := e.priod("check") // it may FAIL for reasons of the lab
+		out, _, _ := e.priod("check", "--all") // it may FAIL for reasons of the lab
 		return out
 	}
 	if out := check(); !strings.Contains(out, says) {

@@ -176,7 +176,7 @@ func TestGiveBackElsewhere(t *testing.T) {
 	if now := s.memoryOf(idle); now != "35000M RUNNING" || !why.MatchString(out) {
 		t.Errorf("%s; run says\n%s", now, out)
 	}
-	if told, _, _ := s.priod("check"); !why.MatchString(told) {
+	if told, _, _ := s.priod("check", "--all"); !why.MatchString(told) {
 		t.Errorf("check says\n%s", told)
 	}
 }

@@ -62,7 +62,7 @@ func TestFollowsTheController(t *testing.T) {
 	if out := b.must("run", "--dry-run"); !strings.Contains(out, "nothing to write") {
 		t.Errorf("the peer's values are not taken for priod's own:\n%s", out)
 	}
-	if out, _, _ := b.priod("check"); !strings.Contains(out, onFirst) || !strings.Contains(out, "(MessageTimeout, 10s)") {
+	if out, _, _ := b.priod("check", "--all"); !strings.Contains(out, onFirst) || !strings.Contains(out, "(MessageTimeout, 10s)") {
 		t.Errorf("check says\n%s", out)
 	}
 	began := strings.Count(first.log.String(), takesOver) // none when Slurm was slow at the start

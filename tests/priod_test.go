@@ -221,7 +221,7 @@ func TestRights(t *testing.T) {
 	if status != 1 || !strings.Contains(out, "refused") || !strings.Contains(out, "Invalid user id") {
 		t.Errorf("without rights: exit status %d\n%s", status, out)
 	}
-	if out, _, status := s.priod("check"); status != 1 || !strings.Contains(out, "adminlevel=Operator") {
+	if out, _, status := s.priod("check", "--all"); status != 1 || !strings.Contains(out, "adminlevel=Operator") {
 		t.Errorf("check without rights: exit status %d\n%s", status, out)
 	}
 	if got := s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+trial); strings.TrimSpace(got) != "0" {

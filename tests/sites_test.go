@@ -124,7 +124,7 @@ func runSite(t *testing.T, c configuration) {
 			t.Logf("%s\n%s", s.slurm("squeue"), why)
 		}
 	}()
-	out, errs, status := s.priod("check")
+	out, errs, status := s.priod("check", "--all")
 	if status > 1 || strings.Contains(out+errs, "cannot be trusted") || strings.Contains(out+errs, "panic") {
 		t.Errorf("check: exit status %d\n%s%s", status, out, errs)
 	}

@@ -63,7 +63,7 @@ func TestStrangeSlurm(t *testing.T) {
 	} {
 		s.sub(t, c.name, func() {
 			s.strange(c.scripts)
-			out, errs, status := s.priod("check")
+			out, errs, status := s.priod("check", "--all")
 			told := 0
 			for line := range strings.Lines(out) {
 				if strings.HasPrefix(line, "FAIL") && strings.Contains(line, c.want) {
@@ -109,7 +109,7 @@ func TestOddRecords(t *testing.T) {
 *"show node"*) out=$($real "$@") || exit; echo "$out" | sed -e '1s/ CPUAlloc=[0-9]*/ CPUAlloc=four/' -e '2s/ GresUsed=[^ ]*/ GresUsed=gpu:(null):0(IDX:N\/A)/'; exit;;
 *"show partition"*) out=$($real "$@") || exit; echo "$out" | sed -e '1s/ DefaultTime=[^ ]*/ DefaultTime=soon/'; exit;;
 esac`})
-	out, errs, status := s.priod("check")
+	out, errs, status := s.priod("check", "--all")
 	for _, want := range []string{`CPUAlloc: "four" is no number`, `DefaultTime: `, `"soon"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("check (exit status %d) does not say %s\n%s%s", status, want, out, errs)

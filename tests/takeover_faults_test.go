@@ -202,7 +202,7 @@ func TestClocksOfTheHosts(t *testing.T) {
 				return strings.TrimSpace(stays.slurm("squeue", "--noheader", "--jobs="+waits, "--format=%f"))
 			}
 			d, standby := p.begin(t)
-			if out, _, _ := stays.priod("check"); !strings.Contains(out, "WARN  clocks") || !strings.Contains(out, "10m") {
+			if out, _, _ := stays.priod("check", "--all"); !strings.Contains(out, "WARN  clocks") || !strings.Contains(out, "10m") {
 				t.Errorf("check does not tell of the clock:\n%s", out)
 			}
 			acts.throw(d, shim.Fault{Command: "scontrol requeue", When: "before", Call: 1, Do: shim.Kill})

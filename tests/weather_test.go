@@ -79,7 +79,7 @@ func TestGPUsVanish(t *testing.T) {
 	d := b.daemon()
 	b.wait("the job to be free of the type", func() bool { return b.constraints()[job] != "v100" })
 	d.stop()
-	out, errs, status := b.priod("check")
+	out, errs, status := b.priod("check", "--all")
 	if strings.Contains(out+errs, "cannot be trusted") || status == 2 {
 		t.Errorf("check: %d\n%s%s", status, out, errs)
 	}
@@ -135,7 +135,7 @@ func TestNoGPUs(t *testing.T) {
 	for range 3 {
 		b.must("run", "--once")
 	}
-	if out, errs, status := b.priod("check"); status != 0 || !strings.Contains(out, "no node has GPUs") || strings.Contains(out, "FAIL") {
+	if out, errs, status := b.priod("check", "--all"); status != 0 || !strings.Contains(out, "no node has GPUs") || strings.Contains(out, "FAIL") {
 		t.Errorf("check: %d\n%s%s", status, out, errs)
 	}
 	for _, c := range [][2]string{

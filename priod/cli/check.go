@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,11 +26,12 @@ import (
 func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "say whether this Slurm and this configuration fit together",
-		Description: "Each line is PASS, WARN or FAIL, with the line to add to slurm.conf or the command to run.\n" +
+		Description: "FAIL and WARN first, with the line to add to slurm.conf or the command to run; what passed stands in one line.\n" +
 			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.\n" +
 			"With metrics.listen set it begins with what the daemon says of itself.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "deep", Usage: "also read all that a priod reads which takes over on this host, and decide a cycle; nothing is written"},
+			&cli.BoolFlag{Name: "all", Usage: "print what passed, too; --deep always does"},
 			jsonFlag(),
 		},
 		Before: noArgs,
@@ -42,7 +45,7 @@ func checkCommand() *cli.Command {
 				counts[f.Level]++
 			}
 			err := answer(c, map[string]any{"findings": findings, "failed": counts[live.Fail], "warned": counts[live.Warn]}, func(w io.Writer) {
-				showFindings(w, findings)
+				showFindings(w, findings, c.Bool("all") || c.Bool("deep"))
 				fmt.Fprintf(w, "%d passed, %d warned, %d failed\n", counts[live.Pass], counts[live.Warn], counts[live.Fail])
 			})
 			if err == nil && counts[live.Fail] > 0 {
@@ -99,9 +102,23 @@ func findings(ctx context.Context, cfg *config.Config) []store.Finding {
 	return out
 }
 
+var severity = map[live.Level]int{live.Fail: 2, live.Warn: 1}
+
 var levels = map[live.Level]text.Color{live.Pass: report.Good, live.Warn: report.Note, live.Fail: report.Bad}
 
-func showFindings(w io.Writer, findings []live.Finding) {
+// showFindings prints failures and warnings, then what passed: each of it with all, else its names.
+func showFindings(w io.Writer, findings []live.Finding, all bool) {
+	var passed []string
+	for _, f := range findings {
+		if f.Level == live.Pass && !slices.Contains(passed, f.Name) {
+			passed = append(passed, f.Name)
+		}
+	}
+	findings = slices.DeleteFunc(slices.Clone(findings), func(f live.Finding) bool { return f.Level == live.Pass && !all })
+	slices.SortStableFunc(findings, func(a, b live.Finding) int { return cmp.Compare(severity[b.Level], severity[a.Level]) })
+	if !all && len(passed) > 0 {
+		findings = append(findings, live.Finding{Level: live.Pass, Name: strconv.Itoa(len(passed)), Text: strings.Join(passed, ", ")})
+	}
 	for _, f := range findings {
 		fmt.Fprintf(w, "%s  %-14s  %s\n", report.Mark{Text: fmt.Sprint(f.Level), Meaning: levels[f.Level]}, f.Name, report.Safe(f.Text))
 		if f.Fix != "" && f.Level != live.Pass {
