@@ -3,7 +3,7 @@ GO      ?= $(or $(shell command -v go),/usr/local/go/bin/go)
 PREFIX  ?= /usr/local
 DESTDIR ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS  = -X main.version=$(VERSION)
+LDFLAGS  = -s -w -X main.version=$(VERSION)
 BIN     ?= bin
 
 .PHONY: demo test deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence evidence-sizing screenshots build man install install-client install-daemon dist deps help clean

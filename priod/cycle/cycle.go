@@ -132,7 +132,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	c.NoteNodes()
 	c.NoteUnread()
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.
-	looked := plan.Beside(c.Snapshot, func() error { set.Waits.Look(c); return nil })
+	looked := plan.Concurrently(c.Snapshot, func() error { set.Waits.Look(c); return nil })
 	defer looked()
 	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues(), set.Evictions.Choice, set.Evictions.Round
 	if set.DryRun {

@@ -77,37 +77,36 @@ type Cycle struct {
 	nodes func() *nodemap.Map
 }
 
-// manyJobs are those from which on to do things beside each other takes less time than it costs.
+// manyJobs is the queue length from which concurrency pays.
 const manyJobs = 2000
 
-// Beside does something beside what else is done in a cycle, where the queue is long, and else at
-// once. What it returns waits for that.
-func Beside[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
-	if wait = BesideIfMany(s, do); len(s.Jobs) < manyJobs {
+// Concurrently runs do in the background when the queue is long, otherwise inline; the function that it
+// returns waits for the result.
+func Concurrently[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
+	if wait = Lazily(s, do); len(s.Jobs) < manyJobs {
 		wait()
 	}
 	return wait
 }
 
-// BesideIfMany is Beside for what a cycle may do without: where the queue is short, it is done once
-// somebody waits for it.
-func BesideIfMany[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
+// Lazily is Concurrently for a result that a cycle may not need: when the queue is short, do runs at the
+// first wait.
+func Lazily[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
 	if wait = sync.OnceValue(do); len(s.Jobs) >= manyJobs {
 		go wait()
 	}
 	return wait
 }
 
-// ReadNodes begins to make Nodes, beside what else is done. After it several goroutines may
-// ask for them.
+// ReadNodes begins to make Nodes in the background. After it several goroutines may call Nodes.
 func (c *Cycle) ReadNodes() {
 	if c.nodes == nil {
-		c.nodes = Beside(c.Snapshot, func() *nodemap.Map { return nodemap.New(c.Snapshot) })
+		c.nodes = Concurrently(c.Snapshot, func() *nodemap.Map { return nodemap.New(c.Snapshot) })
 	}
 }
 
-// Nodes are the nodes of the snapshot in placement's terms, made once. Nobody changes them: who
-// searches them does so in a clone, because a search changes what it searches.
+// Nodes are the nodes of the snapshot in placement's terms, made once. They are read-only: a search
+// changes a clone.
 func (c *Cycle) Nodes() *nodemap.Map {
 	if c.nodes == nil {
 		made := nodemap.New(c.Snapshot)

@@ -92,19 +92,9 @@ func (f *Figure) SVG() (template.HTML, error) {
 		shown++
 	}
 	if len(f.Bars) > 0 {
-		values, names := make(plotter.Values, len(f.Bars)), make([]string, len(f.Bars))
-		for i, b := range f.Bars {
-			values[i], names[i] = b.Value, Safe(b.Name)
+		if err := f.bars(p); err != nil {
+			return "", err
 		}
-		bars, err := plotter.NewBarChart(values, vg.Points(min(30, 300/float64(len(f.Bars)))))
-		if err != nil {
-			return "", fmt.Errorf("figure %q: %w", f.Title, err)
-		}
-		bars.Color, bars.LineStyle.Width = palette[0], 0
-		p.Add(bars)
-		p.NominalX(names...)
-		p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.5, draw.XRight, draw.YTop
-		p.Y.Min = min(0, p.Y.Min)
 		shown++
 	}
 	if shown == 0 {
@@ -127,6 +117,24 @@ func (f *Figure) SVG() (template.HTML, error) {
 		b.Next(at) // an XML prologue has no place inside a page
 	}
 	return template.HTML(b.String()), nil
+}
+
+// bars adds the figure's bars to the plot.
+func (f *Figure) bars(p *plot.Plot) error {
+	values, names := make(plotter.Values, len(f.Bars)), make([]string, len(f.Bars))
+	for i, b := range f.Bars {
+		values[i], names[i] = b.Value, Safe(b.Name)
+	}
+	bars, err := plotter.NewBarChart(values, vg.Points(min(30, 300/float64(len(f.Bars)))))
+	if err != nil {
+		return fmt.Errorf("figure %q: %w", f.Title, err)
+	}
+	bars.Color, bars.LineStyle.Width = palette[0], 0
+	p.Add(bars)
+	p.NominalX(names...)
+	p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.5, draw.XRight, draw.YTop
+	p.Y.Min = min(0, p.Y.Min)
+	return nil
 }
 
 // drawn is a plot with its legend below, so that it covers no curve.

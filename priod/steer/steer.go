@@ -170,7 +170,7 @@ func (st *Steered) openAll(why string) {
 // steer lets Decide choose for the jobs at the head of the queue, and writes that.
 func (st *Steered) steer() {
 	st.types.findBound(st.in.jobs)
-	snapshot := plan.Beside(st.in.snapshot, st.nodes.snapshot)
+	snapshot := plan.Concurrently(st.in.snapshot, st.nodes.snapshot)
 	st.findCandidates()
 	snap := snapshot()
 	snap.Jobs = make([]Job, len(st.candidates))
