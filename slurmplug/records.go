@@ -132,8 +132,8 @@ type Usage struct {
 	RawID   uint32
 	Start   time.Time     // of the run
 	Nodes   int           // that it held, at least 1
-	CPUTime time.Duration // of all its processes; 0 when nobody measured
-	NodeMB  int64         // the most memory that its processes used at one time on one node; 0 when nobody measured
+	CPUTime time.Duration // of all its processes; 0 when not measured
+	NodeMB  int64         // the most memory that its processes used at one time on one node; 0 when not measured
 }
 
 // Factors is a pending job's priority as sprio breaks it down. All weighted.

@@ -63,7 +63,7 @@ type Advice struct {
 	Partitions []string      `json:"partitions"`
 	Limit      time.Duration `json:"-"`        // of time; slurmplug.Unlimited
 	Behind     int           `json:"behind"`   // jobs that wait before it, tasks of arrays counted
-	Hidden     int           `json:"-"`        // GPUs held by nobody that the user sees
+	Hidden     int           `json:"-"`        // GPUs held by jobs hidden from the user
 	Notes      []string      `json:"notes"`    // what was not looked into
 	LeftOut    int           `json:"left_out"` // nodes with several GPU types, or of too many kinds
 }
@@ -169,7 +169,7 @@ func (a *Advice) where(site *Site, r *Request) error {
 const chosen = "\x01"
 
 // mark is the snapshot as nodemap should see it: nodes with several GPU types
-// left out, and only the features that somebody asks for, which keeps the
+// left out, and only the features that are asked for, which keeps the
 // number of kinds of nodes small.
 func mark(site *Site, r *Request) *cluster.Snapshot {
 	asked := map[string]bool{}

@@ -54,12 +54,12 @@ const effort = 40_000_000
 // soon keeps what has not ended from being free now, s.
 const soon = 1e-3
 
-// schedule is who holds which nodes until when: the running jobs until their
+// schedule is which jobs hold which nodes until when: the running jobs until their
 // time limits, and those that wait before a new one where they fit first.
 type schedule struct {
 	nodes  *nodemap.Map
 	line   *placement.Timeline
-	hidden map[string]int // by GPU type, GPUs held by nobody that the user sees
+	hidden map[string]int // by GPU type, GPUs held by jobs hidden from the user
 	behind int            // tasks that wait before the new job
 	delay  []float64      // by kind of nodes, s: of jobs that found no place in time
 

@@ -18,7 +18,7 @@
 //   - ledger.go: settings, and one cycle from nodes and jobs to shares
 //   - types.go: the GPU types and how many GPUs of each can be used
 //   - jobs.go: the jobs that take part, where they fit and how fast they are
-//   - received.go: who ran where, for how long, and how much work is left (account.go
+//   - received.go: which job ran where, for how long, and how much work is left (account.go
 //     adds up)
 //   - promised.go: solves the policy, and what each job is owed since
 //   - feature.go: how the allocation takes part in a cycle
@@ -46,7 +46,7 @@ import (
 	"slurmprio/priod/allocate/market"
 )
 
-// Allocation says who spends which fraction of time where, and proves how good that is.
+// Allocation says which fraction of its time each job spends where, and proves how good that is.
 type Allocation struct {
 	Time      [][]float64 // by job and type; rows may be shared, do not write
 	Rate      []float64   // steps/s of each job with that

@@ -31,7 +31,7 @@ type Run struct {
 	Speed       float64
 }
 
-// Alone are the columns of jobs of a class with nobody beside them.
+// Alone are the columns of jobs of a class alone.
 func (c *Classes) Alone(class int) (all []Column) {
 	for t, s := range c.Jobs[class].Speed {
 		if s > 0 {
@@ -138,7 +138,7 @@ func (g *Program) Prices(need []float64) []float64 {
 }
 
 // times gives the classes' times to their jobs, the same to each, of columns
-// with nobody beside.
+// alone.
 func (g *Program) times() [][]float64 {
 	time := make([][]float64, len(g.Jobs))
 	for i := range time {

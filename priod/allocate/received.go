@@ -9,7 +9,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// recordRuns enters into the account who ran where. The fractions count from the last
+// recordRuns enters into the account which job ran where. The fractions count from the last
 // whole multiple of Settings.Every, so that they do not depend on when priod started.
 // When the next multiple is reached, or a run turns up that began before the last one,
 // the account is made again from all known runs. Runs that are over are entered once.

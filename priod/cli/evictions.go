@@ -115,7 +115,7 @@ func evictCommand() *cli.Command {
 	}
 }
 
-// evictView is who would leave for a TE job.
+// evictView is the jobs that would leave for a TE job.
 type evictView struct {
 	Job     cluster.JobID   `json:"job"`
 	Enabled bool            `json:"enabled"`

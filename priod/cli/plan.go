@@ -34,7 +34,7 @@ type planView struct {
 	Yields     []leaveView     `json:"yields"`    // that this cycle begins, or would were a round to end now
 }
 
-// leaveView is who leaves for a job.
+// leaveView is the jobs that leave for a job.
 type leaveView struct {
 	For     cluster.JobID   `json:"for"`
 	Victims []cluster.JobID `json:"victims"`

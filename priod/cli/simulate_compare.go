@@ -417,7 +417,7 @@ func (e *effects) owners(whose string) (tables []report.PageTable) {
 		groups    []compare.Group
 	}{{"user", "Users", e.Users}, {"account", "Accounts", e.Accounts}} {
 		if len(of.groups) == 1 && of.groups[0].Name == "" {
-			continue // the trace names nobody
+			continue // the trace names none
 		}
 		header := []string{of.one, "jobs", "mean JCT", "with priod", "change"}
 		gain, lose := report.PageTable{Title: of.many + " who gain" + whose, Header: header}, report.PageTable{Title: of.many + " who lose" + whose, Header: header}

@@ -175,7 +175,7 @@ func (v *explanation) jobSpeeds(ctx context.Context, cfg *config.Config, r *stor
 	return nil
 }
 
-// showSpeeds is a line for each type, or one when nobody knows.
+// showSpeeds is a line for each type, or one when unknown.
 func (v *explanation) showSpeeds(line liner) {
 	if v.Speeds == nil {
 		return

@@ -90,7 +90,7 @@ type Job struct {
 	HetLeader uint32 // leader of a heterogeneous job, 0 otherwise
 
 	User, Account, QOS, Reservation string
-	Name                            string // "" where nobody asked for it
+	Name                            string // "" where not asked for
 	SLUID                           string // names this run, where Slurm has such names and it means as many jobs as ID; else ""
 	Tasks                           string // tasks of an unsplit array: "1-9,12"; else ""
 	HetOffset                       int
@@ -108,11 +108,11 @@ type Job struct {
 	Eligible  time.Time
 	Start     time.Time
 
-	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where nobody looked
-	Asked   *slurmplug.Asked // how it asks for its size; nil where nobody looked
+	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where not read
+	Asked   *slurmplug.Asked // how it asks for its size; nil where not read
 
-	Switches  string // that it accepts, as a value of the lever; "" where nobody looked
-	NodeCount string // how many nodes it asks for, as a value of the lever NumNodes, or slurmplug.HiddenNodes; "" where nobody looked
+	Switches  string // that it accepts, as a value of the lever; "" where not read
+	NodeCount string // how many nodes it asks for, as a value of the lever NumNodes, or slurmplug.HiddenNodes; "" where not read
 
 	TagErr  string // why the comment's tag does not count; "" when it does or there is none
 	Tag     jobtag.Tag
@@ -248,7 +248,7 @@ type Node struct {
 	GPUsUsed   int
 	CPUs       int
 	CPUsUsed   int
-	Threads    int // per core; 0 where nobody asked
+	Threads    int // per core; 0 where not asked for
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool      // more than one GPU type on this node

@@ -35,5 +35,5 @@ type PastStay struct {
 	Submit   time.Time
 	Eligible time.Time // from when on it could have started
 	Tag      string    // text of the tag, valid or not; "" without one
-	Steps    float64   // that the command line says, where the tag does not; 0: none, or nobody looked
+	Steps    float64   // that the command line says, where the tag does not; 0: none, or not read
 }

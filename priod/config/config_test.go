@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,19 @@ func TestEveryKeyIsExplained(t *testing.T) {
 			explained = false
 		case key.MatchString(line) && !explained && section != "[te_budget.account]":
 			t.Errorf("etc/priod.toml:%d: %s has no comment", i+1, line)
+		}
+	}
+}
+
+// A key of an earlier version is refused with the name that it has now, which is known.
+func TestRenamedKeys(t *testing.T) {
+	for was, now := range renamed {
+		if was == now || !slices.Contains(knownKeys(), now) || slices.Contains(knownKeys(), was) {
+			t.Errorf("%s: %s is no new name of it", was, now)
+		}
+		table, key, _ := strings.Cut(was, ".")
+		if _, err := load(t, fmt.Sprintf("[%s]\n%s = 1\n", table, key)); err == nil || !strings.Contains(err.Error(), "it is "+now+" now") {
+			t.Errorf("%s: %v", was, err)
 		}
 	}
 }

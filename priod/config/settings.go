@@ -73,7 +73,7 @@ func (c *Config) Steer() steer.Settings {
 	return set
 }
 
-// RoundSettings returns who yields to whom at the end of a round.
+// RoundSettings returns which jobs yield to which at the end of a round.
 func (c *Config) RoundSettings() evict.RoundSettings {
 	r := &c.Rounds
 	return evict.RoundSettings{Enabled: r.Enabled, Policy: yield.Settings{

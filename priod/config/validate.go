@@ -32,7 +32,7 @@ var levers = map[string]slurmplug.Lever{
 	"priority":    slurmplug.Priority,
 }
 
-// noEvictions is the policy that evicts nobody.
+// noEvictions is the policy that evicts none.
 const noEvictions = "none"
 
 var (
@@ -84,7 +84,7 @@ func inside(path, folder string) bool {
 	return err == nil && below != ".." && !strings.HasPrefix(below, "../")
 }
 
-// orderRules hold for who goes first and who gets how much.
+// orderRules hold for the order and for shares.
 func (c *Config) orderRules() []rule {
 	_, leverKnown := levers[c.Ranking.Lever]
 	return []rule{

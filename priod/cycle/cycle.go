@@ -74,8 +74,8 @@ type Result struct {
 	PeerValues []order.PeerValue // values of another priod
 	Plan       plan.Plan
 	Outcomes   []plan.Outcome // nil when nothing was written
-	Choice     *evict.Choice  // who leaves for whom; nil when that was not asked
-	Round      *evict.Round   // who yields to whom; nil when no round ended
+	Choice     *evict.Choice  // which jobs leave for which; nil when that was not asked
+	Round      *evict.Round   // which jobs yield to which; nil when no round ended
 	Hold       string         // why nothing was written, although the plan may hold actions
 }
 

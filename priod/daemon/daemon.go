@@ -100,7 +100,7 @@ type Daemon struct {
 	Log     hclog.Logger
 	Version string
 	Pages   func(health func() State) http.Handler                // what web.listen serves; nil: nothing
-	Check   func(context.Context, *config.Config) []store.Finding // what priod check finds; nil: nobody looks
+	Check   func(context.Context, *config.Config) []store.Finding // what priod check finds; nil: none
 	Now     func() time.Time                                      // the system's clock; nil: time.Now
 
 	slurm  Slurm

@@ -129,7 +129,7 @@ const maxChoices = 4
 
 // withChecks lets decide choose, looks closer at the chosen jobs, and lets it choose
 // again without those that the closer look rules out, until none is ruled out. It
-// returns false when that takes too many choices: nobody leaves then, and the next
+// returns false when that takes too many choices: no job leaves then, and the next
 // cycle knows the jobs that were ruled out.
 func (e *Feature) withChecks(ctx context.Context, s *cluster.Snapshot, decide func(vetoed map[cluster.JobID]preemption.Why) *Changes) (bool, error) {
 	vetoed := e.Vetoes.current(s.At)

@@ -37,7 +37,7 @@ type Choice struct {
 	doubtful time.Duration           // so long after Settings.Since, another priod's victims may still be in their grace
 }
 
-// Choose decides who leaves for whom. The plan says which jobs count as TE, and in
+// Choose decides which jobs leave for which. The plan says which jobs count as TE, and in
 // which order. m are the nodes, which nobody changes. vetoed are jobs that a closer look ruled out.
 func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
 	c := &Choice{set: set.Policy}

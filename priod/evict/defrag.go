@@ -37,7 +37,7 @@ type Leaver struct {
 	Cost float64       `json:"cost_gpu_s"` // GPU-seconds of work lost
 }
 
-// Moves says who moves for which gang. Changes holds the rows of new claims and
+// Moves says which jobs move for which gang. Changes holds the rows of new claims and
 // evictions, which have no numbers yet.
 type Moves struct {
 	Gangs   []Fragmented // in the order of the queue
@@ -69,7 +69,7 @@ type gang struct {
 // Defragment says which small jobs move for gangs that wait though enough GPUs are free,
 // with the least work lost: among jobs that agreed to evictions, were never evicted, hold a
 // part of one node, and have room elsewhere at once, within the limits of evictions.
-// waited is how long a job has waited for that (plan.Cycle.Fragmented); nil: nobody knows.
+// waited is how long a job has waited for that (plan.Cycle.Fragmented); nil: unknown.
 // vetoed are jobs that a closer look ruled out.
 func Defragment(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j *Journal, set *Settings, waited func(cluster.JobID) time.Duration, vetoed map[cluster.JobID]preemption.Why) *Moves {
 	d := &moving{m: m, Choice: Choice{set: set.Policy}}
@@ -208,7 +208,7 @@ func (d *moving) restart(job *cluster.Job, free *placement.Nodes) bool {
 	return fits
 }
 
-// excludeWithoutRoom lets those stay that fit on no other node, whoever gets their place.
+// excludeWithoutRoom lets those stay that fit on no other node, whatever job gets their place.
 func (d *moving) excludeWithoutRoom() {
 	for i, job := range d.running {
 		x := &d.snapshot.Candidates[i]

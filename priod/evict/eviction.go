@@ -24,7 +24,7 @@
 // that it left.
 //
 // Who leaves for whom:
-//   - settings.go: settings, and who agreed
+//   - settings.go: settings, and which jobs agreed
 //   - choose.go: a cycle's choice for TE jobs, by package preemption
 //   - candidates.go: the running jobs; leaving.go: how long they take to leave, from
 //     experience

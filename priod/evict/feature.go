@@ -16,7 +16,7 @@ import (
 type Feature struct {
 	Settings Settings
 	Slurm    plan.Leaving
-	Journal  *Journal // what the Recorder has saved; nil: nobody is ever evicted
+	Journal  *Journal // what the Recorder has saved; nil: no job is ever evicted
 	Recorder interface {
 		// SaveEvictions returns once the rows are safe; on error no command is sent.
 		SaveEvictions(context.Context, *Changes) error
@@ -29,12 +29,12 @@ type Feature struct {
 	Now func() time.Time
 
 	// What the cycle decided.
-	Choice *Choice // who leaves for whom; nil when that was not asked
-	Moves  *Moves  // who moves for gangs; nil when that was not asked
-	Round  *Round  // who yields to whom; nil when no round ended
+	Choice *Choice // which jobs leave for which; nil when that was not asked
+	Moves  *Moves  // which jobs move for gangs; nil when that was not asked
+	Round  *Round  // which jobs yield to which; nil when no round ended
 	failed bool    // an error occurred: no eviction is begun in this cycle
 
-	held func() *Holders // waits for the jobs that hold GPUs; nil: nobody looks yet
+	held func() *Holders // waits for the jobs that hold GPUs; nil: not begun
 }
 
 // Parts returns what evictions do in a cycle: before the order is made, after it for TE
@@ -85,7 +85,7 @@ func (e *Feature) holders(c *plan.Cycle) *Holders {
 	return e.held()
 }
 
-// forTrials chooses who leaves for TE jobs.
+// forTrials chooses the jobs that leave for TE jobs.
 type forTrials struct {
 	*Feature
 	plan.PlanOnly
@@ -129,7 +129,7 @@ func (e *Feature) begin(t *Changes, c *plan.Cycle) {
 	c.Reorder()
 }
 
-// chooseVictims decides who leaves for TE jobs.
+// chooseVictims decides which jobs leave for TE jobs.
 func (e *Feature) chooseVictims(ctx context.Context, c *plan.Cycle) (*Choice, error) {
 	var choice *Choice
 	_, err := e.withChecks(ctx, c.Snapshot, func(vetoed map[cluster.JobID]preemption.Why) *Changes {

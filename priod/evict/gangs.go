@@ -31,7 +31,7 @@ func (e forGangs) Plan(ctx context.Context, c *plan.Cycle) error {
 		return fmt.Errorf("make room for gangs: %w", err)
 	}
 	if !settled {
-		return nil // the next cycle knows who was ruled out
+		return nil // the next cycle knows which were ruled out
 	}
 	e.begin(&moves.Changes, c)
 	moves.annotate(c.Plan)
@@ -63,7 +63,7 @@ func (m *Moves) annotate(p *plan.Plan) {
 	said.annotate(p, cluster.TE)
 }
 
-// checkGangs rules out gangs that ask for few switches, for nobody looks which nodes are
+// checkGangs rules out gangs that ask for few switches, for it is not known which nodes are
 // on which, and victims of theirs that name or exclude nodes: those may not fit elsewhere.
 func (e *Feature) checkGangs(ctx context.Context, t *Changes, statuses map[cluster.JobID]plan.JobStatus, vetoed map[cluster.JobID]preemption.Why) error {
 	var asked []*cluster.Job

@@ -48,7 +48,7 @@ func (r *Rounds) stands(p *plan.Plan) {
 	}
 }
 
-// forRounds decides at the end of a round who yields to whom: those that get a place
+// forRounds decides at the end of a round which jobs yield to which: those that get a place
 // stand before other BE jobs. TE jobs and gangs come first: when a cycle makes room
 // for them, the next one ends the round.
 type forRounds struct {

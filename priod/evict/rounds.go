@@ -37,7 +37,7 @@ type Round struct {
 	Changes Changes
 }
 
-// EndRound decides who yields to whom. vetoed are jobs that a closer look ruled out.
+// EndRound decides which jobs yield to which. vetoed are jobs that a closer look ruled out.
 func EndRound(s *cluster.Snapshot, m *nodemap.Map, held *Holders, o *plan.Owing, j *Journal, set *Settings, round *RoundSettings, vetoed map[cluster.JobID]preemption.Why) *Round {
 	c := &Choice{set: set.Policy}
 	c.set.Limits = set.limits(s)

@@ -7,7 +7,7 @@ type Rule struct {
 	Costs   []float64 // of switches: see workload.SpreadLoss
 	Wait    float64   // the weight of a second of waiting against one of running; 0: it waits as long as it may
 	Others  float64   // the weight of the delay that its longer run is to those that wait
-	Longest float64   // nobody waits longer for switches
+	Longest float64   // no job waits longer for switches
 }
 
 // Job is what the rule goes by.

@@ -80,7 +80,7 @@ func factor(log float64) *float64 {
 	return &f
 }
 
-// compareFactors puts what nobody knows first.
+// compareFactors puts what is unknown first.
 func compareFactors(a, b *float64) int {
 	if a == nil || b == nil {
 		return cmp.Compare(map[bool]int{true: 1}[a != nil], map[bool]int{true: 1}[b != nil])

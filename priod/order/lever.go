@@ -23,7 +23,7 @@ type lever interface {
 	own(j *cluster.Job, now int64) int64
 	// userNice is the Nice that the job's owner asked for.
 	userNice(j *cluster.Job, h *cluster.History) int64
-	// foreign tells whether the value now, which is not 0, is somebody else's.
+	// foreign tells whether the value now, which is not 0, is of another origin.
 	foreign(j *cluster.Job, now int64, w cluster.Written, wrote bool) bool
 	// peerValue is what another priod, with the same settings, must have written for
 	// the job to hold what it holds; false when no priod writes such a value, or this
@@ -46,7 +46,7 @@ func leverOf(l slurmplug.Lever) lever {
 }
 
 // Restore returns the actions that give a job its own value back, given what was last
-// written into it; none when it holds its own value, or one that somebody else wrote.
+// written into it; none when it holds its own value, or one of another origin.
 func Restore(j *cluster.Job, w cluster.Written) []plan.Action {
 	h := cluster.History{Written: map[cluster.JobID]cluster.Written{j.ID: w}}
 	l := leverOf(w.Lever)

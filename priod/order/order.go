@@ -322,7 +322,7 @@ func (d *decider) addWrite(i int, v *Verdict) {
 	d.addActions(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
 }
 
-// isTakenBack tells whether somebody else took back the value that is wanted: the job
+// isTakenBack tells whether it was taken back by others: the value that is wanted: the job
 // holds its own, or lost exactly that value.
 func (d *decider) isTakenBack(now, want int64, w cluster.Written) bool {
 	return now == 0 || d.lever.value(w.Value, w) == want

@@ -20,7 +20,7 @@ type Nodes struct {
 	rank   []int32 // of each node, in the order of its type
 	byType []group
 	sets   *[]nodeSet // that requests name; see Among and Refused
-	leaves *leaves    // nil: nobody knows which nodes hang on which switch
+	leaves *leaves    // nil: it is unknown which nodes hang on which switch
 
 	parts map[int32][]int32 // by part of a node with several GPU types, its other parts; nil: there are none
 

@@ -63,7 +63,7 @@ type Request struct {
 	On       int32 // the node that it has to lie on, counted from 1; 0: any; below: several, by Nodes.Among. Not in a pool
 	Off      int32 // nodes that it refuses, by Nodes.Refused; 0: none
 	Most     int32 // nodes at most, of a request with Nodes 0; 0: any number. Not in a pool
-	Switches int32 // leaf switches at most; 0: any number. Where nobody knows them it says nothing
+	Switches int32 // leaf switches at most; 0: any number. Where they are unknown it says nothing
 	Whole    bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }
 

@@ -27,7 +27,7 @@ func (n *Nodes) SetLeaves(of []int32) {
 	}
 }
 
-// Leaves counts the leaf switches under some shares; 0 where nobody knows them.
+// Leaves counts the leaf switches under some shares; 0 where they are unknown.
 func (n *Nodes) Leaves(shares []Share) int {
 	if n.leaves == nil {
 		return 0

@@ -24,7 +24,7 @@ type End struct {
 	PeakMB               int64  // the most memory that it used on a node; 0: not known
 	Output               []byte // the end of what this run wrote; nil: not read
 	Mark                 Mark   // where that ends
-	Unread               string // why the output was not read; "" when it was, or nobody asked
+	Unread               string // why the output was not read; "" when it was, or not asked for
 }
 
 // Mark is a place in a job's output file. By it the output of a later run of the job is told

@@ -58,10 +58,10 @@ type Cycle struct {
 	// job is given a GPU type.
 	Owing func(Lead) *Owing
 	// Fragmented is how long a job has waited because free GPUs lacked the shape that it
-	// asks for (Wait.Fragmented), by the cycles before this one. nil: nobody looked.
+	// asks for (Wait.Fragmented), by the cycles before this one. nil: not read.
 	Fragmented func(cluster.JobID) time.Duration
 	// Waited is how long a job has waited for a cause, and for such a What of it, by the
-	// cycles before this one (Wait.For). nil: nobody looked.
+	// cycles before this one (Wait.For). nil: not read.
 	Waited func(j *cluster.Job, cause Cause, what string) time.Duration
 	// Kept are the jobs that could start now and that locality keeps waiting, and what for:
 	// see Keep.

@@ -45,7 +45,7 @@ const (
 	RecordsUnread    NoteKind = "records-unread" // nodes, jobs, partitions
 )
 
-// ForeignValues is noted of jobs that carry a value that somebody else wrote.
+// ForeignValues is noted of jobs that carry a value of another origin.
 const ForeignValues NoteKind = "foreign-value"
 
 // NoteKinds are all of them.

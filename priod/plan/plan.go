@@ -89,7 +89,7 @@ type Decision struct {
 	Detail   string        `json:"detail,omitempty"`   // words for a person, of its place in the queue
 	Since    time.Time     `json:"since,omitzero"`     // when the job could first have run
 	Steer    string        `json:"steer,omitempty"`    // which GPU type it gets, or none, and why; "" when that was no question
-	Evict    string        `json:"evict,omitempty"`    // who leaves for it, or why nobody does; "" when that was no question
+	Evict    string        `json:"evict,omitempty"`    // which jobs leave for it, or why none does; "" when that was no question
 	Size     string        `json:"size,omitempty"`     // which CPUs and memory it gets, and why; "" when that was no question
 	Locality string        `json:"locality,omitempty"` // how many switches or nodes it accepts, which nodes it refuses, and why; "" when that was no question
 	Unmoved  string        `json:"unmoved,omitempty"`  // why a wanted value is not written; "" when it is or need not be
@@ -156,5 +156,5 @@ type Seen struct {
 	Stays    []cluster.Stay // that began or ended since the last cycle
 	Plan     *Plan
 	Hold     string         // why nothing will be written; "" when Plan.Actions follow
-	Waits    func() []*Wait // that changed since the last call; nil: nobody finds out why jobs wait
+	Waits    func() []*Wait // that changed since the last call; nil: causes of waiting are not looked for
 }

@@ -31,7 +31,7 @@ func (s *Shares) Of(j *cluster.Job, at int) *Share {
 // Share is one job's. An unsplit array has one, of each of its tasks. All slices
 // go by GPU type; do not write into them.
 type Share struct {
-	Answers  *speed.Answers // who said how fast it is, and how sure that is
+	Answers  *speed.Answers // the sources of its speed, and how sure that is
 	Speed    []float64      // relative: 1 on its fastest type; 0: it cannot run there (its own constraint, or it is too large)
 	Time     []float64      // fraction of its time that is allocated; nil: not yet
 	Received []float64      // its part of the time that all jobs ran there (allocate.Account)
@@ -49,7 +49,7 @@ type Share struct {
 	Priority float64
 }
 
-// Unknown tells whether nobody knows how fast the job is on any type where it can run.
+// Unknown tells whether the job's speed is unknown on any type where it can run.
 func (s *Share) Unknown() bool {
 	if s.Answers == nil {
 		return false
@@ -83,7 +83,7 @@ type Owed struct {
 }
 
 // Lead is what a job that is nearly done is owed beyond its due: Most s at its end,
-// half of that with Half s to run. The zero value: nobody says how long jobs run.
+// half of that with Half s to run. The zero value: run times are unknown.
 type Lead struct{ Most, Half float64 }
 
 // Owed is what a job is owed by its allocations, in seconds on its fastest

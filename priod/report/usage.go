@@ -12,7 +12,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Usage is what a span of time of accounting says of the GPUs: who held them, and how
+// Usage is what a span of time of accounting says of the GPUs: which users held them, and how
 // their jobs ended. A run counts with the part of it that lies within the span.
 type Usage struct {
 	Since time.Time `json:"since"`
@@ -162,7 +162,7 @@ func (u *Usage) AddUsed(stays []sensitivity.Stay) {
 	for i := range stays {
 		s := &stays[i]
 		ran := s.Length().Seconds()
-		if s.GPUs == 0 || ran <= 0 || s.CPUTime == 0 { // 0: nobody measured
+		if s.GPUs == 0 || ran <= 0 || s.CPUTime == 0 { // 0: not measured
 			continue
 		}
 		u.Measured++

@@ -173,7 +173,7 @@ func (r *Waiting) passed(runs []store.WaitedRun) {
 	}
 }
 
-// Shown are the causes that somebody waited for, in the order of tables.
+// Shown are the causes that jobs waited for, in the order of tables.
 func (r *Waiting) Shown() (causes []plan.Cause) {
 	for _, c := range plan.Causes {
 		if r.All.Causes[c] > 0 {

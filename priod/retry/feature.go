@@ -28,17 +28,17 @@ type Feature struct {
 	// Suspects are what the last cycle found.
 	Suspects []Suspect
 
-	observe func() (dropped int) // waits for what Memory sees in the snapshot; nil: nobody has begun
+	observe func() (dropped int) // waits for what Memory sees in the snapshot; nil: not begun
 }
 
-// Parts returns what retries do in a cycle: begin, to see who left the queue beside what else is
+// Parts returns what retries do in a cycle: begin, to see which jobs left the queue beside what else is
 // decided; end, before anybody writes into the snapshot's jobs, which are copied where it does
 // not last; and late, to act on that.
 func (f *Feature) Parts() (begin, end, late plan.Feature) {
 	return departures{of: f}, departed{of: f}, f
 }
 
-// departures begins to see who left the queue.
+// departures begins to see which jobs left the queue.
 type departures struct {
 	plan.PlanOnly
 	of *Feature

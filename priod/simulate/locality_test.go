@@ -100,7 +100,7 @@ func TestSwitchesAreWaitedFor(t *testing.T) {
 	for toml, want := range map[string][2]float64{ // its start and its run
 		"": {3700, 36000 / 0.8},
 		"[locality]\nenabled = true\nmax_wait = \"5m\"\n": {4000, 36000 / 0.8},
-		"[locality]\nenabled = true\n":                   {9000, 36000},
+		"[locality]\nenabled = true\n":                    {9000, 36000},
 	} {
 		spec := Spec{Order: "priod", SlurmOrder: "fifo", Backfill: "easy", SpreadCosts: []float64{0.2}}
 		if err := spec.Check(); err != nil {

@@ -29,7 +29,7 @@ type Input struct {
 	// GPUs: steps for a job with a workload, seconds of its duration else; 0
 	// where it cannot run.
 	Speed func(job *trace.Job, gpuType string) float64
-	// Curve is how that speed depends on CPUs and memory; nil: nobody knows.
+	// Curve is how that speed depends on CPUs and memory; nil: unknown.
 	Curve func(job *trace.Job, gpuType string) *workload.Curve
 	// Weights are those of Slurm's multifactor priority; the zero value: virtual.DefaultWeights.
 	Weights virtual.Weights

@@ -67,7 +67,7 @@ type MemoryFeature struct {
 
 // givingBack are the jobs whose memory is in question.
 type givingBack struct {
-	kept                string         // why nobody's is lowered; "": it is
+	kept                string         // why none is lowered; "": it is
 	lowered, candidates []*cluster.Job // see Lowered and GiveBack.Candidates
 }
 

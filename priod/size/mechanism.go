@@ -134,7 +134,7 @@ type demand struct {
 // Pack returns what the mechanism grants to the jobs, in the order of admission. Jobs
 // stand in the order of the queue: each is admitted to the GPU type on which it is
 // fastest among those with enough free GPUs, and passed over when there is none, so
-// that the mechanism never changes who runs. The grants are valid until the next call.
+// that the mechanism never changes which jobs run. The grants are valid until the next call.
 func (s *Packer) Pack(jobs []Job, nodes []Node) []Grant {
 	s.reset(jobs, nodes)
 	if s.set.Mechanism == Greedy {

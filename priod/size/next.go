@@ -141,7 +141,7 @@ func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool)
 	if best < 0 {
 		return false
 	}
-	free := d.nodes.Nodes.FreeOn(best) // from here on the node has that room, and nobody else is planned for it
+	free := d.nodes.Nodes.FreeOn(best) // from here on the node has that room, and no other job is planned for it
 	d.nodes.Nodes.Take([]placement.Share{{Node: best, Amount: placement.Amount{GPUs: free.GPUs - room.GPUs, CPUs: free.CPUs - room.CPUs, MemMB: free.MemMB - room.MemMB}}})
 	taken[best] = true
 	size := part(int(best), c.asked.GPUs, most)

@@ -199,7 +199,7 @@ type decider struct {
 	kept    map[cluster.JobID]bool       // jobs that keep a size of priod's
 	pinned  []pinnedJob                  // of those: on a node that priod chose
 	raised  []*raisedJob                 // of those: with more than they asked for, on any node
-	foreign map[cluster.JobID]bool       // jobs whose size somebody else changed after priod wrote it
+	foreign map[cluster.JobID]bool       // jobs whose size changed by others after priod wrote it
 	steered map[cluster.JobID]bool       // jobs that are steered in this cycle: where they may run changes
 	ahead   map[cluster.JobID]*pinnedJob // of those: on a node on which no GPU was free then
 	toSize  []resizable                  // jobs that got a place and agreed to another size

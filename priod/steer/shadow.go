@@ -62,7 +62,7 @@ func newShadow(s *Snapshot) shadow {
 	return sh
 }
 
-// unknownFor, in s, is for how long GPUs are taken to be in use by a job that nobody knows.
+// unknownFor, in s, is for how long GPUs are taken to be in use by a unknown job.
 const unknownFor = 60
 
 // unknownUse counts, by type, the GPUs in use on nodes that are up that no known job holds,

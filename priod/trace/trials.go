@@ -11,7 +11,7 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// Ending is how a run ended. The zero value: it did what it was to do, or nobody knows.
+// Ending is how a run ended. The zero value: it did what it was to do, or it is unknown.
 type Ending struct {
 	State                string // Slurm's, one of failures
 	ExitCode, Signal     int    // of the batch script

@@ -57,7 +57,7 @@ type look struct {
 	pools    func(j *cluster.Job) (pool string, all bool)  // where a running job is; whether it might be on all of it
 	ofType   func(gpuType, partition string) (pool string) // "": there is none such, or are several
 	sizes    map[string]int                                // GPUs of each pool
-	used     map[string]int                                // those of them in use, whoever has them
+	used     map[string]int                                // those of them in use, whatever holds them
 	gap      time.Duration                                 // a longer time between two cycles is not observed; 0: none is
 }
 

@@ -63,8 +63,8 @@ type group struct {
 	kinds   placement.Types
 	byType  []placement.Types // its kinds, a GPU type each
 	request placement.Request
-	free    int    // GPUs of that GPU type which has most, whoever is before
-	fits    bool   // on the nodes, whoever is before
+	free    int    // GPUs of that GPU type which has most, whatever is before
+	fits    bool   // on the nodes, whatever is before
 	full    bool   // the jobs before left no place on the nodes
 	what    string // is short, of jobs that wait for fragmentation
 	told    map[plan.Cause]told
@@ -178,7 +178,7 @@ func (w *walk) newGroup(k key, j *cluster.Job) *group {
 	return g
 }
 
-// freeOf counts the free GPUs of some kinds, whoever is before.
+// freeOf counts the free GPUs of some kinds, whatever is before.
 func (w *walk) freeOf(kinds placement.Types) (sum int) {
 	for kind, gpus := range w.all {
 		if kinds.Has(int32(kind)) {

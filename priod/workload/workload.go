@@ -27,7 +27,7 @@ type ID int32
 type Workload struct {
 	Name    string // valid in a tag: jobtag.ValidName
 	Aliases []string
-	Class   string // "image", "language", ...; "" when nobody said
+	Class   string // "image", "language", ...; "" when unknown
 	Source  string // where the figures come from
 	// Speeds are by GPU type, by number of GPUs rising.
 	Speeds map[string][]Speed

@@ -51,7 +51,7 @@ type Snapshot struct {
 	Nodes   *placement.Nodes // what is free now; it is not changed
 	Running []Running
 	Waiting []Waiting // in the order of the queue
-	// First wait before all of Waiting and get nobody to leave, in their order: they
+	// First wait before all of Waiting and get no job to leave, in their order: they
 	// take what is or comes free and fits them.
 	First []placement.Request
 }
@@ -71,7 +71,7 @@ type Running struct {
 type Waiting struct {
 	Request placement.Request // with the types of nodes that have the GPUs that it is steered to
 	Owed    float64
-	Start   float64 // when it starts there if nobody yields
+	Start   float64 // when it starts there if none yields
 	Run     float64 // how long it runs there
 }
 

@@ -196,7 +196,7 @@ func (m *Map) counted(features []string) []string {
 	return slices.DeleteFunc(slices.Clone(features), func(f string) bool { return m.ignored[f] })
 }
 
-// ignore finds the features of nodes that nobody names.
+// ignore finds the features of nodes that no job names.
 func (m *Map) ignore(s *cluster.Snapshot, named []string) {
 	names, texts := map[string]bool{}, map[string]bool{}
 	for _, f := range named {

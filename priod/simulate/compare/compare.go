@@ -84,7 +84,7 @@ func interval(changes []float64, mean float64) *Interval {
 
 // Group is what a difference means to the jobs of one user or account.
 type Group struct {
-	Name   string  `json:"name"` // "": the trace names nobody
+	Name   string  `json:"name"` // "": the trace names none
 	Jobs   int     `json:"jobs"`
 	From   float64 `json:"from_s"` // mean of its jobs in the one run
 	To     float64 `json:"to_s"`   // and in the other

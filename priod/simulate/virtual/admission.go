@@ -41,7 +41,7 @@ func (s *Stuck) add(id, why string) {
 // can never run.
 func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 	if e.opt.preemptive() {
-		t.Trials, t.Ending = nil, trace.Ending{} // nobody requeues there
+		t.Trials, t.Ending = nil, trace.Ending{} // it is not requeued there
 	}
 	work := cmp.Or(t.Duration, t.Steps)
 	switch {

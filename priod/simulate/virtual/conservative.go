@@ -79,7 +79,7 @@ func (r *reservations) advance(j *job) {
 	r.reserve(j)
 }
 
-// reserve gives a job the earliest place that delays nobody.
+// reserve gives a job the earliest place that delays no job.
 func (r *reservations) reserve(j *job) {
 	at, shares, _ := r.line.Earliest(j.request, r.e.now, j.occupancy) // the empty cluster holds it
 	j.shares, j.opens = append(j.one[:0], shares...), at

@@ -41,7 +41,7 @@ func (e *engine) usable() bool { return e.queue.others > 0 || e.idleGPUs() }
 
 // strict starts jobs in order, of each line up to its head: the first that does not fit, or
 // would delay the head of another line, which backfill keeps a place for. As in Slurm, a job
-// whose user or account is at its limit blocks nobody.
+// whose user or account is at its limit blocks no job.
 func (e *engine) strict() {
 	for _, l := range e.lines {
 		l.head = nil

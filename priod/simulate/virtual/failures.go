@@ -10,7 +10,7 @@ type outage uint8
 
 const (
 	broken    outage = 1 << iota // it failed
-	drained                      // somebody drained it
+	drained                      // drained
 	rebooting                    // it drains, or reboots
 	absent                       // it has not joined the cluster yet
 )

@@ -13,7 +13,7 @@ import (
 //
 // Two facts carry it. What is free only falls along the walk, so a class whose
 // first job does not fit at its place has none that does. And as time passes
-// running jobs only move forward past waiting ones (SRTF), or nobody moves
+// running jobs only move forward past waiting ones (SRTF), or none moves
 // (LAS, until a job falls into the next queue, which is an event).
 //
 // Inside a LAS queue a running job is not preempted for a waiting one: first

@@ -459,7 +459,7 @@ func (s *slurm) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64,
 	return nil, nil
 }
 
-// memory is a Recorder for a run that nobody will look up: the outcomes are
+// memory is a Recorder for a run that is not looked up: the outcomes are
 // the record.
 type memory struct{}
 

@@ -17,7 +17,7 @@ func (s *slurm) feature(t int32) string {
 	return s.e.opt.Daemon.Settings.Steering.Settings.Feature(s.e.types[t])
 }
 
-// featuresOf are a node's features, which matter only where somebody is steered.
+// featuresOf are a node's features, which matter only where jobs are steered.
 func (s *slurm) featuresOf(node int32) []string {
 	if t := s.e.nodes.Type(node); s.steers() && s.e.types[t] != "" {
 		return []string{s.feature(t)}

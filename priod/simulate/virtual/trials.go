@@ -14,7 +14,7 @@ import (
 type trial struct {
 	number int          // of those that the trace tells of: Trials, then the last run; more than these are repeats
 	cut    bool         // at its time limit
-	ending trace.Ending // of the last run, while nobody has put the job back
+	ending trace.Ending // of the last run, while the job is not requeued
 	kept   float64      // s of that run that the job has saved
 	before float64      // s that the job had run before this trial
 	bad    int32        // the node that failed under the last run, from 1; 0: none
@@ -28,7 +28,7 @@ func (j *job) work() float64 {
 	return cmp.Or(j.Duration, j.Steps)
 }
 
-// outcome is how a run ends that nobody has cut short but its time limit. A repeat ends as
+// outcome is how a run ends that is cut short by its time limit at most. A repeat ends as
 // the last run of the trace did; where a node failed then, it passes on other nodes.
 func (e *engine) outcome(j *job) trace.Ending {
 	switch {

@@ -25,7 +25,7 @@ import (
 	"slurmprio/priod/trace"
 )
 
-// Order is who comes first.
+// Order is the order of the queue.
 type Order string
 
 // The orders. SRTF and LAS preempt at every event, at no cost.
@@ -46,7 +46,7 @@ type Backfill string
 const (
 	NoBackfill   Backfill = "none"         // nothing: the head blocks
 	EASY         Backfill = "easy"         // what does not delay the head (Lifka, JSSPP'95)
-	Conservative Backfill = "conservative" // what delays nobody before it in the queue
+	Conservative Backfill = "conservative" // what delays no job before it in the queue
 	Skip         Backfill = "skip"         // whatever fits
 )
 
@@ -56,7 +56,7 @@ type Options struct {
 	Order     Order    // "" is FIFO
 	Backfill  Backfill // "" is none
 	Placement placement.Mode
-	TEFirst   bool // TE jobs stand before BE jobs; nobody is evicted for it
+	TEFirst   bool // TE jobs stand before BE jobs; none is evicted for it
 	// LASQueues are the GPU-seconds attained at which a job falls into the
 	// next queue, rising.
 	LASQueues []float64
@@ -94,7 +94,7 @@ type Options struct {
 	Spread func(times float64) float64
 	// SpreadNodes, if set, is the same of nodes.
 	SpreadNodes func(times float64) float64
-	// Evict, if set, is asked after each scheduling pass who has to leave.
+	// Evict, if set, is asked after each scheduling pass which jobs have to leave.
 	Evict func(*System) []Eviction
 }
 

@@ -35,7 +35,7 @@ type Run struct {
 	Place Place
 }
 
-// Place is where and when a run was; the zero Place where nobody knows, or it moved.
+// Place is where and when a run was; the zero Place where unknown, or it moved.
 type Place struct {
 	Nodes string // host list
 	Start time.Time

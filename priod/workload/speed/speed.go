@@ -26,7 +26,7 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// Source is who answered.
+// Source is where an answer comes from.
 type Source string
 
 // The sources, the first one first.
