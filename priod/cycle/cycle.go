@@ -45,13 +45,27 @@ type Settings struct {
 	Waits      waits.Feature
 }
 
-// features are those of priod, in the order in which they take part in a cycle. Sizes
-// come after the memory that running jobs gave back: what stands in a job is else taken
-// for its user's own.
+// features are those of priod, in the order in which they take part in a cycle, and why there.
 func (set *Settings) features() []plan.Feature {
-	earlier, trials, gangs, rounds := set.Evictions.Parts()
+	claimed, trials, gangs, rounds := set.Evictions.Parts()
 	departures, departed, retries := set.Retries.Parts()
-	return []plan.Feature{&set.Allocation, departures, earlier, &set.Order, trials, gangs, &set.Steering, rounds, departed, &set.Memory, &set.Sizing, &set.Locality, &set.FewNodes, &set.Refusals, retries}
+	return []plan.Feature{
+		&set.Allocation, // first: made in the background, until the order needs the shares
+		departures,      // which jobs left the queue: in the background, until memory is given back
+		claimed,         // jobs with a claim stand before others of the order
+		&set.Order,      // SiteFactor, Nice or Priority of each job
+		trials,          // room for TE jobs, by their order
+		gangs,           // room for gangs, on what trials left
+		&set.Steering,   // GPU types of pending jobs; not of those with a claim
+		rounds,          // yields at the end of a round, to jobs of the types that steering gave
+		departed,        // waits for departures: what follows changes jobs of the snapshot
+		&set.Memory,     // memory given back by running jobs, before sizes: else it would pass for the user's own size
+		&set.Sizing,     // CPUs and memory, on the types that steering gave
+		&set.Locality,   // few switches, with the sizes
+		&set.FewNodes,   // few nodes
+		&set.Refusals,   // no slow nodes
+		retries,         // last: failed jobs wait for no place
+	}
 }
 
 // Recorder keeps what was seen, decided and written.
