@@ -203,6 +203,22 @@ func generate(all []program, seed uint64, jobs int, load float64, nodesPerType i
 	return trace
 }
 
+// bounds are the mean run times, s, of the jobs alone on their fastest types: at the proportional share of CPUs and memory, and
+// with all that they gain from.
+func bounds(trace []job) (proportional, best float64) {
+	for i := range trace {
+		j := &trace[i]
+		fastest := 0.0
+		for t, bySize := range j.program.steps {
+			curve := j.program.Curves[t]
+			fastest = max(fastest, bySize[j.gpus]*max(1, curve.Best()))
+		}
+		proportional += float64(j.steps) / j.program.best(j.gpus) / float64(len(trace))
+		best += float64(j.steps) / fastest / float64(len(trace))
+	}
+	return proportional, best
+}
+
 // zipf is how often each of 40 users submits.
 func zipf() []float64 {
 	weights := make([]float64, 40)
