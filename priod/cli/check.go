@@ -45,6 +45,7 @@ func checkCommand() *cli.Command {
 				counts[f.Level]++
 			}
 			err := answer(c, map[string]any{"findings": findings, "failed": counts[live.Fail], "warned": counts[live.Warn]}, func(w io.Writer) {
+				fmt.Fprintf(w, "on: %s\n", strings.Join(cfg.On(), ", "))
 				showFindings(w, findings, c.Bool("all") || c.Bool("deep"))
 				fmt.Fprintf(w, "%d passed, %d warned, %d failed\n", counts[live.Pass], counts[live.Warn], counts[live.Fail])
 			})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,10 +83,26 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 
 // App is the command tree; the man page is made from it.
 func App(version string) *cli.App {
-	return NewApp("priod", "ranks the jobs of a Slurm cluster, and shows, explains and undoes what it did", version,
-		runCommand(), checkCommand(), topCommand(), queueCommand(), explainCommand(), diffCommand(), historyCommand(),
-		evictionsCommand(), evictCommand(), defragCommand(), reportCommand(), webCommand(),
-		pauseCommand(), resumeCommand(), resetCommand(), profileCommand(), adviseCommand(), simulateCommand(), SweepCommand(simulatePoint), workloadsCommand(), configCommand(), versionCommand(version))
+	app := NewApp("priod", "ranks the jobs of a Slurm cluster, and shows, explains and undoes what it did", version, slices.Concat(
+		grouped("1. LOOK", checkCommand(), queueCommand(), explainCommand(), topCommand(), evictionsCommand(), historyCommand(), reportCommand(), webCommand()),
+		grouped("2. STOP AND UNDO", pauseCommand(), resumeCommand(), resetCommand()),
+		grouped("3. TRY, WITHOUT WRITING", diffCommand(), simulateCommand(), SweepCommand(simulatePoint), evictCommand(), defragCommand(), adviseCommand(), profileCommand()),
+		grouped("4. RUN AND SET UP", runCommand(), configCommand(), workloadsCommand(), versionCommand(version)),
+	)...)
+	app.Description = "The daemon (priod run) reads Slurm's queue in cycles, decides order, GPU types, sizes and evictions as priod.toml\n" +
+		"says, and writes them into jobs through scontrol. Slurm schedules; without priod it goes on as before.\n" +
+		"    priod check           what does not fit here, and whether priod writes\n" +
+		"    priod explain JOBID   why a job waits, when it starts, what can be done\n" +
+		"    priod pause           stop all writing; priod reset also takes back what was written"
+	return app
+}
+
+// grouped puts commands under one heading of the help.
+func grouped(heading string, commands ...*cli.Command) []*cli.Command {
+	for _, c := range commands {
+		c.Category = heading
+	}
+	return commands
 }
 
 // NewApp is a command tree with priod's manners: --config, errors and exit statuses.

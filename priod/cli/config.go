@@ -12,7 +12,7 @@ import (
 
 func configCommand() *cli.Command {
 	return &cli.Command{
-		Name: "config", Usage: "the configuration",
+		Name: "config", Usage: "print the configuration in effect",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "effective", Usage: "print what is in effect, and where each value comes from that is no default"}},
 		Subcommands: []*cli.Command{{
 			Name: "show", Usage: "print the configuration in effect: the defaults with the file over them",

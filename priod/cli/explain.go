@@ -29,7 +29,7 @@ import (
 
 func explainCommand() *cli.Command {
 	return &cli.Command{
-		Name: "explain", Usage: "say why jobs stand where they stand", ArgsUsage: "JOBID...",
+		Name: "explain", Usage: "say why a job waits or what became of it, when it starts, and what can be done", ArgsUsage: "JOBID...",
 		Description: "Why the job waits or what became of it, when it is expected to start, and what can be done; then what was\n" +
 			"known, decided and written in the last cycle. --all adds each figure behind it.\n" +
 			"    priod explain 4711\n" +

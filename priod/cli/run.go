@@ -28,7 +28,7 @@ import (
 
 func runCommand() *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "rank the queue, cycle after cycle",
+		Name: "run", Usage: "the daemon: decide and write, cycle after cycle",
 		Description: "Runs until SIGTERM; SIGHUP reads the configuration again. With --dry-run it shows one\n" +
 			"cycle's plan and writes nothing, neither to Slurm nor to the state folder.\n" +
 			"    priod run                   # the daemon, as systemd starts it\n" +

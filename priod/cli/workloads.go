@@ -21,7 +21,7 @@ import (
 
 func workloadsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "workloads", Usage: "the programs whose speed is known on each GPU type",
+		Name: "workloads", Usage: "show the programs whose speed is known on each GPU type",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "show the workloads that tags may name here, their aliases and speeds",

@@ -93,6 +93,28 @@ func (c *Config) setProfile(text string) error {
 // FromProfile tells whether a key has its value from the profile.
 func (c *Config) FromProfile(key string) bool { return strings.HasPrefix(c.sources[key], "profile ") }
 
+// On lists the features that are switched on, in words.
+func (c *Config) On() []string {
+	on := []string{"order of TE jobs"}
+	if c.Profile != "" {
+		on = []string{"profile " + c.Profile, on[0]}
+	}
+	for _, f := range []struct {
+		enabled bool
+		words   string
+	}{
+		{c.Ranking.Order != "slurm", "order of BE jobs (" + c.Ranking.Order + ")"}, {c.Allocation.Policy != "", "allocation (" + c.Allocation.Policy + ")"},
+		{c.Steering.Enabled, "steering"}, {c.Rounds.Enabled, "rounds"}, {c.Sizing.Enabled, "sizing"}, {c.Sizing.GiveBack, "memory given back"},
+		{c.Locality.Enabled, "few switches"}, {c.Locality.FewNodes, "few nodes"}, {c.Locality.SlowNodes, "no slow nodes"},
+		{c.Preemption.Enabled, "evictions for TE jobs"}, {c.Preemption.Defrag, "room for gangs"}, {c.Retry.Enabled, "classes of failures, requeues"},
+	} {
+		if f.enabled {
+			on = append(on, f.words)
+		}
+	}
+	return on
+}
+
 // note remembers where keys come from.
 func (c *Config) note(meta toml.MetaData, source string) {
 	if c.sources == nil {

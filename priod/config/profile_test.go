@@ -42,6 +42,9 @@ func TestProfiles(t *testing.T) {
 	if _, err := load(t, "profile = \"fast\"\n"); err == nil || !strings.Contains(err.Error(), `profile = "fast": want order-only, balanced, short-waits, or "" for none`) {
 		t.Errorf("%v", err)
 	}
+	if on := strings.Join(short.On(), ", "); !strings.HasPrefix(on, "profile short-waits, order of TE jobs, order of BE jobs (owed), allocation (max-min), steering, sizing") {
+		t.Error(on)
+	}
 	if none, err := load(t, ""); err != nil || none.Steering.Enabled || none.Preemption.Enabled {
 		t.Errorf("%v", err)
 	}
