@@ -251,7 +251,7 @@ func (a *studyArm) predict(t *testing.T, jobs []studyJob) (p played) {
 			class, grace, ckpt = "be", strconv.Itoa(studyGrace), strconv.Itoa(studySave)
 		}
 		rows = append(rows, []string{strconv.Itoa(i + 1), fmt.Sprintf("%.0f", j.at.Seconds()), strconv.Itoa(j.gpus), studyPrograms[j.program].name, fmt.Sprintf("%.0f", j.work.Seconds()),
-			fmt.Sprintf("%.0f", j.limit.Seconds()), class, grace, ckpt, strconv.Itoa(3 * j.gpus), strconv.Itoa(4096 * j.gpus), j.user, lab.Physics})
+			fmt.Sprintf("%.0f", j.limit.Seconds()), class, grace, ckpt, strconv.Itoa(3 * j.gpus), strconv.Itoa(4096 * j.gpus), cmp.Or(j.user, "root"), lab.Physics})
 	}
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -343,6 +343,22 @@ func studied(p *played) (f studyFigures) {
 
 func (f *studyFigures) row(name string) string {
 	return fmt.Sprintf("| %s | %.0f | %.1f | %.0f | %.0f, %.0f | %.2f, %.2f | %.0f | %d | %d |\n", name, f.completion, f.wait, f.teCompletion, f.teWait95, f.teWait99, f.beSlowdown50, f.beSlowdown95, f.gangCompletion, f.evictions, f.lost)
+}
+
+// What the simulator predicts of each arm, without a Slurm.
+func TestStudyPredicted(t *testing.T) {
+	if os.Getenv("SLURMPRIO_STUDY") == "" {
+		t.Skip("part of the study: SLURMPRIO_STUDY=1")
+	}
+	for _, seed := range seeds(t) {
+		jobs, table := studyWorkload(seed), ""
+		for _, a := range studyArms() {
+			predicted := a.predict(t, jobs)
+			f := studied(&predicted)
+			table += f.row(a.name)
+		}
+		t.Logf("seed %d\n%s", seed, table)
+	}
 }
 
 // longest logs what priod says of the trials that waited longest.
