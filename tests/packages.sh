@@ -105,11 +105,11 @@ debs() {
   say "removed: priod reset is named, configuration and state stay"
   says "undo.jsonl stays" dpkg -P slurmprio
   wants /var/lib/priod/undo.jsonl 644 priod
-  [ ! -e /etc/slurmprio ] && [ ! -e /var/lib/priod/priod.db ] || die "purged, and there is $(ls -d /etc/slurmprio /var/lib/priod/*)"
+  [ "$(ls -A /etc/slurmprio)" = hold ] && [ ! -e /var/lib/priod/priod.db ] || die "purged, and there is $(ls -d /etc/slurmprio/* /var/lib/priod/*)" # the client's
   dpkg -i /dist/slurmprio_*.deb >/dev/null 2>&1
   : >/var/lib/priod/undo.jsonl
   dpkg -P slurmprio slurmprio-client >/dev/null 2>&1
-  [ ! -e /var/lib/priod ] && [ ! -e /usr/bin/priod ] || die "purged, and there is $(ls -d /var/lib/priod /usr/bin/priod)"
+  [ ! -e /var/lib/priod ] && [ ! -e /usr/bin/priod ] && [ ! -e /etc/slurmprio ] || die "purged, and there is $(ls -d /var/lib/priod /usr/bin/priod /etc/slurmprio/*)"
   say "purged: all is gone; a journal of what reset has not taken back stays"
 }
 

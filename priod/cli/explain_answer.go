@@ -105,6 +105,9 @@ func (v *explanation) pending() (why, advice string) {
 	if d := v.Decision; d != nil && strings.HasPrefix(d.Steer, "waits") {
 		why = d.Steer
 	}
+	if d := v.Decision; d != nil && d.Evict != "" {
+		why += "; " + d.Evict
+	}
 	return why, v.advise()
 }
 

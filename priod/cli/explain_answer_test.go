@@ -37,6 +37,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"paused":      {func(v *explanation) { v.Cycle.Hold = "paused by ann" }, []string{"; priod writes nothing: paused by ann"}, ""},
 		"a bad tag":   {func(v *explanation) { v.Job.TagError = "type=x: want te or be" }, []string{"Advice     correct the tag: type=x: want te or be"}, ""},
 		"steered":     {func(v *explanation) { v.Decision.Steer = "waits for a100 until about 00:12, where it ends about 00:15" }, []string{"Why        waits for a100 until about 00:12", "Start      about 00:12\n"}, ""},
+		"no victims":  {func(v *explanation) { v.Decision.Evict = "preemption.min_run lets the next one leave at 02:23" }, []string{"; preemption.min_run lets the next one leave at 02:23"}, ""},
 		"over budget": {func(v *explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"the TE budget is used up"}, ""},
 		"room": {func(v *explanation) {
 			v.Evictions = []store.Eviction{{Victim: slurmplug.Plain(3), For: v.Job.ID, State: "signalled", ClaimState: string(evict.Planned), Nodes: "n1", Recorded: at, WaitS: 60}}
