@@ -91,7 +91,7 @@ func App(version string) *cli.App {
 	)...)
 	app.Description = "The daemon (priod run) reads Slurm's queue in cycles, decides order, GPU types, sizes and evictions as priod.toml\n" +
 		"says, and writes them into jobs through scontrol. Slurm schedules; without priod it goes on as before.\n" +
-		"    priod check           what does not fit here, and whether priod writes\n" +
+		"    priod check           what is switched on, and what does not fit here\n" +
 		"    priod explain JOBID   why a job waits, when it starts, what can be done\n" +
 		"    priod pause           stop all writing; priod reset also takes back what was written"
 	return app

@@ -45,10 +45,11 @@ func (v *explanation) answer() (why, advice string) {
 // past is what became of a job that does not wait.
 func (v *explanation) past() (why, advice string) {
 	why = v.stateWords()
-	if x := v.lastEviction(); x != nil {
+	over := v.Since == sinceEnded || v.Since == sinceGone || !v.Job.Left.IsZero() // whatever the last cycle saw
+	if x := v.lastEviction(); x != nil && !over {
 		return fmt.Sprintf("told to leave for job %s of %s at %s, grace %s: %s", x.For, x.ForUser, clock(x.Recorded), shortly(x.GraceS), x.State), "it is requeued and goes before other best-effort jobs"
 	}
-	if open := len(v.Stays) > 0 && !v.Stays[0].Closed; open {
+	if len(v.Stays) > 0 && !v.Stays[0].Closed && !over {
 		stay := &v.Stays[0]
 		where := ""
 		if stay.GPUType != "" {
@@ -86,6 +87,9 @@ func (v *explanation) pending() (why, advice string) {
 	case plan.BeforeTime:
 		return "not eligible yet: begin time" + what, fmt.Sprintf("scontrol update JobId=%s StartTime=now", id)
 	case plan.AtLimit:
+		if d := v.Decision; d != nil && d.Why == string(plan.OverBudget) {
+			return "above the TE budget: " + cmp.Or(d.Detail, v.Reason), "it counts as TE once earlier TE jobs of the same user or account end (priod report usage)"
+		}
 		return "a limit is reached" + what + words, "jobs of the same user, account or QOS have to end; sacctmgr show assoc,qos"
 	case plan.NoLicence:
 		return "no licence is free" + what, ""
@@ -102,11 +106,13 @@ func (v *explanation) pending() (why, advice string) {
 	default:
 		why = v.reasonNow()
 	}
-	if d := v.Decision; d != nil && strings.HasPrefix(d.Steer, "waits") {
-		why = d.Steer
-	}
-	if d := v.Decision; d != nil && d.Evict != "" {
-		why += "; " + d.Evict
+	if d := v.Decision; d != nil && v.Since == "" { // else it is of an earlier wait
+		if strings.HasPrefix(d.Steer, "waits") {
+			why = d.Steer
+		}
+		if d.Evict != "" {
+			why += "; " + d.Evict
+		}
 	}
 	return why, v.advise()
 }
@@ -168,7 +174,7 @@ func (v *explanation) startWords() string {
 	var all []string
 	_, _, free := v.room()
 	steered := ""
-	if d := v.Decision; d != nil && strings.HasPrefix(d.Steer, "waits") {
+	if d := v.Decision; d != nil && v.Since == "" && strings.HasPrefix(d.Steer, "waits") {
 		_, after, _ := strings.Cut(d.Steer, "until ")
 		steered, _, _ = strings.Cut(after, ",")
 	}

@@ -45,6 +45,17 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"runs": {func(v *explanation) {
 			v.Job.State, v.Stays = cluster.Running.String(), []store.Stay{{Stay: cluster.Stay{Start: at, GPUType: "a100", Class: cluster.BE}}}
 		}, []string{"Why        runs on a100 since ", " as BE"}, "Start "},
+		"ended since the last cycle": {func(v *explanation) {
+			v.Job.State, v.Stays = cluster.Running.String(), []store.Stay{{Stay: cluster.Stay{Start: at, GPUType: "a100"}}}
+			v.Now, v.Since = &nowView{State: "COMPLETED", Reason: "None"}, sinceEnded
+		}, []string{"Why        COMPLETED (None); ended since then"}, "runs on"},
+		"requeued since the last cycle": {func(v *explanation) {
+			v.Decision.Steer, v.Now, v.Since = "waits for a100 until about 00:12, where it ends about 00:15", &nowView{State: "PENDING", Reason: "BeginTime"}, sinceRequeued
+		}, []string{"Why        Slurm's reason: BeginTime"}, "00:12"},
+		"above the budget": {func(v *explanation) {
+			waits(plan.AtLimit, "over-budget", "")(v)
+			v.Decision.Why, v.Decision.Detail = string(plan.OverBudget), "user ann holds 5 TE GPUs of 6"
+		}, []string{"Why        above the TE budget: user ann holds 5 TE GPUs of 6", "once earlier TE jobs"}, "sacctmgr"},
 		"told to leave": {func(v *explanation) {
 			v.Job.State = cluster.Running.String()
 			v.Evictions = []store.Eviction{{Victim: v.Job.ID, For: slurmplug.Plain(9), ForUser: "bob", State: "signalled", GraceS: 60, Recorded: at}}
