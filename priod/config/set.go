@@ -60,7 +60,7 @@ func part(of reflect.Type, name string) reflect.Type {
 		return of.Elem()
 	case reflect.Struct:
 		for f := range of.Fields() {
-			if tag := f.Tag.Get("toml"); tag == name && tag != "-" {
+			if tag := f.Tag.Get("toml"); tag == name && tag != "" && tag != "-" {
 				return f.Type
 			}
 		}

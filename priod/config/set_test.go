@@ -39,6 +39,7 @@ func TestSet(t *testing.T) {
 		{"ranking.order=best", "ranking.order"},
 		{"profile=fast", `profile = "fast": want order-only`},
 		{"path=x", `unknown key "path"`},
+		{".=x", `unknown key "."`},
 		{"sizing.enabled=true\n[slurm]\nuntried=true", "want KEY=VALUE"},
 	} {
 		if _, err := Load(path, c.set); err == nil || !strings.Contains(err.Error(), c.want) {
