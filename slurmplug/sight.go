@@ -1,7 +1,6 @@
 package slurmplug
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -281,9 +280,50 @@ func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.D
 	return r
 }
 
+// KeepNodes makes the nodes of a host list those of a reservation for so long from now on: of a new one, or of
+// that of the name. What runs there runs on. Any user's jobs that name it may start there and elsewhere, and
+// outlast it (FLEX); when it ends, those that still wait go on without it (NO_HOLD_JOBS_AFTER_END).
+func (c *Client) KeepNodes(ctx context.Context, name, nodes string, d time.Duration) Result {
+	for _, s := range []string{name, nodes} {
+		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '=' }) {
+			return Result{Status: Refused, Message: fmt.Sprintf("reservation %q of nodes %q: cannot be written", name, nodes)}
+		}
+	}
+	end := "now+" + strconv.Itoa(max(int(math.Ceil(d.Minutes())), 1)) + "minutes"
+	if c.isReserved(ctx, name) {
+		return c.runFor(ctx, JobID{}, "update", "ReservationName="+name, "Nodes="+nodes, "EndTime="+end)
+	}
+	create := func(whose string) Result {
+		return c.runFor(ctx, JobID{}, "create", "reservation", "ReservationName="+name, "Nodes="+nodes, whose,
+			"StartTime=now", "EndTime="+end, "Flags=IGNORE_JOBS,FLEX,NO_HOLD_JOBS_AFTER_END")
+	}
+	r := create("Users=-nobody")
+	if r.Status == Refused { // associations are enforced, and nobody has none: all accounts are below root
+		r = create("Accounts=root")
+	}
+	return r
+}
+
 func (c *Client) isReserved(ctx context.Context, name string) bool {
-	out, err := c.read(ctx, "scontrol", "--oneliner", "show", "reservation", name)
-	return err == nil && bytes.HasPrefix(out, []byte("ReservationName="+name+" "))
+	nodes, err := c.ReservationNodes(ctx, name)
+	return err == nil && nodes != ""
+}
+
+// ReservationNodes are the nodes of a reservation, as a host list; "": there is none of the name.
+func (c *Client) ReservationNodes(ctx context.Context, name string) (nodes string, err error) {
+	out, err := c.read(ctx, "scontrol", "--oneliner", "show", "reservation")
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] != "ReservationName="+name {
+			continue
+		}
+		for _, w := range words {
+			if list, is := strings.CutPrefix(w, "Nodes="); is {
+				return list, err
+			}
+		}
+	}
+	return "", err
 }
 
 // Reservations are the names of all reservations.

@@ -114,7 +114,7 @@ func TestTelling(t *testing.T) {
 			}
 		}
 	}
-	for there, want := range map[string]Status{"ReservationName=priod_1 StartTime=...": Applied, "ReservationName=priod_12 StartTime=...": Refused} {
+	for there, want := range map[string]Status{"ReservationName=priod_1 StartTime=x Nodes=n1": Applied, "ReservationName=priod_12 StartTime=x Nodes=n1": Refused} {
 		again := NewClient(runnerFunc(func(cmd Command) (Output, error) {
 			if slices.Contains(cmd.Args, "show") {
 				return Output{Stdout: []byte(there)}, nil
@@ -127,6 +127,35 @@ func TestTelling(t *testing.T) {
 		}
 	}
 	if r := NewClient(nil, Options{}).Reserve(context.Background(), "r", "n1", "eve Flags=MAINT", time.Minute); r.Status != Refused {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The nodes of a reservation are written over where there is one, else it is created, for all users by a list that
+// names none of them, or where Slurm refuses that by the account above all.
+func TestKeepNodes(t *testing.T) {
+	const flags = "StartTime=now EndTime=now+15minutes Flags=IGNORE_JOBS,FLEX,NO_HOLD_JOBS_AFTER_END"
+	for there, want := range map[string][]string{
+		"ReservationName=r StartTime=x Nodes=n1 NodeCnt=1\n":  {"update ReservationName=r Nodes=n[1-2] EndTime=now+15minutes"},
+		"ReservationName=r2 StartTime=x Nodes=n1 NodeCnt=1\n": {"create reservation ReservationName=r Nodes=n[1-2] Users=-nobody " + flags, "create reservation ReservationName=r Nodes=n[1-2] Accounts=root " + flags},
+		"No reservations in the system\n":                     {"create reservation ReservationName=r Nodes=n[1-2] Users=-nobody " + flags, "create reservation ReservationName=r Nodes=n[1-2] Accounts=root " + flags},
+	} {
+		var ran []string
+		c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+			if slices.Contains(cmd.Args, "show") {
+				return Output{Stdout: []byte(there)}, nil
+			}
+			ran = append(ran, strings.Join(cmd.Args, " "))
+			if slices.Contains(cmd.Args, "Users=-nobody") {
+				return Output{Stdout: []byte("Error creating the reservation: Invalid account or account/partition combination specified\n")}, &CommandError{Kind: ErrExit, Status: 1}
+			}
+			return Output{}, nil
+		}), Options{})
+		if r := c.KeepNodes(t.Context(), "r", "n[1-2]", 15*time.Minute); r.Status != Applied || !slices.Equal(ran, want) {
+			t.Errorf("beside %s: %+v after %q", there, r, ran)
+		}
+	}
+	if r := NewClient(nil, Options{}).KeepNodes(t.Context(), "r", "n1 Users=eve", time.Minute); r.Status != Refused {
 		t.Errorf("%+v", r)
 	}
 }

@@ -28,6 +28,7 @@ const (
 	ReqNodeList Lever = "ReqNodeList" // the nodes that it has to run on, all of them
 	Features    Lever = "Features"    // the constraint on its nodes
 	ExcNodeList Lever = "ExcNodeList" // the nodes that it refuses
+	Reservation Lever = "ReservationName"
 )
 
 // MinMemoryNode is the lever on the memory of a job that asked for it by --mem, in MB.

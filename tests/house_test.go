@@ -37,6 +37,7 @@ var rows = []string{
 	"priod/steer",
 	"priod/size",
 	"priod/locality",
+	"priod/headroom",
 	"priod/evict",
 	"priod/retry",
 	"priod/waits",
@@ -73,7 +74,7 @@ func row(pkg string) int {
 }
 
 // features are the rooms that take part in a cycle; none imports another.
-var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/evict", "priod/retry", "priod/waits"}
+var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/headroom", "priod/evict", "priod/retry", "priod/waits"}
 
 // feature is the feature's room that holds a package; "": none.
 func feature(pkg string) string {

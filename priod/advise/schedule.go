@@ -136,7 +136,7 @@ func (s *Site) before(tier int, class cluster.Class) []*cluster.Job {
 
 // forRoom tells whether a job with GPUs waits for room alone.
 func forRoom(j *cluster.Job) bool {
-	return j.State == cluster.Pending && j.GPUs > 0 && !j.Held() && !j.Dependency && j.Reservation == "" && j.WantsRoom()
+	return j.State == cluster.Pending && j.GPUs > 0 && !j.Held() && !j.Dependency && !j.Reserved() && j.WantsRoom()
 }
 
 // class is what waiting jobs have in common that fit in the same places.

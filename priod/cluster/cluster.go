@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"slurmprio/slurmplug"
@@ -228,6 +229,8 @@ func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 		}
 	case l == slurmplug.Switches:
 		return slurmplug.Text(j.Switches), j.Switches != ""
+	case l == slurmplug.Reservation:
+		return slurmplug.Text(j.Reservation), true
 	case l == slurmplug.NumNodes:
 		return slurmplug.Text(j.NodeCount), j.NodeCount != "" && j.NodeCount != slurmplug.HiddenNodes
 	}
@@ -261,10 +264,25 @@ type GPUPart struct {
 	Count, Used int
 }
 
+// HeadroomReservation is the name of the reservation of the nodes that priod keeps for TE jobs.
+const HeadroomReservation = "priod_headroom"
+
+// StateHeadroom stands in the State of nodes that priod keeps for TE jobs, in place of Slurm's "+RESERVED".
+const StateHeadroom = "+HEADROOM"
+
+// Headroom tells whether priod keeps the node for TE jobs: no other job starts there.
+func (n *Node) Headroom() bool { return strings.HasSuffix(n.State, StateHeadroom) }
+
+// Headroom tells whether the job may start on nodes that priod keeps for TE jobs.
+func (j *Job) Headroom() bool { return j.Reservation == HeadroomReservation }
+
+// Reserved tells whether the job is bound to a reservation, not to that of the headroom.
+func (j *Job) Reserved() bool { return j.Reservation != "" && !j.Headroom() }
+
 // Alike tells of two nodes at a glance that they have GPUs of the same one type, if any, and the
-// same features and partitions. What was found of one need not be worked out for the next.
+// same features and partitions, and are both kept for TE jobs or not. What was found of one need not be worked out for the next.
 func (n *Node) Alike(o *Node) bool {
-	return n.GPUType == o.GPUType && !n.MixedTypes && !o.MixedTypes && (n.GPUs == 0) == (o.GPUs == 0) &&
+	return n.GPUType == o.GPUType && !n.MixedTypes && !o.MixedTypes && n.Headroom() == o.Headroom() && (n.GPUs == 0) == (o.GPUs == 0) &&
 		slices.Equal(n.Features, o.Features) && slices.Equal(n.Partitions, o.Partitions)
 }
 

@@ -116,6 +116,9 @@ type Config struct {
 	Preemption struct {
 		Enabled              bool     `toml:"enabled" json:"enabled"`
 		Defrag               bool     `toml:"defrag" json:"defrag"`
+		Headroom             bool     `toml:"headroom" json:"headroom"`
+		HeadroomEvery        Duration `toml:"headroom_interval" json:"headroom_interval"`
+		HeadroomShare        float64  `toml:"headroom_share" json:"headroom_share"`
 		Policy               string   `toml:"policy" json:"policy"`
 		FitGppS              float64  `toml:"fitgpp_s" json:"fitgpp_s"`
 		FitGppFallback       string   `toml:"fitgpp_fallback" json:"fitgpp_fallback"`

@@ -4,6 +4,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
@@ -22,6 +23,8 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	}
 	set.Allocation.Settings.Table = table
 	set.Evictions = c.Evictions(slurm, st)
+	costs := set.Evictions
+	set.Headroom = headroom.Feature{Settings: c.HeadroomSettings(), Memory: st.Headroom, Slurm: slurm, Evictions: &costs}
 	set.Steering = steer.Feature{Settings: c.Steer(), Memory: st.Steering, Slurm: slurm}
 	st.GiveBack.Set(c.GiveBack())
 	set.Memory = size.MemoryFeature{GiveBack: st.GiveBack, Slurm: slurm}

@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/nodespeed"
 	"slurmprio/priod/order"
@@ -164,6 +165,12 @@ func (c *Config) Eviction() evict.Settings {
 		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
 		ZeroEnds: p.ZeroExit == "done",
 	}
+}
+
+// HeadroomSettings returns whether nodes are kept for TE jobs.
+func (c *Config) HeadroomSettings() headroom.Settings {
+	p := &c.Preemption
+	return headroom.Settings{Enabled: p.Headroom && p.Enabled && p.Policy != noEvictions, Share: p.HeadroomShare, Every: time.Duration(p.HeadroomEvery)}
 }
 
 // Retries returns which jobs that failed are requeued.

@@ -160,6 +160,8 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.policy", slices.Contains(policies, c.Preemption.Policy), strings.Join(policies, ", ")},
 		{"preemption.fitgpp_fallback", slices.Contains(fallbacks, c.Preemption.FitGppFallback), strings.Join(fallbacks, ", ")},
 		{"preemption.fitgpp_s", finite(c.Preemption.FitGppS), "a number from 0"},
+		{"preemption.headroom_share", c.Preemption.HeadroomShare >= 0 && c.Preemption.HeadroomShare <= 1, "a part from 0 to 1"},
+		{"preemption.headroom_interval", c.Preemption.HeadroomEvery >= Duration(5*time.Second), "at least 5s"},
 		{"preemption.urgency", finite(c.Preemption.Urgency), "a number from 0"},
 		{"preemption.run_cost", finite(c.Preemption.RunCost), "a number from 0"},
 		{"preemption.repeat_penalty", finite(c.Preemption.Rise), "a number from 0"},

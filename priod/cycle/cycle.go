@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
@@ -34,6 +35,7 @@ type Settings struct {
 	// What the features need. The zero value of each takes no part.
 	Allocation allocate.Feature
 	Order      order.Feature
+	Headroom   headroom.Feature
 	Evictions  evict.Feature
 	Steering   steer.Feature
 	Memory     size.MemoryFeature
@@ -54,6 +56,7 @@ func (set *Settings) features() []plan.Feature {
 		departures,      // which jobs left the queue: in the background, until memory is given back
 		claimed,         // jobs with a claim stand before others of the order
 		&set.Order,      // SiteFactor, Nice or Priority of each job
+		&set.Headroom,   // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
 		trials,          // room for TE jobs, by their order
 		gangs,           // room for gangs, on what trials left
 		&set.Steering,   // GPU types of pending jobs; not of those with a claim

@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
@@ -21,6 +22,7 @@ import (
 // one (priod/simulate/virtual) are such.
 type Slurm interface {
 	plan.Slurm
+	headroom.Slurm
 	plan.Failing // and what evictions ask of a cluster
 	size.Asker
 	size.Measurer
@@ -42,6 +44,7 @@ type State struct {
 	Locality *locality.Memory
 	FewNodes *locality.Memory
 	Refusals *locality.Memory
+	Headroom *headroom.Memory
 	Failures *retry.Memory
 	Uses     Uses
 	Waits    *waits.Tracker
@@ -58,7 +61,7 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Order: &order.Memory{}, Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Locality: &locality.Memory{}, FewNodes: &locality.Memory{}, Refusals: &locality.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
+		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Locality: &locality.Memory{}, FewNodes: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
 	}
 }
 

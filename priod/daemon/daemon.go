@@ -378,6 +378,7 @@ func (d *Daemon) features() cycle.Settings {
 	d.state.Uses = d.usesKnown()
 	set := d.Config.Features(d.slurm, d.table, d.state)
 	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
+	set.Headroom.OnChange = func(nodes string) { d.Log.Info("nodes kept for TE jobs", "cycle", d.cycles+1, "nodes", nodes) }
 	set.Refusals.Slow = d.learning.speeds.slow
 	d.failures(&set.Retries)
 	return set

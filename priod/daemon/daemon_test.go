@@ -167,8 +167,9 @@ func (f *fake) AtOnce(context.Context, plan.Target) (int, error)      { return 0
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	return nil, nil
 }
-func (f *fake) Do(context.Context, []plan.Command) []plan.Result { return nil }
-func (f *fake) Hold() (string, error)                            { return f.hold, f.holdErr }
+func (f *fake) KeepNodes(context.Context, string, time.Duration) error { return nil }
+func (f *fake) Do(context.Context, []plan.Command) []plan.Result       { return nil }
+func (f *fake) Hold() (string, error)                                  { return f.hold, f.holdErr }
 func (f *fake) Pause(why string) error {
 	f.hold = store.OwnPause(why).String()
 	return nil

@@ -37,6 +37,7 @@ type metrics struct {
 	writes     *prometheus.CounterVec
 	renumbered prometheus.Counter
 	steered    prometheus.Gauge
+	headroom   prometheus.Gauge
 	jobs       *prometheus.GaugeVec
 	decisions  *prometheus.GaugeVec
 	unwritten  *prometheus.GaugeVec
@@ -115,6 +116,7 @@ func newMetrics(version string, h *health) *metrics {
 		decisions:  gauge("priod_decisions", "Pending job records by the reason for where they stand.", "reason"),
 		unwritten:  gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
 		steered:    gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote.").WithLabelValues(),
+		headroom:   gauge("priod_headroom_gpus", "GPUs of the nodes that are kept for TE jobs.").WithLabelValues(),
 		steps:      single("priod_clock_steps_total", "Times that the system's clock was set by a minute or more."),
 		losses:     single("priod_state_losses_total", "Files of the state folder that were lost or damaged, and made anew."),
 		early:      single("priod_early_polls_total", "Polls that came before their interval because of a TE submission."),
@@ -214,6 +216,13 @@ func (m *metrics) queue(r *cycle.Result, h *cluster.History) {
 	}
 	m.seen = r.Snapshot.At
 	m.steered.Set(float64(steered))
+	gpus := 0
+	for i := range r.Snapshot.Nodes {
+		if n := &r.Snapshot.Nodes[i]; n.Headroom() {
+			gpus += n.GPUs
+		}
+	}
+	m.headroom.Set(float64(gpus))
 	for _, c := range classes {
 		for _, s := range states {
 			m.jobs.WithLabelValues(c.String(), s.String()).Set(float64(jobs[kind{c, s}]))

@@ -38,7 +38,7 @@ type Settings struct {
 // heterogeneous jobs are never evicted.
 func (set *Settings) Consents(j *cluster.Job) bool {
 	agreed := j.Tag.Type == "be" || j.Tag.Type == "" && set.Ranking.ByQOS(j.QOS) == plan.BEQOS
-	return agreed && j.TagErr == "" && j.Reservation == "" && j.HetLeader == 0 && set.Ranking.Ranks(j.Partition)
+	return agreed && j.TagErr == "" && !j.Reserved() && j.HetLeader == 0 && set.Ranking.Ranks(j.Partition)
 }
 
 // grace is the time that a victim gets after its signal.

@@ -49,6 +49,9 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		}
 	}
 	s := c.snapshot(at, jobs, nodes)
+	if err := c.findHeadroom(ctx, s.Nodes); err != nil {
+		return cluster.Snapshot{}, err
+	}
 	s.Multifactor = addFactors(s.Jobs, factors, c.weights)
 	s.Unread = append(s.Unread, unreadFactors(factors)...)
 	s.Unread = append(s.Unread, c.unreadRuns.last()...)

@@ -47,7 +47,7 @@ func (c *Cluster) View(ctx context.Context) (*View, error) {
 	c.name = v.Config.ClusterName()
 	c.setLimits(v.Partitions)
 	v.Snapshot = c.snapshot(at, jobs, nodes)
-	return v, nil
+	return v, c.findHeadroom(ctx, v.Snapshot.Nodes)
 }
 
 // explainPrivate adds to an error that the site hides something from users, if it does.

@@ -115,7 +115,7 @@ func (set *Classes) Alone(j *cluster.Job) Reason {
 		return Held
 	case j.Dependency:
 		return Dependency
-	case j.Reservation != "":
+	case j.Reserved():
 		return Reserved
 	case j.HetOffset > 0:
 		return Component

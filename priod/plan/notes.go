@@ -41,7 +41,8 @@ const (
 	MemoryUnread     NoteKind = "memory-unread"
 	MemoryKept       NoteKind = "memory-kept" // sizing.give_back does nothing
 	LocalityUnread   NoteKind = "locality-unread"
-	NoSwitches       NoteKind = "no-switches"    // Slurm knows no tree of them
+	NoSwitches       NoteKind = "no-switches" // Slurm knows no tree of them
+	HeadroomRefused  NoteKind = "headroom-refused"
 	RecordsUnread    NoteKind = "records-unread" // nodes, jobs, partitions
 )
 
@@ -51,7 +52,7 @@ const ForeignValues NoteKind = "foreign-value"
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
 	WritesPerCycle, SteeringWrites, LocalityWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
-	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, MemoryUnread, MemoryKept, LocalityUnread, NoSwitches, RecordsUnread,
+	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, MemoryUnread, MemoryKept, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread,
 	ForeignValues,
 }
 

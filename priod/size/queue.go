@@ -21,7 +21,7 @@ func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) iter.
 	return func(yield func(queuedJob) bool) {
 		for _, q := range p.Queue {
 			j := &s.Jobs[q.Job]
-			if _, eligible := h.FirstEligible.Find(j.ID); !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reservation != "" || j.HetOffset > 0 {
+			if _, eligible := h.FirstEligible.Find(j.ID); !eligible && !j.Begins(s.At) || j.GPUs == 0 || j.Held() || j.Dependency || j.Reserved() || j.HetOffset > 0 {
 				continue
 			}
 			if !yield(queuedJob{j, &p.Decisions[q.Decision], q.Job}) {

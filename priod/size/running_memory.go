@@ -159,7 +159,7 @@ func typesWaitedFor(s *cluster.Snapshot) wantedTypes {
 	w, seen := wantedTypes{}, map[[2]string]bool{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if j.State != cluster.Pending || j.GPUs == 0 || !j.WantsRoom() || j.Held() || j.Dependency || j.Reservation != "" {
+		if j.State != cluster.Pending || j.GPUs == 0 || !j.WantsRoom() || j.Held() || j.Dependency || j.Reserved() {
 			continue
 		}
 		key := [2]string{j.Partition, j.GPUType}

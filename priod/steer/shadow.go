@@ -128,7 +128,7 @@ func (sh *shadow) requestOn(j *Job, t int32) placement.Request {
 // inGPUs turns a request on one type into GPUs alone, as the timeline counts them: a
 // job that takes whole nodes takes all of their GPUs.
 func (sh *shadow) inGPUs(r placement.Request, t int32) placement.Request {
-	r.GPUs, r.Whole = sh.free.Takes(r, t), false
+	r.GPUs, r.Whole, r.Off = sh.free.Takes(r, t), false, 0
 	return r
 }
 

@@ -20,7 +20,7 @@ func (view *nodeView) snapshot() *Snapshot {
 	count := len(view.in.snapshot.Nodes)
 	sizes, used := make([]placement.Node, 0, count), make([]placement.Share, 0, count)
 	places := slices.Repeat([]int32{nowhere}, len(view.nodeMap.Names))
-	var down []int32
+	var down, kept []int32
 	for i := range view.in.snapshot.Nodes {
 		n := &view.in.snapshot.Nodes[i]
 		t, known := view.types.ofNode(n)
@@ -34,6 +34,9 @@ func (view *nodeView) snapshot() *Snapshot {
 		}
 		size := placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}
 		sizes = append(sizes, placement.Node{Type: t, Amount: size})
+		if n.Headroom() {
+			kept = append(kept, at)
+		}
 		if view.in.usableForClaim(n) && strings.Contains(n.State, "RESERVED") {
 			used = append(used, placement.Share{Node: at, Amount: size})
 			free := placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUs - n.GPUsUsed)}}
@@ -47,6 +50,7 @@ func (view *nodeView) snapshot() *Snapshot {
 	}
 	snap.Nodes = placement.New(placement.Packed, sizes)
 	snap.Nodes.Take(used)
+	snap.Kept = snap.Nodes.Refused(kept)
 	for _, at := range down {
 		snap.Nodes.SetDown(at, true)
 	}

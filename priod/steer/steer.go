@@ -175,7 +175,11 @@ func (st *Steered) steer() {
 	snap := snapshot()
 	snap.Jobs = make([]Job, len(st.candidates))
 	for i := range st.candidates {
-		snap.Jobs[i] = st.candidates[i].Job
+		c := &st.candidates[i]
+		if !st.in.jobs[c.at].Headroom() {
+			c.Request.Off = snap.Kept
+		}
+		snap.Jobs[i] = c.Job
 	}
 	snap.Unknown, st.memory.unknown = st.memory.unknown, snap.heldByNobody()
 	if st.memory.unknown != snap.Unknown {

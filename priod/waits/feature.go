@@ -100,6 +100,9 @@ func poolsOf(s *cluster.Snapshot) (names map[string]string, sizes, used map[stri
 		}
 		if last == nil || !n.Alike(last) {
 			key = n.GPUType + " in " + strings.Join(n.Partitions, ",")
+			if n.Headroom() {
+				key += ", kept for TE jobs"
+			}
 		}
 		last = n
 		names[n.Name] = key
@@ -133,7 +136,7 @@ func poolOf(m *nodemap.Map, names map[string]string, j *cluster.Job) (pool strin
 			return pool, false
 		}
 	}
-	return pool, parsed && j.Reservation == ""
+	return pool, parsed && !j.Reserved()
 }
 
 // poolOfType is the pool of a GPU type in a partition; "" when there are several.

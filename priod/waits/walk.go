@@ -54,7 +54,7 @@ type key struct {
 	gpus, cpus, nodes            int
 	memMB                        int64
 	node                         cluster.Least
-	whole                        bool
+	whole, headroom              bool
 }
 
 type group struct {
@@ -155,7 +155,7 @@ type place struct {
 }
 
 func (w *walk) group(j *cluster.Job) *group {
-	k := key{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
+	k := key{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole, j.Headroom()}
 	g := w.groups[k]
 	if g == nil {
 		g = w.newGroup(k, j)

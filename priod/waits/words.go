@@ -17,7 +17,7 @@ func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string, fits *pl
 	}
 	r := g.request
 	most, nodes := w.mostOnOne(g.kinds)
-	have := fmt.Sprintf("asks for %s; %d are free on %d nodes, at most %d on one", shape(g), g.free, nodes, most)
+	have := fmt.Sprintf("asks for %s; %d are free on %d nodes, at most %d on one", shape(g), g.free, nodes, most) + w.keptForTE(j, g)
 	without := func(change func(r *placement.Request)) bool {
 		relaxed := r
 		change(&relaxed)
@@ -60,6 +60,17 @@ func shape(g *group) string {
 		return fmt.Sprintf("%d GPUs on one node", g.key.gpus)
 	}
 	return fmt.Sprintf("%d GPUs", g.key.gpus)
+}
+
+// keptForTE says how many GPUs are free on nodes that are kept for TE jobs, which it could use if it were one.
+func (w *walk) keptForTE(j *cluster.Job, g *group) string {
+	open := *j
+	open.Reservation = cluster.HeadroomReservation
+	kinds, _ := w.nodes.Types(&open)
+	if free := w.freeOf(kinds &^ g.kinds); free > 0 {
+		return fmt.Sprintf(", %d more are kept for TE jobs", free)
+	}
+	return ""
 }
 
 // mostOnOne is how many GPUs are free on the node of some kinds that has most, and how
@@ -176,7 +187,7 @@ func (w *walk) explain(v *verdict) (what, words string, fits *plan.FitsNow) {
 		switch {
 		case !known && v.cause == plan.Capacity:
 			fits, words := w.fewer(j, g)
-			text = told{fmt.Sprintf("asks for %s; %d are free", shape(g), g.free) + words, fits}
+			text = told{fmt.Sprintf("asks for %s; %d are free", shape(g), g.free) + w.keptForTE(j, g) + words, fits}
 			g.told[v.cause] = text
 		case !known:
 			g.what, text.words, text.fits = w.whatShort(j, g)

@@ -42,7 +42,7 @@ const (
 func overloads(dir string, jobs int) (all []*overload, err error) {
 	for i := range mixes {
 		var byMix []*overload
-		for _, set := range []setup{teFirst, alone[0], expert, profile, waits} {
+		for _, set := range []setup{teFirst, alone[0], expert, profile, waits, noHeadroom} {
 			byMix = append(byMix, &overload{mix: &mixes[i], setup: set})
 		}
 		for seed := range overloadSeeds {

@@ -29,10 +29,14 @@ var alone = []setup{
 	{"philly", "Philly's locality alone", "[locality]\nenabled = true\n", nil},
 }
 
+// noHeadroom keeps no nodes for TE jobs: each needs free GPUs or evictions.
+var noHeadroom = setup{"no-headroom", "profile without nodes kept for TE jobs", balanced + "[preemption]\nheadroom = false\n", nil}
+
 // without leaves one part of the profile out.
 var without = []setup{
 	{"no-steering", "profile without steering", balanced + "[steering]\nenabled = false\n", nil},
 	{"no-eviction", "profile without preemption", balanced + "[preemption]\nenabled = false\n", nil},
+	noHeadroom,
 	{"no-sizing", "profile without sizing", balanced + "[sizing]\nenabled = false\n", nil},
 	{"no-locality", "profile without locality", balanced + "[locality]\nenabled = false\n", nil},
 	{"no-owed", "profile without order `owed`", balanced + "[ranking]\norder = \"slurm\"\n", nil},

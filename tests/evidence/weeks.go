@@ -23,7 +23,7 @@ var publicLogs = []publicLog{
 	{"philly", "philly_passed_jobs.csv.gz", "Philly", "submit_s", "duration_s", "num_gpus"},
 }
 
-var weekSetups = []setup{shipped, expert, profile, waits}
+var weekSetups = []setup{shipped, expert, profile, noHeadroom, waits}
 
 // week is one of a log on 8-GPU nodes of one type, as many as make its load 0.9. Jobs of less than half
 // an hour are TE, limits are drawn from 1.2 to 4 times the run, users as in the main workload (the logs

@@ -166,6 +166,9 @@ func (m *Map) tell(parts []part) (kinds []int32, told bool) {
 				gpuType = "\x00" + gpuType
 			}
 			features := m.counted(n.Features)
+			if n.Headroom() {
+				gpuType = "\x01" + gpuType
+			}
 			key := gpuType + "\x00" + strings.Join(slices.Sorted(slices.Values(features)), ",") + "\x00" + strings.Join(n.Partitions, ",")
 			kind, known := all[key]
 			switch {
@@ -286,6 +289,9 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	}
 	partitions := strings.Split(j.Partition, ",")
 	for i, n := range m.Kinds {
+		if n.Headroom() && !j.Headroom() {
+			continue
+		}
 		if most := m.largest[i]; most.GPUs < int32(j.Node.GPUs) || most.CPUs < int32(j.Node.CPUs) || most.MemMB < j.Node.MemMB {
 			continue
 		}

@@ -71,6 +71,24 @@ func TestKindsOfGPUsComeFirst(t *testing.T) {
 	}
 }
 
+// A job finds room on nodes that are kept for TE jobs only where it may start there.
+func TestKeptNodesAreForTEJobs(t *testing.T) {
+	node := cluster.Node{GPUType: "a100", GPUs: 4, CPUs: 16, MemMB: 1000, Usable: true, Partitions: []string{"gpu"}}
+	s := cluster.Snapshot{Nodes: []cluster.Node{node, node}}
+	s.Nodes[0].Name, s.Nodes[0].State, s.Nodes[1].Name, s.Nodes[1].GPUsUsed = "n0", cluster.StateHeadroom, "n1", 4
+	m := New(&s)
+	for _, may := range []bool{false, true} {
+		j := cluster.Job{GPUs: 2, CPUs: 2, Nodes: 1, Partition: "gpu"}
+		if may {
+			j.Reservation = cluster.HeadroomReservation
+		}
+		types, _ := m.Types(&j)
+		if _, fits := m.Nodes.Fit(m.Request(&j, types), nil); fits != may {
+			t.Errorf("it may start on kept nodes: %t; finds room: %t", may, fits)
+		}
+	}
+}
+
 // Features that no job names make no kinds where there are too many; those that a job
 // names do, and nothing is placed by one that is not told apart.
 func TestFeaturesThatNobodyNames(t *testing.T) {

@@ -270,6 +270,9 @@ func (e *engine) reserveNodes(name string, nodes []int32, seconds float64) {
 
 // unreserve ends a reservation, or with "" those whose time is over.
 func (e *engine) unreserve(name string) {
+	if len(e.headroom) > 0 && e.now >= e.headroomEnds {
+		e.slurm.setHeadroom(nil)
+	}
 	for i := 0; i < len(e.reservations); {
 		r := e.reservations[i]
 		if r.name != name && (name != "" || r.ends > e.now) {

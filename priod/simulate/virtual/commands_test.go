@@ -246,9 +246,16 @@ func TestSkippedCyclesAndEvictions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, more := range []string{"", "headroom = true\n"} {
+		skippedCycles(t, node, jobs, evicting+more)
+	}
+}
+
+func skippedCycles(t *testing.T, node trace.NodeGroup, jobs []trace.Job, settings string) {
+	t.Helper()
 	outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
 	for _, every := range []bool{true, false} {
-		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, evicting, nil)}
+		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, settings, nil)}
 		opt.Daemon.every = every
 		opt.Daemon.Settings.Stage = func(stage string) {
 			if stage == "observe" {

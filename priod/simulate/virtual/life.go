@@ -15,6 +15,9 @@ func (e *engine) wait(j *job) {
 	}
 	j.occupancy = e.occupies(j)
 	j.key = e.place(j)
+	if e.slurm != nil {
+		e.bar(j)
+	}
 	e.queue.add(j)
 	e.plan.wants(j)
 	e.slurm.changed(j)

@@ -50,6 +50,7 @@ type record struct {
 	direct     int64   // a priority set by hand; -1 when there is none, 0 holds
 	features   string  // the node feature that it is bound to; "": none
 	excluded   []int32 // nodes that it refuses
+	headroom   bool    // it may start on the nodes that are kept for TE jobs
 	row        int     // in slurm.jobs; -1 before the job is known
 }
 
@@ -88,6 +89,7 @@ func newSlurm(e *engine) *slurm {
 	}
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, s.recorder, s.now
 	set.Retries.Slurm, set.Retries.Recorder = s, s.recorder
+	set.Headroom.Slurm = s
 	d := &e.opt.Daemon
 	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && !d.every
 	if s.evicts() || s.classifies() {
@@ -129,6 +131,9 @@ func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 		case e.nodes.Down(int32(i)):
 			n.State = "UP+RESERVED"
 		}
+		if slices.Contains(e.headroom, int32(i)) {
+			n.State += cluster.StateHeadroom
+		}
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUs-int(free.GPUs), n.CPUs-int(free.CPUs), n.MemMB-free.MemMB
 	}
 	if s.snapshot.Nodes = s.nodes; absentees { // of which Slurm knows nothing yet
@@ -159,7 +164,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse, slurmplug.Reservation: s.name}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -235,6 +240,9 @@ func (s *slurm) refresh(j *job) {
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
 	row.Switches, row.NodeCount = s.switches(j), s.nodeCount(j)
+	if row.Reservation = ""; j.headroom {
+		row.Reservation = cluster.HeadroomReservation
+	}
 	row.Features, row.NodeList, row.CPUs, row.MemMB = j.features, "", int(j.request.CPUs), j.request.MemMB
 	row.Parts = nil
 	if j.holds() {

@@ -167,7 +167,7 @@ func (s *slurm) exclude(j *job, list string) error {
 	}
 	err = s.ask(j, func() {
 		j.excluded = nodes
-		j.request.Off = s.e.nodes.Refused(slices.Compact(slices.Sorted(slices.Values(slices.Concat(nodes, j.line.off)))))
+		s.e.bar(j)
 	})
 	s.changed(j)
 	return err

@@ -1,0 +1,36 @@
+// Package headroom keeps whole nodes free of BE jobs for the TE jobs that are to come, as many as pays: a
+// TE job that finds a free place starts at once, and no BE job is evicted for it. How many GPUs of each type
+// TE jobs will hold is forecast from the last hours and from the same time of the days before, an idea of
+// GFS (ASPLOS'26, arXiv 2509.11134). A GPU is kept when the evictions that it saves cost more than its idle
+// time, the rule of the newsvendor.
+//
+// On Slurm the nodes are those of one reservation, whose running jobs run on (IGNORE_JOBS), and waiting TE
+// jobs name it. They may start on other nodes, too, and outlast it (FLEX). It ends by itself when priod does
+// not renew it, and takes its name from jobs that still wait (NO_HOLD_JOBS_AFTER_END): slurmctld/reservation.c,
+// job_test_resv and _foreach_clear_job_resv.
+//
+//   - forecast.go: what TE jobs held, and what a node more would have saved
+//   - nodes.go: which nodes are kept
+//   - feature.go: its part of a cycle
+package headroom
+
+import "time"
+
+// Settings say whether nodes are kept.
+type Settings struct {
+	Enabled bool
+	Share   float64 // at most this part of the GPUs of each type
+	// Every is how often the nodes are chosen anew; the reservation lasts three times as long.
+	Every time.Duration
+}
+
+// A node is added from the first gain on, and let go below the second.
+const addsFrom, letsGoBelow = 1.0, 0.8
+
+// Memory is kept from one cycle to the next.
+type Memory struct {
+	factors map[string]float64 // by GPU type, GPUs of nodes that TE jobs fill for each that they hold, as last seen
+	kept    string             // as a host list
+	problem string             // why Slurm refused the last reservation; "": it did not
+	decided time.Time          // when the nodes were last chosen
+}

@@ -1,0 +1,212 @@
+package headroom
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+var now = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+
+// stay is one of a TE job on 8-GPU nodes, in minutes before now; to 0: it runs.
+func stay(gpus int, from, to float64) *cluster.Stay {
+	at := func(minutes float64) time.Time { return now.Add(-time.Duration(minutes * float64(time.Minute))) }
+	return &cluster.Stay{GPUType: "a100", GPUs: gpus, Class: cluster.TE, Start: at(from), End: at(to), Closed: to > 0}
+}
+
+// nodes are so many of 8 GPUs.
+func nodes(count int) (all []cluster.Node) {
+	for i := range count {
+		all = append(all, cluster.Node{Name: "n" + strconv.Itoa(i), Usable: true, State: "IDLE", GPUType: "a100", GPUs: 8, CPUs: 32, MemMB: 1000})
+	}
+	return all
+}
+
+func names(all []kept) (s []string) {
+	for _, k := range all {
+		s = append(s, k.name)
+	}
+	return s
+}
+
+// Half an hour of 8 GPUs within two hours, begun once: idle for 90 minutes, 8 starts.
+func TestGain(t *testing.T) {
+	d := demandOf([]*cluster.Stay{stay(8, 60, 30)}, "a100", 1, now)
+	if got, want := d.gain(0, 8, 5400), 8*5400.0/(8*5400); math.Abs(got-want) > 1e-9 {
+		t.Errorf("gain %v, want %v", got, want)
+	}
+	if got := d.gain(8, 8, 5400); got != 0 {
+		t.Errorf("a second node gains %v", got)
+	}
+	if got := d.gain(4, 8, 5400); math.Abs(got-4*5400.0/(7200*8-4*1800)) > 1e-9 {
+		t.Errorf("the GPUs from the fifth on gain %v", got)
+	}
+	busy := demandOf([]*cluster.Stay{stay(8, 119, 60), stay(8, 200, 119), stay(8, 60, 0)}, "a100", 1, now)
+	if got := busy.gain(0, 8, 1); !math.IsInf(got, 1) {
+		t.Errorf("a node that was never idle gains %v", got)
+	}
+}
+
+// What TE jobs did at this time yesterday counts as the last hours do, where it is known.
+func TestYesterdayCounts(t *testing.T) {
+	yesterday := []*cluster.Stay{stay(8, 1430, 1425), stay(8, 1420, 1410)}
+	if d := demandOf(yesterday, "a100", 1, now); d.seconds != 3*3600 || len(d.starts) != 2 {
+		t.Errorf("%v s, %d starts", d.seconds, len(d.starts))
+	}
+	if d := demandOf([]*cluster.Stay{stay(8, 60, 30)}, "a100", 1, now); d.seconds != 2*3600 {
+		t.Errorf("a day that is not known counts: %v s", d.seconds)
+	}
+}
+
+func choice(s *cluster.Snapshot, stays []*cluster.Stay, cost float64) []string {
+	return names((&Memory{}).choose(s, stays, &Settings{Share: 0.5}, cost, func(string) bool { return false }))
+}
+
+func TestChoose(t *testing.T) {
+	stays := []*cluster.Stay{stay(8, 100, 70), stay(8, 60, 30), stay(16, 20, 0)}
+	s := &cluster.Snapshot{At: now, Nodes: nodes(6)}
+	s.Jobs = []cluster.Job{{State: cluster.Running, GPUs: 8, NodeList: "n0", Start: now, TimeLimit: time.Hour}}
+	if got := choice(s, stays, 1e5); !slices.Equal(got, []string{"n1", "n2"}) {
+		t.Errorf("kept %v: want two nodes without BE jobs", got)
+	}
+	if got := choice(s, stays, 1); got != nil {
+		t.Errorf("kept %v where evictions cost nothing", got)
+	}
+	s.Nodes[4].State, s.Nodes[1].Usable, s.Nodes[2].State = "IDLE"+cluster.StateHeadroom, false, "IDLE+RESERVED"
+	if got := choice(s, stays, 1e5); !slices.Equal(got, []string{"n4", "n3"}) {
+		t.Errorf("kept %v: want first the one that is kept, and no node that is reserved or down", got)
+	}
+	s.Nodes[4].Usable = false
+	if got := choice(s, stays, 1e5); slices.Contains(got, "n4") {
+		t.Errorf("kept %v, of which one is down", got)
+	}
+	if got := names((&Memory{}).choose(s, stays, &Settings{Share: 0.2}, 1e5, func(n string) bool { return n == "n3" })); !slices.Equal(got, []string{"n5"}) {
+		t.Errorf("kept %v: want one of those without a claim, a fifth of all at most", got)
+	}
+}
+
+// Jobs that want more CPUs for each GPU than the node has fill it with fewer GPUs.
+func TestPartsOfNodes(t *testing.T) {
+	m := &Memory{}
+	s := &cluster.Snapshot{At: now, Nodes: nodes(2), Jobs: []cluster.Job{{State: cluster.Running, GPUType: "a100", GPUs: 2, CPUs: 16}}}
+	m.measure(s, sizesByType(s.Nodes), func(*cluster.Job) bool { return true })
+	if m.factors["a100"] != 2 {
+		t.Errorf("factor %v: 16 of 32 CPUs are 4 of 8 GPUs", m.factors["a100"])
+	}
+}
+
+// Whatever TE jobs did: usable nodes once each, no more than the share, and no fewer where evictions cost more.
+func TestChooseWithinBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &cluster.Snapshot{At: now, Nodes: nodes(rapid.IntRange(1, 12).Draw(t, "nodes"))}
+		for i := range s.Nodes {
+			s.Nodes[i].Usable = rapid.IntRange(0, 3).Draw(t, "usable") > 0
+			if rapid.Bool().Draw(t, "kept") {
+				s.Nodes[i].State += cluster.StateHeadroom
+			}
+		}
+		var stays []*cluster.Stay
+		for range rapid.IntRange(0, 20).Draw(t, "stays") {
+			from := rapid.Float64Range(0.1, 2000).Draw(t, "from")
+			stays = append(stays, stay(rapid.IntRange(1, 40).Draw(t, "gpus"), from, from*rapid.SampledFrom([]float64{0, 0.2, 0.9}).Draw(t, "to")))
+		}
+		cost := rapid.Float64Range(0, 1e5).Draw(t, "cost")
+		got, more := choice(s, stays, cost), choice(s, stays, 2*cost)
+		if len(got) > len(s.Nodes)/2 || len(got) > len(more) {
+			t.Fatalf("%d of %d nodes; %d where evictions cost twice as much", len(got), len(s.Nodes), len(more))
+		}
+		for i, name := range got {
+			at := slices.IndexFunc(s.Nodes, func(n cluster.Node) bool { return n.Name == name })
+			if !s.Nodes[at].Usable || slices.Contains(got[:i], name) {
+				t.Fatalf("kept %v", got)
+			}
+		}
+	})
+}
+
+// fakeSlurm remembers what it was asked to keep.
+type fakeSlurm struct {
+	nodes []string
+	fails error
+}
+
+func (s *fakeSlurm) KeepNodes(_ context.Context, nodes string, _ time.Duration) error {
+	s.nodes = append(s.nodes, nodes)
+	return s.fails
+}
+
+type costs float64
+
+func (c costs) StartCost(time.Time) float64 { return float64(c) }
+func (costs) Claimed(string) bool           { return false }
+
+// turn is one cycle of a feature: what it writes into jobs, and what it notes.
+func turn(t *testing.T, f *Feature, s *cluster.Snapshot, h *cluster.History, classes []cluster.Class, paused string) *plan.Plan {
+	t.Helper()
+	p := &plan.Plan{}
+	for i := range s.Jobs {
+		p.Decisions = append(p.Decisions, plan.Decision{Job: s.Jobs[i].ID, Ranked: true, Class: classes[i]})
+		p.Queue = append(p.Queue, plan.Queued{Job: i, Decision: i})
+	}
+	c := &plan.Cycle{Snapshot: s, History: h, Plan: p, Paused: paused}
+	if err := errors.Join(f.Plan(t.Context(), c), f.Act(t.Context(), c)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestFeature(t *testing.T) {
+	h, slurm := cluster.NewHistory(), &fakeSlurm{}
+	h.Observe(&cluster.Snapshot{At: now})
+	for i := range 10 {
+		x := *stay(8, float64(100-i), float64(99-i))
+		x.Job = slurmplug.Plain(uint32(100 + i))
+		h.Restore(x)
+	}
+	f := &Feature{Settings: Settings{Enabled: true, Share: 1, Every: time.Minute}, Memory: &Memory{}, Slurm: slurm, Evictions: costs(1e4)}
+	kept := ""
+	f.OnChange = func(nodes string) { kept = nodes }
+	job := func(id uint32, more cluster.Job) cluster.Job {
+		more.ID, more.State, more.GPUs = slurmplug.Plain(id), cluster.Pending, 1
+		return more
+	}
+	s := &cluster.Snapshot{At: now, Nodes: nodes(3), Jobs: []cluster.Job{
+		job(1, cluster.Job{}), job(2, cluster.Job{}), job(3, cluster.Job{Reservation: cluster.HeadroomReservation}), job(4, cluster.Job{Reservation: "own"}), job(5, cluster.Job{Reservation: cluster.HeadroomReservation}),
+	}}
+	classes := []cluster.Class{cluster.TE, cluster.BE, cluster.BE, cluster.BE, cluster.TE}
+	if p := turn(t, f, s, h, classes, "paused"); len(p.Actions) > 0 || slurm.nodes != nil {
+		t.Errorf("paused: %v, %v", p.Actions, slurm.nodes)
+	}
+	if p := turn(t, f, s, h, classes, ""); len(p.Actions) > 0 || !slices.Equal(slurm.nodes, []string{"n0"}) {
+		t.Fatalf("no node is kept yet: %v, %v", p.Actions, slurm.nodes)
+	}
+	s.Nodes[0].State += cluster.StateHeadroom
+	p := turn(t, f, s, h, classes, "")
+	written := map[uint32]string{}
+	for _, a := range p.Actions {
+		written[a.Job.ID] = a.After.String()
+	}
+	if len(written) != 2 || written[1] != cluster.HeadroomReservation || written[3] != "" || len(slurm.nodes) != 1 {
+		t.Errorf("wrote %v, kept %v: want job 1 let in, job 3 no more, and no new choice within a minute", written, slurm.nodes)
+	}
+	if len(p.Notes) != 0 || kept != "n0" {
+		t.Errorf("notes %v; told of %q", p.Notes, kept)
+	}
+	slurm.fails = errors.New("Access/permission denied")
+	s.At = now.Add(2 * time.Minute)
+	turn(t, f, s, h, classes, "")
+	if p := turn(t, f, s, h, classes, ""); len(p.Notes) != 1 || p.Notes[0].Kind != plan.HeadroomRefused || !strings.Contains(p.Notes[0].Text, "denied") {
+		t.Errorf("notes %v after a refusal", p.Notes)
+	}
+}

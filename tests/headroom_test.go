@@ -1,0 +1,77 @@
+package tests
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/tests/lab"
+)
+
+// After some TE jobs a node is kept for the next ones: BE jobs do not start there, a TE job does at once, and
+// no job is evicted for it. A reset takes the reservation's name from jobs that wait; without priod it ends by
+// itself, and the jobs go on.
+func TestNodeIsKeptForTrials(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}}})
+	const settings = quick + "[preemption]\nenabled = true\nheadroom = true\nheadroom_interval = \"5s\"\nurgency = 100000.0\n[te_budget.user]\ngpus = 0\n"
+	s := newSiteOn(t, l, settings)
+	if os.Geteuid() == 0 {
+		s.become(lab.OperatorUser, settings)
+	}
+	d := s.daemon()
+	job := func(args ...string) string {
+		return s.submit(append(args, "--gres=gpu:4", "--wrap", "sleep 600")...)
+	}
+	trials := []string{job("--prio-type=te", "--time=5"), job("--prio-type=te", "--time=5")}
+	state := func(id string) string {
+		return strings.TrimSpace(s.slurm("squeue", "--noheader", "--format=%T", "--job="+id))
+	}
+	s.wait("the trials to run", func() bool { return state(trials[0])+state(trials[1]) == "RUNNINGRUNNING" })
+	reservation := func() string { return field(s.slurm("scontrol", "show", "reservation"), "ReservationName") }
+	s.wait("a node to be kept", func() bool { return reservation() == "priod_headroom" })
+	s.slurm("scancel", trials[0], trials[1])
+	var others []string
+	for range 4 {
+		others = append(others, job("--prio-type=be", "--time=60"))
+	}
+	running := func() int { return strings.Count(s.slurm("squeue", "--noheader", "--format=%T"), "RUNNING") }
+	s.wait("three nodes to be taken", func() bool { return running() == 3 })
+	s.sleep(6 * time.Second)
+	if n := running(); n != 3 {
+		t.Errorf("%d jobs run", n)
+	}
+	if out := s.must("explain", others[3]); !strings.Contains(out, "kept for TE jobs") {
+		t.Errorf("explain of the BE job that waits does not say why:\n%s", out)
+	}
+	trial := job("--prio-type=te", "--time=5")
+	s.wait("the trial to start", func() bool { return state(trial) == "RUNNING" })
+	if n := running(); n != 4 {
+		t.Errorf("%d jobs run", n)
+	}
+	if got := field(s.slurm("scontrol", "show", "job", trial), "Reservation"); got != "priod_headroom" {
+		t.Errorf("the trial names reservation %q", got)
+	}
+	if out := s.must("evictions"); !strings.Contains(out, "No job was evicted") {
+		t.Errorf("there are evictions:\n%s", out)
+	}
+	waits := s.submit("--array=1-3", "--prio-type=te", "--time=5", "--gres=gpu:4", "--nodes=4", "--wrap", "true")
+	names := func() string { return field(s.slurm("scontrol", "show", "job", waits), "Reservation") }
+	s.wait("it to be let in", func() bool { return names() == "priod_headroom" })
+	d.stop()
+	s.must("reset")
+	if got := names(); got != "" {
+		t.Errorf("reset left reservation %q", got)
+	}
+	s.must("resume")
+	d = s.daemon()
+	s.wait("it to be let in again", func() bool { return names() == "priod_headroom" })
+	d.stop()
+	s.within(3*time.Minute, "the reservation to end by itself", func() bool { return reservation() == "" })
+	if got, reason := names(), field(s.slurm("scontrol", "show", "job", waits), "Reason"); got != "" || strings.Contains(reason, "Held") || strings.Contains(reason, "Reservation") {
+		t.Errorf("it names reservation %q, and waits for %s", got, reason)
+	}
+	s.slurm("scancel", trial, waits)
+	s.wait("the BE job to start", func() bool { return state(others[3]) == "RUNNING" })
+}
