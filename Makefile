@@ -113,7 +113,8 @@ install-daemon: ## unit, user, example configuration, man page, boards, alerts, 
 	install -D -m 0644 etc/constants.toml $(SHARE)/slurmprio/constants.toml
 	install -D -m 0644 etc/man/priod.8 $(SHARE)/man/man8/priod.8
 	install -D -m 0644 etc/grafana/priod.json $(SHARE)/slurmprio/grafana/priod.json
-	install -d $(SHARE)/slurmprio/prometheus
+	install -d $(SHARE)/slurmprio/prometheus $(SHARE)/slurmprio/slurm
+	install -m 0644 etc/slurm/prio.lua etc/slurm/job_submit.lua etc/slurm/cli_filter.lua $(SHARE)/slurmprio/slurm/
 	sed 's|/usr/local|$(PREFIX)|' etc/prometheus/priod.rules.yml | install -m 0644 /dev/stdin $(SHARE)/slurmprio/prometheus/priod.rules.yml
 	install -D -m 0644 etc/systemd/output.conf $(SHARE)/slurmprio/systemd/output.conf
 	install -d $(DESTDIR)/usr/lib/systemd/system

@@ -333,8 +333,8 @@ func TestRefuses(t *testing.T) {
 		env  []string
 		want string
 	}{
-		{[]string{"--prio-type", "tee", "plain.sh"}, nil, `command line: --prio-type "tee": want te or be`},
-		{[]string{"--prio-type=", "plain.sh"}, nil, `command line: --prio-type "": want te or be`},
+		{[]string{"--prio-type", "tee", "plain.sh"}, nil, `command line: --prio-type "tee": want te, be or none`},
+		{[]string{"--prio-type=", "plain.sh"}, nil, `command line: --prio-type "": want te, be or none`},
 		{[]string{"--prio-type"}, nil, `command line: option --prio-type needs a value`},
 		{[]string{"--prio-tpye=te", "plain.sh"}, nil, ``},
 		{[]string{"--prio-print=x", "plain.sh"}, nil, `command line: option --prio-print takes no value`},
@@ -354,9 +354,9 @@ func TestRefuses(t *testing.T) {
 		{[]string{"--prio-workload=\x1b[2J\xff", "plain.sh"}, nil, `command line: --prio-workload "\x1b[2J\xff": want 1 to 64 letters, digits, '.', '-' or '_'`},
 		{[]string{"--prio-workload=" + strings.Repeat("w", 10_000), "plain.sh"}, nil, `command line: --prio-workload "` + strings.Repeat("w", 80) + `"...: want 1 to 64 letters, digits, '.', '-' or '_'`},
 		{[]string{speeds, "plain.sh"}, nil, `the --prio-* options don't fit into a tag: tag: 1089 bytes, at most 512 are allowed`},
-		{[]string{"plain.sh"}, []string{"SBATCHWRAP_TYPE=x"}, `variable SBATCHWRAP_TYPE "x": want te or be`},
-		{[]string{"--prio-type=te", "plain.sh"}, []string{"SBATCHWRAP_TYPE=x"}, `variable SBATCHWRAP_TYPE "x": want te or be`},
-		{[]string{"type.sh"}, nil, `script "type.sh", line 3: --prio-type "tee": want te or be`},
+		{[]string{"plain.sh"}, []string{"SBATCHWRAP_TYPE=x"}, `variable SBATCHWRAP_TYPE "x": want te, be or none`},
+		{[]string{"--prio-type=te", "plain.sh"}, []string{"SBATCHWRAP_TYPE=x"}, `variable SBATCHWRAP_TYPE "x": want te, be or none`},
+		{[]string{"type.sh"}, nil, `script "type.sh", line 3: --prio-type "tee": want te, be or none`},
 		{[]string{"word.sh"}, nil, `script "word.sh", line 2: #PRIO takes --prio-* options only, not "this"`},
 		{[]string{"foreign.sh"}, nil, `script "foreign.sh", line 2: #PRIO takes --prio-* options only, spelled in full, not "--gres=gpu:1"`},
 		{[]string{"abbreviated.sh"}, nil, `script "abbreviated.sh", line 2: #PRIO takes --prio-* options only, spelled in full, not "--prio-typ"`},

@@ -21,7 +21,7 @@ var jobColumns = [...]string{
 	colState: "State", colReason: "Reason", colDependency: "Dependency", colPriority: "PriorityLong", colNice: "Nice",
 	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colSockets: "Sockets",
 	colTRES: "tres-alloc", colPerJob: "tres-per-job", colPerNode: "tres-per-node", colPerSocket: "tres-per-socket",
-	colPerTask: "tres-per-task", colFeatures: "Feature", colPrefer: "Prefer", colWhole: "OverSubscribe", colNodeList: "NodeList", colLimit: "TimeLimit",
+	colPerTask: "tres-per-task", colFeatures: "Feature", colPrefer: "Prefer", colWhole: "OverSubscribe", colBatch: "BatchFlag", colNodeList: "NodeList", colLimit: "TimeLimit",
 	colSubmit: "SubmitTime", colEligible: "EligibleTime", colStart: "StartTime",
 	colComment: "Comment",
 }
@@ -58,6 +58,7 @@ const (
 	colFeatures
 	colPrefer
 	colWhole
+	colBatch
 	colNodeList
 	colLimit
 	colSubmit
@@ -463,6 +464,7 @@ func (p *jobParser) job(j *Job) error {
 	j.TresPerSock, j.TresPerTask = p.text(colPerSocket), p.text(colPerTask)
 	j.Features, j.Prefer = p.text(colFeatures), p.text(colPrefer)
 	j.Whole = string(p.fields[colWhole]) == p.whole
+	j.Interactive = string(p.fields[colBatch]) == "0"
 	j.NodeList = p.free(colNodeList)
 	j.TimeLimit = p.limit(colLimit)
 	j.Submit, j.Eligible = p.time(colSubmit), p.time(colEligible)

@@ -40,6 +40,7 @@ type Job struct {
 	TresPerTask string
 	Features    string
 	Prefer      string
+	Interactive bool          // of srun or salloc
 	Whole       bool          // it gets nodes for itself: --exclusive, and of some Slurms its partition
 	NodeList    string        // compact host list of a job that holds nodes
 	TimeLimit   time.Duration // 0 when not set

@@ -24,6 +24,7 @@ var rows = []string{
 	"slurmplug/prio",
 	"sbatchwrap",
 	"priod/cluster",
+	"priod/consent",
 	"priod/workload",
 	"priod/workload/speed",
 	"priod/workload/sensitivity",

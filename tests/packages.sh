@@ -42,7 +42,7 @@ installed() {
   wants /etc/slurmprio/priod.toml.example 644 root
   wants /var/lib/priod 750 priod
   for file in man/man1/sbatchwrap.1 man/man8/priod.8 bash-completion/completions/priod zsh/site-functions/_priod \
-    fish/vendor_completions.d/priod.fish slurmprio/grafana/priod.json slurmprio/prometheus/priod.rules.yml; do
+    fish/vendor_completions.d/priod.fish slurmprio/grafana/priod.json slurmprio/prometheus/priod.rules.yml slurmprio/slurm/job_submit.lua; do
     wants "/usr/share/$file" 644 root
   done
   # The page that an alert names is there, with its section.

@@ -63,7 +63,7 @@ func TestPackagesNameFilesThatExist(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"completion", "grafana", "man", "prometheus", "systemd"} {
+	for _, folder := range []string{"completion", "grafana", "man", "prometheus", "slurm", "systemd"} {
 		files, err := os.ReadDir("../etc/" + folder)
 		if err != nil {
 			t.Fatal(err)

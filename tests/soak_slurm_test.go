@@ -160,7 +160,7 @@ func (s *soakSlurm) submit() {
 		case 4:
 			j.Tag = jobtag.Tag{Type: "be", Grace: time.Duration(s.r.IntN(600)) * time.Second}
 		case 5:
-			j.TagErr = "type: want te or be"
+			j.TagErr = "type: want te, be or none"
 		case 6:
 			if j.Reason, j.Dependency = "Dependency", true; s.oneIn(10) {
 				j.Reason, j.Dependency = "JobHeldUser", false

@@ -207,8 +207,13 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, 
 	}
 	e.request = r
 	p := program{workload: j.Tag.Workload, speed: l.speedText(j), gpus: j.GPUs}
-	if p.workload == "" && l.set.Knowledge.Knows(speed.Program{User: j.User, Name: j.Name, GPUs: j.GPUs}) {
+	own := speed.Program{User: j.User, Name: j.Name, GPUs: j.GPUs}
+	switch {
+	case p.workload != "":
+	case l.set.Knowledge.Knows(own):
 		p.user, p.name = j.User, j.Name
+	case l.set.Knowledge.Knows(own.Pooled()):
+		p.name = j.Name
 	}
 	key := profileKey{r, p, e.excluded}
 	k := l.profiles[key]

@@ -65,7 +65,7 @@ func TestAdviseReadsTheTag(t *testing.T) {
 func TestAdviseTrouble(t *testing.T) {
 	for script, want := range map[string]string{
 		"#!/bin/sh\n#SBATCH --prio-type=te\n":                                     "write #PRIO",
-		"#!/bin/sh\n#PRIO --prio-type=\x1b[2J\n":                                  "want te or be",
+		"#!/bin/sh\n#PRIO --prio-type=\x1b[2J\n":                                  "want te, be or none",
 		"#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH hetjob\n#SBATCH --gres=gpu:2\n": "components one by one",
 		"#!/bin/sh\n":                  "asks for no GPU",
 		"true\n":                       "does not begin with #!",

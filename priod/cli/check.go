@@ -68,6 +68,7 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 	findings = append(findings, checkController(ctx, slurm, cfg)...)
 	findings = append(findings, checkState(cfg)...)
 	findings = append(findings, checkHold(cfg, prio.HoldFile)...)
+	findings = append(findings, checkConsent(ctx, slurm, cfg)...)
 	return append(findings, checkShared(cfg, stateSave(ctx, cfg))...)
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,6 +19,10 @@ func configCommand() *cli.Command {
 			Name: "show", Usage: "print the configuration in effect: the defaults with the file over them",
 			Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
 			Action: configured(showConfig),
+		}, {
+			Name: "lua", Usage: "print what etc/slurm/job_submit.lua has to know of it: prio_rules.lua",
+			Flags:  []cli.Flag{&cli.DurationFlag{Name: "hold", Value: 20 * time.Second, Usage: "`TIME` that jobs are held back that priod may steer or size, up to 1m"}},
+			Before: noArgs, Action: configured(luaRules),
 		}},
 		Action: func(c *cli.Context) error {
 			if c.Bool("effective") && c.NArg() == 0 {

@@ -153,7 +153,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	}
 	slurm := live.New(newClient(cfg))
 	result, err := cycle.Step(c.Context, slurm, nil, h, cycle.Settings{
-		Order: order.Feature{Settings: cfg.Decide()}, DryRun: true, Evictions: evict.Feature{Settings: set, Slurm: slurm, Journal: journal},
+		Consent: cfg.ConsentRules(), Order: order.Feature{Settings: cfg.Decide()}, DryRun: true, Evictions: evict.Feature{Settings: set, Slurm: slurm, Journal: journal},
 	})
 	if err != nil {
 		return nil, err

@@ -213,9 +213,20 @@ func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader,
 			return nil, err
 		}
 	}
-	v.MaySteer = v.Job.Said.AllowsSteering()
+	v.MaySteer = maySteer(cfg, &v.Job)
 	v.date()
 	return v, nil
+}
+
+// maySteer tells whether a job agrees to a GPU type of priod's choice: by its tag, or by the site's consent.
+func maySteer(cfg *config.Config, j *store.Job) bool {
+	rules := cfg.ConsentRules()
+	job := cluster.Job{
+		Partition: j.Partition, QOS: j.QOS, Account: j.Account, GPUs: j.GPUs, Tag: j.Said, TagText: j.Tag, TagErr: j.TagError,
+		TimeLimit: time.Duration(j.TimeLimitS) * time.Second,
+	}
+	rules.Complete(&job)
+	return job.AllowsGPUType()
 }
 
 // date says of a job that waits no more that it was left alone, not that it is.

@@ -35,7 +35,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"unseen":      {func(v *explanation) { v.Decision = nil }, []string{"Why        no cycle has seen it yet"}, ""},
 		"Slurm's":     {func(v *explanation) { v.Now = &nowView{State: "PENDING", Reason: "Resources", Start: at} }, []string{"Why        Slurm's reason: Resources", "Start      Slurm's backfill expects "}, ""},
 		"paused":      {func(v *explanation) { v.Cycle.Hold = "paused by ann" }, []string{"; priod writes nothing: paused by ann"}, ""},
-		"a bad tag":   {func(v *explanation) { v.Job.TagError = "type=x: want te or be" }, []string{"Advice     correct the tag: type=x: want te or be"}, ""},
+		"a bad tag":   {func(v *explanation) { v.Job.TagError = "type=x: want te, be or none" }, []string{"Advice     correct the tag: type=x: want te, be or none"}, ""},
 		"steered":     {func(v *explanation) { v.Decision.Steer = "waits for a100 until about 00:12, where it ends about 00:15" }, []string{"Why        waits for a100 until about 00:12", "Start      about 00:12\n"}, ""},
 		"no victims":  {func(v *explanation) { v.Decision.Evict = "preemption.min_run lets the next one leave at 02:23" }, []string{"; preemption.min_run lets the next one leave at 02:23"}, ""},
 		"over budget": {func(v *explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"the TE budget is used up"}, ""},

@@ -62,7 +62,7 @@ func (c *Class) UnmarshalText(text []byte) error {
 	case BE.String():
 		*c = BE
 	default:
-		return fmt.Errorf("class %.20q: want te or be", text)
+		return fmt.Errorf("class %.20q: want te, be or none", text)
 	}
 	return nil
 }
@@ -77,6 +77,7 @@ type Job struct {
 	// eligible, requeued, held, running.
 	SiteFactorKnown bool
 	Dependency      bool  // waits for another job
+	Interactive     bool  // of srun or salloc: it cannot be requeued
 	Whole           bool  // it gets nodes for itself, by --exclusive or its partition
 	GPUs            int   // whole job, one task
 	Nodes, CPUs     int   // whole job
@@ -109,8 +110,10 @@ type Job struct {
 	Eligible  time.Time
 	Start     time.Time
 
-	AskedMB int64            // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where not read
-	Asked   *slurmplug.Asked // how it asks for its size; nil where not read
+	AskedMB int64 // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where not read
+	Site    *Site // what the site's rules add to its tag; nil: nothing
+
+	Asked *slurmplug.Asked // how it asks for its size; nil where not read
 
 	Switches  string // that it accepts, as a value of the lever; "" where not read
 	NodeCount string // how many nodes it asks for, as a value of the lever NumNodes, or slurmplug.HiddenNodes; "" where not read
@@ -118,6 +121,40 @@ type Job struct {
 	TagErr  string // why the comment's tag does not count; "" when it does or there is none
 	Tag     jobtag.Tag
 	TagText string // what Tag was parsed from; "" when the comment has no tag that counts
+}
+
+// Site is what the rules of a site add to what a job's tag says: see package consent.
+type Site struct {
+	Class                   string // name of the rule that made it TE or BE; ""
+	Consent                 string // which jobs its consent is for, in words: "partition gpu"; "": none
+	Evict                   bool
+	Signal                  string // told to a victim that names none
+	GPUType, Size, Switches bool
+}
+
+// AllowsGPUType tells whether priod may choose the job's GPU type: its tag says how fast it is on several, or
+// its site decides.
+func (j *Job) AllowsGPUType() bool {
+	return j.TagErr == "" && (j.Tag.AllowsSteering() || j.Site != nil && j.Site.GPUType)
+}
+
+// AllowsSize tells whether priod may change the job's CPUs and memory.
+func (j *Job) AllowsSize() bool {
+	return j.TagErr == "" && (len(j.Tag.CPU) > 0 || len(j.Tag.Mem) > 0 || j.Tag.Workload != "" || j.Site != nil && j.Site.Size)
+}
+
+// AllowsWaiting tells whether priod may keep the job waiting for few switches or other nodes: any tag says so,
+// or its site does.
+func (j *Job) AllowsWaiting() bool {
+	return j.TagErr == "" && (j.TagText != "" && j.Tag.Type != jobtag.None || j.Site != nil && j.Site.Switches)
+}
+
+// Signal is what the job is told when it is to leave, "" for TERM.
+func (j *Job) Signal() string {
+	if j.Tag.Signal == "" && j.Site != nil {
+		return j.Site.Signal
+	}
+	return j.Tag.Signal
 }
 
 // Least is what one node has to have for a job; 0: as far as is known, any will do.

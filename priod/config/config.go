@@ -74,6 +74,8 @@ type Config struct {
 		Lead    Duration `toml:"finish_bonus" json:"finish_bonus"`
 		Half    Duration `toml:"finish_bonus_half_life" json:"finish_bonus_half_life"`
 	} `toml:"rounds" json:"rounds"`
+	Classes  []ClassRule        `toml:"class" json:"class,omitempty"`
+	Consents []Consent          `toml:"consent" json:"consent,omitempty"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	Sizing   struct {
 		Enabled   bool     `toml:"enabled" json:"enabled"`

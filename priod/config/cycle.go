@@ -18,6 +18,7 @@ import (
 // What more the daemon knows, such as what accounting teaches, is the caller's to add.
 func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.State) cycle.Settings {
 	set := cycle.Settings{
+		Consent:    c.ConsentRules(),
 		Order:      order.Feature{Settings: c.Decide(), Memory: st.Order},
 		Allocation: allocate.Feature{Ledger: st.Ledger, Settings: c.AllocationSettings()},
 	}

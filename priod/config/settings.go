@@ -139,6 +139,17 @@ func (c *Config) SlowNodes(stays []cluster.PastStay, table *workload.Table) loca
 	return locality.SlowNodes{Known: true, Table: table, Nodes: slices.DeleteFunc(nodes, func(n nodespeed.Node) bool { return !n.Slow })}
 }
 
+// Knowledge is what the runs of accounting teach of speeds, and of how many runs.
+func (c *Config) Knowledge(stays []cluster.PastStay, table *workload.Table) (*speed.Knowledge, int) {
+	set := c.SpeedSettings()
+	runs := set.Completed(stays, time.Duration(c.Speeds.Shortest), table)
+	var h speed.History
+	for _, r := range runs {
+		h.Add(r)
+	}
+	return h.Learn(), len(runs)
+}
+
 // SwitchWait is how long jobs wait for few switches at most; 0: they do not.
 func (c *Config) SwitchWait() time.Duration {
 	if !c.Locality.Enabled {
@@ -160,8 +171,8 @@ func (c *Config) Eviction() evict.Settings {
 			Limits: preemption.Limits{MaxAtOnce: p.MaxAtOnce, MaxPerCycle: p.MaxPerCycle, MaxPerHour: p.MaxPerHour, GPUHoursPerDay: p.GPUHoursPerDay, UserGPUMinutesPerDay: p.UserGPUMinutesPerDay},
 		},
 		GraceShare: p.GraceShare, LossShare: p.LossShare, UserLossShare: p.UserLossShare,
-		Ranking: c.Decide().Ranking,
-		Grace:   time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
+		Ranking: c.Decide().Ranking, Rules: c.ConsentRules(),
+		Grace: time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
 		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
 		ZeroEnds: p.ZeroExit == "done",
 	}

@@ -12,5 +12,6 @@ func (set *Settings) OrdersTEAlone() bool {
 	places := set.Locality.Settings.Enabled || set.FewNodes.Settings.Enabled || set.Refusals.Settings.Enabled
 	sizes := set.Steering.Settings.Enabled || set.Sizing.Sizes.Enabled()
 	reads := set.Retries.Memory != nil || set.Waits.Tracker != nil
-	return !(moves || shares || lowers || places || sizes || reads) && o.Order == order.SlurmOrder && !o.Peers
+	decides := len(set.Consent.Classes)+len(set.Consent.Tables) > 0
+	return !(decides || moves || shares || lowers || places || sizes || reads) && o.Order == order.SlurmOrder && !o.Peers
 }

@@ -11,6 +11,7 @@ import (
 
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/consent"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
@@ -31,6 +32,9 @@ type Settings struct {
 	// Stage, if set, is told when a stage begins: "observe", "decide",
 	// "record", "act", "evict", "" at the end. The daemon takes times with it.
 	Stage func(string)
+
+	// Consent completes what jobs say of themselves, before any feature sees them.
+	Consent consent.Rules
 
 	// What the features need. The zero value of each takes no part.
 	Allocation allocate.Feature
@@ -129,6 +133,8 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if err != nil {
 		return Result{}, fmt.Errorf("read Slurm: %w", err)
 	}
+
+	set.Consent.Apply(&snapshot)
 
 	stage("decide")
 	result := Result{Snapshot: snapshot}

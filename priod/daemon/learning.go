@@ -11,7 +11,6 @@ import (
 	"slurmprio/priod/locality"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
-	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug/jobtag"
 )
 
@@ -185,11 +184,6 @@ func readStays(ctx context.Context, cfg *config.Config, slurm Slurm, st Store, o
 
 // Lessons are what runs teach that accounting knows, read up to now.
 func Lessons(stays []cluster.PastStay, cfg *config.Config, table *workload.Table, now time.Time) store.Lessons {
-	set := cfg.SpeedSettings()
-	runs := set.Completed(stays, time.Duration(cfg.Speeds.Shortest), table)
-	var h speed.History
-	for _, r := range runs {
-		h.Add(r)
-	}
-	return store.Lessons{Read: now, At: now, Runs: len(runs), Knowledge: h.Learn()}
+	learned, runs := cfg.Knowledge(stays, table)
+	return store.Lessons{Read: now, At: now, Runs: runs, Knowledge: learned}
 }

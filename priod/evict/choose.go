@@ -87,7 +87,7 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, share
 		x, victim := &c.snapshot.Candidates[i], c.running[i]
 		c.Changes.Evictions = append(c.Changes.Evictions, Eviction{
 			Claim: index, Job: victim.ID, RawID: victim.RawID, User: victim.User, Start: victim.Start, Restarts: victim.Restarts,
-			GPUs: victim.GPUs, Signal: victim.Tag.Signal, Grace: set.grace(victim), Eligible: victim.Eligible,
+			GPUs: victim.GPUs, Signal: victim.Signal(), Grace: set.grace(victim), Eligible: victim.Eligible,
 			Unsaved: seconds(x.Unsaved), Restart: set.Restart, Promised: x.Loss(), State: Recorded, At: s.At,
 		})
 		if c.underWay == nil {

@@ -140,7 +140,7 @@ func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journa
 			f.Waited = waited(job.ID).Seconds()
 		}
 		switch {
-		case job.TagErr != "" || job.TagText == "":
+		case !job.AllowsWaiting():
 			f.Why = NoTag
 		case vetoed[f.Job] != "":
 			f.Why = vetoed[f.Job]

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/consent"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
 )
@@ -13,7 +14,8 @@ type Settings struct {
 	Enabled bool // new evictions are begun; those under way are ended in any case
 	Defrag  bool // small jobs move out of the way of gangs
 	Policy  preemption.Settings
-	Ranking plan.Classes // which partitions are ranked, and which QOS agree to evictions
+	Rules   consent.Rules // the site's, for jobs that do not say
+	Ranking plan.Classes  // which partitions are ranked, and which QOS agree to evictions
 
 	// Limits as parts of the cluster, beside those of Policy; 0: none.
 	GraceShare    float64 // of the GPUs, held by jobs in their grace at a time
@@ -33,11 +35,16 @@ type Settings struct {
 	Since time.Time
 }
 
-// Consents tells whether a job's owner agreed to evictions: by its tag, or by a QOS
-// that the configuration names. Jobs of reservations, of foreign partitions and of
+// Consents tells whether a job may be evicted: by its tag, by a QOS that the configuration names, or by the
+// site's consent. Jobs of reservations, of foreign partitions and of
 // heterogeneous jobs are never evicted.
 func (set *Settings) Consents(j *cluster.Job) bool {
-	agreed := j.Tag.Type == "be" || j.Tag.Type == "" && set.Ranking.ByQOS(j.QOS) == plan.BEQOS
+	agreed := j.Tag.Type == "be" && (j.Site == nil || j.Site.Class == "") || j.Tag.Type == "" && set.Ranking.ByQOS(j.QOS) == plan.BEQOS
+	if !agreed {
+		job := *j // a closer look shows what the job itself says
+		set.Rules.Complete(&job)
+		agreed = job.Site != nil && job.Site.Evict
+	}
 	return agreed && j.TagErr == "" && !j.Reserved() && j.HetLeader == 0 && set.Ranking.Ranks(j.Partition)
 }
 

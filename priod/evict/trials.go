@@ -138,7 +138,7 @@ func (c *Choice) owner(user string, owners map[string]int, spent map[string]floa
 // allocation does not know as long as on the slowest that it does. nil: its user did not agree to a type of
 // priod's choice.
 func runByKind(shares *plan.Shares, job *cluster.Job, m *nodemap.Map) []float64 {
-	if shares == nil || job.TagErr != "" || !job.Tag.AllowsSteering() {
+	if shares == nil || !job.AllowsGPUType() {
 		return nil
 	}
 	share := shares.Jobs.Get(job.ID)

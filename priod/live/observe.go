@@ -246,6 +246,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	}
 	o.ID, o.RawID, o.SLUID, o.Tasks, o.TaskCount, o.HetLeader, o.HetOffset = j.ID, j.RawID, sluid(j), j.Tasks, max(j.TaskCount, 1), j.HetID, j.HetOffset
 	o.User, o.Name, o.Account, o.Partition, o.QOS, o.Reservation = j.User, j.Name, j.Account, j.Partition, j.QOS, j.Reservation
+	o.Interactive = j.Interactive
 	o.State, o.Reason, o.Priority, o.Nice, o.Restarts = state(j.State), j.Reason, int64(j.Priority), j.Nice, j.Restarts
 	o.CPUs, o.Features, o.Prefer, o.Whole, o.NodeList = j.CPUs, j.Features, j.Prefer, j.Whole || v.wholeNodes.all(j.Partition), j.NodeList
 	o.TimeLimit, o.Submit, o.Eligible, o.Start, o.Dependency = j.TimeLimit, j.Submit, j.Eligible, j.Start, j.Dependency != ""

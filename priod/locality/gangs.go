@@ -199,7 +199,7 @@ func (w *work) refuses(j *cluster.Job) string {
 	switch {
 	case !w.set.Enabled:
 		return "locality is off"
-	case j.TagErr != "" || j.TagText == "":
+	case !j.AllowsWaiting():
 		return noConsent
 	case j.GPUs == 0:
 		return "it asks for no GPUs"

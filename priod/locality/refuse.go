@@ -152,7 +152,7 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 
 // alone tells whether a job may not be kept off nodes.
 func (f *Refusals) alone(w *work, j *cluster.Job) bool {
-	return !f.Settings.Enabled || j.TagErr != "" || j.TagText == "" || j.GPUs == 0 || j.HetLeader != 0 || j.Tasks != "" || w.c.History.Claiming[j.ID]
+	return !f.Settings.Enabled || !j.AllowsWaiting() || j.GPUs == 0 || j.HetLeader != 0 || j.Tasks != "" || w.c.History.Claiming[j.ID]
 }
 
 // costs are the slow nodes on which a job could come to lie, and what each costs it, the

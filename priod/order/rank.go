@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // Verdict is what Rank says about one job.
@@ -183,6 +184,14 @@ func (r *ranker) classify(j *cluster.Job) Verdict {
 	switch {
 	case j.TagErr != "":
 		return Verdict{Ranked: true, Why: plan.BadTag, Detail: j.TagErr}
+	case j.Tag.Type == jobtag.None:
+		return Verdict{Ranked: true, Why: plan.OptedOut}
+	case j.Site != nil && j.Site.Class != "":
+		v := Verdict{Ranked: true, Why: plan.BERule, Detail: "class rule " + j.Site.Class}
+		if j.Tag.Type == "te" {
+			v.Class, v.Why = cluster.TE, plan.TERule
+		}
+		return v
 	case j.Tag.Type == "te":
 		return Verdict{Ranked: true, Class: cluster.TE, Why: plan.TETag}
 	case j.Tag.Type == "be":
@@ -193,6 +202,9 @@ func (r *ranker) classify(j *cluster.Job) Verdict {
 		return Verdict{Ranked: true, Class: cluster.TE, Why: why, Detail: "QOS " + j.QOS}
 	case plan.BEQOS:
 		return Verdict{Ranked: true, Why: why, Detail: "QOS " + j.QOS}
+	}
+	if j.Site != nil && j.Site.Evict {
+		return Verdict{Ranked: true, Why: plan.BESite, Detail: "the site's consent for " + j.Site.Consent}
 	}
 	return Verdict{Ranked: true, Why: plan.Untagged}
 }

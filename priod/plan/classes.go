@@ -87,6 +87,10 @@ const (
 	TEQOS      Reason = "te-qos"       // in a QOS that the configuration makes TE
 	BETag      Reason = "be"           // tagged type=be
 	BEQOS      Reason = "be-qos"       // in a QOS that the configuration makes BE
+	TERule     Reason = "te-rule"      // a class rule of the configuration makes it TE
+	BERule     Reason = "be-rule"      // a class rule makes it BE
+	BESite     Reason = "be-site"      // says nothing, and the site agreed to evictions for it
+	OptedOut   Reason = "none"         // tagged type=none: ranks with BE, and nothing else is done to it
 	Untagged   Reason = "untagged"     // says nothing; ranks with BE
 	BadTag     Reason = "bad-tag"      // the tag is not valid; ranks with BE
 	OverBudget Reason = "over-budget"  // TE above the budget; counts as BE
@@ -103,7 +107,7 @@ const (
 
 // Reasons are all of them.
 var Reasons = []Reason{
-	TETag, TEQOS, BETag, BEQOS, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted, Round,
+	TETag, TEQOS, BETag, BEQOS, TERule, BERule, BESite, OptedOut, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted, Round,
 }
 
 // Alone says why a pending job is left alone, whatever its type; "" when it is ranked.

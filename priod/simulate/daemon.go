@@ -26,10 +26,16 @@ func daemonOf(c *config.Config, table *workload.Table, waits bool) virtual.Daemo
 		Partitions: c.Slurm.Partitions,
 		Interval:   time.Duration(c.Cycle.Interval), Watch: time.Duration(c.Preemption.Watch),
 	}
-	if c.Locality.SlowNodes {
+	speeds := c.Speeds.History > 0 && slices.ContainsFunc(c.Consents, func(x config.Consent) bool { return x.GPUType })
+	if c.Locality.SlowNodes || speeds {
 		d.LearnEvery, d.LearnFrom = time.Duration(c.Speeds.Every), time.Duration(c.Speeds.History)
 		d.Learn = func(set *cycle.Settings, past []cluster.PastStay) {
-			set.Refusals.Slow = everywhere.SlowNodes(past, table)
+			if c.Locality.SlowNodes {
+				set.Refusals.Slow = everywhere.SlowNodes(past, table)
+			}
+			if speeds {
+				set.Allocation.Settings.Knowledge, _ = everywhere.Knowledge(past, table)
+			}
 		}
 	}
 	d.Settings.Waits.Gap = 0 // a cycle is left out only where it would see nothing else

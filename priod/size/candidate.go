@@ -22,15 +22,10 @@ type resizable struct {
 	on    []*sensitivity.Sensitivity // by kind of nodes; nil: it may not run there
 }
 
-// consents tells whether a job's tag agrees to another size.
-func consents(j *cluster.Job) bool {
-	return j.TagErr == "" && (len(j.Tag.CPU) > 0 || len(j.Tag.Mem) > 0 || j.Tag.Workload != "")
-}
-
 // anyConsents tells whether any waiting job agreed to another size.
 func anyConsents(s *cluster.Snapshot) bool {
 	for i := range s.Jobs {
-		if j := &s.Jobs[i]; j.State == cluster.Pending && consents(j) {
+		if j := &s.Jobs[i]; j.State == cluster.Pending && j.AllowsSize() {
 			return true
 		}
 	}
@@ -63,7 +58,7 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 		a = &own
 	}
 	switch {
-	case !consents(j):
+	case !j.AllowsSize():
 		return nil, "it did not agree"
 	case !isOrdered(w.dec, j, d.s.At):
 		return nil, "priod does not order it"

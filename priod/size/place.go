@@ -44,7 +44,7 @@ func (d *decider) placeQueue() {
 			case why == "":
 			case x != nil && x.job.Asked.Nodes != "" && !d.isBusy(w.job, id):
 				d.addRestore(x.job, x.dec, x.r, reasonSize, why)
-			case consents(w.job) && !d.kept[id] && !d.foreign[id]:
+			case w.job.AllowsSize() && !d.kept[id] && !d.foreign[id]:
 				d.explain(w.dec, "size: its own, because %s", why)
 			}
 			sized := c

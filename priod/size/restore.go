@@ -68,7 +68,7 @@ func (d *decider) restoreStale() {
 			d.explain(dec, "size: changed by another program or its user after priod wrote it; left alone since")
 		case !r.Ours(j.Asked.Holds):
 			// The write never arrived, or the job has its own request again.
-		case !d.set.Enabled, !isOrdered(dec, j, d.s.At), !consents(j):
+		case !d.set.Enabled, !isOrdered(dec, j, d.s.At), !j.AllowsSize():
 			d.addRestore(j, dec, r, reasonSize, "sizing is off for it")
 		case j.Prefer != "":
 			d.addRestore(j, dec, r, reasonSize, prefersNodes)

@@ -126,7 +126,7 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 		}
 		first = append(first, w)
 	}
-	if !slices.ContainsFunc(first, func(w queuedJob) bool { return consents(w.job) }) {
+	if !slices.ContainsFunc(first, func(w queuedJob) bool { return w.job.AllowsSize() }) {
 		return heads
 	}
 	for _, w := range first {

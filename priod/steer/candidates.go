@@ -153,7 +153,7 @@ func waitsForGPU(j *pendingJob) bool {
 
 // excluded says why a job is not steered, whatever the allocation and the nodes are.
 func (in *inputs) excluded(j *pendingJob) string {
-	if j.TagErr != "" || !j.Tag.AllowsSteering() {
+	if !j.AllowsGPUType() {
 		return noConsent
 	}
 	r, written := in.history.Requests[j.ID][slurmplug.Features]

@@ -55,6 +55,9 @@ func Encode(t Tag) (string, error) {
 	b = append(b, "v=1"...)
 	put("workload", []byte(t.Workload))
 
+	if failed == nil && t.Type == None && !t.alone() {
+		failed = notAlone
+	}
 	if failed != nil {
 		return "", failed
 	}

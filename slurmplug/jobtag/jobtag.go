@@ -21,9 +21,12 @@ const Prefix = "prio:"
 // MaxBytes is the longest tag, Prefix included.
 const MaxBytes = 512
 
+// None is the Type of a job that wants nothing of priod but its place in Slurm's own order. It stands alone.
+const None = "none"
+
 // Tag is what a job says about itself. The zero Tag says nothing.
 type Tag struct {
-	Type     string             // "te", "be" or ""
+	Type     string             // "te", "be", None or ""
 	Grace    time.Duration      // time to save state after the signal, whole seconds; 0: not said
 	Ckpt     time.Duration      // time between checkpoints, whole seconds; 0: not said
 	Signal   string             // "USR1", "B:USR1"; "": not said

@@ -53,7 +53,7 @@ func TestEncodeRefuses(t *testing.T) {
 		tag  Tag
 		want string
 	}{
-		{Tag{Type: "TE"}, `tag: key "type", value "TE": want te or be`},
+		{Tag{Type: "TE"}, `tag: key "type", value "TE": want te, be or none`},
 		{Tag{Retry: "x&v=1"}, `tag: key "retry", value "x&v=1": want never, infra or always`},
 		{Tag{Grace: -time.Second}, `tag: key "grace", value "-1": want whole seconds, 1 to 2147483647`},
 		{Tag{Grace: 1500 * time.Millisecond}, `tag: key "grace", value "1.5s": want whole seconds`},
@@ -105,7 +105,7 @@ func TestParseRefuses(t *testing.T) {
 		{"prio:v=1&type=te&%74ype=be", `tag: key "type": stands twice`},
 		{"prio:v=1&tpye=te", `tag: key "tpye": no such key`},
 		{"prio:v=1&Type=te", `tag: key "Type": no such key`},
-		{"prio:v=1&type", `tag: key "type": want te or be`},
+		{"prio:v=1&type", `tag: key "type": want te, be or none`},
 		{"prio:v=1&type=%zz", `tag: key "type", value "%zz": not a URL query`},
 		{"prio:v=1;type=te", `tag: key "v", value "1;type=te": not a URL query`},
 		{"prio:v=1\ttype=te", `tag: key "v", value "1\ttype=te": only version 1 is known`},
@@ -246,7 +246,7 @@ func drawTag(t *rapid.T) Tag {
 	})
 	signal := rapid.SampledFrom(signals).Draw(t, "signal")
 	return Tag{
-		Type:  rapid.SampledFrom([]string{"", "te", "be"}).Draw(t, "type"),
+		Type:  rapid.SampledFrom([]string{"", "te", "be"}).Draw(t, "type"), // none stands alone: TestNoneStandsAlone
 		Grace: seconds("grace"), Ckpt: seconds("ckpt"),
 		Signal:   rapid.SampledFrom([]string{"", signal, "B:" + signal}).Draw(t, "prefixed"),
 		Workload: rapid.OneOf(rapid.Just(""), name).Draw(t, "workload"),

@@ -89,5 +89,16 @@ func Parse(tag string) (Tag, error) {
 	if !versioned {
 		return Tag{}, &Error{Key: "v", Reason: "missing; a tag ends with v=1"}
 	}
+	if t.Type == None && !t.alone() {
+		return Tag{}, notAlone
+	}
 	return t, nil
 }
+
+// alone tells whether a tag says nothing but its Type.
+func (t *Tag) alone() bool {
+	return t.Grace == 0 && t.Ckpt == 0 && t.Signal == "" && t.Workload == "" && len(t.Speed)+len(t.CPU)+len(t.Mem) == 0 && t.Steps == 0 && !t.GiveBack && t.Retry == ""
+}
+
+// notAlone is the error of a tag with type=none and more.
+var notAlone = &Error{Key: "type", Value: None, Reason: "takes the job out of everything: the tag can say nothing else"}

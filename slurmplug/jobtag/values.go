@@ -46,7 +46,7 @@ func (t *Tag) Set(key, value string) error {
 	want := ""
 	switch key {
 	case "type":
-		want = setWord(&t.Type, value, "te", "be")
+		want = setWord(&t.Type, value, "te", "be", None)
 	case "retry":
 		want = setWord(&t.Retry, value, "never", "infra", "always")
 	case "grace":

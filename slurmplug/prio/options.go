@@ -35,7 +35,8 @@ const variables = "SBATCHWRAP_"
 
 // Options in the order of the help.
 var Options = []Option{
-	{"prio-type", sbatch.Required, "te|be", "te: trial and error, runs first but within a budget; be: best effort, may be stopped for te", lower},
+	{"prio-type", sbatch.Required, "te|be|none", "te: trial and error, runs first but within a budget; be: best effort, may be stopped for te; none: as --prio-none", lower},
+	{optOut, sbatch.Optional, "yes|no", "priod does nothing to the job: it keeps Slurm's own order, whatever the site's rules say", yesNo},
 	{"prio-grace", sbatch.Required, "TIME", "time that the job needs to save its state after the signal", seconds},
 	{"prio-ckpt", sbatch.Required, "TIME", "time between the job's own checkpoints", seconds},
 	{"prio-signal", sbatch.Required, "[B:]SIGNAL", "signal that asks the job to save its state (B: to the batch shell alone)", signal},
@@ -51,6 +52,9 @@ var Options = []Option{
 
 // canary is the one option that says nothing about the job: Canary reads it.
 const canary = "prio-canary"
+
+// optOut is short for --prio-type=none.
+const optOut = "prio-none"
 
 // gone is an option that there was and that never did anything to a job. It is
 // still read, so that who says it is told so.
@@ -94,6 +98,14 @@ func (o *Option) apply(tag *jobtag.Tag, value string) (want string) {
 	switch {
 	case want != "":
 		return want
+	case o.Name == optOut:
+		if tag.Type == jobtag.None {
+			tag.Type = ""
+		}
+		if text != takenBack {
+			tag.Type = jobtag.None
+		}
+		return ""
 	case o.Name == "prio-give-back" && text == takenBack:
 		tag.GiveBack = false
 		return ""

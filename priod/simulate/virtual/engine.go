@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
@@ -315,7 +314,7 @@ func (e *engine) handle(v event) error {
 		e.ahead--
 		e.inSystem++
 		j.peers = e.inSystem
-		if e.opt.Hold > 0 && j.GPUs > 0 && j.Workload != "" && j.GPUType == "" && j.Class != cluster.TE {
+		if e.opt.Hold > 0 && e.slurm.holdsBack(j) {
 			j.eligible = e.now + e.opt.Hold
 			e.delay(j)
 			e.wake()

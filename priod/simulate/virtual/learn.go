@@ -17,7 +17,7 @@ func (s *slurm) ran(j *job, state string) {
 			Job: row.ID, User: j.User, Start: instant(j.start), End: instant(s.e.now), Closed: true, GPUs: j.GPUs,
 			GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
 		},
-		RawID: row.RawID, NodeList: s.names(j.nodes()), State: state, Submit: row.Submit, Eligible: row.Eligible, Tag: row.TagText,
+		RawID: row.RawID, Name: j.Workload, NodeList: s.names(j.nodes()), State: state, Submit: row.Submit, Eligible: row.Eligible, Tag: row.TagText,
 	})
 }
 
@@ -30,6 +30,10 @@ func (s *slurm) learn() {
 	s.learned = s.e.now
 	oldest := instant(s.e.now).Add(-d.LearnFrom)
 	s.stays = slices.DeleteFunc(s.stays, func(x cluster.PastStay) bool { return x.End.Before(oldest) })
+	if len(s.stays) < s.taught+max(s.taught/20, 1) && len(s.stays) >= s.taught {
+		return // a twentieth more runs teach nothing new
+	}
+	s.taught = len(s.stays)
 	d.Learn(&d.Settings, s.stays)
 	s.changes = true
 }

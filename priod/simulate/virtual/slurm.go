@@ -30,6 +30,7 @@ type slurm struct {
 	ended     map[cluster.JobID]pastRun // jobs that have left the queue, where priod asks for them
 	stays     []cluster.PastStay        // runs that have ended, where priod learns from them
 	learned   float64                   // when it last did
+	taught    int                       // from how many
 	halted    map[cluster.JobID]*halt   // jobs that failed, and of which slurmctld still has the record
 	asked     []*job                    // whose rows say how they ask, since the last look
 	changes   bool                      // since the last cycle
@@ -296,10 +297,21 @@ func (s *slurm) describe(j *job) cluster.Job {
 	}
 	return cluster.Job{
 		ID: number(j.index), RawID: uint32(j.index) + 1, TaskCount: 1,
-		User: j.User, Account: j.Account, Partition: s.partition(j),
+		User: j.User, Account: j.Account, Partition: s.partition(j), Name: j.Workload, // as people name their jobs
 		Nodes: j.Nodes, GPUs: j.GPUs,
 		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit), Tag: tag, TagText: text,
 	}
+}
+
+// holdsBack tells whether a submission is held back for priod's first look: where it may be given a GPU type, by
+// its tag or by the site's consent, and is no TE job.
+func (s *slurm) holdsBack(j *job) bool {
+	if s == nil || j.GPUs == 0 || j.GPUType != "" {
+		return false
+	}
+	row := s.describe(j)
+	s.e.opt.Daemon.Settings.Consent.Complete(&row)
+	return row.AllowsGPUType() && row.Tag.Type != "te"
 }
 
 // partition is that of a job's row: another one than Partition where priod does not look.

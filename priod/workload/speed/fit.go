@@ -34,7 +34,9 @@ func newFit(types []string, h *History) *fit {
 		f.rowCov.SetSym(i, i, typeSpread*typeSpread)
 	}
 	for key, observations := range h.programs {
-		f.rows = append(f.rows, newRow(types, key, observations))
+		if observations = compared(key.Program, observations); len(observations) > 0 {
+			f.rows = append(f.rows, newRow(types, key, observations))
+		}
 	}
 	slices.SortFunc(f.rows, func(a, b *row) int { return a.key.compare(b.key) })
 	f.linked = link(n, f.rows)

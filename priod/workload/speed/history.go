@@ -14,8 +14,15 @@ import (
 type Program struct {
 	Workload   string // as the tag names it; then User and Name are ""
 	User, Name string
-	GPUs       int // of the whole job
+	GPUs       int // of the whole job; 0: of any, see Pooled
 }
+
+// Pooled is what a program without a workload falls back on: the runs of all users under its job name, on any
+// number of GPUs.
+func (p Program) Pooled() Program { return Program{Name: p.Name} }
+
+// IsPooled tells whether the program is such a fallback.
+func (p Program) IsPooled() bool { return p.Name != "" && p.GPUs == 0 }
 
 // Named tells whether a program is known by anything at all.
 func (p Program) Named() bool { return p.Workload != "" || p.Name != "" }
@@ -65,6 +72,7 @@ func (s subject) compare(o subject) int {
 type observation struct {
 	logRate float64
 	shares  []share
+	user    string // of a run of a pooled program
 }
 
 type share struct {
@@ -112,4 +120,32 @@ func (h *History) Add(r Run) {
 		h.programs = map[subject][]observation{}
 	}
 	h.programs[key] = append(h.programs[key], o)
+	if r.Program.Workload == "" {
+		key.Program, o.user, o.shares = r.Program.Pooled(), r.Program.User, slices.Clone(o.shares)
+		h.programs[key] = append(h.programs[key], o)
+	}
+}
+
+// fewestUsers is how many users have to have run a pooled program on a type: the runs of one would say how
+// that user's jobs differ from others', not how the type does.
+const fewestUsers = 2
+
+// compared are the observations of a pooled program on types on which several users ran it; of any other
+// program all.
+func compared(p Program, all []observation) []observation {
+	if !p.IsPooled() {
+		return all
+	}
+	users := map[string]map[string]bool{}
+	for _, o := range all {
+		for _, s := range o.shares {
+			if users[s.gpuType] == nil {
+				users[s.gpuType] = map[string]bool{}
+			}
+			users[s.gpuType][o.user] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(o observation) bool {
+		return slices.ContainsFunc(o.shares, func(s share) bool { return len(users[s.gpuType]) < fewestUsers })
+	})
 }

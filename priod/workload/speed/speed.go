@@ -136,8 +136,11 @@ func (s *Settings) For(j *Job, types []string, table *workload.Table, k *Knowled
 		}
 		none.speeds[i], none.factors[i] = 1, math.Exp(spreadNone)
 	}
-	all := []answers{s.fromTag(j, types, &result), s.fromTable(j, types, table, &result), k.program(program, types, s.Within), operator, k.site(types, s.Within), none}
+	all := []answers{s.fromTag(j, types, &result), s.fromTable(j, types, table, &result), k.program(program, types, s.Within), k.program(program.Pooled(), types, s.Within), operator, k.site(types, s.Within), none}
 	result.Speeds = merge(all, types)
+	if !k.Knows(program) {
+		program = program.Pooled()
+	}
 	for i, runs := range k.runs(program, types) {
 		result.Speeds[i].Runs = runs
 	}

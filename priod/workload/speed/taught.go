@@ -66,6 +66,9 @@ func Workloads(taught []Taught) []workload.Workload {
 	var all []workload.Workload
 	for _, t := range taught {
 		name := t.Program.Workload
+		if t.Program.IsPooled() {
+			continue
+		}
 		if name == "" {
 			name = validName(t.Program.User + "-" + t.Program.Name)
 		}

@@ -1,0 +1,88 @@
+-- slurmprio on the login hosts (CliFilterPlugins=lua): sbatch, srun and salloc take the variables of sbatchwrap, SBATCHWRAP_TYPE=te
+-- and so on, without the wrapper. Beside it: prio.lua. With a script of the site's own:
+--
+--   local prio = dofile("/etc/slurm/cli_filter_prio.lua")   -- this file under another name
+--   function slurm_cli_pre_submit(options, offset) prio.pre_submit(options) ... return slurm.SUCCESS end
+local M = { version = 1 }
+
+local folder = (debug.getinfo(1, "S").source:match("^@(.*/)") or "/etc/slurm/")
+local ok, tags = pcall(dofile, folder .. "prio.lua")
+if not ok then tags = nil end
+
+local keys = { "type", "grace", "ckpt", "signal", "workload", "speed", "cpu", "mem", "steps", "give-back", "retry" }
+
+local units = { s = 1, m = 60, h = 3600 }
+
+-- seconds reads a time as sbatch does, and as 90s or 1h30m; nil: it is none.
+local function seconds(v)
+  if v:find("^%d+$") then return tonumber(v) * 60 end
+  local days, rest = v:match("^(%d+)%-(.+)$")
+  local h, m, s = (rest or v):match("^(%d+):(%d+):(%d+)$")
+  if h then return ((days or 0) * 24 + h) * 3600 + m * 60 + s end
+  h, m = (rest or v):match("^(%d+):(%d+)$")
+  if h then return rest and (days * 24 + h) * 3600 + m * 60 or h * 60 + m end
+  if rest then return rest:find("^%d+$") and (days * 24 + rest) * 3600 or nil end
+  local sum, left = 0, v
+  while left ~= "" do
+    local n, unit, more = left:match("^(%d+)([smh])(.*)$")
+    if not n then return nil end
+    sum, left = sum + n * units[unit], more
+  end
+  return sum
+end
+
+-- value is a variable's text in the tag's own form.
+local function value(key, v)
+  if key == "grace" or key == "ckpt" then
+    local n = seconds(v)
+    return n and string.format("%d", n) or v
+  elseif key == "signal" then
+    local shell, name = v:upper():match("^(B:)(.*)$")
+    return (shell or "") .. (name or v:upper()):gsub("^SIG", "")
+  elseif key == "type" or key == "retry" then
+    return v:lower()
+  elseif key == "give-back" then
+    local no = { no = true, ["false"] = true, ["0"] = true }
+    return not no[v:lower()] and "1" or nil
+  end
+  return v
+end
+
+-- pre_submit puts the tag of the environment into the comment, unless that has one.
+function M.pre_submit(options)
+  if not tags or tags.split(options["comment"]) then return end
+  local said, some = {}, false
+  for _, key in ipairs(keys) do
+    local v = os.getenv("SBATCHWRAP_" .. key:upper():gsub("-", "_"))
+    if v and v ~= "" then said[key], some = value(key, v), true end
+  end
+  local none = os.getenv("SBATCHWRAP_NONE")
+  if none and none ~= "" and none:lower() ~= "no" then said, some = { type = "none" }, true end
+  if not some then return end
+  local tag, why = tags.encode(said)
+  if not tag then
+    slurm.log_error("prio: %s; the job is submitted without a tag", why)
+    return
+  end
+  local own = options["comment"]
+  options["comment"] = own and own ~= "" and tag .. " " .. own or tag
+end
+
+local unguarded = M.pre_submit
+function M.pre_submit(...)
+  local fine, why = pcall(unguarded, ...)
+  if not fine then slurm.log_error("slurmprio: %s", tostring(why)) end
+end
+
+function slurm_cli_setup_defaults() return slurm.SUCCESS end
+
+if not slurm_cli_pre_submit then
+  function slurm_cli_pre_submit(options)
+    M.pre_submit(options)
+    return slurm.SUCCESS
+  end
+end
+
+function slurm_cli_post_submit() return slurm.SUCCESS end
+
+return M

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/consent"
+	"slurmprio/priod/live"
+)
+
+// checkConsent says of each class rule and consent table how many jobs of the queue it touches now, and which
+// partitions it names that there are none of.
+func checkConsent(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (findings []live.Finding) {
+	rules := cfg.ConsentRules()
+	if len(rules.Classes)+len(rules.Tables) == 0 {
+		return nil
+	}
+	view, err := slurm.View(ctx)
+	if err != nil {
+		return []live.Finding{{Level: live.Warn, Name: "consent", Text: "the queue cannot be read: " + err.Error()}}
+	}
+	var partitions []string
+	for i := range view.Partitions {
+		partitions = append(partitions, view.Partitions[i].Name)
+	}
+	touched := map[string]int{}
+	jobs := slices.Clone(view.Snapshot.Jobs)
+	for i := range jobs {
+		rules.Complete(&jobs[i])
+		if site := jobs[i].Site; site != nil {
+			touched["class "+site.Class] += max(jobs[i].TaskCount, 1)
+			touched["consent "+site.Consent] += max(jobs[i].TaskCount, 1)
+		}
+	}
+	for i := range rules.Classes {
+		c := &rules.Classes[i]
+		findings = append(findings, ruleFinding("class rule "+c.Name+" makes "+c.Words(), &c.Match, partitions, touched["class "+c.Name]))
+	}
+	for i := range rules.Tables {
+		t := &rules.Tables[i]
+		findings = append(findings, ruleFinding("consent for "+t.Words(), &t.Match, partitions, touched["consent "+t.Match.Words()]))
+	}
+	return findings
+}
+
+// ruleFinding is the finding of one rule.
+func ruleFinding(words string, m *consent.Match, partitions []string, jobs int) live.Finding {
+	gone := slices.DeleteFunc(slices.Clone(m.Partitions), func(p string) bool { return slices.Contains(partitions, p) })
+	if len(gone) > 0 {
+		return live.Finding{Level: live.Warn, Name: "consent", Text: fmt.Sprintf("%s; this Slurm has no partition %s", words, strings.Join(gone, ", ")), Fix: "partitions of the table in priod.toml"}
+	}
+	return live.Finding{Level: live.Pass, Name: "consent", Text: fmt.Sprintf("%s; %d jobs of the queue now", words, jobs)}
+}
