@@ -194,9 +194,14 @@ gpu_type = true
 	}
 	defer shell.Wait()
 	defer s.slurm("scancel", "--name=shell")
-	id := func() string { return strings.TrimSpace(s.slurm("squeue", "--noheader", "--name=shell", "--states=RUNNING", "--format=%A")) }
+	id := func() string {
+		return strings.TrimSpace(s.slurm("squeue", "--noheader", "--name=shell", "--states=RUNNING", "--format=%A"))
+	}
 	s.wait("srun to start", func() bool { return id() != "" })
-	s.wait("priod to see it", func() bool { out, _, status := s.priod("explain", id()); return status == 0 && strings.Contains(out, "RUNNING") })
+	s.wait("priod to see it", func() bool {
+		out, _, status := s.priod("explain", id())
+		return status == 0 && strings.Contains(out, "RUNNING")
+	})
 	if text := s.must("explain", "--all", id()); strings.Contains(text, "agrees to evictions") {
 		t.Errorf("a job of srun may be evicted:\n%s", text)
 	}
