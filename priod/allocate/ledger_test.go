@@ -362,7 +362,7 @@ func TestSharedAnswers(t *testing.T) {
 		var lessons []speed.Lesson
 		for range rapid.IntRange(0, 4).Draw(t, "lessons") {
 			lessons = append(lessons, speed.Lesson{
-				Program: program(), Steps: rapid.Bool().Draw(t, "steps"), Runs: 9, OnType: []int{5, 4},
+				Program: program(), Unit: rapid.SampledFrom([]speed.Unit{speed.Runs, speed.Steps, speed.Limits}).Draw(t, "unit"), Runs: 9, OnType: []int{5, 4},
 				Mean: []float64{1, rapid.Float64Range(-1, 1).Draw(t, "mean")}, Covariance: []float64{0.01, 0, 0.01},
 			})
 		}

@@ -364,7 +364,7 @@ func (a *adviser) rates(job *speed.Job, types []string, learned *speed.Knowledge
 		program := job.Program(a.table)
 		for _, t := range learned.All(types, a.cfg.Speeds.Within) {
 			for _, cell := range t.Cells {
-				if t.Program == program && t.Steps && cell.Counts {
+				if t.Program == program && t.Unit == speed.Steps && cell.Counts {
 					rates[cell.GPUType] = cell.Rate
 				}
 			}

@@ -21,7 +21,7 @@ func configCommand() *cli.Command {
 			Action: configured(showConfig),
 		}, {
 			Name: "lua", Usage: "print what etc/slurm/job_submit.lua has to know of it: prio_rules.lua",
-			Flags:  []cli.Flag{&cli.DurationFlag{Name: "hold", Value: 20 * time.Second, Usage: "`TIME` that jobs are held back that priod may steer or size, up to 1m"}},
+			Flags:  []cli.Flag{&cli.DurationFlag{Name: "hold", Value: 20 * time.Second, Usage: "`TIME` that jobs are held back that priod may steer or size, up to 1m"}, outFlag()},
 			Before: noArgs, Action: configured(luaRules),
 		}},
 		Action: func(c *cli.Context) error {

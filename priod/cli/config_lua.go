@@ -23,8 +23,10 @@ func luaRules(c *cli.Context, cfg *config.Config) error {
 	if !cfg.Steering.Enabled && !cfg.Sizing.Enabled {
 		hold = 0 // nothing happens to a job before it starts
 	}
-	_, err := io.WriteString(c.App.Writer, luaOf(cfg, hold))
-	return err
+	return writeOut(c, func(w io.Writer) error {
+		_, err := io.WriteString(w, luaOf(cfg, hold))
+		return err
+	})
 }
 
 // luaOf is the file. A class rule with a job name stands there for its order alone: priod reads names itself.

@@ -103,10 +103,7 @@ func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 	views := make([]taughtView, len(taught))
 	set := cfg.SpeedSettings()
 	for i, t := range taught {
-		v := taughtView{Workload: t.Program.Workload, User: t.Program.User, Name: t.Program.Name, GPUs: t.Program.GPUs, Unit: "runs", Runs: t.Runs, Cells: t.Cells}
-		if t.Steps {
-			v.Unit = "steps"
-		}
+		v := taughtView{Workload: t.Program.Workload, User: t.Program.User, Name: t.Program.Name, GPUs: t.Program.GPUs, Unit: t.Unit.String(), Runs: t.Runs, Cells: t.Cells}
 		if v.Workload != "" {
 			j := speed.Job{Tag: jobtag.Tag{Workload: v.Workload}, GPUs: v.GPUs}
 			v.Notes = set.For(&j, types, table, l.Knowledge).Notes

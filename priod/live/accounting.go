@@ -83,6 +83,14 @@ func (c *Cluster) typesNow(ctx context.Context) (map[string]string, error) {
 	return gpuTypes(nodes), nil
 }
 
+// limitOf is the time limit of a run that its user set; 0 where it has none.
+func limitOf(d time.Duration) time.Duration {
+	if d == slurmplug.Unlimited {
+		return 0
+	}
+	return max(d, 0)
+}
+
 // pastStay is a row of accounting as a stay; types are the GPU types of the nodes, for
 // a Slurm that does not account for types.
 func pastStay(r *slurmplug.Run, types map[string]string) cluster.PastStay {
@@ -97,7 +105,7 @@ func pastStay(r *slurmplug.Run, types map[string]string) cluster.PastStay {
 			Job: r.ID, Start: r.Start, End: r.End, Closed: !r.End.IsZero() && !r.Start.IsZero(),
 			GPUType: gpuType, GPUs: gpus, User: r.User, Account: r.Account,
 		},
-		RawID: r.RawID, Name: r.Name, QOS: r.QOS, NodeList: r.NodeList, State: r.State, Submit: r.Submit, Eligible: r.Eligible, Tag: tag,
+		RawID: r.RawID, Name: r.Name, Limit: limitOf(r.TimeLimit), QOS: r.QOS, NodeList: r.NodeList, State: r.State, Submit: r.Submit, Eligible: r.Eligible, Tag: tag,
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, a
 			return err
 		}
 		params[i] = db.AddProgramParams{
-			Workload: p.Program.Workload, User: p.Program.User, Name: p.Program.Name, Gpus: int64(p.Program.GPUs), Steps: p.Steps, Body: string(text),
+			Workload: p.Program.Workload, User: p.Program.User, Name: p.Program.Name, Gpus: int64(p.Program.GPUs), Unit: int64(p.Unit), Body: string(text),
 		}
 	}
 	return s.batch(ctx, func(tx db.DBTX) error {
@@ -135,7 +135,7 @@ func lessonsOf(ctx context.Context, q *db.Queries, tx db.DBTX, of *speed.Program
 			return l, err
 		}
 		p.Program = speed.Program{Workload: r.Workload, User: r.User, Name: r.Name, GPUs: int(r.Gpus)}
-		p.Steps = r.Steps
+		p.Unit = speed.Unit(r.Unit)
 	}
 	l.Knowledge, err = speed.Recall(usual, programs)
 	return l, err
@@ -144,13 +144,13 @@ func lessonsOf(ctx context.Context, q *db.Queries, tx db.DBTX, of *speed.Program
 func stayParams(s *cluster.PastStay) db.PutStayParams {
 	return db.PutStayParams{
 		RawID: int64(s.RawID), StartMs: millis(s.Start), EndMs: millis(s.End), State: s.State, GpuType: s.GPUType, Gpus: int64(s.GPUs),
-		User: s.User, Name: s.Name, Tag: s.Tag, Steps: s.Steps, NodeList: s.NodeList,
+		User: s.User, Name: s.Name, Tag: s.Tag, Steps: s.Steps, NodeList: s.NodeList, LimitS: int64(s.Limit / time.Second),
 	}
 }
 
 func stayOf(r *db.Stay) cluster.PastStay {
 	return cluster.PastStay{
 		Stay:  cluster.Stay{Start: instant(r.StartMs), End: instant(r.EndMs), Closed: true, GPUType: r.GpuType, GPUs: int(r.Gpus), User: r.User},
-		RawID: uint32(r.RawID), Name: r.Name, State: r.State, Tag: r.Tag, Steps: r.Steps, NodeList: r.NodeList,
+		RawID: uint32(r.RawID), Name: r.Name, State: r.State, Tag: r.Tag, Steps: r.Steps, NodeList: r.NodeList, Limit: time.Duration(r.LimitS) * time.Second,
 	}
 }

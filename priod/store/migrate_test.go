@@ -46,7 +46,8 @@ var rowsOf = map[int64]string{
 	10: `UPDATE stays SET node_list = 'n1';`,
 	11: `UPDATE wait_spans SET fits = '{"gpus":1}'; UPDATE decisions SET choices = '{"gpu_type":{"why":"waits","gpu_type":"a100"}}'; INSERT INTO starts VALUES (3, 2000, 9000);
 		INSERT INTO findings VALUES (1, 2000, 'FAIL', 'rights', 'user priod may not change other users'' jobs', 'sacctmgr ...');`,
-	12: `UPDATE decisions SET counted = 'te'; UPDATE history SET counted = 'te';`,
+	12: `UPDATE decisions SET counted = 'te'; UPDATE history SET counted = 'te'; INSERT INTO lesson_programs VALUES ('', 'alice', 'train', 1, 1, '{}');`,
+	13: `UPDATE stays SET limit_s = 3600; INSERT INTO lesson_programs VALUES ('', 'alice', 'train', 1, 2, '{}');`,
 }
 
 // Every schema since the first is brought up to date with what it holds.

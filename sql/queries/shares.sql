@@ -26,11 +26,11 @@ SELECT j.id, j.task, sqlc.embed(i) FROM shares AS s JOIN jobs AS j ON j.job = s.
 WHERE j.left_ms = 0 ORDER BY i.job, i.start_ms;
 
 -- name: PutStay :exec
-INSERT INTO stays (raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps, node_list) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO stays (raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps, node_list, limit_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (raw_id, start_ms) DO UPDATE SET
   end_ms = excluded.end_ms, state = excluded.state, gpu_type = excluded.gpu_type, gpus = excluded.gpus,
   user = excluded.user, name = excluded.name, tag = excluded.tag, steps = excluded.steps,
-  node_list = excluded.node_list;
+  node_list = excluded.node_list, limit_s = excluded.limit_s;
 
 -- name: AllStays :many
 SELECT * FROM stays WHERE end_ms >= sqlc.arg(since_ms) ORDER BY raw_id, start_ms;
@@ -55,7 +55,7 @@ ON CONFLICT (lesson) DO UPDATE SET read_ms = excluded.read_ms;
 DELETE FROM lesson_programs;
 
 -- name: AddProgram :exec
-INSERT INTO lesson_programs (workload, user, name, gpus, steps, body) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO lesson_programs (workload, user, name, gpus, unit, body) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: AllPrograms :many
 SELECT * FROM lesson_programs;

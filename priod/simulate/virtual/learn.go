@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"slices"
+	"time"
 
 	"slurmprio/priod/cluster"
 )
@@ -17,7 +18,7 @@ func (s *slurm) ran(j *job, state string) {
 			Job: row.ID, User: j.User, Start: instant(j.start), End: instant(s.e.now), Closed: true, GPUs: j.GPUs,
 			GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
 		},
-		RawID: row.RawID, Name: j.Workload, NodeList: s.names(j.nodes()), State: state, Submit: row.Submit, Eligible: row.Eligible, Tag: row.TagText,
+		RawID: row.RawID, Name: j.Workload, NodeList: s.names(j.nodes()), State: state, Submit: row.Submit, Eligible: row.Eligible, Tag: row.TagText, Limit: time.Duration(j.Limit * float64(time.Second)),
 	})
 }
 

@@ -206,7 +206,7 @@ type LessonProgram struct {
 	User     string
 	Name     string
 	Gpus     int64
-	Steps    bool
+	Unit     int64
 	Body     string
 }
 
@@ -255,6 +255,7 @@ type Stay struct {
 	Tag      string
 	Steps    float64
 	NodeList string
+	LimitS   int64
 }
 
 type Wait struct {

@@ -10,7 +10,7 @@ import (
 )
 
 const addProgram = `-- name: AddProgram :exec
-INSERT INTO lesson_programs (workload, user, name, gpus, steps, body) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO lesson_programs (workload, user, name, gpus, unit, body) VALUES (?, ?, ?, ?, ?, ?)
 `
 
 type AddProgramParams struct {
@@ -18,7 +18,7 @@ type AddProgramParams struct {
 	User     string
 	Name     string
 	Gpus     int64
-	Steps    bool
+	Unit     int64
 	Body     string
 }
 
@@ -28,14 +28,14 @@ func (q *Queries) AddProgram(ctx context.Context, db DBTX, arg AddProgramParams)
 		arg.User,
 		arg.Name,
 		arg.Gpus,
-		arg.Steps,
+		arg.Unit,
 		arg.Body,
 	)
 	return err
 }
 
 const allPrograms = `-- name: AllPrograms :many
-SELECT workload, user, name, gpus, steps, body FROM lesson_programs
+SELECT workload, user, name, gpus, unit, body FROM lesson_programs
 `
 
 func (q *Queries) AllPrograms(ctx context.Context, db DBTX) ([]LessonProgram, error) {
@@ -52,7 +52,7 @@ func (q *Queries) AllPrograms(ctx context.Context, db DBTX) ([]LessonProgram, er
 			&i.User,
 			&i.Name,
 			&i.Gpus,
-			&i.Steps,
+			&i.Unit,
 			&i.Body,
 		); err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func (q *Queries) AllPrograms(ctx context.Context, db DBTX) ([]LessonProgram, er
 }
 
 const allStays = `-- name: AllStays :many
-SELECT raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps, node_list FROM stays WHERE end_ms >= ?1 ORDER BY raw_id, start_ms
+SELECT raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps, node_list, limit_s FROM stays WHERE end_ms >= ?1 ORDER BY raw_id, start_ms
 `
 
 func (q *Queries) AllStays(ctx context.Context, db DBTX, sinceMs int64) ([]Stay, error) {
@@ -93,6 +93,7 @@ func (q *Queries) AllStays(ctx context.Context, db DBTX, sinceMs int64) ([]Stay,
 			&i.Tag,
 			&i.Steps,
 			&i.NodeList,
+			&i.LimitS,
 		); err != nil {
 			return nil, err
 		}
@@ -192,7 +193,7 @@ func (q *Queries) LastLesson(ctx context.Context, db DBTX) (Lesson, error) {
 }
 
 const programOf = `-- name: ProgramOf :many
-SELECT workload, user, name, gpus, steps, body FROM lesson_programs WHERE workload = ? AND user = ? AND name = ? AND gpus = ?
+SELECT workload, user, name, gpus, unit, body FROM lesson_programs WHERE workload = ? AND user = ? AND name = ? AND gpus = ?
 `
 
 type ProgramOfParams struct {
@@ -221,7 +222,7 @@ func (q *Queries) ProgramOf(ctx context.Context, db DBTX, arg ProgramOfParams) (
 			&i.User,
 			&i.Name,
 			&i.Gpus,
-			&i.Steps,
+			&i.Unit,
 			&i.Body,
 		); err != nil {
 			return nil, err
@@ -307,11 +308,11 @@ func (q *Queries) PutShare(ctx context.Context, db DBTX, arg PutShareParams) err
 }
 
 const putStay = `-- name: PutStay :exec
-INSERT INTO stays (raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps, node_list) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO stays (raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps, node_list, limit_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (raw_id, start_ms) DO UPDATE SET
   end_ms = excluded.end_ms, state = excluded.state, gpu_type = excluded.gpu_type, gpus = excluded.gpus,
   user = excluded.user, name = excluded.name, tag = excluded.tag, steps = excluded.steps,
-  node_list = excluded.node_list
+  node_list = excluded.node_list, limit_s = excluded.limit_s
 `
 
 type PutStayParams struct {
@@ -326,6 +327,7 @@ type PutStayParams struct {
 	Tag      string
 	Steps    float64
 	NodeList string
+	LimitS   int64
 }
 
 func (q *Queries) PutStay(ctx context.Context, db DBTX, arg PutStayParams) error {
@@ -341,6 +343,7 @@ func (q *Queries) PutStay(ctx context.Context, db DBTX, arg PutStayParams) error
 		arg.Tag,
 		arg.Steps,
 		arg.NodeList,
+		arg.LimitS,
 	)
 	return err
 }

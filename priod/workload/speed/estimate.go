@@ -17,25 +17,38 @@ type estimate struct {
 // Knows tells whether runs of a program are known: of two programs of which none are, For
 // answers alike.
 func (k *Knowledge) Knows(p Program) bool {
-	return k != nil && (k.programs[subject{p, true}] != nil || k.programs[subject{p, false}] != nil)
+	return k != nil && slices.ContainsFunc(units, func(u Unit) bool { return k.programs[subject{p, u}] != nil })
 }
 
-// program is what history says of a program on these types. Where runs with and without
-// steps are known, those without count only if they answer for more types.
+// program is what history says of a program on these types. Where runs with and without steps are known, those
+// without count only if they answer for more types. Of runs without steps the unit counts that leaves less doubt.
 func (k *Knowledge) program(p Program, types []string, within float64) answers {
 	best := noAnswers(Past, len(types))
 	if k == nil || !p.Named() {
 		return best
 	}
-	for _, steps := range []bool{true, false} {
-		if l := k.programs[subject{p, steps}]; l != nil {
+	from := Steps
+	for _, unit := range units {
+		if l := k.programs[subject{p, unit}]; l != nil {
 			e := k.estimate(l.Mean, l.Covariance, types)
-			if a := e.answers(Past, within); count(a.speeds) > count(best.speeds) {
-				best = a
+			a := e.answers(Past, within)
+			more := count(a.speeds) - count(best.speeds)
+			if more > 0 || more == 0 && from == Runs && unit == Limits && a.doubt() < best.doubt() {
+				best, from = a, unit
 			}
 		}
 	}
 	return best
+}
+
+// doubt sums the logs of the factors of what is answered.
+func (a *answers) doubt() (sum float64) {
+	for i, f := range a.factors {
+		if !math.IsNaN(a.speeds[i]) {
+			sum += math.Log(f)
+		}
+	}
+	return sum
 }
 
 func count(speeds []float64) (n int) {
@@ -139,8 +152,8 @@ func (k *Knowledge) runs(p Program, types []string) []int {
 	if k == nil {
 		return counts
 	}
-	for _, steps := range []bool{true, false} {
-		l := k.programs[subject{p, steps}]
+	for _, unit := range []Unit{Steps, Runs} { // each run counts in Limits once more
+		l := k.programs[subject{p, unit}]
 		for i, t := range types {
 			if j := slices.Index(k.usual.Types, t); l != nil && j >= 0 && j < len(l.OnType) {
 				counts[i] += l.OnType[j]

@@ -47,24 +47,24 @@ func newFit(types []string, h *History) *fit {
 // updateNoise estimates the noise of each row's runs, shrunk towards that of all rows with
 // the same unit of work, which is shrunk towards the prior belief.
 func (f *fit) updateNoise() {
-	for _, steps := range []bool{true, false} {
+	for _, unit := range units {
 		usual := noiseOfRuns
-		if steps {
+		if unit == Steps {
 			usual = noiseOfSteps
 		}
 		var residuals []float64
 		freedom := 0
 		for _, r := range f.rows {
-			if f.robust && r.key.steps == steps && r.freedom > 0 {
+			if f.robust && r.key.unit == unit && r.freedom > 0 {
 				residuals = append(residuals, r.residuals()...)
 				freedom += r.freedom
 			}
 		}
 		usual = shrunk(usual, residuals, freedom)
 		for _, r := range f.rows {
-			if r.key.steps == steps && !f.robust {
+			if r.key.unit == unit && !f.robust {
 				r.noise = usual
-			} else if r.key.steps == steps {
+			} else if r.key.unit == unit {
 				r.noise = max(shrunk(usual, r.residuals(), r.freedom), minNoise)
 			}
 		}

@@ -36,9 +36,10 @@ func (p Program) Compare(o Program) int {
 type Run struct {
 	Program Program
 	Seconds map[string]float64 // on each GPU type, with all of its GPUs
-	// Work is the tag's steps; 0: not said. Then a run counts as one unit of work,
-	// as every other run of the program does.
+	// Work is the tag's steps; 0: not said. Then a run counts as one unit of work, as every other run of the
+	// program does, or its time limit as so much: as its runs on one type scatter less.
 	Work  float64
+	Limit float64 // s; 0: none, or the partition's
 	Place Place
 }
 
@@ -55,16 +56,38 @@ type History struct {
 	programs map[subject][]observation
 }
 
-// subject is a program with its unit of work. Steps and whole runs cannot be compared,
-// so each is a row of its own.
+// Unit is what the work of a program's runs is counted in.
+type Unit int
+
+// The units. Numbers are stored.
+const (
+	Runs   Unit = iota // each run is as much work
+	Steps              // of the tag, or of the command line
+	Limits             // seconds of the time limit: users ask for more time where there is more to do
+)
+
+// String is the unit's name.
+func (u Unit) String() string {
+	switch u {
+	case Steps:
+		return "steps"
+	case Limits:
+		return "limits"
+	}
+	return "runs"
+}
+
+// units in the order in which they are believed where they answer alike.
+var units = []Unit{Steps, Runs, Limits}
+
+// subject is a program with its unit of work. Units cannot be compared, so each is a row of its own.
 type subject struct {
 	Program
-	steps bool
+	unit Unit
 }
 
 func (s subject) compare(o subject) int {
-	unit := func(s subject) int { return map[bool]int{true: 0, false: 1}[s.steps] }
-	return cmp.Or(s.Compare(o.Program), unit(s)-unit(o))
+	return cmp.Or(s.Compare(o.Program), slices.Index(units, s.unit)-slices.Index(units, o.unit))
 }
 
 // observation is one run: the log of the work done in a second, and which part of that
@@ -111,18 +134,29 @@ func (h *History) Add(r Run) {
 	for i := range o.shares {
 		o.shares[i].part /= total
 	}
-	o.logRate = math.Log(cmp.Or(r.Work, 1)) - math.Log(total)
-	if !r.Program.Named() || !(math.Abs(o.logRate) < maxLogRate) {
+	add := func(unit Unit, work float64) {
+		o.logRate = math.Log(work) - math.Log(total)
+		if !r.Program.Named() || !(math.Abs(o.logRate) < maxLogRate) {
+			return
+		}
+		if h.programs == nil {
+			h.programs = map[subject][]observation{}
+		}
+		key := subject{r.Program, unit}
+		h.programs[key] = append(h.programs[key], o)
+		if r.Program.Workload == "" {
+			pooled := observation{o.logRate, slices.Clone(o.shares), r.Program.User}
+			key.Program = r.Program.Pooled()
+			h.programs[key] = append(h.programs[key], pooled)
+		}
+	}
+	if r.Work > 0 {
+		add(Steps, r.Work)
 		return
 	}
-	key := subject{r.Program, r.Work > 0}
-	if h.programs == nil {
-		h.programs = map[subject][]observation{}
-	}
-	h.programs[key] = append(h.programs[key], o)
-	if r.Program.Workload == "" {
-		key.Program, o.user, o.shares = r.Program.Pooled(), r.Program.User, slices.Clone(o.shares)
-		h.programs[key] = append(h.programs[key], o)
+	add(Runs, 1)
+	if r.Limit > 0 {
+		add(Limits, r.Limit)
 	}
 }
 

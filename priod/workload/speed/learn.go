@@ -73,7 +73,7 @@ func (h *History) Learn() *Knowledge {
 	u.Linked, u.Mean, u.Doubt, u.Spread = f.linked, f.mean.RawVector().Data, triangle(f.meanCov), triangle(f.rowCov)
 	for _, r := range f.rows {
 		k.programs[r.key] = &Lesson{
-			Program: r.key.Program, Steps: r.key.steps, Runs: len(r.observations), OnType: r.runsOn,
+			Program: r.key.Program, Unit: r.key.unit, Runs: len(r.observations), OnType: r.runsOn,
 			Mean: r.mean.RawVector().Data, Covariance: triangle(r.cov),
 		}
 	}

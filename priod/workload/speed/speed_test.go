@@ -2,6 +2,7 @@ package speed_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -157,13 +158,69 @@ func TestDoubtIsLeftToTheNext(t *testing.T) {
 // not said again.
 func TestLessonsBeyondMeasure(t *testing.T) {
 	usual := speed.Usual{Types: []string{"a100", "t4", "v100"}, Mean: make([]float64, 3), Doubt: make([]float64, 6), Spread: make([]float64, 6)}
-	k, err := speed.Recall(usual, []speed.Lesson{{Program: program(0), Steps: true, Mean: []float64{-1000, -1, -2}, Covariance: make([]float64, 6)}})
+	k, err := speed.Recall(usual, []speed.Lesson{{Program: program(0), Unit: speed.Steps, Mean: []float64{-1000, -1, -2}, Covariance: make([]float64, 6)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, a := range ask(k, 0) {
 		if want := []speed.Source{speed.Site, speed.Past, speed.Past}[i]; !(a.Speed > 0) || a.Source != want {
 			t.Errorf("%+v, want source %s", a, want)
+		}
+	}
+}
+
+// Runs of very different length say how fast the types are where users ask for time as there is work: in seconds of the
+// limit. Where the limit says nothing, runs are compared as they are.
+func TestLimitsTellTheWork(t *testing.T) {
+	draw := rand.New(rand.NewPCG(1, 2))
+	for told, limits := range map[string]func(work float64) float64{
+		"limits follow the work":    func(work float64) float64 { return work * (1.2 + 0.8*draw.Float64()) },
+		"one limit for all":         func(float64) float64 { return 86400 },
+		"limits without any reason": func(float64) float64 { return 3600 * math.Exp(3*draw.NormFloat64()) },
+	} {
+		var h speed.History
+		p := speed.Program{User: "ann", Name: "train", GPUs: 1}
+		spread := 1.5
+		if told != "limits follow the work" {
+			spread = 0.2
+		}
+		for i := range 40 {
+			work := 20000 * math.Exp(spread*draw.NormFloat64())
+			gpuType, rate := "fast", 4.0
+			if i%2 == 0 {
+				gpuType, rate = "slow", 1
+			}
+			h.Add(speed.Run{Program: p, Seconds: map[string]float64{gpuType: work / rate}, Limit: limits(work)})
+		}
+		set := speed.Settings{Within: 2}
+		got := set.For(&speed.Job{User: "ann", Name: "train", GPUs: 1}, []string{"fast", "slow"}, nil, h.Learn())
+		if a := got.Speeds[1]; a.Source != speed.Past || math.Abs(math.Log(a.Speed/0.25)) > math.Log(1.35) || a.Runs != 20 {
+			t.Errorf("%s: slow is %+v of fast, want 0.25", told, a)
+		}
+	}
+}
+
+// A job name that several users ran on several types tells of a user who never did; one whose runs on a type are
+// all of one user does not: they may differ from others' for other reasons.
+func TestPooledPrograms(t *testing.T) {
+	for _, several := range []bool{true, false} {
+		var h speed.History
+		for i := range 24 {
+			user, gpuType, seconds := []string{"ann", "bob", "cem"}[i%3], "fast", 1000.0
+			if i < 12 {
+				gpuType, seconds = "slow", 4000
+			}
+			if !several && gpuType == "slow" {
+				user = "ann"
+			} else if !several && user == "ann" {
+				user = "bob"
+			}
+			h.Add(speed.Run{Program: speed.Program{User: user, Name: "train", GPUs: 1 + i%4}, Seconds: map[string]float64{gpuType: seconds * float64(1+i%2) / 1.5}})
+		}
+		set := speed.Settings{Within: 2}
+		got := set.For(&speed.Job{User: "eve", Name: "train", GPUs: 2}, []string{"fast", "slow"}, nil, h.Learn())
+		if past := got.Speeds[0].Source == speed.Past && got.Speeds[1].Source == speed.Past; past != several {
+			t.Errorf("several users on each type: %t; answers %+v", several, got.Speeds)
 		}
 	}
 }

@@ -19,7 +19,7 @@ type Usual struct {
 // Lesson is what a Knowledge has of one program.
 type Lesson struct {
 	Program    Program   `json:"-"`
-	Steps      bool      `json:"-"`      // work is counted in steps; else in runs
+	Unit       Unit      `json:"-"`      // of its work
 	Runs       int       `json:"runs"`   // in all
 	OnType     []int     `json:"on"`     // that spent most of their time on a type
 	Mean       []float64 `json:"mean"`   // logs of the work per second
@@ -49,7 +49,7 @@ func Recall(u Usual, lessons []Lesson) (*Knowledge, error) {
 	for i := range lessons {
 		l := &lessons[i]
 		err = cmp.Or(err, checkNumbers(l.Mean, n), checkNumbers(l.Covariance, n*(n+1)/2))
-		k.programs[subject{l.Program, l.Steps}] = l
+		k.programs[subject{l.Program, l.Unit}] = l
 	}
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 // Taught is what history knows of one program, for people.
 type Taught struct {
 	Program Program
-	Steps   bool // work is counted in the tag's steps; else in runs
+	Unit    Unit // of its work
 	Runs    int
 	Cells   []Cell // one for each type that any run was on and that was asked for
 }
@@ -34,7 +34,7 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 	for _, l := range k.programs {
 		e := k.estimate(l.Mean, l.Covariance, types)
 		whole, sure := e.answers(Past, math.Inf(1)), e.answers(Past, within)
-		t := Taught{Program: l.Program, Steps: l.Steps, Runs: l.Runs}
+		t := Taught{Program: l.Program, Unit: l.Unit, Runs: l.Runs}
 		fastest := 0.0
 		for _, u := range e.types {
 			fastest = max(fastest, math.Exp(e.logSpeed[u]))
@@ -53,7 +53,7 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 		taught = append(taught, t)
 	}
 	slices.SortFunc(taught, func(a, b Taught) int {
-		return cmp.Or(cmp.Compare(b.Runs, a.Runs), subject{a.Program, a.Steps}.compare(subject{b.Program, b.Steps}))
+		return cmp.Or(cmp.Compare(b.Runs, a.Runs), subject{a.Program, a.Unit}.compare(subject{b.Program, b.Unit}))
 	})
 	return taught
 }
@@ -66,7 +66,7 @@ func Workloads(taught []Taught) []workload.Workload {
 	var all []workload.Workload
 	for _, t := range taught {
 		name := t.Program.Workload
-		if t.Program.IsPooled() {
+		if t.Program.IsPooled() || t.Unit == Limits { // nobody tells the next run by its limit
 			continue
 		}
 		if name == "" {
