@@ -62,15 +62,17 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	if len(now) > 0 {
 		f.admit(c)
 	}
+	isTE := func(j *cluster.Job) bool {
+		class, known := c.History.Counted.Find(j.ID)
+		return known && class == cluster.TE || !known && j.Tag.Type == "te"
+	}
+	m.note(s, isTE)
 	if since := s.At.Sub(m.decided); since >= 0 && since < f.Settings.Every {
 		c.Plan.StandsUntil(m.decided.Add(f.Settings.Every))
 		return nil
 	}
 	c.Plan.StandsUntil(s.At.Add(f.Settings.Every))
-	m.measure(s, sizesByType(s.Nodes), func(j *cluster.Job) bool {
-		class, known := c.History.Counted.Find(j.ID)
-		return known && class == cluster.TE || !known && j.Tag.Type == "te"
-	})
+	m.measure(s, sizesByType(s.Nodes), isTE)
 	var stays []*cluster.Stay
 	for stay := range c.History.Stays(true) {
 		if stay.Class == cluster.TE {

@@ -32,5 +32,7 @@ type Memory struct {
 	factors map[string]float64 // by GPU type, GPUs of nodes that TE jobs fill for each that they hold, as last seen
 	kept    string             // as a host list
 	problem string             // why Slurm refused the last reservation; "": it did not
-	decided time.Time          // when the nodes were last chosen
+	// partitions are those in which TE jobs ran, by GPU type: nodes of others are not kept.
+	partitions map[string]map[string]bool
+	decided    time.Time // when the nodes were last chosen
 }

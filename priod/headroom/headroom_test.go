@@ -28,7 +28,7 @@ func stay(gpus int, from, to float64) *cluster.Stay {
 // nodes are so many of 8 GPUs.
 func nodes(count int) (all []cluster.Node) {
 	for i := range count {
-		all = append(all, cluster.Node{Name: "n" + strconv.Itoa(i), Usable: true, State: "IDLE", GPUType: "a100", GPUs: 8, CPUs: 32, MemMB: 1000})
+		all = append(all, cluster.Node{Name: "n" + strconv.Itoa(i), Usable: true, Partitions: []string{"gpu"}, State: "IDLE", GPUType: "a100", GPUs: 8, CPUs: 32, MemMB: 1000})
 	}
 	return all
 }
@@ -69,8 +69,11 @@ func TestYesterdayCounts(t *testing.T) {
 	}
 }
 
+// seen is a memory of TE jobs that ran in the partition gpu.
+func seen() *Memory { return &Memory{partitions: map[string]map[string]bool{"a100": {"gpu": true}}} }
+
 func choice(s *cluster.Snapshot, stays []*cluster.Stay, cost float64) []string {
-	return names((&Memory{}).choose(s, stays, &Settings{Share: 0.5}, cost, func(string) bool { return false }))
+	return names(seen().choose(s, stays, &Settings{Share: 0.5}, cost, func(string) bool { return false }))
 }
 
 func TestChoose(t *testing.T) {
@@ -87,11 +90,15 @@ func TestChoose(t *testing.T) {
 	if got := choice(s, stays, 1e5); !slices.Equal(got, []string{"n4", "n3"}) {
 		t.Errorf("kept %v: want first the one that is kept, and no node that is reserved or down", got)
 	}
-	s.Nodes[4].Usable = false
+	s.Nodes[4].Usable, s.Nodes[3].State = false, "IDLE+POWERED_DOWN"
+	if got := choice(s, stays, 1e5); slices.Contains(got, "n3") {
+		t.Errorf("kept %v, of which one is powered down", got)
+	}
+	s.Nodes[3].State = "IDLE"
 	if got := choice(s, stays, 1e5); slices.Contains(got, "n4") {
 		t.Errorf("kept %v, of which one is down", got)
 	}
-	if got := names((&Memory{}).choose(s, stays, &Settings{Share: 0.2}, 1e5, func(n string) bool { return n == "n3" })); !slices.Equal(got, []string{"n5"}) {
+	if got := names(seen().choose(s, stays, &Settings{Share: 0.2}, 1e5, func(n string) bool { return n == "n3" })); !slices.Equal(got, []string{"n5"}) {
 		t.Errorf("kept %v: want one of those without a claim, a fifth of all at most", got)
 	}
 }
@@ -99,10 +106,15 @@ func TestChoose(t *testing.T) {
 // Jobs that want more CPUs for each GPU than the node has fill it with fewer GPUs.
 func TestPartsOfNodes(t *testing.T) {
 	m := &Memory{}
-	s := &cluster.Snapshot{At: now, Nodes: nodes(2), Jobs: []cluster.Job{{State: cluster.Running, GPUType: "a100", GPUs: 2, CPUs: 16}}}
-	m.measure(s, sizesByType(s.Nodes), func(*cluster.Job) bool { return true })
+	s := &cluster.Snapshot{At: now, Nodes: nodes(2), Jobs: []cluster.Job{{State: cluster.Running, GPUType: "a100", GPUs: 2, CPUs: 16, Partition: "gpu"}}}
+	isTE := func(*cluster.Job) bool { return true }
+	m.note(s, isTE)
+	m.measure(s, sizesByType(s.Nodes), isTE)
 	if m.factors["a100"] != 2 {
 		t.Errorf("factor %v: 16 of 32 CPUs are 4 of 8 GPUs", m.factors["a100"])
+	}
+	if s.Nodes[1].Partitions = []string{"long"}; !m.serves(&s.Nodes[0]) || m.serves(&s.Nodes[1]) {
+		t.Error("a node of a partition in which no TE job ran may be kept")
 	}
 }
 
@@ -174,7 +186,7 @@ func TestFeature(t *testing.T) {
 		x.Job = slurmplug.Plain(uint32(100 + i))
 		h.Restore(x)
 	}
-	f := &Feature{Settings: Settings{Enabled: true, Share: 1, Every: time.Minute}, Memory: &Memory{}, Slurm: slurm, Evictions: costs(1e4)}
+	f := &Feature{Settings: Settings{Enabled: true, Share: 1, Every: time.Minute}, Memory: seen(), Slurm: slurm, Evictions: costs(1e4)}
 	kept := ""
 	f.OnChange = func(nodes string) { kept = nodes }
 	job := func(id uint32, more cluster.Job) cluster.Job {

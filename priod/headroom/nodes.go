@@ -10,7 +10,24 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// measure takes in what the TE jobs of the snapshot take of nodes for each GPU that they hold or ask for.
+// note takes in the partitions of the TE jobs that run.
+func (m *Memory) note(s *cluster.Snapshot, isTE func(*cluster.Job) bool) {
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.GPUs == 0 || j.State != cluster.Running || !isTE(j) {
+			continue
+		}
+		if m.partitions == nil {
+			m.partitions = map[string]map[string]bool{}
+		}
+		if m.partitions[j.GPUType] == nil {
+			m.partitions[j.GPUType] = map[string]bool{}
+		}
+		m.partitions[j.GPUType][j.Partition] = true // of a job that runs it is one
+	}
+}
+
+// measure takes in what the TE jobs that run take of nodes for each GPU that they hold.
 func (m *Memory) measure(s *cluster.Snapshot, sizes map[string]size, isTE func(*cluster.Job) bool) {
 	gpus, parts := map[string]float64{}, map[string]float64{}
 	for i := range s.Jobs {
@@ -88,8 +105,8 @@ func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Setting
 		})
 		held := 0.0
 		for _, n := range group {
-			if !n.Usable || !n.Headroom() && (taken(n.Name) || strings.Contains(n.State, "RESERVED")) {
-				continue
+			if !n.Usable || !m.serves(n) || !n.Headroom() && (taken(n.Name) || strings.Contains(n.State, "RESERVED") || strings.Contains(n.State, "POWER")) {
+				continue // down, of another partition, of another reservation, or powered down
 			}
 			gain, least := d.gain(held, float64(n.GPUs), cost), addsFrom
 			if n.Headroom() {
@@ -128,6 +145,11 @@ func byType(nodes []cluster.Node) (groups [][]*cluster.Node) {
 		groups[g] = append(groups[g], n)
 	}
 	return groups
+}
+
+// serves tells whether TE jobs have run in a partition of the node.
+func (m *Memory) serves(n *cluster.Node) bool {
+	return slices.ContainsFunc(n.Partitions, func(p string) bool { return m.partitions[n.GPUType][p] })
 }
 
 // endless is what is left of a job without a time limit, s.
