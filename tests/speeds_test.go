@@ -35,9 +35,9 @@ func TestSpeedsFromAccounting(t *testing.T) {
 	}
 	type lesson struct {
 		Programs []struct {
-			Workload, Job_name, Unit string
-			Runs                     int
-			Speeds                   []struct {
+			Workload, User, Job_name, Unit string
+			Runs                           int
+			Speeds                         []struct {
 				GPU_type          string
 				Speed, Work_per_s float64
 				Believed          bool
@@ -54,7 +54,7 @@ func TestSpeedsFromAccounting(t *testing.T) {
 		}
 		runs := 0
 		for _, p := range taught.Programs {
-			if p.Workload == workload || p.Job_name == name || p.Job_name == argued {
+			if p.Workload == workload || p.User != "" && (p.Job_name == name || p.Job_name == argued) {
 				runs += p.Runs
 			}
 		}

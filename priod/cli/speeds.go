@@ -74,7 +74,7 @@ type taughtView struct {
 	User     string       `json:"user,omitempty"`
 	Name     string       `json:"job_name,omitempty"`
 	GPUs     int          `json:"gpus"`
-	Unit     string       `json:"unit"` // of work: steps or runs
+	Unit     string       `json:"unit"` // of work: steps, runs, or limits: seconds of their time limits
 	Runs     int          `json:"runs"`
 	Cells    []speed.Cell `json:"speeds"`
 	Notes    []string     `json:"notes,omitempty"`
@@ -97,7 +97,7 @@ func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 			return fmt.Errorf("%d completed jobs teach nothing that is known to within a factor %v", l.Runs, within)
 		}
 		const comment = "What this site's accounting teaches: steps a second with all GPUs of the job, or runs a\n" +
-			"second where the number of steps of a run is unknown.\nMade by: priod workloads history --out FILE"
+			"second, or seconds of their time limits, where the number of steps of a run is unknown.\nMade by: priod workloads history --out FILE"
 		return writeOut(c, func(w io.Writer) error { return workload.WriteTOML(w, comment, all) })
 	}
 	views := make([]taughtView, len(taught))
@@ -127,7 +127,11 @@ func showTaught(w io.Writer, views []taughtView) {
 				cells[j] += "?"
 			}
 		}
-		return []any{cmp.Or(v.Workload, v.User+"'s "+v.Name), v.GPUs, v.Runs, v.Unit, strings.Join(cells, "  ")}
+		program, gpus := cmp.Or(v.Workload, v.User+"'s "+v.Name), any(v.GPUs)
+		if v.Workload == "" && v.User == "" {
+			program, gpus = v.Name+", all users", "any"
+		}
+		return []any{program, gpus, v.Runs, v.Unit, strings.Join(cells, "  ")}
 	})
 	for _, v := range views {
 		for _, n := range v.Notes {

@@ -32,6 +32,9 @@ type Cell struct {
 func (k *Knowledge) All(types []string, within float64) []Taught {
 	var taught []Taught
 	for _, l := range k.programs {
+		if other := k.programs[subject{l.Program, Runs + Limits - l.Unit}]; l.Unit != Steps && other != nil && k.believes(other, l, types) {
+			continue
+		}
 		e := k.estimate(l.Mean, l.Covariance, types)
 		whole, sure := e.answers(Past, math.Inf(1)), e.answers(Past, within)
 		t := Taught{Program: l.Program, Unit: l.Unit, Runs: l.Runs}
@@ -58,15 +61,26 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 	return taught
 }
 
-// Workloads turns the believed cells into workloads: steps a second, or runs a second
-// where nobody said how many steps a run has. A program that is known by its user and
+// believes tells whether of two units of one program the first leaves less doubt; where both leave the same, it is Runs.
+func (k *Knowledge) believes(first, second *Lesson, types []string) bool {
+	doubt := func(l *Lesson) float64 {
+		e := k.estimate(l.Mean, l.Covariance, types)
+		a := e.answers(Past, math.Inf(1))
+		return a.doubt()
+	}
+	a, b := doubt(first), doubt(second)
+	return a < b || a == b && first.Unit == Runs
+}
+
+// Workloads turns the believed cells into workloads: steps a second, or runs or seconds of their time limits a
+// second where the number of steps of a run is not known. A program that is known by its user and
 // name gets a name that is valid in a tag. When two programs get the same name on the
 // same number of GPUs, the one with more runs counts.
 func Workloads(taught []Taught) []workload.Workload {
 	var all []workload.Workload
 	for _, t := range taught {
 		name := t.Program.Workload
-		if t.Program.IsPooled() || t.Unit == Limits { // nobody tells the next run by its limit
+		if t.Program.IsPooled() {
 			continue
 		}
 		if name == "" {
