@@ -205,6 +205,19 @@ gpu_type = true
 	if text := s.must("explain", "--all", id()); strings.Contains(text, "agrees to evictions") {
 		t.Errorf("a job of srun may be evicted:\n%s", text)
 	}
+	if os.Geteuid() == 0 {
+		plain := l.As(lab.PlainUser)
+		own, err := plain.Sbatch(s.Context(), "--gres=gpu:t4:1", "--time=60", "--output=/dev/null", "--chdir=/tmp", "--comment=prio:type=be&v=1 mine", "--wrap", "sleep 600")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.starts(own)
+		comment := func() string { return field(s.slurm("scontrol", "show", "job", own), "Comment") }
+		if out, err := plain.Run(s.Context(), "scontrol", "update", "JobId="+own, "Comment=prio:type=te&v=1"); err != nil || comment() != "prio:type=be&v=1" {
+			t.Errorf("a running job's user turned its type: comment %q; scontrol said %q, %v", comment(), out, err)
+		}
+		s.slurm("scancel", own)
+	}
 	if err := os.WriteFile(filepath.Join(l.Dir, "etc", "prio.lua"), []byte("x x"), 0o644); err != nil {
 		t.Fatal(err)
 	}

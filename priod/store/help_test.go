@@ -212,7 +212,7 @@ func mapped[T any]() cmp.Option {
 // butTooOld leaves out the stays that no longer reach into cluster.UsePeriod: a History
 // sweeps them out by and by, and nobody reads them meanwhile.
 func butTooOld(now time.Time) cmp.Option {
-	return cmpopts.IgnoreMapEntries(func(_ any, i cluster.Stay) bool { return !i.End.After(now.Add(-cluster.UsePeriod)) })
+	return cmpopts.IgnoreMapEntries(func(_ any, i *cluster.Stay) bool { return !i.End.After(now.Add(-cluster.UsePeriod)) })
 }
 
 func count(t testing.TB, s *Store, query string, args ...any) (n int64) {
