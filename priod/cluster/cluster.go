@@ -62,7 +62,7 @@ func (c *Class) UnmarshalText(text []byte) error {
 	case BE.String():
 		*c = BE
 	default:
-		return fmt.Errorf("class %.20q: want te, be or none", text)
+		return fmt.Errorf("class %.20q: want te or be", text)
 	}
 	return nil
 }

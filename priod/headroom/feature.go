@@ -31,8 +31,8 @@ type Feature struct {
 
 	OnChange func(nodes string) // is called with the nodes that are kept, as a host list, where they have changed; may be nil
 
-	nodes  []kept
-	writes bool // in this cycle the reservation is written
+	nodes  []string // that are kept from now on
+	writes bool     // in this cycle the reservation is written
 }
 
 // Plan lets waiting TE jobs start on the nodes that are kept, and says which are kept from now on.
@@ -62,10 +62,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	if len(now) > 0 {
 		f.admit(c)
 	}
-	isTE := func(j *cluster.Job) bool {
-		class, known := c.History.Counted.Find(j.ID)
-		return known && class == cluster.TE || !known && j.Tag.Type == "te"
-	}
+	isTE := func(j *cluster.Job) bool { return c.History.ClassOf(j) == cluster.TE }
 	m.note(s, isTE)
 	if since := s.At.Sub(m.decided); since >= 0 && since < f.Settings.Every {
 		c.Plan.StandsUntil(m.decided.Add(f.Settings.Every))
@@ -121,12 +118,8 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 	if !f.writes || c.DryRun || c.Paused != "" {
 		return nil
 	}
-	names := make([]string, len(f.nodes))
-	for i, n := range f.nodes {
-		names[i] = n.name
-	}
 	f.Memory.problem = ""
-	if err := f.Slurm.KeepNodes(ctx, slurmplug.CompactHosts(names), 3*f.Settings.Every); err != nil {
+	if err := f.Slurm.KeepNodes(ctx, slurmplug.CompactHosts(f.nodes), 3*f.Settings.Every); err != nil {
 		f.Memory.problem = err.Error()
 	}
 	return nil

@@ -1,6 +1,6 @@
 // Package headroom keeps whole nodes free of BE jobs for the TE jobs that are to come, as many as pays: a
 // TE job that finds a free place starts at once, and no BE job is evicted for it. How many GPUs of each type
-// TE jobs will hold is forecast from the last hours and from the same time of the days before, an idea of
+// TE jobs will hold is forecast from the last hours and from the same time of the day before, an idea of
 // GFS (ASPLOS'26, arXiv 2509.11134). A GPU is kept when the evictions that it saves cost more than its idle
 // time, the rule of the newsvendor.
 //
@@ -32,7 +32,8 @@ type Memory struct {
 	factors map[string]float64 // by GPU type, GPUs of nodes that TE jobs fill for each that they hold, as last seen
 	kept    string             // as a host list
 	problem string             // why Slurm refused the last reservation; "": it did not
-	// partitions are those in which TE jobs ran, by GPU type: nodes of others are not kept.
-	partitions map[string]map[string]bool
+	// partitions are those in which TE jobs ran, by GPU type, and when they last did: nodes of those in which
+	// none ran within a day are not kept.
+	partitions map[string]map[string]time.Time
 	decided    time.Time // when the nodes were last chosen
 }

@@ -33,13 +33,6 @@ func nodes(count int) (all []cluster.Node) {
 	return all
 }
 
-func names(all []kept) (s []string) {
-	for _, k := range all {
-		s = append(s, k.name)
-	}
-	return s
-}
-
 // Half an hour of 8 GPUs within two hours, begun once: idle for 90 minutes, 8 starts.
 func TestGain(t *testing.T) {
 	d := demandOf([]*cluster.Stay{stay(8, 60, 30)}, "a100", 1, now)
@@ -70,10 +63,12 @@ func TestYesterdayCounts(t *testing.T) {
 }
 
 // seen is a memory of TE jobs that ran in the partition gpu.
-func seen() *Memory { return &Memory{partitions: map[string]map[string]bool{"a100": {"gpu": true}}} }
+func seen() *Memory {
+	return &Memory{partitions: map[string]map[string]time.Time{"a100": {"gpu": now}}}
+}
 
 func choice(s *cluster.Snapshot, stays []*cluster.Stay, cost float64) []string {
-	return names(seen().choose(s, stays, &Settings{Share: 0.5}, cost, func(string) bool { return false }))
+	return seen().choose(s, stays, &Settings{Share: 0.5}, cost, func(string) bool { return false })
 }
 
 func TestChoose(t *testing.T) {
@@ -98,7 +93,7 @@ func TestChoose(t *testing.T) {
 	if got := choice(s, stays, 1e5); slices.Contains(got, "n4") {
 		t.Errorf("kept %v, of which one is down", got)
 	}
-	if got := names(seen().choose(s, stays, &Settings{Share: 0.2}, 1e5, func(n string) bool { return n == "n3" })); !slices.Equal(got, []string{"n5"}) {
+	if got := seen().choose(s, stays, &Settings{Share: 0.2}, 1e5, func(n string) bool { return n == "n3" }); !slices.Equal(got, []string{"n5"}) {
 		t.Errorf("kept %v: want one of those without a claim, a fifth of all at most", got)
 	}
 }
@@ -113,8 +108,8 @@ func TestPartsOfNodes(t *testing.T) {
 	if m.factors["a100"] != 2 {
 		t.Errorf("factor %v: 16 of 32 CPUs are 4 of 8 GPUs", m.factors["a100"])
 	}
-	if s.Nodes[1].Partitions = []string{"long"}; !m.serves(&s.Nodes[0]) || m.serves(&s.Nodes[1]) {
-		t.Error("a node of a partition in which no TE job ran may be kept")
+	if s.Nodes[1].Partitions = []string{"long"}; !m.serves(&s.Nodes[0], now.Add(23*time.Hour)) || m.serves(&s.Nodes[0], now.Add(25*time.Hour)) || m.serves(&s.Nodes[1], now) {
+		t.Error("a node of a partition in which no TE job ran within a day may be kept")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
@@ -18,12 +19,12 @@ func (m *Memory) note(s *cluster.Snapshot, isTE func(*cluster.Job) bool) {
 			continue
 		}
 		if m.partitions == nil {
-			m.partitions = map[string]map[string]bool{}
+			m.partitions = map[string]map[string]time.Time{}
 		}
 		if m.partitions[j.GPUType] == nil {
-			m.partitions[j.GPUType] = map[string]bool{}
+			m.partitions[j.GPUType] = map[string]time.Time{}
 		}
-		m.partitions[j.GPUType][j.Partition] = true // of a job that runs it is one
+		m.partitions[j.GPUType][j.Partition] = s.At // of a job that runs it is one
 	}
 }
 
@@ -77,15 +78,9 @@ func (z size) part(j *cluster.Job) float64 {
 	return part
 }
 
-// kept is a node that is to be kept, or was.
-type kept struct {
-	name string
-	gain float64 // what it saves for each GPU-second that it is idle
-}
-
 // choose says which nodes are kept from now on. stays are those of TE jobs within a day; the start of each GPU
 // of a TE job elsewhere costs so many GPU-seconds.
-func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Settings, cost float64, taken func(node string) bool) (nodes []kept) {
+func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Settings, cost float64, taken func(node string) bool) (nodes []string) {
 	left := beWork(s)
 	for _, group := range byType(s.Nodes) {
 		d := demandOf(stays, group[0].GPUType, cmp.Or(m.factors[group[0].GPUType], 1), s.At)
@@ -98,14 +93,17 @@ func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Setting
 		}
 		// Those that are kept already, then those with the least work of BE jobs to come.
 		slices.SortStableFunc(group, func(a, b *cluster.Node) int {
-			if a.Headroom() != b.Headroom() {
-				return cmp.Compare(b2i(b.Headroom()), b2i(a.Headroom()))
+			switch {
+			case a.Headroom() && !b.Headroom():
+				return -1
+			case b.Headroom() && !a.Headroom():
+				return 1
 			}
 			return cmp.Compare(left[a.Name]/float64(a.GPUs), left[b.Name]/float64(b.GPUs))
 		})
 		held := 0.0
 		for _, n := range group {
-			if !n.Usable || !m.serves(n) || !n.Headroom() && (taken(n.Name) || strings.Contains(n.State, "RESERVED") || strings.Contains(n.State, "POWER")) {
+			if !n.Usable || !m.serves(n, s.At) || !n.Headroom() && (taken(n.Name) || strings.Contains(n.State, "RESERVED") || strings.Contains(n.State, "POWER")) {
 				continue // down, of another partition, of another reservation, or powered down
 			}
 			gain, least := d.gain(held, float64(n.GPUs), cost), addsFrom
@@ -116,17 +114,10 @@ func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Setting
 				break
 			}
 			held += float64(n.GPUs)
-			nodes = append(nodes, kept{n.Name, gain})
+			nodes = append(nodes, n.Name)
 		}
 	}
 	return nodes
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // byType are the nodes with GPUs of one type, the types in the order of the nodes.
@@ -147,9 +138,12 @@ func byType(nodes []cluster.Node) (groups [][]*cluster.Node) {
 	return groups
 }
 
-// serves tells whether TE jobs have run in a partition of the node.
-func (m *Memory) serves(n *cluster.Node) bool {
-	return slices.ContainsFunc(n.Partitions, func(p string) bool { return m.partitions[n.GPUType][p] })
+// serves tells whether TE jobs have run in a partition of the node within a day.
+func (m *Memory) serves(n *cluster.Node, now time.Time) bool {
+	return slices.ContainsFunc(n.Partitions, func(p string) bool {
+		last, ran := m.partitions[n.GPUType][p]
+		return ran && now.Sub(last) < dayBefore
+	})
 }
 
 // endless is what is left of a job without a time limit, s.
