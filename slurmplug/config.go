@@ -184,9 +184,7 @@ func (c Config) RateLimit() RateLimit {
 		return RateLimit{} // 22.05 shows what it does not know, too
 	}
 	l := RateLimit{Enabled: true, Bucket: 30, Refill: 2, Period: time.Second}
-	uid := os.Geteuid()
-	_, slurmUID, known := c.SlurmUser()
-	l.Exempt = uid == 0 || known && uint32(uid) == slurmUID
+	l.Exempt = c.Superuser()
 	for _, p := range c.List("SlurmctldParameters") {
 		key, text, _ := strings.Cut(p, "=")
 		n, err := parseUint(text, math.MaxInt32)
@@ -232,6 +230,13 @@ func (c Config) seconds(key string) time.Duration {
 	seconds, _, _ := strings.Cut(c.values[key], " ")
 	n, _ := parseUint(seconds, math.MaxInt32) // 0 for no number
 	return time.Duration(n) * time.Second
+}
+
+// Superuser tells whether this process's account is root or SlurmUser, which may do what an Operator may not.
+func (c Config) Superuser() bool {
+	uid := os.Geteuid()
+	_, slurmUID, known := c.SlurmUser()
+	return uid == 0 || known && uint32(uid) == slurmUID
 }
 
 // SlurmUser is the account that slurmctld runs as, "slurm" and 64030. ok is

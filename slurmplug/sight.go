@@ -254,6 +254,12 @@ func signalled(job JobID, said string, err error) (Status, string) {
 	return Unknown, err.Error()
 }
 
+// Notify writes a line into the output of a running job: standard error of its batch script, or srun's and salloc's
+// (slurmctld/proc_req.c, _slurm_rpc_job_notify). Slurm lets root, SlurmUser and the job's owner do so.
+func (c *Client) Notify(ctx context.Context, job JobID, text string) Result {
+	return c.runFor(ctx, job, "notify", job.String(), text)
+}
+
 // Requeue ends a running job and puts it back into the queue, or only does the
 // latter when it has ended (slurmctld/job_mgr.c, job_requeue). An array is never
 // meant as a whole.

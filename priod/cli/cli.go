@@ -33,6 +33,8 @@ const (
 // usageError is wrong usage: exit status 2.
 type usageError struct{ error }
 
+func (u usageError) Unwrap() error { return u.error }
+
 func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 
 // WrongUsage makes an error one of exit status 2.

@@ -36,6 +36,7 @@ func explainCommand() *cli.Command {
 			"    priod explain 4711_3        # a task of an array\n" +
 			"    priod explain 4711+1        # a component of a heterogeneous job\n" +
 			"    priod explain --json 4711 4712\n" +
+			"Users who may not read the state folder are answered about their own jobs by the daemon, on its host.\n" +
 			"For programs --json says all of it as fields, which --schema describes as a JSON Schema (draft 2020-12). Several\n" +
 			"jobs cost Slurm no more than one.",
 		Flags: []cli.Flag{jsonFlag(), &cli.BoolFlag{Name: "all", Usage: "print every figure"}, &cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of what --json prints for one job"}},
@@ -54,9 +55,9 @@ func explainCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			all, err := readExplanations(c, []slurmplug.JobName{name})
+			all, cfg, err := readExplanations(c, []slurmplug.JobName{name})
 			if err != nil {
-				return err
+				return askDaemon(c, cfg, c.Args().Slice(), err)
 			}
 			if v := all[0]; v.err == nil {
 				return answer(c, v.explanation, func(w io.Writer) { v.show(w, c.Bool("all")) })
@@ -86,9 +87,9 @@ func explainSeveral(c *cli.Context) error {
 			return usageError{err}
 		}
 	}
-	all, err := readExplanations(c, names)
+	all, cfg, err := readExplanations(c, names)
 	if err != nil {
-		return err
+		return askDaemon(c, cfg, c.Args().Slice(), err)
 	}
 	v := several{Jobs: []*explanation{}, Unknown: []unknownJob{}}
 	for i, x := range all {
@@ -157,10 +158,10 @@ type explained struct {
 }
 
 // readExplanations explains jobs from the state folder, and asks Slurm once for all of them.
-func readExplanations(c *cli.Context, names []slurmplug.JobName) ([]explained, error) {
+func readExplanations(c *cli.Context, names []slurmplug.JobName) ([]explained, *config.Config, error) {
 	cfg, r, err := openReader(c)
 	if err != nil {
-		return nil, err
+		return nil, cfg, err
 	}
 	defer r.Close()
 	all, now := make([]explained, len(names)), queueNow{ctx: c.Context, client: newClient(cfg)}
@@ -179,7 +180,7 @@ func readExplanations(c *cli.Context, names []slurmplug.JobName) ([]explained, e
 		v.date()
 		v.err = v.jobSpeeds(c.Context, cfg, r, program)
 	}
-	return all, nil
+	return all, cfg, nil
 }
 
 // storedExplanation is what the state folder alone explains.

@@ -17,7 +17,6 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/web"
-	"slurmprio/slurmplug"
 )
 
 func webCommand() *cli.Command {
@@ -78,17 +77,9 @@ func Pages(version string, cfg *config.Config) func(health func() daemon.State) 
 	return func(health func() daemon.State) http.Handler {
 		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: version, Health: health}
 		p.Explain = func(ctx context.Context, r *store.Reader, text string) (any, []web.Line, error) {
-			name, err := slurmplug.ParseJobName(text)
+			id, err := storedName(ctx, r, text)
 			if err != nil {
 				return nil, nil, err
-			}
-			id := name.Job
-			if name.SLUID != "" {
-				return nil, nil, fmt.Errorf("%w under a SLUID: ask by the job's number", store.ErrNone)
-			} else if name.Offset >= 0 {
-				if id, err = r.Component(ctx, id.ID, name.Offset); err != nil {
-					return nil, nil, err
-				}
 			}
 			v, err := storedExplanation(ctx, cfg, r, id)
 			if err == nil {

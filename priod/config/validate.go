@@ -280,6 +280,19 @@ func (c *Config) WakeAddresses() []wake.Address {
 	return addresses
 }
 
+// OwnJobs is the name of the socket on which users ask about their own jobs.
+const OwnJobs = "explain"
+
+// OwnJobsSocket is its path, beside the first socket of wake.listen; "": there is none.
+func (c *Config) OwnJobsSocket() string {
+	for _, a := range c.WakeAddresses() {
+		if a.Path != "" {
+			return filepath.Join(filepath.Dir(a.Path), OwnJobs)
+		}
+	}
+	return ""
+}
+
 func wakeAddresses(texts []string) (addresses []wake.Address, err error) {
 	for _, text := range texts {
 		a, err := wake.Parse(text)

@@ -82,6 +82,8 @@ type Slurm interface {
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called beside the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error)
+	// Notify writes a line into a running job's output, where this account may.
+	Notify(ctx context.Context, job cluster.JobID, text string) error
 	// Controllers, Answers and Identity are those of live.Cluster.
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
@@ -100,6 +102,7 @@ type Daemon struct {
 	Log     hclog.Logger
 	Version string
 	Pages   func(health func() State) http.Handler                // what web.listen serves; nil: nothing
+	OwnJobs http.Handler                                          // answers users about their own jobs, see Asker; nil: nothing does
 	Check   func(context.Context, *config.Config) []store.Finding // what priod check finds; nil: none
 	Now     func() time.Time                                      // the system's clock; nil: time.Now
 
@@ -124,6 +127,7 @@ type Daemon struct {
 	health   *health
 	endpoint endpoint
 	pages    endpoint
+	ownJobs  ownJobs
 	wakes    wakeListener
 }
 
@@ -175,6 +179,8 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	}
 	d.wakes.listen(d.Config.WakeAddresses(), d.Config.Wake.PollsPerMinute, d.Log)
 	defer d.wakes.close()
+	d.ownJobs.move(d.Config.OwnJobsSocket(), d.OwnJobs, d.Log)
+	defer d.ownJobs.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.learning.speeds.finish()
 	defer d.checks.finish()
@@ -500,6 +506,7 @@ func (d *Daemon) reload() {
 		d.Config, d.slurm, d.table = c, d.Connect(c), table
 		d.checks.next = time.Time{}
 		d.wakes.listen(c.WakeAddresses(), c.Wake.PollsPerMinute, d.Log)
+		d.ownJobs.move(c.OwnJobsSocket(), d.OwnJobs, d.Log)
 		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))
 		d.Log.Info("configuration reloaded", "config", c.Path)
 		return

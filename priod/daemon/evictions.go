@@ -13,7 +13,11 @@ import (
 // evictions is what a cycle needs to make room.
 func (d *Daemon) evictions() evict.Feature {
 	e := d.Config.Evictions(d.slurm, d.state)
-	e.Recorder, e.OnChange = d.Store, d.logEvent
+	e.Recorder = d.Store
+	e.OnChange = func(event evict.Event) {
+		d.logEvent(event)
+		d.tellVictim(event)
+	}
 	if d.Config.Cycle.FollowController {
 		e.Slurm = evictor{d.slurm, d}
 	}
@@ -85,6 +89,47 @@ func (d *Daemon) logEvent(e evict.Event) {
 		return
 	}
 	d.Log.Info("eviction", line...)
+}
+
+// noticeTime is how long a notice may hold up the command that follows it.
+const noticeTime = 5 * time.Second
+
+// tellVictim tells an evicted job's user, in the job's own output, that it is about to leave and for what, and once
+// more when it runs again: by default Slurm empties the output then.
+func (d *Daemon) tellVictim(e evict.Event) {
+	text := notice(e)
+	if text == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
+	defer cancel()
+	if err := d.slurm.Notify(ctx, e.Eviction.Job, text); err != nil {
+		d.Log.Debug("the job's user is not told", "job", e.Eviction.Job.String(), "error", err)
+	}
+}
+
+// notice is what the user of an eviction's job is told of a change; "": nothing.
+func notice(e evict.Event) string {
+	x := e.Eviction
+	if x == nil || e.Of == nil {
+		return ""
+	}
+	purpose := "trial-and-error job"
+	switch e.Of.Purpose {
+	case evict.ForRound:
+		purpose = "job"
+	case evict.ForGang:
+		purpose = "multi-node job"
+	}
+	switch {
+	case x.State == evict.Recorded && !x.SignalledAt.IsZero() && x.Tries == 0:
+		return fmt.Sprintf("priod: this job makes room for %s %s: it has %s to save its state, is requeued and starts again by itself (priod explain %s)",
+			purpose, e.Of.Job, x.Grace, x.Job)
+	case x.State == evict.Done && e.Before != string(evict.Done) && x.Reason == "" && x.How != evict.Finished:
+		return fmt.Sprintf("priod: this run follows one that was evicted at %s for %s %s (priod explain %s)",
+			x.SignalledAt.Local().Format(time.DateTime), purpose, e.Of.Job, x.Job)
+	}
+	return ""
 }
 
 // evictor sends commands only while this host's controller acts.

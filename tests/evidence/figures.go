@@ -20,7 +20,7 @@ type outcome struct {
 // figures are those of one run.
 type figures struct {
 	MeanH                        float64 // of all jobs' completion: from submission to end
-	TEMeanS                      float64 // completion
+	TEMeanS, TEP95S              float64 // completion
 	TESlowdownP95                float64 // completion over the run on the fastest type at the proportional share
 	TEWaitP95S, TEWaitP99S       float64
 	TESlowestPart                float64 // of TE jobs on the slowest type
@@ -67,11 +67,11 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 		byUser[j.user] += o.completion / (float64(j.steps) / j.program.mean(j.gpus))
 		jobsOf[j.user]++
 	}
-	for _, list := range [][]float64{hours, teSlowdown, teWait, beSlowdown} {
+	for _, list := range [][]float64{hours, te, teSlowdown, teWait, beSlowdown} {
 		slices.Sort(list)
 	}
 	f.MeanH = stat.Mean(hours, nil)
-	f.TEMeanS, f.TESlowdownP95 = stat.Mean(te, nil), quantile(0.95, teSlowdown)
+	f.TEMeanS, f.TEP95S, f.TESlowdownP95 = stat.Mean(te, nil), quantile(0.95, te), quantile(0.95, teSlowdown)
 	f.TEWaitP95S, f.TEWaitP99S = quantile(0.95, teWait), quantile(0.99, teWait)
 	f.TESlowestPart = slowest / float64(len(te))
 	f.BESlowdownP50, f.BESlowdownP95 = quantile(0.5, beSlowdown), quantile(0.95, beSlowdown)

@@ -4,6 +4,7 @@
 //
 //	make evidence               30 minutes on 2 cores; after an interruption it goes on where it stopped
 //	make evidence DATA=FOLDER   with three weeks each of Helios Venus and Philly, from the public logs in FOLDER
+//	go run ./tests/evidence consent [STREAM...]   the tables of docs/evidence/consent.md
 package main
 
 import (
@@ -16,9 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
-	"time"
 )
 
 func main() {
@@ -43,6 +42,9 @@ type options struct {
 }
 
 func start(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "consent" {
+		return startConsent(ctx, args[1:], os.Stdout)
+	}
 	var o options
 	flags := flag.NewFlagSet("evidence", flag.ContinueOnError)
 	flags.StringVar(&o.dir, "dir", "bin/evidence", "results are kept in this `FOLDER`")
@@ -71,17 +73,8 @@ func start(ctx context.Context, args []string) error {
 
 // measure does all runs and writes page and picture.
 func measure(ctx context.Context, o *options) error {
-	if err := os.MkdirAll(o.dir, 0o755); err != nil {
-		return err
-	}
-	var count atomic.Int64
-	began := time.Now()
-	s := &study{dir: o.dir, workers: o.workers, done: func(of int) {
-		if n := count.Add(1); n%20 == 0 || int(n) == of {
-			fmt.Fprintf(os.Stderr, "%s: %d of %d simulations\n", time.Since(began).Round(time.Second), n, of)
-		}
-	}}
-	if err := s.build(ctx); err != nil {
+	s, err := newStudy(ctx, o.dir, o.workers)
+	if err != nil {
 		return err
 	}
 	m, err := newMatrix(s, o)
@@ -150,8 +143,8 @@ func newMatrix(s *study, o *options) (*matrix, error) {
 	paths := map[string]string{}
 	for _, load := range o.loads {
 		for seed := 1; seed <= o.seeds; seed++ {
-			for _, untagged := range []bool{false, true} {
-				key := fmt.Sprintf("%g-%d-%t", load, seed, untagged)
+			for _, untagged := range []int{0, 2} {
+				key := fmt.Sprintf("%g-%d-%d", load, seed, untagged)
 				paths[key] = file("jobs-" + key + ".csv")
 				jobs := generate(list, uint64(seed), o.jobs, load, 6)
 				m.traces[paths[key]] = jobs
@@ -166,7 +159,7 @@ func newMatrix(s *study, o *options) (*matrix, error) {
 		for seed := 1; seed <= o.seeds; seed++ {
 			r := &run{
 				name: strings.Trim(fmt.Sprintf("%s-%g-%d-%s", set.name, load, seed, kind), "-"), config: set.config,
-				trace: paths[fmt.Sprintf("%g-%d-%t", load, seed, kind == untagged)], inputs: []string{cluster, table},
+				trace: paths[fmt.Sprintf("%g-%d-%d", load, seed, map[bool]int{kind == untagged: 2}[true])], inputs: []string{cluster, table},
 			}
 			if kind == wrongSpeeds && set.config != "" {
 				r.config += fmt.Sprintf("[speeds]\nworkloads = %q\n", told)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"slurmprio/priod/simulate"
@@ -27,6 +28,21 @@ type study struct {
 	version string // of their bytes
 	workers int
 	done    func(of int) // after each run
+}
+
+// newStudy is a study whose programs are built, which tells now and then how far it is.
+func newStudy(ctx context.Context, dir string, workers int) (*study, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var count atomic.Int64
+	began := time.Now()
+	s := &study{dir: dir, workers: workers, done: func(of int) {
+		if n := count.Add(1); n%20 == 0 || int(n) == of {
+			fmt.Fprintf(os.Stderr, "%s: %d of %d simulations\n", time.Since(began).Round(time.Second), n, of)
+		}
+	}}
+	return s, s.build(ctx)
 }
 
 // build compiles priod, and the program of the papers, into dir.
@@ -53,8 +69,11 @@ func (s *study) build(ctx context.Context) error {
 	return nil
 }
 
-// program is what a run needs: preemption that only the papers have is not priod's.
+// program is what a run needs: preemption that only the papers have is not priod's, nor is a window of jobs.
 func (s *study) program(flags []string) string {
+	if slices.Contains(flags, "--window") {
+		return s.papers
+	}
 	if i := slices.Index(flags, "--preemption"); i >= 0 && flags[i+1] != simulate.SlurmQOS {
 		return s.papers
 	}

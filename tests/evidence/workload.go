@@ -251,8 +251,8 @@ func normalWithin(draw *rand.Rand, mean, deviation, low, high float64) float64 {
 	}
 }
 
-// writeTrace writes jobs in priod's own CSV format; with untagged, the jobs of every second user carry no tag.
-func writeTrace(path string, trace []job, untagged bool) error {
+// writeTrace writes jobs in priod's own CSV format; the jobs of one in so many users carry no tag. 0: all do.
+func writeTrace(path string, trace []job, untagged int) error {
 	rows := [][]string{{"job_id", "submit_s", "gpus", "workload", "steps", "limit_s", "type", "grace_s", "ckpt_s", "user", "account"}}
 	text := func(n int) string {
 		if n == 0 {
@@ -263,7 +263,7 @@ func writeTrace(path string, trace []job, untagged bool) error {
 	for i, j := range trace {
 		class := "be"
 		switch {
-		case untagged && j.user%2 == 1:
+		case untagged > 0 && j.user%untagged == untagged-1:
 			class = "none"
 		case j.te:
 			class = "te"

@@ -9,15 +9,17 @@ import (
 
 // fit is the state of Learn's iterations.
 type fit struct {
-	rows    []*row // sorted
-	n       int    // types
-	robust  bool   // Huber's weights; else least squares
-	linked  []int  // see Usual
+	rows    []*row   // sorted
+	groups  []*group // sorted
+	n       int      // types
+	robust  bool     // Huber's weights; else least squares
+	linked  []int    // see Usual
 	mean    *mat.VecDense
 	meanCov *mat.SymDense // posterior covariance of mean
-	rowCov  *mat.SymDense // covariance of the rows around mean
+	rowCov  *mat.SymDense // covariance of groups, and of rows without one, around mean
 
 	meanPrior *mat.SymDense
+	within    map[Unit]*within
 	// Of rowCov, see updatePrecision:
 	precision   *mat.SymDense
 	gain        *mat.VecDense
@@ -28,17 +30,16 @@ func newFit(types []string, h *History) *fit {
 	n := len(types)
 	f := &fit{
 		n: n, mean: mat.NewVecDense(n, nil), meanCov: mat.NewSymDense(n, nil), rowCov: mat.NewSymDense(n, nil),
-		precision: mat.NewSymDense(n, nil), gain: mat.NewVecDense(n, nil),
+		precision: mat.NewSymDense(n, nil), gain: mat.NewVecDense(n, nil), within: map[Unit]*within{},
 	}
 	for i := range n {
 		f.rowCov.SetSym(i, i, typeSpread*typeSpread)
 	}
 	for key, observations := range h.programs {
-		if observations = compared(key.Program, observations); len(observations) > 0 {
-			f.rows = append(f.rows, newRow(types, key, observations))
-		}
+		f.rows = append(f.rows, newRow(types, key, observations))
 	}
 	slices.SortFunc(f.rows, func(a, b *row) int { return a.key.compare(b.key) })
+	f.group()
 	f.linked = link(n, f.rows)
 	f.meanPrior = meanPrior(f.linked)
 	return f
@@ -131,20 +132,24 @@ func (r *row) normalEquations(jwj *mat.SymDense, jwy *mat.VecDense, power int) {
 	}
 }
 
-// posterior sets a row's cov to (J'WJ + precision)^-1, and jwy.
+// posterior sets a row's cov to (J'WJ + prior)^-1, and jwy. The prior is the precision of the rows of its group
+// around it, or that of all groups around the mean.
 func (f *fit) posterior(r *row, jwj *mat.SymDense, jwy *mat.VecDense, power int) (ok bool) {
 	var chol mat.Cholesky
 	r.normalEquations(jwj, jwy, power)
-	jwj.AddSym(jwj, f.precision)
+	jwj.AddSym(jwj, f.prior(r))
 	return chol.Factorize(jwj) && chol.InverseTo(r.cov) == nil
 }
 
-// gaussNewton takes one step with the rows and the mean together; it returns the largest
-// change before the line search. With C_r = r.cov, P = precision and b_r = J'Wy of a row,
-// the joint normal equations are
+// gaussNewton takes one step with rows, groups and the mean together; it returns the largest
+// change before the line search. With C_r = r.cov, Q the precision of rows around their group, P that of groups
+// around the mean, and b_r = J'Wy of a row, the joint normal equations are
 //
-//	row_r = C_r (b_r + P mean)
-//	(meanPrior + R P - P sum C_r P) mean = P sum C_r b_r       R rows: the Schur complement
+//	row_r = C_r (b_r + Q group_g)
+//	group_g = C_g (b_g + P mean)     C_g = (sum Q - Q C_r Q + P)^-1, b_g = sum Q C_r b_r: the Schur complement
+//	(meanPrior + G P - P sum C_g P) mean = P sum C_g b_g       G groups: the same once more
+//
+// A row without a group is as a group of its own, with b_r and C_r = (J'WJ + P)^-1.
 func (f *fit) gaussNewton() (change float64, ok bool) {
 	f.updatePrecision()
 	var (
@@ -164,16 +169,34 @@ func (f *fit) gaussNewton() (change float64, ok bool) {
 	if f.robust {
 		power = 1
 	}
+	for _, g := range f.groups {
+		g.clear()
+	}
+	tops := 0
+	top := func(cov *mat.SymDense, b *mat.VecDense) {
+		tops++
+		tmp.MulVec(cov, b)
+		sumCb.AddVec(sumCb, &tmp)
+		sumC.AddSym(sumC, cov)
+	}
 	for _, r := range f.rows {
 		if !f.posterior(r, jwj, vector, power) {
 			return 0, false
 		}
-		r.step.CopyVec(vector) // b_r, until mean is known
-		tmp.MulVec(r.cov, vector)
-		sumCb.AddVec(sumCb, &tmp)
-		sumC.AddSym(sumC, r.cov)
+		r.step.CopyVec(vector) // b_r, until the means are known
+		if r.group == nil {
+			top(r.cov, vector)
+		} else {
+			r.group.add(r, f.prior(r))
+		}
 	}
-	schur.ScaleSym(float64(len(f.rows)), f.precision)
+	for _, g := range f.groups {
+		if !g.posterior(f.precision) {
+			return 0, false
+		}
+		top(g.cov, g.step)
+	}
+	schur.ScaleSym(float64(tops), f.precision)
 	schur.AddSym(schur, f.meanPrior)
 	product.Product(f.precision, sumC, f.precision)
 	addTo(schur, -1, &product)
@@ -182,12 +205,25 @@ func (f *fit) gaussNewton() (change float64, ok bool) {
 		return 0, false
 	}
 	step.MulVec(f.meanCov, rhs)
-	tmp.MulVec(f.precision, step)
+	// solve turns b into the step from a mean.
+	solve := func(b *mat.VecDense, cov, prior *mat.SymDense, above mat.Vector, mean *mat.VecDense) {
+		tmp.MulVec(prior, above)
+		vector.AddVec(b, &tmp)
+		b.MulVec(cov, vector)
+		b.SubVec(b, mean)
+		change = max(change, mat.Norm(b, math.Inf(1)))
+	}
+	for _, g := range f.groups {
+		solve(g.step, g.cov, f.precision, step, g.mean)
+	}
+	var above mat.VecDense
 	for _, r := range f.rows {
-		vector.AddVec(r.step, &tmp)
-		r.step.MulVec(r.cov, vector)
-		r.step.SubVec(r.step, r.mean)
-		change = max(change, mat.Norm(r.step, math.Inf(1)))
+		if r.group == nil {
+			solve(r.step, r.cov, f.precision, step, r.mean)
+			continue
+		}
+		above.AddVec(r.group.mean, r.group.step)
+		solve(r.step, r.cov, f.prior(r), &above, r.mean)
 	}
 	step.SubVec(step, f.mean)
 	change = max(change, mat.Norm(step, math.Inf(1)))
@@ -203,6 +239,9 @@ func (f *fit) lineSearch(step *mat.VecDense) {
 		f.mean.AddScaledVec(f.mean, length-at, step)
 		for _, r := range f.rows {
 			r.mean.AddScaledVec(r.mean, length-at, r.step)
+		}
+		for _, g := range f.groups {
+			g.mean.AddScaledVec(g.mean, length-at, g.step)
 		}
 		if f.loss() <= enough {
 			return
@@ -222,14 +261,23 @@ func (f *fit) loss() (sum float64) {
 			}
 			sum += quadratic * (z - quadratic/2)
 		}
+		if r.group != nil {
+			deviation.SubVec(r.mean, r.group.mean)
+			sum += mat.Inner(deviation, f.prior(r), deviation) / 2
+			continue
+		}
 		deviation.SubVec(r.mean, f.mean)
+		sum += mat.Inner(deviation, f.precision, deviation) / 2
+	}
+	for _, g := range f.groups {
+		deviation.SubVec(g.mean, f.mean)
 		sum += mat.Inner(deviation, f.precision, deviation) / 2
 	}
 	return sum + mat.Inner(f.mean, f.meanPrior, f.mean)/2
 }
 
-// updatePrecision makes of rowCov the precision of a row around mean when the row's
-// constant a_p is free: rowCov^-1 without its part along (1, ..., 1). gain turns a
+// updatePrecision makes of rowCov the precision of a group around mean when its
+// constant a is free: rowCov^-1 without its part along (1, ..., 1). gain turns a
 // deviation into the likeliest constant, constantVar is the variance of that.
 func (f *fit) updatePrecision() {
 	var chol mat.Cholesky
@@ -246,28 +294,38 @@ func (f *fit) updatePrecision() {
 }
 
 // updateRowCov sets rowCov to its expectation, shrunk towards the prior belief. Of the
-// rows' squares around mean it takes the rows' constants out, (I - 1 gain') scatter
+// groups' squares around mean it takes their constants out, (I - 1 gain') scatter
 // (I - 1 gain')', and adds what is not known of the constants themselves.
 func (f *fit) updateRowCov() {
-	scatter := mat.NewSymDense(f.n, nil) // expected squares of row - mean, summed over the rows
+	scatter := mat.NewSymDense(f.n, nil) // expected squares of group - mean, summed over the groups
 	var deviation, along mat.VecDense
-	for _, r := range f.rows {
-		scatter.AddSym(scatter, r.cov)
-		deviation.SubVec(r.mean, f.mean)
+	tops := 0.0
+	add := func(mean *mat.VecDense, cov *mat.SymDense) {
+		tops++
+		scatter.AddSym(scatter, cov)
+		deviation.SubVec(mean, f.mean)
 		scatter.SymRankOne(scatter, 1, &deviation)
 	}
+	for _, r := range f.rows {
+		if r.group == nil {
+			add(r.mean, r.cov)
+		}
+	}
+	for _, g := range f.groups {
+		add(g.mean, g.cov)
+	}
 	along.MulVec(scatter, f.gain)
-	rows := float64(len(f.rows))
-	constant := mat.Dot(f.gain, &along) + f.constantVar*rows
+	constant := mat.Dot(f.gain, &along) + f.constantVar*tops
 	for i := range f.n {
 		for j := i; j < f.n; j++ {
 			s := scatter.At(i, j) - along.AtVec(i) - along.AtVec(j) + constant
 			if i == j {
 				s += priorCount * typeSpread * typeSpread
 			}
-			f.rowCov.SetSym(i, j, s/(priorCount+rows))
+			f.rowCov.SetSym(i, j, s/(priorCount+tops))
 		}
 	}
+	f.updateWithin()
 }
 
 // updateCovariances sets the rows' covariances at the end, with that of mean added. An
@@ -275,16 +333,39 @@ func (f *fit) updateRowCov() {
 // is squared.
 func (f *fit) updateCovariances() {
 	jwj, jwy := mat.NewSymDense(f.n, nil), mat.NewVecDense(f.n, nil)
+	for _, g := range f.groups {
+		g.clear()
+	}
 	f.rows = slices.DeleteFunc(f.rows, func(r *row) bool {
 		if !f.posterior(r, jwj, jwy, 2) {
 			return true
 		}
-		var part, spread mat.Dense
-		part.Mul(r.cov, f.precision)
-		spread.Product(&part, f.meanCov, part.T())
-		addTo(r.cov, 1, &spread)
+		if r.group != nil {
+			r.group.add(r, f.prior(r))
+		}
 		return false
 	})
+	// above adds what is not known of what a row or group stands around.
+	above := func(cov, prior, doubt *mat.SymDense) {
+		var part, spread mat.Dense
+		part.Mul(cov, prior)
+		spread.Product(&part, doubt, part.T())
+		addTo(cov, 1, &spread)
+	}
+	f.groups = slices.DeleteFunc(f.groups, func(g *group) bool {
+		known := g.posterior(f.precision)
+		if known {
+			above(g.cov, f.precision, f.meanCov)
+		}
+		return !known
+	})
+	for _, r := range f.rows {
+		if r.group == nil {
+			above(r.cov, f.precision, f.meanCov)
+		} else {
+			above(r.cov, f.prior(r), r.group.cov)
+		}
+	}
 }
 
 // addTo adds a matrix that is symmetric but for rounding, times a number.

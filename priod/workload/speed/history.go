@@ -17,11 +17,11 @@ type Program struct {
 	GPUs       int // of the whole job; 0: of any, see Pooled
 }
 
-// Pooled is what a program without a workload falls back on: the runs of all users under its job name, on any
-// number of GPUs.
+// Pooled stands for all programs of one job name: of all users, on any number of GPUs. Programs of a workload are
+// not pooled.
 func (p Program) Pooled() Program { return Program{Name: p.Name} }
 
-// IsPooled tells whether the program is such a fallback.
+// IsPooled tells whether the program stands for all of its name.
 func (p Program) IsPooled() bool { return p.Name != "" && p.GPUs == 0 }
 
 // Named tells whether a program is known by anything at all.
@@ -95,7 +95,6 @@ func (s subject) compare(o subject) int {
 type observation struct {
 	logRate float64
 	shares  []share
-	user    string // of a run of a pooled program
 }
 
 type share struct {
@@ -144,11 +143,6 @@ func (h *History) Add(r Run) {
 		}
 		key := subject{r.Program, unit}
 		h.programs[key] = append(h.programs[key], o)
-		if r.Program.Workload == "" {
-			pooled := observation{o.logRate, slices.Clone(o.shares), r.Program.User}
-			key.Program = r.Program.Pooled()
-			h.programs[key] = append(h.programs[key], pooled)
-		}
 	}
 	if r.Work > 0 {
 		add(Steps, r.Work)
@@ -158,28 +152,4 @@ func (h *History) Add(r Run) {
 	if r.Limit > 0 {
 		add(Limits, r.Limit)
 	}
-}
-
-// fewestUsers is how many users have to have run a pooled program on a type: the runs of one would say how
-// that user's jobs differ from others', not how the type does.
-const fewestUsers = 2
-
-// compared are the observations of a pooled program on types on which several users ran it; of any other
-// program all.
-func compared(p Program, all []observation) []observation {
-	if !p.IsPooled() {
-		return all
-	}
-	users := map[string]map[string]bool{}
-	for _, o := range all {
-		for _, s := range o.shares {
-			if users[s.gpuType] == nil {
-				users[s.gpuType] = map[string]bool{}
-			}
-			users[s.gpuType][o.user] = true
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(o observation) bool {
-		return slices.ContainsFunc(o.shares, func(s share) bool { return len(users[s.gpuType]) < fewestUsers })
-	})
 }

@@ -20,9 +20,9 @@ const (
 )
 
 // Knowledge is what a History teaches: for each program a row of the logs of its speeds
-// on all types. Rows are normal around the site's mean, with one covariance for all; so
-// the matrix of programs and types is completed: a cell without runs follows from the
-// program's other cells and from how the types usually compare.
+// on all types. Rows are normal around that of their job name, and those around the site's mean, with one
+// covariance for all; so the matrix of programs and types is completed: a cell without runs follows from the
+// program's other cells, from other users' runs and other sizes, and from how the types usually compare.
 type Knowledge struct {
 	usual    Usual
 	programs map[subject]*Lesson
@@ -31,6 +31,7 @@ type Knowledge struct {
 // row is one program: the posterior mean and covariance of its log speeds.
 type row struct {
 	key          subject
+	group        *group // nil: it has none
 	observations []observation
 	mean         *mat.VecDense
 	cov          *mat.SymDense
@@ -42,12 +43,14 @@ type row struct {
 
 // Learn fits the model to all runs that were added:
 //
-//	row_p = a_p + N(mean, rowCov)                        a_p free: the unit of work
+//	group_g = a_g + N(mean, rowCov)                      a_g free: the unit of work
+//	row_p = group_g + N(0, within)                       of several rows of one job name
+//	row_p = a_p + N(mean, rowCov)                        of any other row
 //	log rate = log sum_t part_t exp(row_pt) + noise      for each run, with Huber's tails
 //
 // Huber's tails are heavy, and the likeliest answer is still unique where runs on one
 // type contradict each other. The fit alternates, as expectation maximisation does:
-// rows and mean together by Gauss-Newton steps with robust weights, the noise by median
+// rows, groups and mean together by Gauss-Newton steps with robust weights, the noise by median
 // absolute deviations, rowCov by its expectation.
 func (h *History) Learn() *Knowledge {
 	k := &Knowledge{usual: Usual{Types: h.types()}, programs: make(map[subject]*Lesson, len(h.programs))}
@@ -55,15 +58,20 @@ func (h *History) Learn() *Knowledge {
 		return k
 	}
 	f := newFit(k.usual.Types, h)
+	settled := false // noise and covariances stay: they change by little each time, for long
 	for i := range 100 {
 		f.robust = i >= 5 // least squares first: far from the answer all runs look like outliers
-		f.updateNoise()
+		if !settled {
+			f.updateNoise()
+		}
 		change, ok := f.gaussNewton()
 		if !ok { // cannot be; then nothing is known, and the daemon goes on
-			f.rows = nil
+			f.rows, f.groups = nil, nil
 			break
 		}
-		f.updateRowCov()
+		if settled = settled || f.robust && i > 10 && change < 0.01; !settled {
+			f.updateRowCov()
+		}
 		if change < 1e-6 && f.robust {
 			break
 		}
@@ -76,6 +84,9 @@ func (h *History) Learn() *Knowledge {
 			Program: r.key.Program, Unit: r.key.unit, Runs: len(r.observations), OnType: r.runsOn,
 			Mean: r.mean.RawVector().Data, Covariance: triangle(r.cov),
 		}
+	}
+	for _, g := range f.groups {
+		k.programs[g.key] = g.lesson(f.within[g.key.unit])
 	}
 	return k
 }

@@ -1,10 +1,13 @@
 package speed_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
@@ -200,9 +203,10 @@ func TestLimitsTellTheWork(t *testing.T) {
 	}
 }
 
-// A job name that several users ran on several types tells of a user who never did; one whose runs on a type are
-// all of one user does not: they may differ from others' for other reasons.
+// The runs of a job name tell of a user who never ran it; where those on a type are all of one user they tell less, as
+// that user's may do more work than others'.
 func TestPooledPrograms(t *testing.T) {
+	factor := map[bool]float64{}
 	for _, several := range []bool{true, false} {
 		var h speed.History
 		for i := range 24 {
@@ -217,10 +221,53 @@ func TestPooledPrograms(t *testing.T) {
 			}
 			h.Add(speed.Run{Program: speed.Program{User: user, Name: "train", GPUs: 1 + i%4}, Seconds: map[string]float64{gpuType: seconds * float64(1+i%2) / 1.5}})
 		}
-		set := speed.Settings{Within: 2}
-		got := set.For(&speed.Job{User: "eve", Name: "train", GPUs: 2}, []string{"fast", "slow"}, nil, h.Learn())
-		if past := got.Speeds[0].Source == speed.Past && got.Speeds[1].Source == speed.Past; past != several {
-			t.Errorf("several users on each type: %t; answers %+v", several, got.Speeds)
+		set := speed.Settings{Within: 4}
+		got := set.For(&speed.Job{User: "eve", Name: "train", GPUs: 2}, []string{"fast", "slow"}, nil, h.Learn()).Speeds
+		if factor[several] = got[1].Factor; got[1].Source != speed.Past || got[1].Speed > 0.5 {
+			t.Errorf("several users on each type: %t; answers %+v", several, got)
 		}
 	}
+	if factor[true] > 1.3 || factor[false] < 1.6 {
+		t.Errorf("known to within a factor of %.2f by several users on each type, of %.2f by one on each", factor[true], factor[false])
+	}
+}
+
+// What users do in a run differs by a factor of ten; what their code gains from a type does not. Few runs of each,
+// none of one user on all types, tell it together, for gangs of other sizes, too.
+func TestUsersTellTogether(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		types := []string{"a", "b", "c"}
+		rates := make([]map[string]float64, 8)
+		var h speed.History
+		for name := range rates {
+			rate := map[string]float64{"a": 1, "b": math.Exp(-1.5 * r.Float64()), "c": math.Exp(-2.5 * r.Float64())}
+			rates[name] = rate
+			for user := range 12 {
+				work := 3600 * math.Exp(1.2*r.NormFloat64())
+				for _, on := range r.Perm(3)[:2] {
+					h.Add(speed.Run{
+						Program: speed.Program{User: fmt.Sprint("user", user), Name: fmt.Sprint("code", name), GPUs: 1 << (user % 3)},
+						Seconds: map[string]float64{types[on]: work / rate[types[on]] * math.Exp(0.1*r.NormFloat64())},
+					})
+				}
+			}
+		}
+		set := speed.Settings{Within: 2}
+		k := h.Learn()
+		for _, user := range []string{"user3", "new"} {
+			sum := 0.0
+			for name, rate := range rates {
+				for i, got := range set.For(&speed.Job{User: user, Name: fmt.Sprint("code", name), GPUs: 4}, types, nil, k).Speeds {
+					if got.Source != speed.Past {
+						t.Fatalf("%s, code%d on %s: %+v", user, name, types[i], got)
+					}
+					sum += math.Abs(math.Log(got.Speed / rate[types[i]]))
+				}
+			}
+			if mean := sum / float64(2*len(rates)); mean > math.Log(1.35) {
+				t.Errorf("%s: speeds are off by a factor of %.2f in the mean", user, math.Exp(mean))
+			}
+		}
+	})
 }
