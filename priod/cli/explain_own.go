@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/daemon"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/wake"
+)
+
+// Users who may not read the state folder ask the daemon about their own jobs, by HTTP on the socket explain beside
+// that of wake.listen:
+//
+//	GET /explain?job=4711&all=1     the text of priod explain
+//	GET /explain?job=4711&json=1    the object of priod explain --json
+//
+// The answer is that of the state folder: it costs Slurm nothing.
+
+const (
+	ownAtOnce  = 2 // answers made at the same time
+	ownJobs    = 20
+	ownMaxText = 1 << 20
+)
+
+// anotherUser stands for names that are not the asker's.
+const anotherUser = "another user"
+
+// ownHandler answers a user about that user's jobs.
+func ownHandler(cfg *config.Config) http.Handler {
+	turns, mux := make(chan struct{}, ownAtOnce), http.NewServeMux()
+	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
+		uid, known := daemon.Asker(r.Context())
+		asker, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+		if !known || err != nil {
+			http.Error(w, fmt.Sprintf("user %d has no name on this host", uid), http.StatusForbidden)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+		defer cancel()
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		case <-ctx.Done():
+			http.Error(w, "too many users ask at once: try again in a moment", http.StatusServiceUnavailable)
+			return
+		}
+		asked := r.URL.Query()
+		var body bytes.Buffer
+		status, err := explainOwn(ctx, cfg, asker.Username, asked, &body)
+		if err != nil {
+			http.Error(w, report.Safe(err.Error()), status)
+			return
+		}
+		_, _ = body.WriteTo(w) // fails when the asker has gone
+	})
+	return mux
+}
+
+// explainOwn writes what is stored of jobs of one user; status is that of the error.
+func explainOwn(ctx context.Context, cfg *config.Config, username string, asked url.Values, w io.Writer) (status int, err error) {
+	names := asked["job"]
+	if len(names) == 0 || len(names) > ownJobs {
+		return http.StatusBadRequest, fmt.Errorf("%d jobs: want 1 to %d", len(names), ownJobs)
+	}
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
+	if err != nil {
+		return http.StatusServiceUnavailable, err
+	}
+	defer r.Close()
+	all := make([]*explanation, len(names))
+	for i, text := range names {
+		id, err := storedName(ctx, r, text)
+		if err == nil {
+			all[i], err = storedExplanation(ctx, cfg, r, id)
+		}
+		switch {
+		case err == nil && !cluster.SameUser(all[i].Job.User, username), errors.Is(err, store.ErrNone):
+			return http.StatusNotFound, fmt.Errorf("priod knows no job %.40s of %s: it sees jobs that wait in the partitions that it ranks", text, username)
+		case err != nil:
+			return http.StatusBadRequest, err
+		}
+		if err := all[i].jobSpeeds(ctx, cfg, r, ""); err != nil {
+			return http.StatusServiceUnavailable, err
+		}
+		all[i].hideOthers(username)
+	}
+	switch {
+	case asked.Get("json") == "":
+		for i, v := range all {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			v.show(w, asked.Get("all") != "")
+		}
+		return 0, nil
+	case len(all) == 1:
+		return http.StatusInternalServerError, report.JSON(w, all[0])
+	}
+	return http.StatusInternalServerError, report.JSON(w, several{Jobs: all, Unknown: []unknownJob{}})
+}
+
+// storedName finds a job by its name in the state folder alone.
+func storedName(ctx context.Context, r *store.Reader, text string) (cluster.JobID, error) {
+	name, err := slurmplug.ParseJobName(text)
+	switch {
+	case err != nil:
+		return cluster.JobID{}, err
+	case name.SLUID != "":
+		return cluster.JobID{}, fmt.Errorf("%w under a SLUID: ask by the job's number", store.ErrNone)
+	case name.Offset >= 0:
+		return r.Component(ctx, name.Job.ID, name.Offset)
+	}
+	return name.Job, nil
+}
+
+// hideOthers takes the names of other users away, which a site may keep private (PrivateData=jobs).
+func (v *explanation) hideOthers(username string) {
+	for i := range v.Evictions {
+		for _, name := range []*string{&v.Evictions[i].ForUser, &v.Evictions[i].VictimUser} {
+			if !cluster.SameUser(*name, username) {
+				*name = anotherUser
+			}
+		}
+		if v.Evictions[i].VictimUser == anotherUser {
+			v.Evictions[i].VictimTag = ""
+		}
+	}
+}
+
+// askDaemon has the daemon explain jobs of the user who calls; why is the error with which the state folder refused.
+func askDaemon(c *cli.Context, cfg *config.Config, names []string, why error) error {
+	socket := filepath.Join(filepath.Dir(strings.TrimPrefix(wake.Default, "unix:")), config.OwnJobs)
+	if cfg != nil { // priod.toml, too, may not be for users
+		socket = cfg.OwnJobsSocket()
+	}
+	if socket == "" || !errors.Is(why, fs.ErrPermission) {
+		return why
+	}
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	query := url.Values{"job": names}
+	for _, flag := range []string{"all", "json"} {
+		if c.Bool(flag) {
+			query.Set(flag, "1")
+		}
+	}
+	request, err := http.NewRequestWithContext(c.Context, http.MethodGet, "http://priod/explain?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			return fmt.Errorf("%w; users ask the daemon, on its own host, and it does not listen at %s", why, socket)
+		}
+		return fmt.Errorf("ask the daemon at %s: %w", socket, err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, ownMaxText))
+	switch {
+	case err != nil:
+		return fmt.Errorf("ask the daemon at %s: %w", socket, err)
+	case answer.StatusCode == http.StatusBadRequest:
+		return usageError{errors.New(string(bytes.TrimSpace(text)))}
+	case answer.StatusCode != http.StatusOK:
+		return errors.New(string(bytes.TrimSpace(text)))
+	case c.Bool("json") && !json.Valid(text):
+		return fmt.Errorf("the daemon at %s answers with more than %d bytes: ask about fewer jobs", socket, ownMaxText)
+	}
+	_, err = c.App.Writer.Write(text)
+	return err
+}

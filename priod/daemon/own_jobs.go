@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+// ownJobs answers users who ask about their own jobs, on a socket that every user of this host may open; the zero
+// value answers nobody.
+type ownJobs struct {
+	path   string
+	server *http.Server
+}
+
+type askerKey struct{}
+
+// Asker is the user at the other end of the socket that a request came by, as the kernel says.
+func Asker(ctx context.Context) (uid uint32, known bool) {
+	uid, known = ctx.Value(askerKey{}).(uint32)
+	return uid, known
+}
+
+// move answers at the path from now on; "": nowhere. A path that cannot be opened is no reason not to work.
+func (o *ownJobs) move(path string, h http.Handler, log hclog.Logger) {
+	if path == o.path || h == nil {
+		return
+	}
+	o.close()
+	if path == "" {
+		return
+	}
+	l, err := Listen("unix:" + path)
+	if err == nil {
+		if err = os.Chmod(path, 0o666); err != nil {
+			l.Close()
+		}
+	}
+	if err != nil {
+		log.Warn("users cannot ask about their own jobs", "socket", path, "error", err)
+		return
+	}
+	server := Server(h, log)
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if uid, err := peer(c); err == nil {
+			return context.WithValue(ctx, askerKey{}, uid)
+		}
+		return ctx
+	}
+	o.path, o.server = path, server
+	go func() { _ = server.Serve(l) }() // ends with close
+	log.Info("users may ask about their own jobs", "socket", path)
+}
+
+// peer is the user who opened the other end, see SO_PEERCRED of unix(7).
+func peer(c net.Conn) (uint32, error) {
+	local, ok := c.(*net.UnixConn)
+	if !ok {
+		return 0, net.UnknownNetworkError(c.LocalAddr().Network())
+	}
+	raw, err := local.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var told error
+	if err := raw.Control(func(fd uintptr) { cred, told = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return 0, err
+	}
+	if told != nil {
+		return 0, told
+	}
+	return cred.Uid, nil
+}
+
+func (o *ownJobs) close() {
+	if o.server != nil {
+		o.server.Close()
+	}
+	*o = ownJobs{}
+}
