@@ -51,8 +51,8 @@ func reportCommand() *cli.Command {
 				jsonFlag(),
 			},
 			Before: checked(noArgs, validSpan, validMost), Action: reading(reportFailures),
-		}, reportNodesCommand(), reportUsageCommand(), reportWaitsCommand()},
-		Action: which("report: say which: failures, nodes, preemptions, sizing, usage or waits"),
+		}, reportClassesCommand(), reportLearningCommand(), reportNodesCommand(), reportUsageCommand(), reportWaitsCommand()},
+		Action: which("report: say which: classes, failures, learning, nodes, preemptions, sizing, usage or waits"),
 	}
 }
 

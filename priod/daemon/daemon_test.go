@@ -175,6 +175,8 @@ func (f *fake) Pause(why string) error {
 	return nil
 }
 
+func (f *fake) Notify(context.Context, cluster.JobID, string) error { return nil }
+
 func (f *fake) Controllers(context.Context) ([]slurmplug.Controller, error) {
 	return f.controllers, f.pingErr
 }

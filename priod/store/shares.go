@@ -282,6 +282,35 @@ func (s *Share) remembered(r *db.SharesInQueueRow, runs []cluster.Stay) allocate
 	return m
 }
 
+// TypeGiven is a completed run of a job that was given a GPU type.
+type TypeGiven struct {
+	User, Name, Tag string
+	GPUs            int
+	GPUType         string // it ran there
+	Start, End      time.Time
+	Types           []ShareOfType // as they were when it was last ranked
+}
+
+// TypesGivenSince are those runs that ended since a time, on the type that was given, as accounting has them.
+func (r *Reader) TypesGivenSince(ctx context.Context, since time.Time) ([]TypeGiven, error) {
+	rows, err := one(ctx, r, func(tx *sql.Tx) ([]db.TypesGivenSinceRow, error) { return r.q.TypesGivenSince(ctx, tx, millis(since)) })
+	given := make([]TypeGiven, 0, len(rows))
+	for i := range rows {
+		x := &rows[i]
+		share, unread := shareOf(&db.Share{Types: x.Types})
+		if err = errors.Join(err, unread); err != nil {
+			return nil, err
+		}
+		if choice := decisionOf(&db.Decision{Choices: x.Choices}, cluster.JobID{}).Choices.GPUType; choice == nil || choice.GPUType != x.GpuType {
+			continue // it was taken back, or the type has got another name
+		}
+		given = append(given, TypeGiven{
+			User: x.User, Name: x.Name, Tag: x.Tag, GPUs: int(x.Gpus), GPUType: x.GpuType, Start: instant(x.StartMs), End: instant(x.EndMs), Types: share.Types,
+		})
+	}
+	return given, err
+}
+
 // GPUTypes are the types of the nodes as the last cycle saw them, sorted.
 func (r *Reader) GPUTypes(ctx context.Context) (types []string, err error) {
 	nodes, err := r.Nodes(ctx)

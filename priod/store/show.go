@@ -485,6 +485,10 @@ type JobTimes struct {
 	End    time.Time     // of its last run, as far as polls saw it
 	Ran    time.Duration // in all of its runs
 	Left   time.Time     // the queue; zero while it is there
+	User   string
+	GPUs   int
+	Why    string // of the last decision, as plan.Reason, with its detail; "": none
+	Detail string
 }
 
 // JobsSince returns the GPU jobs that were submitted since a time and seen by a
@@ -495,6 +499,7 @@ func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobTimes, er
 		return JobTimes{
 			Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: x.Tag, Class: x.Class, Submit: instant(x.FirstSubmitMs),
 			Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
+			User: x.User, GPUs: int(x.Gpus), Why: x.Why, Detail: x.Detail,
 		}
 	})
 }

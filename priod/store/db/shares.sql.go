@@ -456,3 +456,57 @@ func (q *Queries) SharesInQueue(ctx context.Context, db DBTX) ([]SharesInQueueRo
 	}
 	return items, nil
 }
+
+const typesGivenSince = `-- name: TypesGivenSince :many
+SELECT s.user, s.name, s.tag, s.gpus, s.gpu_type, s.start_ms, s.end_ms, h.types, d.choices
+FROM stays AS s JOIN jobs AS j ON j.raw_id = s.raw_id AND j.user = s.user JOIN shares AS h ON h.job = j.job
+  JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
+WHERE s.end_ms >= ?1 AND s.state = 'COMPLETED' AND s.gpu_type != '' AND d.choices LIKE '%"gpu_type":"%'
+ORDER BY s.end_ms, s.raw_id
+`
+
+type TypesGivenSinceRow struct {
+	User    string
+	Name    string
+	Tag     string
+	Gpus    int64
+	GpuType string
+	StartMs int64
+	EndMs   int64
+	Types   string
+	Choices string
+}
+
+// Completed runs that ended since a time, of jobs that were given a GPU type, with the speeds that it was given by.
+func (q *Queries) TypesGivenSince(ctx context.Context, db DBTX, sinceMs int64) ([]TypesGivenSinceRow, error) {
+	rows, err := db.QueryContext(ctx, typesGivenSince, sinceMs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TypesGivenSinceRow
+	for rows.Next() {
+		var i TypesGivenSinceRow
+		if err := rows.Scan(
+			&i.User,
+			&i.Name,
+			&i.Tag,
+			&i.Gpus,
+			&i.GpuType,
+			&i.StartMs,
+			&i.EndMs,
+			&i.Types,
+			&i.Choices,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -119,7 +119,7 @@ func (r *row) normalEquations(jwj *mat.SymDense, jwy *mat.VecDense, power int) {
 	for _, o := range r.observations {
 		at := r.logRate(o.shares)
 		residual := o.logRate - at
-		weight := 1 / (r.noise * r.noise)
+		weight := o.weight / (r.noise * r.noise)
 		for range power {
 			weight *= min(1, huberK*r.noise/math.Abs(residual))
 		}
@@ -259,7 +259,7 @@ func (f *fit) loss() (sum float64) {
 			if f.robust {
 				quadratic = min(z, huberK)
 			}
-			sum += quadratic * (z - quadratic/2)
+			sum += o.weight * quadratic * (z - quadratic/2)
 		}
 		if r.group != nil {
 			deviation.SubVec(r.mean, r.group.mean)

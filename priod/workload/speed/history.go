@@ -40,6 +40,7 @@ type Run struct {
 	// program does, or its time limit as so much: as its runs on one type scatter less.
 	Work  float64
 	Limit float64 // s; 0: none, or the partition's
+	End   time.Time
 	Place Place
 }
 
@@ -95,6 +96,8 @@ func (s subject) compare(o subject) int {
 type observation struct {
 	logRate float64
 	shares  []share
+	end     time.Time
+	weight  float64 // of its program's latest run it is 1, see halfLife; set by Learn
 }
 
 type share struct {
@@ -104,7 +107,7 @@ type share struct {
 }
 
 func (o observation) compare(p observation) int {
-	return cmp.Or(cmp.Compare(o.logRate, p.logRate), slices.CompareFunc(o.shares, p.shares, func(a, b share) int {
+	return cmp.Or(cmp.Compare(o.logRate, p.logRate), o.end.Compare(p.end), slices.CompareFunc(o.shares, p.shares, func(a, b share) int {
 		return cmp.Or(strings.Compare(a.gpuType, b.gpuType), cmp.Compare(a.part, b.part))
 	}))
 }
@@ -121,7 +124,7 @@ const maxLogRate = 115
 // Add takes in a run. It ignores one without a name, without any time or with a rate
 // beyond maxLogRate.
 func (h *History) Add(r Run) {
-	var o observation
+	o := observation{end: r.End}
 	total := 0.0
 	for _, gpuType := range slices.Sorted(maps.Keys(r.Seconds)) {
 		s := max(r.Seconds[gpuType], 0)

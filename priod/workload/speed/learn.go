@@ -2,7 +2,9 @@ package speed
 
 import (
 	"maps"
+	"math"
 	"slices"
+	"time"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -18,6 +20,10 @@ const (
 	huberK         = 1.5  // residuals beyond so many standard deviations get less weight (Huber 1964)
 	unlinkedSpread = 1.5  // between types that no program compares
 )
+
+// halfLife is by how much later a run counts twice as much as another of its program: a program that was changed is
+// known anew after a week of runs.
+const halfLife = 84 * time.Hour
 
 // Knowledge is what a History teaches: for each program a row of the logs of its speeds
 // on all types. Rows are normal around that of their job name, and those around the site's mean, with one
@@ -113,6 +119,11 @@ func newRow(types []string, key subject, observations []observation) *row {
 		mean: mat.NewVecDense(n, nil), cov: mat.NewSymDense(n, nil), step: mat.NewVecDense(n, nil),
 	}
 	slices.SortFunc(observations, observation.compare)
+	latest := slices.MaxFunc(observations, func(a, b observation) int { return a.end.Compare(b.end) }).end
+	for i := range observations {
+		o := &observations[i]
+		o.weight = math.Exp2(-float64(latest.Sub(o.end)) / float64(halfLife))
+	}
 	rates, touched := make([][]float64, n), make([]bool, n)
 	for _, o := range observations {
 		for i := range o.shares {

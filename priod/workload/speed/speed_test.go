@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -268,6 +269,29 @@ func TestUsersTellTogether(t *testing.T) {
 			if mean := sum / float64(2*len(rates)); mean > math.Log(1.35) {
 				t.Errorf("%s: speeds are off by a factor of %.2f in the mean", user, math.Exp(mean))
 			}
+		}
+	})
+}
+
+// A program whose speeds have changed is known anew after a week of runs, however many runs taught the old ones.
+func TestUnlearnedWithinAWeek(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		perDay := rapid.IntRange(2, 12).Draw(t, "runs a day")
+		begin := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+		var h speed.History
+		for i := range 14 * perDay {
+			gpuType, end := []string{"a", "b"}[i%2], begin.Add(time.Duration(i)*24*time.Hour/time.Duration(perDay))
+			seconds := 3600.0
+			if early := i < 7*perDay; early == (gpuType == "b") {
+				seconds *= 3 // b is slow first, then a is
+			}
+			h.Add(speed.Run{Program: speed.Program{User: "ann", Name: "train", GPUs: 1}, Seconds: map[string]float64{gpuType: seconds * math.Exp(0.1*r.NormFloat64())}, End: end})
+		}
+		set := speed.Settings{Within: 4}
+		got := set.For(&speed.Job{User: "ann", Name: "train", GPUs: 1}, []string{"a", "b"}, nil, h.Learn()).Speeds
+		if got[0].Speed > 0.6 || got[1].Speed != 1 {
+			t.Fatalf("after a week in which a was a third as fast as b: %+v", got)
 		}
 	})
 }

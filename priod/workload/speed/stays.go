@@ -59,7 +59,7 @@ func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, t
 			if place.Nodes == "" {
 				place = Place{}
 			}
-			runs = append(runs, Run{Program: j.Program(table), Seconds: seconds, Work: cmp.Or(tag.Steps, r.Steps), Limit: r.Limit.Seconds(), Place: place})
+			runs = append(runs, Run{Program: j.Program(table), Seconds: seconds, Work: cmp.Or(tag.Steps, r.Steps), Limit: r.Limit.Seconds(), End: r.End, Place: place})
 		}
 		seconds = nil // the id may come again
 	}

@@ -29,23 +29,23 @@ func TestCompletedJobs(t *testing.T) {
 	}{
 		"one run": {
 			[]cluster.PastStay{row(1, 100, 400, "COMPLETED", "a100", "")},
-			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 300}}},
+			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 300}, End: time.Unix(400, 0)}},
 		},
 		"a job that saves its state": {
 			[]cluster.PastStay{row(1, 900, 1000, "COMPLETED", "v100", saves), row(1, 100, 400, "PREEMPTED", "a100", saves)},
-			[]speed.Run{{Program: speed.Program{Workload: "lm", GPUs: 2}, Seconds: map[string]float64{"a100": 300, "v100": 100}, Work: 500}},
+			[]speed.Run{{Program: speed.Program{Workload: "lm", GPUs: 2}, Seconds: map[string]float64{"a100": 300, "v100": 100}, Work: 500, End: time.Unix(1000, 0)}},
 		},
 		"a job that begins anew": {
 			[]cluster.PastStay{row(1, 100, 400, "PREEMPTED", "a100", ""), row(1, 900, 1000, "COMPLETED", "v100", "")},
-			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"v100": 100}}},
+			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"v100": 100}, End: time.Unix(1000, 0)}},
 		},
 		"a job whose memory was lowered": {
 			[]cluster.PastStay{row(1, 100, 400, "RESIZING", "a100", ""), row(1, 400, 1000, "COMPLETED", "a100", "")},
-			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 900}}},
+			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 900}, End: time.Unix(1000, 0)}},
 		},
 		"an id that came again": {
 			[]cluster.PastStay{row(1, 100, 400, "FAILED", "a100", saves), row(1, 900, 1000, "COMPLETED", "v100", saves)},
-			[]speed.Run{{Program: speed.Program{Workload: "lm", GPUs: 2}, Seconds: map[string]float64{"v100": 100}, Work: 500}},
+			[]speed.Run{{Program: speed.Program{Workload: "lm", GPUs: 2}, Seconds: map[string]float64{"v100": 100}, Work: 500, End: time.Unix(1000, 0)}},
 		},
 		"what did not complete": {rows: []cluster.PastStay{
 			row(1, 100, 400, "FAILED", "a100", ""), row(2, 100, 400, "TIMEOUT", "a100", ""), row(3, 100, 400, "CANCELLED", "a100", ""),
@@ -56,7 +56,7 @@ func TestCompletedJobs(t *testing.T) {
 		"too short":              {rows: []cluster.PastStay{row(1, 100, 159, "COMPLETED", "a100", "")}},
 		"a tag that is not valid": {
 			[]cluster.PastStay{row(1, 100, 400, "COMPLETED", "a100", "prio:steps=many&v=1")},
-			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 300}}},
+			[]speed.Run{{Program: speed.Program{User: "ann", Name: "train", GPUs: 2}, Seconds: map[string]float64{"a100": 300}, End: time.Unix(400, 0)}},
 		},
 	} {
 		if d := cmp.Diff(c.want, new(speed.Settings).Completed(c.rows, time.Minute, nil)); d != "" {

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/speed"
+	"slurmprio/slurmplug/jobtag"
+)
+
+func reportClassesCommand() *cli.Command {
+	return &cli.Command{
+		Name: "classes", Usage: "what made jobs TE or BE: each class rule, QOS, consent or tag, with its jobs and waits",
+		Description: "Counts the GPU jobs submitted within the last TIME by what decided their class, with the GPU-hours that they\n" +
+			"used and how long they waited. A class rule without a line had no job.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
+			jsonFlag(),
+		},
+		Before: checked(noArgs, validSpan), Action: reading(reportClasses),
+	}
+}
+
+func reportClasses(c *cli.Context, _ *config.Config, r *store.Reader) error {
+	since, until := period(c)
+	jobs, err := r.JobsSince(c.Context, since)
+	if err != nil {
+		return err
+	}
+	p := report.OfClasses(since, until, jobs)
+	return answer(c, p, func(w io.Writer) {
+		fmt.Fprintf(w, "From %s to %s.\n", clock(p.Since), clock(p.Until))
+		if len(p.By) == 0 {
+			fmt.Fprintln(w, "No cycle has ranked a GPU job.")
+			return
+		}
+		fmt.Fprintln(w)
+		tabulate(w, []string{"BECAUSE", "RULE", "CLASS", "JOBS", "USERS", "GPU-HOURS", "WAIT P50", "P95", "RUN P50", "WAITING"}, p.By, func(x *report.Classed) []any {
+			return []any{report.Reason(x.Why), cmp.Or(x.Detail, "-"), cmp.Or(x.Class, "-"), x.Jobs, x.Users, fmt.Sprintf("%.1f", x.GPUHours), agoOf(x.P50), agoOf(x.P95), agoOf(x.Ran), x.Waiting}
+		})
+	})
+}
+
+// agoOf is a time in s, "-" where it is unknown.
+func agoOf(s *float64) string {
+	if s == nil {
+		return "-"
+	}
+	return report.Ago(time.Duration(*s * float64(time.Second)))
+}
+
+func reportLearningCommand() *cli.Command {
+	return &cli.Command{
+		Name: "learning", Usage: "whether GPU types given by learned speeds were the right ones",
+		Description: "Of the completed jobs that were given a GPU type by a speed that priod had learned, how many ran faster there\n" +
+			"than on the mean of the cluster's types, which is what Slurm gives a job that names none, by what is known\n" +
+			"now. Speeds that a tag or workloads.toml says are no guess, and are left out. The worst guesses come first.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
+			mostFlag(20, "show `N` programs"),
+			jsonFlag(),
+		},
+		Before: checked(noArgs, validSpan, validMost), Action: reading(reportLearning),
+	}
+}
+
+func reportLearning(c *cli.Context, cfg *config.Config, r *store.Reader) error {
+	table, err := workload.Load(cfg.Speeds.Workloads)
+	if err != nil {
+		return usageError{err}
+	}
+	since, until := period(c)
+	given, err := r.TypesGivenSince(c.Context, since)
+	if err != nil {
+		return err
+	}
+	lessons, err := r.Lessons(c.Context, nil)
+	if err != nil {
+		return err
+	}
+	types, err := r.GPUTypes(c.Context)
+	if err != nil {
+		return err
+	}
+	nodes, err := r.Nodes(c.Context)
+	if err != nil {
+		return err
+	}
+	gpus, set := map[string]int{}, cfg.SpeedSettings()
+	for i := range nodes {
+		gpus[nodes[i].GPUType] += nodes[i].GPUs
+	}
+	runs := make([]report.Given, len(given))
+	for i := range given {
+		tag, _ := jobtag.Parse(given[i].Tag) // one that is not valid says nothing
+		job := speed.Job{Tag: tag, User: given[i].User, Name: given[i].Name, GPUs: given[i].GPUs}
+		runs[i] = report.Given{TypeGiven: given[i], Now: set.For(&job, types, table, lessons.Knowledge).Speeds}
+	}
+	l := report.OfLearning(since, until, runs, gpus)
+	return answer(c, l, func(w io.Writer) { showLearning(w, l, c.Int("most")) })
+}
+
+func showLearning(w io.Writer, l *report.Learning, most int) {
+	fmt.Fprintf(w, "From %s to %s: %s completed on the GPU type that a learned speed chose.\n", clock(l.Since), clock(l.Until), plural(l.Jobs, "job", "jobs"))
+	if l.Jobs == 0 {
+		return
+	}
+	fmt.Fprintf(w, "Beside the mean of the types: %d faster, %d slower, %d the same; %.1f GPU-hours saved.\n\n", l.Better, l.Worse, l.Jobs-l.Better-l.Worse, l.SavedGPU)
+	tabulate(w, []string{"USER", "JOB NAME", "TYPE", "JOBS", "BELIEVED THEN", "KNOWN NOW", "GPU-HOURS SAVED"}, l.Programs[:min(most, len(l.Programs))], func(p *report.Guessed) []any {
+		return []any{p.User, p.Name, p.GPUType, p.Jobs, fmt.Sprintf("%.2f", p.Believed), fmt.Sprintf("%.2f", p.Now), fmt.Sprintf("%.1f", p.SavedGPU)}
+	})
+	if rest := len(l.Programs) - most; rest > 0 {
+		fmt.Fprintf(w, "%d more with --most.\n", rest)
+	}
+}

@@ -1,0 +1,104 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"slurmprio/tests/lab"
+)
+
+// A user without rights to the state folder is told of an eviction in the job's own output, before it leaves and when
+// it runs again, and asks the daemon why; about own jobs alone, and without other users' names.
+func TestUsersLearnWhy(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can submit as two users")
+	}
+	t.Parallel()
+	open, err := os.MkdirTemp("", "own-") // TempDir's parent is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(open) })
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	settings := quick + roomy + fmt.Sprintf("[preemption]\nenabled = true\nmin_run = \"1s\"\n[wake]\nlisten = [\"unix:%s/wake\"]\n", open)
+	s := newSiteOn(t, lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a100-", Count: 1, GPUType: "a100", GPUs: 4}}}), settings)
+	for _, user := range []string{lab.PlainUser, lab.OtherUser} {
+		t.Cleanup(func() { s.slurm("scancel", "--user="+user) })
+	}
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(open, "priod.toml")
+	if err := os.WriteFile(config, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := s.daemon()
+	d.waitLog("users may ask about their own jobs")
+	submit := func(user string, args ...string) string {
+		t.Helper()
+		id, err := s.lab.As(user).Sbatch(s.Context(), append([]string{"--chdir=" + open, "--time=20"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	script := filepath.Join(open, "job.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho run >&2\nsleep 600\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	victim := submit(lab.PlainUser, "--gres=gpu:4", "--comment=prio:type=be&grace=3&v=1", "--open-mode=append", "--output=victim.log", script)
+	if err := s.lab.WaitJob(s.Context(), victim, "RUNNING"); err != nil {
+		t.Fatal(err)
+	}
+	trial := submit(lab.OtherUser, "--gres=gpu:2", "--comment=prio:type=te&v=1", "--output=/dev/null", "--wrap", "sleep 5")
+	said := func() string {
+		text, _ := os.ReadFile(filepath.Join(open, "victim.log"))
+		return string(text)
+	}
+	s.patiently("the victim to run again and be told", func() bool { return strings.Contains(said(), "follows one that was evicted") })
+	if want := "priod: this job makes room for trial-and-error job " + trial; !strings.Contains(said(), want) {
+		t.Errorf("the victim's output lacks %q:\n%s", want, said())
+	}
+	ask := func(user string, args ...string) (stdout, stderr string, status int) {
+		t.Helper()
+		cmd := s.lab.As(user).Command(context.Background(), filepath.Join(bin, "priod"), append([]string{"--config", config, "explain"}, args...)...)
+		var out, errs strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		_ = cmd.Run()
+		return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+	}
+	out, errs, status := ask(lab.PlainUser, victim)
+	for _, want := range []string{"Job        " + victim + " of " + lab.PlainUser, "for TE job " + trial + " of another user"} {
+		if status != 0 || !strings.Contains(out, want) {
+			t.Errorf("explain of an own job: exit status %d, want %q:\n%s%s", status, want, out, errs)
+		}
+	}
+	if strings.Contains(out, lab.OtherUser) {
+		t.Errorf("explain names another user:\n%s", out)
+	}
+	out, _, status = ask(lab.PlainUser, "--json", victim)
+	var v struct{ Evictions []struct{ Reason string } }
+	if err := json.Unmarshal([]byte(out), &v); err != nil || status != 0 || len(v.Evictions) != 1 || strings.Contains(out, lab.OtherUser) {
+		t.Errorf("explain --json: %d, %v:\n%s", status, err, out)
+	}
+	for _, args := range [][]string{{trial}, {victim, trial}, {"99999"}} {
+		if out, errs, status := ask(lab.PlainUser, args...); status != 1 || out != "" || !strings.Contains(errs, "knows no job "+args[len(args)-1]+" of "+lab.PlainUser) {
+			t.Errorf("explain %v: exit status %d: %s%s", args, status, out, errs)
+		}
+	}
+	if out, _, status := ask(lab.OtherUser, trial); status != 0 || !strings.Contains(out, trial) {
+		t.Errorf("the other user's own job: exit status %d: %s", status, out)
+	}
+	d.stop()
+	if _, errs, status := ask(lab.PlainUser, victim); status != 1 || !strings.Contains(errs, "is not for this user") || !strings.Contains(errs, "does not listen") {
+		t.Errorf("without the daemon: exit status %d: %s", status, errs)
+	}
+}
