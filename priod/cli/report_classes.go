@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -39,12 +40,16 @@ func reportClasses(c *cli.Context, _ *config.Config, r *store.Reader) error {
 	return answer(c, p, func(w io.Writer) {
 		fmt.Fprintf(w, "From %s to %s.\n", clock(p.Since), clock(p.Until))
 		if len(p.By) == 0 {
-			fmt.Fprintln(w, "No cycle has ranked a GPU job.")
+			fmt.Fprintln(w, "No cycle has seen a GPU job.")
 			return
 		}
 		fmt.Fprintln(w)
 		tabulate(w, []string{"BECAUSE", "RULE", "CLASS", "JOBS", "USERS", "GPU-HOURS", "WAIT P50", "P95", "RUN P50", "WAITING"}, p.By, func(x *report.Classed) []any {
-			return []any{report.Reason(x.Why), cmp.Or(x.Detail, "-"), cmp.Or(x.Class, "-"), x.Jobs, x.Users, fmt.Sprintf("%.1f", x.GPUHours), agoOf(x.P50), agoOf(x.P95), agoOf(x.Ran), x.Waiting}
+			why := "started before a cycle saw it wait"
+			if x.Why != "" {
+				why = report.Reason(x.Why)
+			}
+			return []any{why, cmp.Or(x.Detail, "-"), cmp.Or(x.Class, "-"), x.Jobs, x.Users, fmt.Sprintf("%.1f", x.GPUHours), agoOf(x.P50), agoOf(x.P95), agoOf(x.Ran), x.Waiting}
 		})
 	})
 }
@@ -61,8 +66,10 @@ func reportLearningCommand() *cli.Command {
 	return &cli.Command{
 		Name: "learning", Usage: "whether GPU types given by learned speeds were the right ones",
 		Description: "Of the completed jobs that were given a GPU type by a speed that priod had learned, how many ran faster there\n" +
-			"than on the mean of the cluster's types, which is what Slurm gives a job that names none, by what is known\n" +
-			"now. Speeds that a tag or workloads.toml says are no guess, and are left out. The worst guesses come first.",
+			"than on the mean of the cluster's types, which is what Slurm gives a job that names none, and whether the speed\n" +
+			"was as believed, within a factor of 1.25, both by what is known now. Slower is no fault where others gain more\n" +
+			"from the fast types. Speeds that a tag or workloads.toml says are no guess, and are left out. The most costly\n" +
+			"come first.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
 			mostFlag(20, "show `N` programs"),
@@ -108,14 +115,18 @@ func reportLearning(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 	return answer(c, l, func(w io.Writer) { showLearning(w, l, c.Int("most")) })
 }
 
+// saved are GPU-hours, without a sign where they round to 0.
+func saved(hours float64) string { return fmt.Sprintf("%.2f", math.Round(hours*100)/100+0) }
+
 func showLearning(w io.Writer, l *report.Learning, most int) {
 	fmt.Fprintf(w, "From %s to %s: %s completed on the GPU type that a learned speed chose.\n", clock(l.Since), clock(l.Until), plural(l.Jobs, "job", "jobs"))
 	if l.Jobs == 0 {
 		return
 	}
-	fmt.Fprintf(w, "Beside the mean of the types: %d faster, %d slower, %d the same; %.1f GPU-hours saved.\n\n", l.Better, l.Worse, l.Jobs-l.Better-l.Worse, l.SavedGPU)
+	fmt.Fprintf(w, "Beside the mean of the types: %d faster, %d slower, %d the same; %s GPU-hours saved.\n", l.Better, l.Worse, l.Jobs-l.Better-l.Worse, saved(l.SavedGPU))
+	fmt.Fprintf(w, "Speed there, known now: %d as believed, %d lower, %d higher.\n\n", l.Held, l.Misled, l.Jobs-l.Held-l.Misled)
 	tabulate(w, []string{"USER", "JOB NAME", "TYPE", "JOBS", "BELIEVED THEN", "KNOWN NOW", "GPU-HOURS SAVED"}, l.Programs[:min(most, len(l.Programs))], func(p *report.Guessed) []any {
-		return []any{p.User, p.Name, p.GPUType, p.Jobs, fmt.Sprintf("%.2f", p.Believed), fmt.Sprintf("%.2f", p.Now), fmt.Sprintf("%.1f", p.SavedGPU)}
+		return []any{p.User, p.Name, p.GPUType, p.Jobs, fmt.Sprintf("%.2f", p.Believed), fmt.Sprintf("%.2f", p.Now), saved(p.SavedGPU)}
 	})
 	if rest := len(l.Programs) - most; rest > 0 {
 		fmt.Fprintf(w, "%d more with --most.\n", rest)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/plan"
@@ -19,7 +20,7 @@ type Classes struct {
 
 // Classed are the jobs of one reason: a class rule, a QOS, the tag, the site's consent, or none.
 type Classed struct {
-	Why      string   `json:"why"`              // as plan.Reason
+	Why      string   `json:"why"`              // as plan.Reason; "": they started before a cycle saw them wait
 	Detail   string   `json:"detail,omitempty"` // the class rule, the QOS, the table of consent, the budget
 	Class    string   `json:"class"`            // in which most of them ran; "": none has run
 	Jobs     int      `json:"jobs"`
@@ -43,10 +44,8 @@ func OfClasses(since, until time.Time, jobs []store.JobTimes) *Classes {
 	by := map[key]*sum{}
 	for i := range jobs {
 		j := &jobs[i]
-		if j.Why == "" {
-			continue // no cycle has ranked it
-		}
-		k := key{j.Why, j.Detail}
+		rule, _, _ := strings.Cut(j.Detail, "; ") // features add their words
+		k := key{j.Why, rule}
 		switch plan.Reason(j.Why) {
 		case plan.TERule, plan.BERule, plan.TEQOS, plan.BEQOS, plan.BESite:
 		default:
@@ -61,8 +60,10 @@ func OfClasses(since, until time.Time, jobs []store.JobTimes) *Classes {
 		s.users[j.User] = true
 		s.GPUHours += float64(j.GPUs) * j.Ran.Hours()
 		if j.Start.IsZero() {
-			s.Waiting += max(j.Tasks, 1)
-			continue
+			if j.Left.IsZero() {
+				s.Waiting += max(j.Tasks, 1)
+			}
+			continue // it came and went between two polls
 		}
 		s.classes[j.Class]++
 		s.waits = append(s.waits, j.Start.Sub(j.Submit).Seconds())

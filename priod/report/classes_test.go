@@ -15,7 +15,7 @@ func TestClasses(t *testing.T) {
 	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minutes int) time.Time { return day.Add(time.Duration(minutes) * time.Minute) }
 	short := func(user string, start, ran int) store.JobTimes {
-		j := store.JobTimes{User: user, Class: "te", Submit: day, GPUs: 2, Tasks: 1, Why: string(plan.TERule), Detail: "class rule short"}
+		j := store.JobTimes{User: user, Class: "te", Submit: day, GPUs: 2, Tasks: 1, Why: string(plan.TERule), Detail: "class rule short; preemption: it fits"}
 		if start >= 0 {
 			j.Start, j.Ran, j.Left = at(start), time.Duration(ran)*time.Minute, at(start+ran)
 		}
@@ -25,12 +25,13 @@ func TestClasses(t *testing.T) {
 		short("ann", 2, 30), short("bob", 2, 30), short("bob", -1, 0),
 		{User: "cem", Class: "be", Submit: day, Start: at(60), GPUs: 1, Tasks: 1, Ran: time.Hour, Why: string(plan.OverBudget), Detail: "8 of 8 GPUs"},
 		{User: "cem", Submit: day, GPUs: 1, Tasks: 40, Why: string(plan.OverBudget), Detail: "7 of 8 GPUs"},
-		{User: "dan", Submit: day, GPUs: 1},
+		{User: "dan", Class: "te", Submit: day, GPUs: 1, Start: at(0)},
 	})
 	minute := func(n float64) *float64 { n *= 60; return &n }
 	want := []Classed{
 		{Why: string(plan.TERule), Detail: "class rule short", Class: "te", Jobs: 3, Users: 2, GPUHours: 2, P50: minute(2), P95: minute(2), Ran: minute(30), Waiting: 1},
 		{Why: string(plan.OverBudget), Class: "be", Jobs: 41, Users: 1, GPUHours: 1, P50: minute(60), P95: minute(60), Waiting: 40},
+		{Class: "te", Jobs: 1, Users: 1, P50: new(float64), P95: new(float64)},
 	}
 	if diff := cmp.Diff(want, got.By); diff != "" {
 		t.Error(diff)
@@ -52,7 +53,7 @@ func TestLearning(t *testing.T) {
 	}
 	wrong, right := run("wrong", speed.Past, 0.5, 1), run("right", speed.Site, 1, 0.25)
 	l := OfLearning(day, day, []Given{wrong, right, wrong, run("told", speed.Tag, 0.5, 1), wrong}, map[string]int{"a": 4, "b": 12})
-	want := &Learning{Since: day, Until: day, Jobs: 4, Better: 1, Worse: 3, SavedGPU: -6*(1-0.5/0.875) + 2*(1/0.4375-1), Programs: []Guessed{
+	want := &Learning{Since: day, Until: day, Jobs: 4, Better: 1, Worse: 3, Held: 0, Misled: 3, SavedGPU: -6*(1-0.5/0.875) + 2*(1/0.4375-1), Programs: []Guessed{
 		{User: "ann", Name: "wrong", GPUType: "a", Jobs: 3, Believed: 1 / 0.625, Now: 0.5 / 0.875, SavedGPU: -6 * (1 - 0.5/0.875)},
 		{User: "ann", Name: "right", GPUType: "a", Jobs: 1, Believed: 1 / 0.625, Now: 1 / 0.4375, SavedGPU: 2 * (1/0.4375 - 1)},
 	}}

@@ -16,7 +16,9 @@ type Learning struct {
 	Until    time.Time `json:"until"`
 	Jobs     int       `json:"jobs"`   // completed on the type that they were given by a learned speed
 	Better   int       `json:"better"` // than on the mean of the types
-	Worse    int       `json:"worse"`  // than that
+	Worse    int       `json:"worse"`  // than that: where others gained more from the faster types, or by a wrong guess
+	Held     int       `json:"held"`   // guesses: the speed there is within a factor of what was believed
+	Misled   int       `json:"misled"` // it is lower by more than that
 	SavedGPU float64   `json:"saved_gpu_h"`
 	Programs []Guessed `json:"programs"`
 }
@@ -31,6 +33,9 @@ type Guessed struct {
 	Now      float64 `json:"now"`      // the same by what is known now
 	SavedGPU float64 `json:"saved_gpu_h"`
 }
+
+// holds is the factor within which a guess holds: what one GPU type differs from the next by at least.
+const holds = 1.25
 
 // even is how far from the mean a speed is at least that counts as better or worse.
 const even = 0.02
@@ -71,6 +76,12 @@ func OfLearning(since, until time.Time, runs []Given, gpus map[string]int) *Lear
 		p.Now += now
 		p.SavedGPU += saved
 		l.SavedGPU += saved
+		switch {
+		case now < then/holds:
+			l.Misled++
+		case now <= then*holds:
+			l.Held++
+		}
 		if now > 1+even {
 			l.Better++
 		} else if now < 1-even {

@@ -1,0 +1,214 @@
+package tests
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slurmprio/slurmplug"
+	"slurmprio/tests/lab"
+)
+
+// plainSettings are those of a site whose users know nothing of priod; times are those of a lab.
+const plainSettings = `
+profile = "balanced"
+[cycle]
+interval = "2s"
+[slurm]
+partitions = ["gpu"]
+[ranking]
+order = "owed"
+[te_budget.user]
+share = 0.0
+gpu_hours_share = 0.0
+time_limit = "2m"
+[preemption]
+headroom = false
+min_run = "1s"
+restart = "1s"
+grace_share = 0.0
+loss_share = 0.0
+user_loss_share = 0.0
+[speeds]
+interval = "2s"
+min_run = "1s"
+[[class]]
+name = "short"
+type = "te"
+max_time = "2m"
+[[class]]
+name = "shell"
+type = "te"
+interactive = true
+[[consent]]
+partitions = ["gpu"]
+evict = true
+grace = "2s"
+gpu_type = true
+size = true
+`
+
+// Two users submit 200 jobs with plain sbatch, srun and salloc. There is no wrapper and no tag: the two Lua files, class
+// rules and the site's consent do it all. Every job completes, short ones get room by evictions, long ones are held back
+// and steered by what accounting has taught by then, and those that ask for more CPUs than they use are sized.
+func TestUsersWhoTypeNothing(t *testing.T) {
+	longOnly(t)
+	if os.Geteuid() != 0 {
+		t.Skip("only root can submit as two users")
+	}
+	t.Parallel()
+	open, err := os.MkdirTemp("", "plain-") // TempDir's parent is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(open) })
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(open, "rules.toml")
+	if err := os.WriteFile(config, []byte(plainSettings), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := exec.Command(filepath.Join(bin, "priod"), "--config", config, "config", "lua", "--hold", "5s").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := make([]lab.NodeSpec, 3)
+	for i, gpuType := range []string{"a100", "v100", "t4"} {
+		nodes[i] = lab.NodeSpec{Prefix: gpuType + "-", Count: 2, GPUType: gpuType, GPUs: 4, CPUs: 16, MemoryMB: 16384}
+	}
+	l := lab.ForTest(t, lab.Options{
+		Nodes: nodes, RequeueDelay: 2, ExtraConf: []string{"JobSubmitPlugins=lua", "CliFilterPlugins=lua", "JobAcctGatherType=jobacct_gather/linux"},
+		ExtraFiles: map[string]string{
+			"prio.lua": luaFile(t, "prio.lua"), "job_submit.lua": luaFile(t, "job_submit.lua"), "cli_filter.lua": luaFile(t, "cli_filter.lua"), "prio_rules.lua": string(rules),
+		},
+	})
+	s := bareSite(t, l)
+	// A job takes so many times as long on a slower type; greedy ones keep one of their twelve CPUs busy.
+	script := filepath.Join(open, "job.sh")
+	if err := os.WriteFile(script, []byte(`#!/bin/sh
+case $SLURM_JOB_NODELIST in a100*) n=$1 ;; v100*) n=$(($1 * 2)) ;; *) n=$(($1 * 3)) ;; esac
+[ "$2" = greedy ] && exec python3 -c "import time
+end = time.time() + $n
+while time.time() < end: sum(range(20000)); time.sleep(0.02)"
+exec sleep $n
+`), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("%s[wake]\nlisten = []\n[state]\ndir = %q\n", plainSettings, filepath.Join(s.dir, "state"))
+	if err := os.WriteFile(s.config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := s.daemon()
+	d.waitLog("started")
+	r := rand.New(rand.NewPCG(7, 7))
+	var waiting sync.WaitGroup
+	trials, greedy, interactive := map[string]bool{}, map[string]bool{}, 0
+	for i := range 200 {
+		client := l.As([]string{lab.PlainUser, lab.OtherUser}[i%2])
+		args := []string{"--output=/dev/null", "--chdir=" + open}
+		switch kind := r.IntN(100); {
+		case kind < 8: // in a terminal
+			interactive++
+			command := []string{"srun", "--gres=gpu:1", "--time=10", "--job-name=shell", "sleep", "4"}
+			if i%2 == 0 {
+				command = []string{"salloc", "--quiet", "--gres=gpu:1", "--time=10", "--job-name=shell", "sleep", "4"}
+			}
+			waiting.Go(func() {
+				cmd := client.Command(s.Context(), command[0], command[1:]...)
+				cmd.Dir = open
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%v: %v: %s", command, err, out)
+				}
+			})
+		case kind < 35: // a trial
+			id, err := client.Sbatch(s.Context(), append(args, "--job-name=try", "--time=2", fmt.Sprintf("--gres=gpu:%d", 1+r.IntN(2)), script, "1")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trials[id] = true
+		case kind < 55:
+			id, err := client.Sbatch(s.Context(), append(args, "--job-name=greedy", "--time=30", "--gres=gpu:1", "-c", "12", script, "3", "greedy")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			greedy[id] = true
+		default:
+			name := []string{"resnet", "bert", "gan"}[r.IntN(3)]
+			if _, err := client.Sbatch(s.Context(), append(args, "--job-name="+name, "--time=30", fmt.Sprintf("--gres=gpu:%d", []int{1, 1, 2, 4}[r.IntN(4)]), script, fmt.Sprint(4+r.IntN(8)))...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.sleep(500 * time.Millisecond)
+	}
+	waiting.Wait()
+	s.within(5*time.Minute, "the queue to be empty", func() bool { return s.slurm("squeue", "--noheader", "--format=%A") == "" })
+
+	states := map[string]int{}
+	held, heldTrials, evicted := 0, 0, 0
+	s.patiently("accounting to have all jobs", func() bool {
+		clear(states)
+		held, heldTrials, evicted = 0, 0, 0
+		for line := range strings.Lines(s.slurm("sacct", "--allusers", "--noheader", "--allocations", "--duplicates", "--parsable2", "--format=JobID,State,Submit,Eligible,JobName")) {
+			f := strings.Split(strings.TrimSpace(line), "|")
+			if f[1] == "PREEMPTED" || f[1] == "REQUEUED" {
+				if evicted++; f[4] == "shell" || f[4] == "try" {
+					t.Errorf("a %s job was evicted: %s", f[4], line)
+				}
+				continue
+			}
+			states[f[1]]++
+			if f[3] > f[2] {
+				if trials[f[0]] {
+					heldTrials++
+				}
+				held++
+			}
+		}
+		return states["COMPLETED"] >= 200
+	})
+	if len(states) != 1 || states["COMPLETED"] != 200 {
+		t.Errorf("jobs ended as %v, want 200 COMPLETED", states)
+	}
+	var history struct {
+		Writes []struct {
+			Job    string
+			Lever  slurmplug.Lever
+			Status slurmplug.Status
+			Reason string
+		}
+	}
+	s.json(&history, "history", "--most", "1000000")
+	sized, steered := map[string]bool{}, map[string]bool{}
+	for _, w := range history.Writes {
+		switch {
+		case w.Status != slurmplug.Applied:
+		case w.Lever == slurmplug.Size:
+			sized[w.Job] = true
+		case w.Lever == slurmplug.Features:
+			steered[w.Job] = true
+		}
+	}
+	var learned struct{ Jobs, Better, Worse, Misled int }
+	s.json(&learned, "report", "learning")
+	classes := s.must("report", "classes")
+	t.Logf("%d jobs of srun and salloc, %d trials, %d greedy; %d evictions; held back: %d; steered: %d; sized: %d; by learned speeds: %+v\n%s\n%s",
+		interactive, len(trials), len(greedy), evicted, held, len(steered), len(sized), learned, classes, s.must("report", "learning"))
+	if evicted == 0 || held < 60 || heldTrials > 0 || len(steered) < 40 || len(sized) < 3 {
+		t.Errorf("%d evictions, %d jobs held back, %d of them trials, %d steered, %d sized", evicted, held, heldTrials, len(steered), len(sized))
+	}
+	if learned.Jobs < 20 || learned.Better == 0 || learned.Misled > learned.Jobs/4 {
+		t.Errorf("GPU types by learned speeds: %+v", learned)
+	}
+	for _, want := range []string{"class rule short", "the site's consent for partition gpu"} {
+		if !strings.Contains(classes, want) {
+			t.Errorf("report classes lacks %q:\n%s", want, classes)
+		}
+	}
+}
