@@ -2,7 +2,7 @@
 // serve as their defaults.
 package etc
 
-import _ "embed"
+import "embed"
 
 // Priod is priod.toml: every key that a site sets, with its default.
 //
@@ -33,3 +33,8 @@ var Failures string
 //
 //go:embed hold
 var Hold string
+
+// Lua are the files for Slurm's own hooks: slurm/prio.lua, slurm/job_submit.lua and slurm/cli_filter.lua.
+//
+//go:embed slurm/*.lua
+var Lua embed.FS

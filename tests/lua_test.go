@@ -185,8 +185,14 @@ gpu_type = true
 	if text := s.must("explain", out); !strings.Contains(text, "type=none") {
 		t.Errorf("explain of the job that opted out:\n%s", text)
 	}
-	if text := s.must("check", "--all"); !strings.Contains(text, "class rule short makes TE: all jobs, time limit at most 10m0s") {
-		t.Errorf("check:\n%s", text)
+	text := s.must("check", "--all")
+	for _, want := range []string{"class rule short makes TE: all jobs, time limit at most 10m0s", "PASS  lua             version 1 in ", "job_submit.lua holds jobs back for 6s"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("check lacks %q:\n%s", want, text)
+		}
+	}
+	if text := s.must("report", "classes"); !strings.Contains(text, "class rule short") {
+		t.Errorf("report classes:\n%s", text)
 	}
 	shell := l.Command(s.Context(), "srun", "--job-name=shell", "--gres=gpu:t4:1", "--time=60", "sleep", "600")
 	if err := shell.Start(); err != nil {

@@ -67,7 +67,9 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 	findings = checkProfile(cfg, findings)
 	findings = append(findings, checkController(ctx, slurm, cfg)...)
 	findings = append(findings, checkState(cfg)...)
-	findings = append(findings, checkHold(cfg, prio.HoldFile)...)
+	lua := checkLua(ctx, cfg)
+	findings = append(findings, lua.findings...)
+	findings = append(findings, checkHold(cfg, prio.HoldFile, lua.hold)...)
 	findings = append(findings, checkConsent(ctx, slurm, cfg)...)
 	return append(findings, checkShared(cfg, stateSave(ctx, cfg))...)
 }

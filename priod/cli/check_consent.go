@@ -26,9 +26,12 @@ func checkConsent(ctx context.Context, slurm *live.Cluster, cfg *config.Config) 
 	for i := range view.Partitions {
 		partitions = append(partitions, view.Partitions[i].Name)
 	}
-	touched := map[string]int{}
+	touched, gpuJobs := map[string]int{}, 0
 	jobs := slices.Clone(view.Snapshot.Jobs)
 	for i := range jobs {
+		if jobs[i].GPUs > 0 {
+			gpuJobs += max(jobs[i].TaskCount, 1)
+		}
 		rules.Complete(&jobs[i])
 		if site := jobs[i].Site; site != nil {
 			touched["class "+site.Class] += max(jobs[i].TaskCount, 1)
@@ -37,7 +40,12 @@ func checkConsent(ctx context.Context, slurm *live.Cluster, cfg *config.Config) 
 	}
 	for i := range rules.Classes {
 		c := &rules.Classes[i]
-		findings = append(findings, ruleFinding("class rule "+c.Name+" makes "+c.Words(), &c.Match, partitions, touched["class "+c.Name]))
+		f := ruleFinding("class rule "+c.Name+" makes "+c.Words(), &c.Match, partitions, touched["class "+c.Name])
+		if n := touched["class "+c.Name]; f.Level == live.Pass && c.Type == "te" && n >= manyJobs && n == gpuJobs {
+			f.Level, f.Fix = live.Warn, "a condition such as max_time = \"1h\" in the table in priod.toml"
+			f.Text += ": all GPU jobs; where all are TE none goes first, and only te_budget bounds them"
+		}
+		findings = append(findings, f)
 	}
 	for i := range rules.Tables {
 		t := &rules.Tables[i]
@@ -45,6 +53,9 @@ func checkConsent(ctx context.Context, slurm *live.Cluster, cfg *config.Config) 
 	}
 	return findings
 }
+
+// manyJobs is from how many jobs on a rule that fits all is worth a word.
+const manyJobs = 20
 
 // ruleFinding is the finding of one rule.
 func ruleFinding(words string, m *consent.Match, partitions []string, jobs int) live.Finding {

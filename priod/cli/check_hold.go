@@ -13,8 +13,9 @@ import (
 )
 
 // checkHold compares the hold of this host with the time until a cycle has seen a job. Without
-// it jobs start on whatever free GPU they meet. Other hosts' files cannot be seen from here.
-func checkHold(cfg *config.Config, file string) []live.Finding {
+// it jobs start on whatever free GPU they meet. Other hosts' files cannot be seen from here; lua is the hold of
+// job_submit.lua, 0 where there is none.
+func checkHold(cfg *config.Config, file string, lua time.Duration) []live.Finding {
 	if !cfg.Steering.Enabled && !cfg.Sizing.Enabled {
 		return nil
 	}
@@ -26,6 +27,9 @@ func checkHold(cfg *config.Config, file string) []live.Finding {
 		f.Text = fmt.Sprintf("cycle.interval and a cycle take %s: no hold is that long (%s at most), and jobs that meet a free GPU start unsteered and unsized", needed, prio.LongestHold)
 		f.Fix = "cycle.interval = \"10s\""
 		return []live.Finding{f}
+	}
+	if lua >= needed {
+		return []live.Finding{{Level: live.Pass, Name: "hold", Text: fmt.Sprintf("job_submit.lua holds jobs back for %s, cycle.interval and a cycle take %s", lua, needed)}}
 	}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

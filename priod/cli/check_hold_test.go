@@ -40,7 +40,7 @@ func TestCheckHold(t *testing.T) {
 		}
 		cfg := &config.Config{}
 		cfg.Cycle.Interval, cfg.Steering.Enabled = config.Duration(c.interval), c.steering
-		found := checkHold(cfg, file)
+		found := checkHold(cfg, file, 0)
 		switch {
 		case c.level == "":
 			if len(found) > 0 {
@@ -61,12 +61,12 @@ func TestCheckHoldNamesEnough(t *testing.T) {
 		os.Remove(file)
 		cfg := &config.Config{}
 		cfg.Cycle.Interval, cfg.Steering.Enabled = config.Duration(interval), true
-		_, named, _ := strings.Cut(checkHold(cfg, file)[0].Fix, "echo ")
+		_, named, _ := strings.Cut(checkHold(cfg, file, 0)[0].Fix, "echo ")
 		named, _, _ = strings.Cut(named, " ")
 		if err := os.WriteFile(file, []byte(named), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if found := checkHold(cfg, file); found[0].Level != live.Pass {
+		if found := checkHold(cfg, file, 0); found[0].Level != live.Pass {
 			t.Errorf("interval %s: %s: %+v", interval, named, found)
 		}
 	}
