@@ -84,7 +84,7 @@ func TestUsersWhoTypeNothing(t *testing.T) {
 		nodes[i] = lab.NodeSpec{Prefix: gpuType + "-", Count: 2, GPUType: gpuType, GPUs: 4, CPUs: 16, MemoryMB: 16384}
 	}
 	l := lab.ForTest(t, lab.Options{
-		Nodes: nodes, RequeueDelay: 2, ExtraConf: []string{"JobSubmitPlugins=lua", "CliFilterPlugins=lua", "JobAcctGatherType=jobacct_gather/linux"},
+		Nodes: nodes, RequeueDelay: studyDelay - 1, ExtraConf: []string{"JobSubmitPlugins=lua", "CliFilterPlugins=lua", "JobAcctGatherType=jobacct_gather/linux"},
 		ExtraFiles: map[string]string{
 			"prio.lua": luaFile(t, "prio.lua"), "job_submit.lua": luaFile(t, "job_submit.lua"), "cli_filter.lua": luaFile(t, "cli_filter.lua"), "prio_rules.lua": string(rules),
 		},
