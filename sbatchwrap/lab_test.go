@@ -280,6 +280,38 @@ func TestPlainUser(t *testing.T) {
 	}
 }
 
+// TestClients submits as programs do that call sbatch by themselves: the tag comes from a variable of the login host, and
+// what they read of sbatch's answer is as they know it.
+func TestClients(t *testing.T) {
+	s := newSite(t)
+	env := []string{"SBATCHWRAP_TYPE=be", "SBATCHWRAP_GRACE=1"}
+	be := jobtag.Tag{Type: "be", Grace: time.Minute}
+	s.script("dask.sh", "#!/usr/bin/env bash\n\n#SBATCH -J dask-worker\n#SBATCH -p gpu\n#SBATCH -n 1\n#SBATCH --cpus-per-task=2\n#SBATCH --mem=1G\n#SBATCH -t 00:30:00\n#SBATCH -H\n\nsleep 100\n")
+	s.script("submission_file.sh", "#!/bin/bash\n\n# Parameters\n#SBATCH --array=0-2%2\n#SBATCH --cpus-per-task=2\n#SBATCH --error=%A_%a_0_log.err\n#SBATCH --gpus-per-node=1\n#SBATCH --hold\n"+
+		"#SBATCH --job-name=submitit\n#SBATCH --mem=1GB\n#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --open-mode=append\n#SBATCH --output=%A_%a_0_log.out\n"+
+		"#SBATCH --partition=gpu\n#SBATCH --signal=USR2@90\n#SBATCH --time=5\n#SBATCH --wckey=submitit\n\n# command\nexport SUBMITIT_EXECUTOR=slurm\nsrun --unbuffered sleep 100\n")
+	for _, c := range []struct {
+		name, answer string
+		args         []string
+		rest         string
+	}{
+		{"dask-jobqueue", `^Submitted batch job (\d+)\n$`, []string{"dask.sh"}, ""},
+		{"submitit", `^Submitted batch job (\d+)\n$`, []string{"submission_file.sh"}, ""},
+		{"snakemake 7 --slurm", `^Submitted batch job (\d+)\n$`, []string{"--hold", "--job-name", "0f1e2d3c", "--output", "slurm_logs/%j.log", "--export=ALL", "--comment", "train_model", "-p", "gpu", "-t", "10", "--mem", "1000", "--ntasks=1",
+			"--cpus-per-task=1", "-D", s.dir, "--wrap=python3 -m snakemake --snakefile 'Snakefile' --target-jobs 'train:n=1' --mode 2"}, "train_model"},
+		{"nextflow", `^(\d+)\n$`, []string{"--parsable", "--hold", "dask.sh"}, ""},
+	} {
+		o := s.run(program(t, wrapperOnce), env, "", c.args...)
+		m := regexp.MustCompile(c.answer).FindStringSubmatch(o.stdout)
+		if m == nil || o.code != 0 || o.stderr != "" {
+			t.Errorf("%s: %+v", c.name, o)
+			continue
+		}
+		t.Cleanup(func() { s.Run(context.Background(), "scancel", m[1]) })
+		s.tagged(m[1], be, c.rest)
+	}
+}
+
 // TestSignals interrupts a waiting sbatchwrap as a terminal would.
 func TestSignals(t *testing.T) {
 	s := newSite(t)
