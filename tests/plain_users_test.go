@@ -220,3 +220,111 @@ exec sleep $n
 		}
 	}
 }
+
+// A user without rights tries to get more out of class rules and consent than they give: a tag in the job's name, an
+// array of 2,000 trials, a tag that changes each second, control characters, rules that the site got wrong. Budgets
+// hold, priod's cycles go on without an error, and another user's trial starts.
+func TestHostilePlainUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can submit as another user")
+	}
+	t.Parallel()
+	const settings = quick + `
+[te_budget.user]
+gpus = 4
+time_limit = "10m"
+[preemption]
+enabled = true
+grace = "2s"
+min_run = "1s"
+[[class]]
+name = "nobody"
+type = "te"
+partitions = ["gone"]
+[[class]]
+name = "all"
+type = "te"
+[[consent]]
+accounts = ["gone", "\u0007'; --"]
+evict = true
+[[consent]]
+evict = true
+gpu_type = true
+`
+	config := filepath.Join(t.TempDir(), "priod.toml")
+	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := exec.Command(filepath.Join(bin, "priod"), "--config", config, "config", "lua", "--hold", "5s").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := lab.ForTest(t, lab.Options{
+		Nodes: []lab.NodeSpec{{Prefix: "a100-", Count: 2, GPUType: "a100", GPUs: 4}}, ExtraConf: []string{"JobSubmitPlugins=lua", "CliFilterPlugins=lua"},
+		ExtraFiles: map[string]string{"prio.lua": luaFile(t, "prio.lua"), "job_submit.lua": luaFile(t, "job_submit.lua"), "cli_filter.lua": luaFile(t, "cli_filter.lua"), "prio_rules.lua": string(rules)},
+	})
+	s := newSiteOn(t, l, settings)
+	for _, user := range []string{lab.PlainUser, lab.OtherUser} {
+		t.Cleanup(func() { s.slurm("scancel", "--user="+user) })
+	}
+	evil := l.As(lab.PlainUser)
+	submit := func(client lab.Client, args ...string) string {
+		t.Helper()
+		id, err := client.Sbatch(s.Context(), append([]string{"--output=/dev/null", "--chdir=/tmp", "--gres=gpu:1"}, append(args, "--wrap", "sleep 4")...)...)
+		if err != nil {
+			t.Fatalf("sbatch %v: %v", args, err)
+		}
+		return id
+	}
+	unlimited := submit(evil, "--job-name=prio:type=te&v=1", "--time=60")
+	array := submit(evil, "--array=0-1999", "--time=5")
+	edited := submit(evil, "--time=5", "--hold", "--comment=prio:type=be&v=1")
+	for _, text := range []string{"\x1b[2J", "prio:type=te&v=1&v=1", "prio:" + strings.Repeat("a", 600), "prio:type=te&v=9", "'\"\\]]"} {
+		submit(evil, "--time=5", "--comment="+text, "--job-name="+text)
+	}
+	d := s.daemon()
+	d.waitLog("started")
+	for i := range 8 {
+		comment := []string{"prio:type=te&v=1", "prio:type=be&v=1", "x", "prio:type=none&v=1"}[i%4]
+		if out, err := evil.Run(s.Context(), "scontrol", "update", "JobId="+edited, "Comment="+comment); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		s.sleep(time.Second)
+	}
+	var queue struct {
+		Jobs []struct {
+			Job, User, Class string
+			Tasks            string
+			GPUs             int
+		}
+	}
+	s.json(&queue, "queue", "--most", "5000")
+	trials := 0
+	for _, j := range queue.Jobs {
+		if j.Class == "te" && j.User == lab.PlainUser {
+			trials += j.GPUs
+		}
+	}
+	if trials > 4 {
+		t.Errorf("%d GPUs of waiting TE jobs of one user, whose budget is 4: %+v", trials, queue.Jobs)
+	}
+	trial := submit(l.As(lab.OtherUser), "--time=5")
+	s.patiently("the other user's trial to start", func() bool {
+		return strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+trial, "--format=%T")) == "RUNNING"
+	})
+	if text := s.must("explain", unlimited); strings.Contains(text, "trial-and-error (") {
+		t.Errorf("a tag in the job's name counts:\n%s", text)
+	}
+	text := s.must("check", "--all")
+	for _, want := range []string{"has no partition gone", "class rule all makes TE: all jobs"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("check lacks %q:\n%s", want, text)
+		}
+	}
+	s.shown("check", text)
+	s.shown("report classes", s.must("report", "classes"))
+	s.slurm("scancel", array)
+	if log := d.log.String(); strings.Contains(log, "[ERROR]") {
+		t.Errorf("priod's log has errors:\n%s", log)
+	}
+}
