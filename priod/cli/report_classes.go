@@ -44,12 +44,8 @@ func reportClasses(c *cli.Context, _ *config.Config, r *store.Reader) error {
 			return
 		}
 		fmt.Fprintln(w)
-		tabulate(w, []string{"BECAUSE", "RULE", "CLASS", "JOBS", "USERS", "GPU-HOURS", "WAIT P50", "P95", "RUN P50", "WAITING"}, p.By, func(x *report.Classed) []any {
-			why := "started before a cycle saw it wait"
-			if x.Why != "" {
-				why = report.Reason(x.Why)
-			}
-			return []any{why, cmp.Or(x.Detail, "-"), cmp.Or(x.Class, "-"), x.Jobs, x.Users, fmt.Sprintf("%.1f", x.GPUHours), agoOf(x.P50), agoOf(x.P95), agoOf(x.Ran), x.Waiting}
+		tabulate(w, []string{"BECAUSE OF", "CLASS", "JOBS", "USERS", "GPU-HOURS", "WAIT P50", "P95", "RUN P50", "WAITING"}, p.By, func(x *report.Classed) []any {
+			return []any{x.Words(), cmp.Or(x.Class, "-"), x.Jobs, x.Users, fmt.Sprintf("%.1f", x.GPUHours), agoOf(x.P50), agoOf(x.P95), agoOf(x.Ran), x.Waiting}
 		})
 	})
 }

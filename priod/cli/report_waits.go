@@ -104,13 +104,16 @@ func waitViews(all []*plan.Wait) []waitView {
 // showWaits tells why the job waits, or waited, the last wait first.
 func (v *explanation) showWaits(line liner) {
 	for _, w := range v.Waits {
+		if w.Ended != "" && w.Until.Sub(w.Submit) < time.Second {
+			continue // it did not wait
+		}
 		by := map[plan.Cause]float64{}
 		for _, s := range w.Spans {
 			by[s.Cause] += s.Wait
 		}
 		var parts []string
 		for _, c := range plan.Causes {
-			if by[c] > 0 {
+			if by[c] >= 0.5 {
 				parts = append(parts, fmt.Sprintf("%s %s", c, report.Ago(time.Duration(by[c]*float64(time.Second)))))
 			}
 		}
@@ -124,6 +127,9 @@ func (v *explanation) showWaits(line liner) {
 		}
 		line("Wait", "%s %s since %s: %s", verb, report.Ago(w.Until.Sub(w.Submit)), clock(w.Submit), strings.Join(parts, ", "))
 		for _, s := range slices.Backward(w.Spans[max(0, len(w.Spans)-mostSpans):]) {
+			if s.Wait < 0.5 {
+				continue
+			}
 			line("", "from %s, %s: %s", clock(s.From), report.Ago(time.Duration(s.Wait*float64(time.Second))), s.text())
 		}
 	}

@@ -32,6 +32,16 @@ type Classed struct {
 	Waiting  int      `json:"waiting"`   // that have not run yet
 }
 
+// short are reasons in the words of a table.
+var short = map[plan.Reason]string{
+	"": "started before a cycle saw it", plan.TETag: "tag type=te", plan.BETag: "tag type=be", plan.OptedOut: "tag type=none", plan.Untagged: "untagged", plan.BadTag: "tag not valid",
+	plan.OverBudget: "TE over budget", plan.Overrun: "TE that ran too long", plan.Held: "held", plan.Dependency: "waits for another job", plan.Reserved: "in a reservation",
+	plan.Foreign: "partition not ranked", plan.NotYet: "last seen before its begin time", plan.Component: "part of a heterogeneous job", plan.Evicted: "evicted before", plan.Round: "owed its GPU type",
+}
+
+// Words name what made the jobs TE or BE.
+func (c *Classed) Words() string { return cmp.Or(c.Detail, short[plan.Reason(c.Why)], c.Why) }
+
 // OfClasses sums jobs up, most GPU-hours first.
 func OfClasses(since, until time.Time, jobs []store.JobTimes) *Classes {
 	type key struct{ why, detail string }

@@ -61,3 +61,15 @@ func TestLearning(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestClassedWords(t *testing.T) {
+	for _, why := range plan.Reasons {
+		if words := (&Classed{Why: string(why)}).Words(); words == string(why) && why != plan.Held && why != plan.Untagged {
+			switch why { // named by its detail
+			case plan.TERule, plan.BERule, plan.TEQOS, plan.BEQOS, plan.BESite:
+			default:
+				t.Errorf("%s has no words", why)
+			}
+		}
+	}
+}
