@@ -223,7 +223,7 @@ exec sleep $n
 
 // A user without rights tries to get more out of class rules and consent than they give: a tag in the job's name, an
 // array of 2,000 trials, a tag that changes each second, control characters, rules that the site got wrong. Budgets
-// hold, priod's cycles go on without an error, and another user's trial starts.
+// hold, what is beyond them leaves for another user's trial, and priod's cycles go on without an error.
 func TestHostilePlainUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can submit as another user")
@@ -270,20 +270,20 @@ gpu_type = true
 	evil := l.As(lab.PlainUser)
 	submit := func(client lab.Client, args ...string) string {
 		t.Helper()
-		id, err := client.Sbatch(s.Context(), append([]string{"--output=/dev/null", "--chdir=/tmp", "--gres=gpu:1"}, append(args, "--wrap", "sleep 4")...)...)
+		id, err := client.Sbatch(s.Context(), append([]string{"--output=/dev/null", "--chdir=/tmp", "--gres=gpu:1"}, append(args, "--wrap", "sleep 600")...)...)
 		if err != nil {
 			t.Fatalf("sbatch %v: %v", args, err)
 		}
 		return id
 	}
+	d := s.daemon()
+	d.waitLog("started")
 	unlimited := submit(evil, "--job-name=prio:type=te&v=1", "--time=60")
 	array := submit(evil, "--array=0-1999", "--time=5")
 	edited := submit(evil, "--time=5", "--hold", "--comment=prio:type=be&v=1")
 	for _, text := range []string{"\x1b[2J", "prio:type=te&v=1&v=1", "prio:" + strings.Repeat("a", 600), "prio:type=te&v=9", "'\"\\]]"} {
 		submit(evil, "--time=5", "--comment="+text, "--job-name="+text)
 	}
-	d := s.daemon()
-	d.waitLog("started")
 	for i := range 8 {
 		comment := []string{"prio:type=te&v=1", "prio:type=be&v=1", "x", "prio:type=none&v=1"}[i%4]
 		if out, err := evil.Run(s.Context(), "scontrol", "update", "JobId="+edited, "Comment="+comment); err != nil {
@@ -309,7 +309,7 @@ gpu_type = true
 		t.Errorf("%d GPUs of waiting TE jobs of one user, whose budget is 4: %+v", trials, queue.Jobs)
 	}
 	trial := submit(l.As(lab.OtherUser), "--time=5")
-	s.patiently("the other user's trial to start", func() bool {
+	s.patiently("the other user's trial to start where a job beyond its user's budget was", func() bool {
 		return strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+trial, "--format=%T")) == "RUNNING"
 	})
 	if text := s.must("explain", unlimited); strings.Contains(text, "trial-and-error (") {

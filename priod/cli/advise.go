@@ -82,7 +82,7 @@ func runAdvise(c *cli.Context) error {
 		return fmt.Errorf("the cluster cannot be read: %w", err)
 	}
 	rules := cfg.ConsentRules()
-	rules.Apply(&view.Snapshot)
+	rules.Apply(&view.Snapshot, cluster.NewHistory())
 	a.site = &advise.Site{Snapshot: &view.Snapshot, Partitions: view.Partitions, Memory: view.Config.ConsumesMemory()}
 	a.site.Defaults.PerCPU, a.site.Defaults.PerNode = view.Config.DefaultMemory()
 	if cfg.Path != "" { // without one nobody runs priod here

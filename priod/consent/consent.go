@@ -47,13 +47,17 @@ type Rules struct {
 	Tables  []Table
 }
 
-// Apply completes the jobs of a snapshot.
-func (r *Rules) Apply(s *cluster.Snapshot) {
+// Apply completes the jobs of a snapshot. A job that a class rule made TE leaves for others only while it counts as BE,
+// beyond its budget, as the history knows: else a rule that makes all jobs TE would let none leave.
+func (r *Rules) Apply(s *cluster.Snapshot, h *cluster.History) {
 	if len(r.Classes)+len(r.Tables) == 0 {
 		return
 	}
 	for i := range s.Jobs {
-		r.Complete(&s.Jobs[i])
+		j := &s.Jobs[i]
+		if r.Complete(j); j.Site != nil && j.Site.Evict && j.Tag.Type == "te" && h.ClassOf(j) == cluster.TE {
+			j.Site.Evict = false
+		}
 	}
 }
 
@@ -85,7 +89,7 @@ func (r *Rules) Complete(j *cluster.Job) {
 // give adds what a table agrees to.
 func (t *Table) give(j *cluster.Job, site *cluster.Site) {
 	site.Consent = t.Match.Words()
-	if t.Evict && !j.Interactive && (j.Tag.Type == "" || j.Tag.Type == "be" && site.Class != "") {
+	if t.Evict && !j.Interactive && (j.Tag.Type == "" || site.Class != "") {
 		site.Evict, site.Signal = true, t.Signal
 		if j.Tag.Grace == 0 {
 			j.Tag.Grace = t.Grace

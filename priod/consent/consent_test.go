@@ -35,7 +35,7 @@ func TestComplete(t *testing.T) {
 		signal, retry, consentBy string
 	}{
 		"long":                    {func(*cluster.Job) {}, "", "", true, true, false, "USR1", "", "partition gpu"},
-		"short":                   {func(j *cluster.Job) { j.TimeLimit = time.Hour }, "te", "short", false, true, false, "", "", "partition gpu"},
+		"short":                   {func(j *cluster.Job) { j.TimeLimit = time.Hour }, "te", "short", true, true, false, "USR1", "", "partition gpu"},
 		"short, no limit":         {func(j *cluster.Job) { j.TimeLimit = slurmplug.Unlimited }, "", "", true, true, false, "USR1", "", "partition gpu"},
 		"short, of many GPUs":     {func(j *cluster.Job) { j.TimeLimit, j.GPUs = time.Hour, 8 }, "", "", true, true, false, "USR1", "", "partition gpu"},
 		"one partition not named": {func(j *cluster.Job) { j.TimeLimit, j.Partition = time.Hour, "gpu,cpu" }, "", "", false, false, false, "", "", ""},
@@ -58,6 +58,29 @@ func TestComplete(t *testing.T) {
 		if j.Tag.Type != c.kind || site.Class != c.class || site.Evict != c.evict || j.AllowsGPUType() != c.gpuType || j.AllowsSize() != c.size ||
 			site.Evict && j.Signal() != c.signal || j.Tag.Retry != c.retry || site.Consent != c.consentBy {
 			t.Errorf("%s: type %q by %q, %+v, signal %q, retry %q", name, j.Tag.Type, site.Class, site, j.Signal(), j.Tag.Retry)
+		}
+	}
+}
+
+// A job that a rule made TE leaves while it counts as BE, and not as TE; one that its user made TE never does.
+func TestTEBeyondItsBudgetLeaves(t *testing.T) {
+	job := cluster.Job{ID: slurmplug.Plain(7), Partition: "gpu", GPUs: 1, TimeLimit: time.Hour, State: cluster.Running}
+	for _, c := range []struct {
+		counted string
+		tag     string
+		evict   bool
+	}{{"te", "", false}, {"be", "", true}, {"", "", false}, {"be", "te", false}} {
+		h, s := cluster.NewHistory(), cluster.Snapshot{Jobs: []cluster.Job{job}}
+		s.Jobs[0].Tag.Type = c.tag
+		switch c.counted {
+		case "te":
+			h.Counted.Set(job.ID, cluster.TE)
+		case "be":
+			h.Counted.Set(job.ID, cluster.BE)
+		}
+		rules.Apply(&s, h)
+		if site := s.Jobs[0].Site; site == nil || site.Evict != c.evict {
+			t.Errorf("%+v: %+v", c, site)
 		}
 	}
 }

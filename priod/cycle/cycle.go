@@ -134,7 +134,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		return Result{}, fmt.Errorf("read Slurm: %w", err)
 	}
 
-	set.Consent.Apply(&snapshot)
+	set.Consent.Apply(&snapshot, h)
 
 	stage("decide")
 	result := Result{Snapshot: snapshot}
