@@ -225,6 +225,7 @@ exec sleep $n
 // array of 2,000 trials, a tag that changes each second, control characters, rules that the site got wrong. Budgets
 // hold, what is beyond them leaves for another user's trial, and priod's cycles go on without an error.
 func TestHostilePlainUsers(t *testing.T) {
+	longOnly(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can submit as another user")
 	}
