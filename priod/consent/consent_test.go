@@ -107,8 +107,13 @@ func TestCompleteAddsAlone(t *testing.T) {
 		if before.Tag.Type == jobtag.None && (j.Site != nil || j.AllowsGPUType() || j.AllowsSize() || j.AllowsWaiting()) {
 			t.Fatalf("touches a job that opted out: %+v", j.Site)
 		}
-		if s := j.Site; s != nil && s.Evict && (j.Tag.Type == "te" || j.Interactive) {
+		if s := j.Site; s != nil && s.Evict && (before.Tag.Type == "te" || j.Interactive) {
 			t.Fatalf("evicts %+v", j)
+		}
+		seen := cluster.Snapshot{Jobs: []cluster.Job{before}}
+		rules.Apply(&seen, cluster.NewHistory())
+		if s := seen.Jobs[0].Site; s != nil && s.Evict && seen.Jobs[0].Tag.Type == "te" {
+			t.Fatalf("evicts %+v, which counts as TE", seen.Jobs[0])
 		}
 	})
 }
