@@ -156,18 +156,24 @@ func (s *site) configure(settings string) {
 	}
 }
 
+// openDir is a folder that other users may enter: TempDir's parent is closed to them.
+func openDir(t testing.TB, mode os.FileMode) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "open-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, mode); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // become lets another user run priod, with a state folder of its own.
 func (s *site) become(user, settings string) {
 	s.Helper()
-	dir, err := os.MkdirTemp("", "user-") // TempDir's parent is closed to others
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil {
-		s.Fatal(err)
-	}
-	s.user, s.dir = user, dir
+	s.user, s.dir = user, openDir(s, 0o777)
 	s.config = filepath.Join(s.dir, "priod.toml")
 	s.configure(settings)
 }

@@ -19,14 +19,7 @@ func TestUsersLearnWhy(t *testing.T) {
 		t.Skip("only root can submit as two users")
 	}
 	t.Parallel()
-	open, err := os.MkdirTemp("", "own-") // TempDir's parent is closed to others
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(open) })
-	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	open := openDir(t, 0o777)
 	settings := quick + roomy + fmt.Sprintf("[preemption]\nenabled = true\nmin_run = \"1s\"\n[wake]\nlisten = [\"unix:%s/wake\"]\n", open)
 	s := newSiteOn(t, lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a100-", Count: 1, GPUType: "a100", GPUs: 4}}}), settings)
 	for _, user := range []string{lab.PlainUser, lab.OtherUser} {

@@ -63,14 +63,7 @@ func TestUsersWhoTypeNothing(t *testing.T) {
 		t.Skip("only root can submit as two users")
 	}
 	t.Parallel()
-	open, err := os.MkdirTemp("", "plain-") // TempDir's parent is closed to others
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(open) })
-	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	open := openDir(t, 0o777)
 	config := filepath.Join(open, "rules.toml")
 	if err := os.WriteFile(config, []byte(plainSettings), 0o644); err != nil {
 		t.Fatal(err)

@@ -18,14 +18,7 @@ import (
 // that it returns.
 func sleepy(t *testing.T, settings string) (*running, wake.Address) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "wake-") // TempDir's parent is closed to others
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	dir := openDir(t, 0o755)
 	address := wake.Address{Path: filepath.Join(dir, "wake")}
 	s := newSite(t, fmt.Sprintf("[cycle]\ninterval = \"1h\"\n[wake]\nlisten = [%q]\n%s", address, settings))
 	s.fill()

@@ -14,8 +14,10 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -24,6 +26,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/report"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/wake"
@@ -95,7 +98,7 @@ func explainOwn(ctx context.Context, cfg *config.Config, username string, asked 
 			all[i], err = storedExplanation(ctx, cfg, r, id)
 		}
 		switch {
-		case err == nil && !cluster.SameUser(all[i].Job.User, username), errors.Is(err, store.ErrNone):
+		case err == nil && all[i].Job.User != username, errors.Is(err, store.ErrNone):
 			return http.StatusNotFound, fmt.Errorf("priod knows no job %.40s of %s: it sees jobs that wait in the partitions that it ranks", text, username)
 		case err != nil:
 			return http.StatusBadRequest, err
@@ -134,16 +137,18 @@ func storedName(ctx context.Context, r *store.Reader, text string) (cluster.JobI
 	return name.Job, nil
 }
 
-// hideOthers takes the names of other users away, which a site may keep private (PrivateData=jobs).
+// hideOthers takes away what is another user's: a site may keep it private (PrivateData=jobs), and job ids come again. A
+// name that may be anybody's, such as nobody or a number, is not taken for the asker's.
 func (v *explanation) hideOthers(username string) {
+	v.Failures = slices.DeleteFunc(v.Failures, func(f retry.Failure) bool { return f.User != username })
+	v.Evictions = slices.DeleteFunc(v.Evictions, func(e store.Eviction) bool { return e.ForUser != username && e.VictimUser != username })
 	for i := range v.Evictions {
-		for _, name := range []*string{&v.Evictions[i].ForUser, &v.Evictions[i].VictimUser} {
-			if !cluster.SameUser(*name, username) {
-				*name = anotherUser
-			}
+		e := &v.Evictions[i]
+		if e.ForUser != username {
+			e.ForUser = anotherUser
 		}
-		if v.Evictions[i].VictimUser == anotherUser {
-			v.Evictions[i].VictimTag = ""
+		if e.VictimUser != username {
+			e.VictimUser, e.VictimTag = anotherUser, ""
 		}
 	}
 }
@@ -174,6 +179,9 @@ func askDaemon(c *cli.Context, cfg *config.Config, names []string, why error) er
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return fmt.Errorf("%w; users ask the daemon, on its own host, and it does not listen at %s", why, socket)
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+			return errors.New("the daemon answers only a few questions of a user at a time: try again in a moment")
 		}
 		return fmt.Errorf("ask the daemon at %s: %w", socket, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -16,6 +17,13 @@ type ownJobs struct {
 	path   string
 	server *http.Server
 }
+
+// How many connections are open at a time, of one user and in all. One beyond is closed at once: a user who opens many
+// takes few files from the daemon, and no answer from others.
+const (
+	askedByOne = 4
+	askedByAll = 64
+)
 
 type askerKey struct{}
 
@@ -45,15 +53,68 @@ func (o *ownJobs) move(path string, h http.Handler, log hclog.Logger) {
 		return
 	}
 	server := Server(h, log)
+	server.SetKeepAlivesEnabled(false) // each connection is one question
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		if uid, err := peer(c); err == nil {
-			return context.WithValue(ctx, askerKey{}, uid)
-		}
-		return ctx
+		return context.WithValue(ctx, askerKey{}, c.(*asker).uid)
 	}
 	o.path, o.server = path, server
-	go func() { _ = server.Serve(l) }() // ends with close
+	go func() { _ = server.Serve(&askers{Listener: l, open: map[uint32]int{}}) }() // ends with close
 	log.Info("users may ask about their own jobs", "socket", path)
+}
+
+// askers accepts connections within the limits.
+type askers struct {
+	net.Listener
+	mu   sync.Mutex
+	open map[uint32]int // by user
+	all  int
+}
+
+// asker is a connection of a user whom the kernel knows.
+type asker struct {
+	net.Conn
+	uid  uint32
+	left func() // once
+}
+
+// Accept returns an *asker.
+func (a *askers) Accept() (net.Conn, error) {
+	for {
+		c, err := a.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := peer(c)
+		if err == nil && a.enter(uid) {
+			return &asker{c, uid, sync.OnceFunc(func() { a.leave(uid) })}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+func (a *askers) enter(uid uint32) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all >= askedByAll || a.open[uid] >= askedByOne {
+		return false
+	}
+	a.all++
+	a.open[uid]++
+	return true
+}
+
+func (a *askers) leave(uid uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all--
+	if a.open[uid]--; a.open[uid] == 0 {
+		delete(a.open, uid)
+	}
+}
+
+func (c *asker) Close() error {
+	c.left()
+	return c.Conn.Close()
 }
 
 // peer is the user who opened the other end, see SO_PEERCRED of unix(7).

@@ -297,6 +297,9 @@ func (r *Reader) TypesGivenSince(ctx context.Context, since time.Time) ([]TypeGi
 	given := make([]TypeGiven, 0, len(rows))
 	for i := range rows {
 		x := &rows[i]
+		if i+1 < len(rows) && rows[i+1].RawID == x.RawID && rows[i+1].StartMs == x.StartMs {
+			continue // of an earlier row of the same job
+		}
 		share, unread := shareOf(&db.Share{Types: x.Types})
 		if err = errors.Join(err, unread); err != nil {
 			return nil, err

@@ -64,9 +64,10 @@ SELECT * FROM lesson_programs;
 SELECT * FROM lesson_programs WHERE workload = ? AND user = ? AND name = ? AND gpus = ?;
 
 -- name: TypesGivenSince :many
--- Completed runs that ended since a time, of jobs that were given a GPU type, with the speeds that it was given by.
-SELECT s.user, s.name, s.tag, s.gpus, s.gpu_type, s.start_ms, s.end_ms, h.types, d.choices
+-- Completed runs that ended since a time, of jobs that were given a GPU type, with the speeds that it was given by. A job that
+-- left the queue and came back has several rows of jobs; its last one comes last.
+SELECT s.raw_id, s.user, s.name, s.tag, s.gpus, s.gpu_type, s.start_ms, s.end_ms, h.types, d.choices
 FROM stays AS s JOIN jobs AS j ON j.raw_id = s.raw_id AND j.user = s.user JOIN shares AS h ON h.job = j.job
   JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
 WHERE s.end_ms >= sqlc.arg(since_ms) AND s.state = 'COMPLETED' AND s.gpu_type != '' AND d.choices LIKE '%"gpu_type":"%'
-ORDER BY s.end_ms, s.raw_id;
+ORDER BY s.end_ms, s.raw_id, s.start_ms, j.job;

@@ -458,14 +458,15 @@ func (q *Queries) SharesInQueue(ctx context.Context, db DBTX) ([]SharesInQueueRo
 }
 
 const typesGivenSince = `-- name: TypesGivenSince :many
-SELECT s.user, s.name, s.tag, s.gpus, s.gpu_type, s.start_ms, s.end_ms, h.types, d.choices
+SELECT s.raw_id, s.user, s.name, s.tag, s.gpus, s.gpu_type, s.start_ms, s.end_ms, h.types, d.choices
 FROM stays AS s JOIN jobs AS j ON j.raw_id = s.raw_id AND j.user = s.user JOIN shares AS h ON h.job = j.job
   JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
 WHERE s.end_ms >= ?1 AND s.state = 'COMPLETED' AND s.gpu_type != '' AND d.choices LIKE '%"gpu_type":"%'
-ORDER BY s.end_ms, s.raw_id
+ORDER BY s.end_ms, s.raw_id, s.start_ms, j.job
 `
 
 type TypesGivenSinceRow struct {
+	RawID   int64
 	User    string
 	Name    string
 	Tag     string
@@ -477,7 +478,8 @@ type TypesGivenSinceRow struct {
 	Choices string
 }
 
-// Completed runs that ended since a time, of jobs that were given a GPU type, with the speeds that it was given by.
+// Completed runs that ended since a time, of jobs that were given a GPU type, with the speeds that it was given by. A job that
+// left the queue and came back has several rows of jobs; its last one comes last.
 func (q *Queries) TypesGivenSince(ctx context.Context, db DBTX, sinceMs int64) ([]TypesGivenSinceRow, error) {
 	rows, err := db.QueryContext(ctx, typesGivenSince, sinceMs)
 	if err != nil {
@@ -488,6 +490,7 @@ func (q *Queries) TypesGivenSince(ctx context.Context, db DBTX, sinceMs int64) (
 	for rows.Next() {
 		var i TypesGivenSinceRow
 		if err := rows.Scan(
+			&i.RawID,
 			&i.User,
 			&i.Name,
 			&i.Tag,

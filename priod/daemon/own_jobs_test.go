@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// A user who opens many connections and says nothing takes few files from the daemon: what is beyond the limit is
+// closed at once, and another user's limit stays. A question is answered under the name that the kernel knows.
+func TestFloodOfQuestions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "explain")
+	var o ownJobs
+	o.move(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		uid, _ := Asker(r.Context())
+		_, _ = w.Write([]byte(strconv.Itoa(int(uid))))
+	}), hclog.NewNullLogger())
+	defer o.close()
+	var silent []net.Conn
+	closed := 0
+	for range 10 * askedByOne {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		silent = append(silent, c)
+	}
+	for _, c := range silent {
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			closed++
+		}
+	}
+	if closed != 9*askedByOne {
+		t.Errorf("%d of %d connections were closed, want %d", closed, len(silent), 9*askedByOne)
+	}
+	for _, c := range silent {
+		c.Close()
+	}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	said, err := "", error(nil)
+	for begun := time.Now(); said == "" && time.Since(begun) < 10*time.Second; { // until the server has seen that they are gone
+		var answer *http.Response
+		if answer, err = client.Get("http://priod/explain"); err == nil {
+			text, _ := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			said = string(text)
+		}
+	}
+	if said != strconv.Itoa(os.Getuid()) {
+		t.Errorf("it was asked by user %q: %v", said, err)
+	}
+}
+
+// Of all users together so many, and those who leave make room.
+func TestAskers(t *testing.T) {
+	a := askers{open: map[uint32]int{}}
+	for uid := range uint32(askedByAll) {
+		if !a.enter(uid) {
+			t.Fatalf("user %d is refused", uid)
+		}
+	}
+	if a.enter(1000) {
+		t.Error("more than all were let in")
+	}
+	a.leave(7)
+	if !a.enter(1000) || len(a.open) != askedByAll {
+		t.Errorf("one left and another was refused: %v", a.open)
+	}
+}
