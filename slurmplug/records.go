@@ -135,6 +135,10 @@ type Usage struct {
 	Nodes   int           // that it held, at least 1
 	CPUTime time.Duration // of all its processes; 0 when not measured
 	NodeMB  int64         // the most memory that its processes used at one time on one node; 0 when not measured
+
+	// GPUUse is the largest sample of the GPU use of its tasks, percent of one GPU: gres/gpuutil, which slurmd takes at
+	// each poll where gres.conf has AutoDetect (gpu_nvml.c, common_jag.c). nil when not measured. A mean over time is not kept.
+	GPUUse *float64
 }
 
 // Factors is a pending job's priority as sprio breaks it down. All weighted.

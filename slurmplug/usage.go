@@ -16,7 +16,7 @@ import (
 
 // usageColumns are sacct's names for what the steps of a run used, in the order
 // in which usageParser.row reads them.
-var usageColumns = [...]string{"JobIDRaw", "Start", "End", "TotalCPU", "MaxRSS", "NNodes", "NTasks", "TRESUsageInTot"}
+var usageColumns = [...]string{"JobIDRaw", "Start", "End", "TotalCPU", "MaxRSS", "NNodes", "NTasks", "TRESUsageInTot", "TRESUsageInMax"}
 
 // Usage reads from the accounting what each run that ended between since and
 // until (zero: now) used, as the steps of the run were measured: nothing, where
@@ -106,6 +106,17 @@ func (p *usageParser) row() error {
 				if most, err = memoryUsed(amount); err != nil {
 					return fmt.Errorf("TRESUsageInTot: %w", err)
 				}
+			}
+		}
+	}
+	for item := range bytes.SplitSeq(f[8], []byte(",")) {
+		if amount, is := bytes.CutPrefix(item, []byte("gres/gpuutil=")); is && len(amount) > 0 {
+			use, err := parseUnits(string(amount), 0)
+			if err != nil {
+				return fmt.Errorf("TRESUsageInMax: %w", err)
+			}
+			if run.GPUUse == nil || use > *run.GPUUse {
+				run.GPUUse = &use
 			}
 		}
 	}

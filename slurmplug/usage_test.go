@@ -20,31 +20,31 @@ func testRecordedUsage(t *testing.T, version string) {
 	ms := time.Millisecond
 	want := map[string][]Usage{
 		"22.05": {
-			{1, time.Unix(1795258348, 0), 1, 2537 * ms, 409}, // the script's shell and both programs, of three processes, at one time
-			{2, time.Unix(1795258348, 0), 1, 559 * ms, 65},
-			{3, time.Unix(1795258348, 0), 2, 3033 * ms, 197}, // half of what four processes on two nodes used, and the shell
-			{5, time.Unix(1795258348, 0), 1, ms, 0},          // too short to be looked at
-			{6, time.Unix(1795258348, 0), 1, ms, 3},
-			{7, time.Unix(1795258348, 0), 1, 2 * ms, 3},
-			{4, time.Unix(1795258348, 0), 1, 2 * ms, 3},
+			{1, time.Unix(1795859311, 0), 1, 2559 * ms, 409, nil}, // the script's shell and both programs, of three processes, at one time
+			{2, time.Unix(1795859311, 0), 1, 766 * ms, 65, nil},
+			{3, time.Unix(1795859311, 0), 2, 2697 * ms, 197, nil}, // half of what four processes on two nodes used, and the shell
+			{5, time.Unix(1795859311, 0), 1, ms, 0, nil},          // too short to be looked at
+			{6, time.Unix(1795859311, 0), 1, ms, 3, nil},
+			{7, time.Unix(1795859311, 0), 1, 2 * ms, 3, nil},
+			{4, time.Unix(1795859311, 0), 1, ms, 3, nil},
 		},
 		"24.11": {
-			{1, time.Unix(1795347121, 0), 1, 2192 * ms, 394},
-			{2, time.Unix(1795347121, 0), 1, 408 * ms, 60},
-			{3, time.Unix(1795347121, 0), 2, 2007 * ms, 187},
-			{5, time.Unix(1795347121, 0), 1, 3 * ms, 0},
-			{6, time.Unix(1795347121, 0), 1, 3 * ms, 4},
-			{7, time.Unix(1795347121, 0), 1, 4 * ms, 3},
-			{4, time.Unix(1795347121, 0), 1, 4 * ms, 3},
+			{1, time.Unix(1795859320, 0), 1, 2234 * ms, 395, nil},
+			{2, time.Unix(1795859320, 0), 1, 701 * ms, 60, nil},
+			{3, time.Unix(1795859320, 0), 2, 2296 * ms, 188, nil},
+			{5, time.Unix(1795859320, 0), 1, ms, 0, nil},
+			{6, time.Unix(1795859320, 0), 1, ms, 4, nil},
+			{7, time.Unix(1795859320, 0), 1, 2 * ms, 4, nil},
+			{4, time.Unix(1795859320, 0), 1, 2 * ms, 4, nil},
 		},
 		"26.05": {
-			{1, time.Unix(1795347164, 0), 1, 1520 * ms, 400},
-			{2, time.Unix(1795347164, 0), 1, 361 * ms, 61},
-			{3, time.Unix(1795347164, 0), 2, 1677 * ms, 191},
-			{5, time.Unix(1795347164, 0), 1, 2 * ms, 0},
-			{6, time.Unix(1795347164, 0), 1, 2 * ms, 4},
-			{7, time.Unix(1795347164, 0), 1, 3 * ms, 4},
-			{4, time.Unix(1795347164, 0), 1, 3 * ms, 4},
+			{1, time.Unix(1795859326, 0), 1, 2164 * ms, 400, nil},
+			{2, time.Unix(1795859326, 0), 1, 668 * ms, 61, nil},
+			{3, time.Unix(1795859326, 0), 2, 2251 * ms, 191, nil},
+			{5, time.Unix(1795859326, 0), 1, ms, 0, nil},
+			{6, time.Unix(1795859326, 0), 1, ms, 4, nil},
+			{7, time.Unix(1795859326, 0), 1, ms, 4, nil},
+			{4, time.Unix(1795859326, 0), 1, ms, 4, nil},
 		},
 	}[version]
 	for i := range want {
@@ -61,6 +61,9 @@ func testRecordedUsage(t *testing.T, version string) {
 }
 
 func usageRow(f ...string) string {
+	for len(f) < len(usageColumns) {
+		f = append(f, "")
+	}
 	return strings.Join(f, RecordedSeparators.end) + RecordedSeparators.end + "\n"
 }
 
@@ -102,7 +105,8 @@ func TestUsageRows(t *testing.T) {
 		"memory below nothing":   job + usageRow("7.0", "100", "200", "", "-5K", "", "", ""),
 		"memory in words":        job + usageRow("7.0", "100", "200", "", "", "1", "1", "mem=much"),
 		"tasks in words":         job + usageRow("7.0", "100", "200", "", "", "1", "all", ""),
-		"one field more":         usageRow("7", "100", "900", "", "", "1", "", "", ""),
+		"one field more":         usageRow("7", "100", "900", "", "", "1", "", "", "", ""),
+		"GPU use in words":       job + usageRow("7.0", "100", "200", "", "", "1", "1", "", "gres/gpuutil=much"),
 		"words and no rows":      "sacct: error\n",
 	} {
 		if got, err := parseUsage([]byte(out), RecordedSeparators); !errors.Is(err, ErrDoubtful) || got != nil {
@@ -111,9 +115,26 @@ func TestUsageRows(t *testing.T) {
 	}
 }
 
+// The largest sample of all steps counts; without one nothing is known.
+func TestGPUUse(t *testing.T) {
+	job := usageRow("7", "100", "900", "", "", "1")
+	step := func(tres string) string { return usageRow("7.0", "100", "200", "", "", "1", "1", "", tres) }
+	for out, want := range map[string]float64{
+		step("cpu=00:00:01,mem=3M"):                             -1,
+		step("cpu=00:00:01,gres/gpumem=0,gres/gpuutil=0"):       0,
+		step("gres/gpuutil=37,mem=3M") + step("gres/gpuutil=9"): 37,
+		step("gres/gpuutil=") + step("gres/gpuutil=9"):          9,
+	} {
+		runs, err := parseUsage([]byte(job+out), RecordedSeparators)
+		if err != nil || len(runs) != 1 || (runs[0].GPUUse == nil) != (want < 0) || want >= 0 && *runs[0].GPUUse != want {
+			t.Errorf("%q: %+v, %v, want %v", out, runs, err, want)
+		}
+	}
+}
+
 func FuzzUsage(f *testing.F) {
 	eachRecording(f, "sacct-usage.out", func(out string) { f.Add([]byte(out)) })
-	f.Add([]byte(usageRow("7", "100", "900", "", "", "1", "", "") + usageRow("7.0", "0", "1", "9-23:59:59.999999", "8E", "2147483647", "2147483647", "mem=,mem=1")))
+	f.Add([]byte(usageRow("7", "100", "900", "", "", "1", "", "") + usageRow("7.0", "0", "1", "9-23:59:59.999999", "8E", "2147483647", "2147483647", "mem=,mem=1", "gres/gpuutil=100")))
 	f.Fuzz(func(t *testing.T, out []byte) {
 		runs, err := parseUsage(out, RecordedSeparators)
 		if err != nil && runs != nil {

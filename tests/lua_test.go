@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -224,13 +225,51 @@ gpu_type = true
 		}
 		s.slurm("scancel", own)
 	}
-	if err := os.WriteFile(filepath.Join(l.Dir, "etc", "prio.lua"), []byte("x x"), 0o644); err != nil {
-		t.Fatal(err)
+	// On the controller the Lua files are older than the wrapper, then newer: each submission goes through with the whole tag.
+	edits := 0
+	library := func(text string) {
+		t.Helper()
+		edits++ // slurmctld reads job_submit.lua anew where that has changed
+		for name, text := range map[string]string{"prio.lua": text, "job_submit.lua": luaFile(t, "job_submit.lua") + strings.Repeat("\n", edits)} {
+			if err := os.WriteFile(filepath.Join(l.Dir, "etc", name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if err := os.WriteFile(filepath.Join(l.Dir, "etc", "job_submit.lua"), []byte(luaFile(t, "job_submit.lua")+"\n"), 0o644); err != nil {
-		t.Fatal(err)
+	wrapped := func() {
+		t.Helper()
+		id := s.submit("--prio-type=be", "--prio-steps=5", "--gres=gpu:1", "--time=60", "--hold", "--wrap", "true")
+		if got := s.comment(id); got != "prio:steps=5&type=be&v=1" {
+			t.Errorf("comment %q", got)
+		}
 	}
+	library(regexp.MustCompile(`(?m)^  steps = .*$`).ReplaceAllString(luaFile(t, "prio.lua"), ""))
+	wrapped()
+	if _, said := sbatch("A=", "--gres=gpu:1", "--time=5", "--comment=prio:steps=5&v=1", "--hold"); !strings.Contains(said, `key "steps": no such key`) {
+		t.Errorf("older Lua files know all keys: sbatch said %q", said)
+	}
+	library(strings.Replace(luaFile(t, "prio.lua"), "version = 1,", "version = 2,", 1))
+	wrapped()
+	if text := s.must("check", "--all"); !strings.Contains(text, "are of version 2, this priod knows 1") {
+		t.Errorf("check of newer Lua files:\n%s", text)
+	}
+	library("x x")
 	if again, said := sbatch("SBATCHWRAP_TYPE=te", "--gres=gpu:1", "--time=5", "--hold"); again == "" || strings.Contains(said, "error") {
 		t.Errorf("with a broken prio.lua: %q, %q", again, said)
+	}
+	if text := s.must("check", "--all"); !strings.Contains(text, "no readable prio.lua") {
+		t.Errorf("check with a broken prio.lua:\n%s", text)
+	}
+	library(luaFile(t, "prio.lua"))
+	// slurmctld without the plugin, as after an upgrade: rules and consent of priod.toml hold, and check says what is missing.
+	s.rewrite("JobSubmitPlugins=lua\n", "", "CliFilterPlugins=lua\n", "")
+	s.wait("slurmctld to answer", func() bool { _, err := l.Run(s.Context(), "scontrol", "ping"); return err == nil })
+	short, _ := sbatch("A=", "--gres=gpu:1", "--time=5", "--begin=now+1hour")
+	s.wait("priod to see the job", func() bool { _, _, status := s.priod("explain", short); return status == 0 })
+	if text := s.must("explain", short); !strings.Contains(text, "class rule short") {
+		t.Errorf("explain without the plugin:\n%s", text)
+	}
+	if text := s.must("check", "--all"); !strings.Contains(text, "slurm.conf names no lua plugin") {
+		t.Errorf("check without the plugin:\n%s", text)
 	}
 }

@@ -215,7 +215,7 @@ exec sleep $n
 }
 
 // A user without rights tries to get more out of class rules and consent than they give: a tag in the job's name, an
-// array of 2,000 trials, a tag that changes each second, control characters, rules that the site got wrong. Budgets
+// array of 5,000 trials, a tag that changes each second, control characters, rules that the site got wrong. Budgets
 // hold, what is beyond them leaves for another user's trial, and priod's cycles go on without an error.
 func TestHostilePlainUsers(t *testing.T) {
 	longOnly(t)
@@ -273,7 +273,7 @@ gpu_type = true
 	d := s.daemon()
 	d.waitLog("started")
 	unlimited := submit(evil, "--job-name=prio:type=te&v=1", "--time=60")
-	array := submit(evil, "--array=0-1999", "--time=5")
+	array := submit(evil, "--array=0-4999", "--time=5")
 	edited := submit(evil, "--time=5", "--hold", "--comment=prio:type=be&v=1")
 	for _, text := range []string{"\x1b[2J", "prio:type=te&v=1&v=1", "prio:" + strings.Repeat("a", 600), "prio:type=te&v=9", "'\"\\]]"} {
 		submit(evil, "--time=5", "--comment="+text, "--job-name="+text)
@@ -292,7 +292,7 @@ gpu_type = true
 			GPUs             int
 		}
 	}
-	s.json(&queue, "queue", "--most", "5000")
+	s.json(&queue, "queue", "--most", "10000")
 	trials := 0
 	for _, j := range queue.Jobs {
 		if j.Class == "te" && j.User == lab.PlainUser {

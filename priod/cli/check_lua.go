@@ -50,33 +50,36 @@ func (h *luaHooks) find(level live.Level, fix, format string, a ...any) {
 }
 
 func (h *luaHooks) look(cfg *config.Config) {
+	const install = "copy the files of share/slurmprio/slurm there, and scontrol reconfigure"
 	library, there := h.version("prio.lua")
+	_, submits := h.version("job_submit.lua")
+	_, filters := h.version("cli_filter.lua")
 	switch {
-	case !there && (h.plugin || h.cli):
-		return // a script of the site's own
-	case !there:
+	case !there && (h.plugin && submits || h.cli && filters):
+		h.find(live.Warn, install, "no readable prio.lua in %s, which the Lua files beside it need: they do nothing", h.folder)
 		return
+	case !there:
+		return // none, or a script of the site's own
 	case !h.plugin && !h.cli:
 		h.find(live.Warn, "JobSubmitPlugins=lua", "%s is there, and slurm.conf names no lua plugin: it does nothing", filepath.Join(h.folder, "prio.lua"))
 		return
 	}
 	of := map[string]bool{"job_submit.lua": h.plugin, "cli_filter.lua": h.cli}
-	old := library
+	oldest, latest := library, library
 	for name, used := range of {
 		if v, ours := h.version(name); used && ours {
-			old = min(old, v)
+			oldest, latest = min(oldest, v), max(latest, v)
 		}
 	}
-	const install = "copy the files of share/slurmprio/slurm there, and scontrol reconfigure"
 	text, err := etc.Lua.ReadFile("slurm/prio.lua")
 	if err != nil {
 		panic(err) // it is embedded
 	}
 	switch here := versionOf(text); {
-	case old < here:
-		h.find(live.Warn, install, "the Lua files in %s are of version %d, this priod brings %d", h.folder, old, here)
-	case old > here:
-		h.find(live.Warn, "update priod", "the Lua files in %s are of version %d, this priod knows %d", h.folder, old, here)
+	case latest > here:
+		h.find(live.Warn, "update priod", "the Lua files in %s are of version %d, this priod knows %d", h.folder, latest, here)
+	case oldest < here:
+		h.find(live.Warn, install, "the Lua files in %s are of version %d, this priod brings %d", h.folder, oldest, here)
 	}
 	if h.plugin {
 		h.rules(cfg)

@@ -37,9 +37,9 @@ func (a *accounting) Run(_ context.Context, cmd slurmplug.Command) (slurmplug.Ou
 		if a.asked > 2 {
 			a.t.Errorf("asked for a third day: %s", args)
 		}
-		out = row("7", "1000", "4600", "", "", "1", "", "") + row("7.batch", "1000", "4600", "02:00:00", "", "1", "1", "mem=4G")
+		out = row("7", "1000", "4600", "", "", "1", "", "", "") + row("7.batch", "1000", "4600", "02:00:00", "", "1", "1", "mem=4G", "gres/gpuutil=50")
 		if a.asked == 2 { // a day's end belongs to two days
-			out += row("8", "2000", "2600", "", "", "2", "", "") + row("8.0", "2000", "2600", "00:10.000", "1G", "2", "2", "")
+			out += row("8", "2000", "2600", "", "", "2", "", "", "") + row("8.0", "2000", "2600", "00:10.000", "1G", "2", "2", "", "mem=1G")
 		}
 	default:
 		run := func(id, start, end, name, tres, comment string) string {
@@ -66,9 +66,10 @@ func TestUsed(t *testing.T) {
 			Job: slurmplug.Plain(id), Start: time.Unix(start, 0), End: time.Unix(end, 0), Closed: true, GPUType: "a100", GPUs: gpus, User: "ann", Account: "lab",
 		}}
 	}
+	half := 50.0
 	want := &Used{
 		Stays: []sensitivity.Stay{
-			{PastStay: stay(7, "train", "prio:v=1&workload=lm", 1, 1000, 4600), CPUs: 4, MemMB: 8192, Nodes: 1, CPUTime: 2 * time.Hour, NodeMB: 4096},
+			{PastStay: stay(7, "train", "prio:v=1&workload=lm", 1, 1000, 4600), CPUs: 4, MemMB: 8192, Nodes: 1, CPUTime: 2 * time.Hour, NodeMB: 4096, GPUUse: &half},
 			{PastStay: stay(8, "other", "prio:nonsense", 4, 2000, 2600), CPUs: 8, Nodes: 2, CPUTime: 10 * time.Second, NodeMB: 1024},
 		},
 		Shares: map[string]sensitivity.Share{"a100": {CPUs: 2, MemMB: 10000}},

@@ -55,13 +55,14 @@ type SpreadRun struct {
 	GPUHours float64       `json:"gpu_h"`
 }
 
-// IdleRun used hardly any CPU, as a program does that hangs, or waits for its user.
+// IdleRun used hardly any CPU, as a program does that hangs, or waits for its user, or no GPU at any poll of slurmd.
 type IdleRun struct {
 	Job      cluster.JobID `json:"job"`
 	User     string        `json:"user"`
 	Name     string        `json:"job_name"`
 	GPUs     int           `json:"gpus"`
-	CPUs     float64       `json:"used_cpus"` // for each GPU, in the mean over its time
+	CPUs     float64       `json:"used_cpus"`                 // for each GPU, in the mean over its time
+	GPUUse   *float64      `json:"gpu_use_percent,omitempty"` // largest sample of one task; left out: not measured
 	GPUHours float64       `json:"gpu_h"`
 }
 
@@ -157,17 +158,18 @@ func (u *Usage) addSpread(r *cluster.PastStay) {
 	}
 }
 
-// AddUsed notes the runs that used hardly any CPU.
+// AddUsed notes the runs that used hardly any CPU, or no GPU.
 func (u *Usage) AddUsed(stays []sensitivity.Stay) {
 	for i := range stays {
 		s := &stays[i]
 		ran := s.Length().Seconds()
-		if s.GPUs == 0 || ran <= 0 || s.CPUTime == 0 { // 0: not measured
+		if s.GPUs == 0 || ran <= 0 || s.CPUTime == 0 && s.GPUUse == nil { // not measured
 			continue
 		}
 		u.Measured++
-		if used := s.CPUTime.Seconds() / ran / float64(s.GPUs); used < idleCPUs {
-			u.Idle = append(u.Idle, IdleRun{s.Job, s.User, s.Name, s.GPUs, used, s.GPUSeconds() / 3600})
+		used := s.CPUTime.Seconds() / ran / float64(s.GPUs)
+		if s.CPUTime > 0 && used < idleCPUs || s.GPUUse != nil && *s.GPUUse == 0 {
+			u.Idle = append(u.Idle, IdleRun{s.Job, s.User, s.Name, s.GPUs, used, s.GPUUse, s.GPUSeconds() / 3600})
 		}
 	}
 }
@@ -223,9 +225,13 @@ func (u *Usage) Tables() []PageTable {
 		tables = append(tables, t)
 	}
 	if len(u.Idle) > 0 {
-		t := PageTable{Title: "Hardly any CPU used", Header: []string{"JOB", "USER", "NAME", "GPUS", "CPUS USED FOR EACH", "GPU-HOURS"}}
+		t := PageTable{Title: "Hardly any CPU, or no GPU, used", Header: []string{"JOB", "USER", "NAME", "GPUS", "CPUS USED FOR EACH", "LARGEST GPU USE", "GPU-HOURS"}}
 		for _, s := range u.Idle {
-			t.Rows = append(t.Rows, []any{s.Job.String(), s.User, s.Name, s.GPUs, fmt.Sprintf("%.3f", s.CPUs), tenths(s.GPUHours)})
+			use := "not measured"
+			if s.GPUUse != nil {
+				use = fmt.Sprintf("%.0f %%", *s.GPUUse)
+			}
+			t.Rows = append(t.Rows, []any{s.Job.String(), s.User, s.Name, s.GPUs, fmt.Sprintf("%.3f", s.CPUs), use, tenths(s.GPUHours)})
 		}
 		tables = append(tables, t)
 	}

@@ -44,9 +44,11 @@ func TestUsage(t *testing.T) {
 		{PastStay: usedRun(1, "ann", "a100", "COMPLETED", "a1", 4, hour(1), hour(5)), CPUTime: 30 * time.Minute},
 		{PastStay: usedRun(2, "bob", "a100", "COMPLETED", "a1", 1, hour(1), hour(2)), CPUTime: time.Hour},
 		{PastStay: usedRun(3, "bob", "a100", "COMPLETED", "a1", 1, hour(1), hour(2))},
+		{PastStay: usedRun(7, "eve", "a100", "COMPLETED", "a1", 1, hour(1), hour(2)), CPUTime: time.Hour, GPUUse: new(float64)},
+		{PastStay: usedRun(8, "eve", "a100", "COMPLETED", "a1", 1, hour(1), hour(2)), CPUTime: time.Hour, GPUUse: &[]float64{3}[0]},
 	})
 	u.Sum()
-	if u.Runs != 4 || u.GPUHours != 20+2+8+2 || u.Measured != 2 {
+	if u.Runs != 4 || u.GPUHours != 20+2+8+2 || u.Measured != 4 {
 		t.Errorf("%+v", u)
 	}
 	if of := u.ByType[0]; of.Name != "a100" || of.GPUHours != 22 || math.Abs(*of.Of-22.0/80) > 1e-9 {
@@ -58,7 +60,7 @@ func TestUsage(t *testing.T) {
 	if len(u.Spread) != 1 || u.Spread[0] != (SpreadRun{slurmplug.Plain(2), "bob", "a100", 2, 2, 1, 2}) {
 		t.Errorf("%+v", u.Spread)
 	}
-	if len(u.Idle) != 1 || u.Idle[0].User != "ann" || u.Idle[0].CPUs != 0.5/4/4 {
+	if len(u.Idle) != 2 || u.Idle[0].User != "ann" || u.Idle[0].CPUs != 0.5/4/4 || u.Idle[0].GPUUse != nil || u.Idle[1].User != "eve" || u.Idle[1].GPUUse == nil {
 		t.Errorf("%+v", u.Idle)
 	}
 	var page bytes.Buffer

@@ -222,3 +222,36 @@ func TestLessons(t *testing.T) {
 		t.Error(cmp.Diff(k.All(k.Types(), 2), got))
 	}
 }
+
+// Of completed runs on the type that was given each is counted once: not twice for a job that left the queue and came
+// back under its id, not one that ran elsewhere, failed, was never given a type or ended earlier.
+func TestTypesGivenSince(t *testing.T) {
+	d := sharing(t, t.TempDir(), open(1, 1, 0.2), open(2, 1, 0.8), open(3, 1, 0.5), open(4, 1, 0.5), open(5, 1, 0.5), open(6, 1, 0.5))
+	d.cycle()
+	back := *d.job(1)
+	d.remove(1)
+	d.cycle()
+	d.snapshot.Jobs = append(d.snapshot.Jobs, back)
+	d.cycle()
+	exec(t, d.store, `UPDATE decisions SET choices = '{"gpu_type":{"why":"starts","gpu_type":"v100"}}' WHERE job IN (SELECT job FROM jobs WHERE raw_id != 4)`)
+	if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE raw_id = 1"); n != 2 {
+		t.Fatalf("job 1 has %d rows", n)
+	}
+	var stays []cluster.PastStay
+	for id := range uint32(6) {
+		stays = append(stays, cluster.PastStay{
+			RawID: id + 1, State: "COMPLETED", Name: "train",
+			Stay: cluster.Stay{Start: epoch.Add(time.Hour), End: epoch.Add(2 * time.Hour), GPUType: "v100", GPUs: 2, User: "alice"},
+		})
+	}
+	stays[1].GPUType, stays[2].State = "a100", "FAILED"
+	stays[4].Start, stays[4].End = epoch, epoch.Add(time.Minute)
+	stays[5].User = "bob" // the id was used again
+	if err := d.store.SaveStays(ctx, stays, epoch.Add(3*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	got := must[[]TypeGiven](t)(reader(t, d.store.dir).TypesGivenSince(ctx, epoch.Add(time.Hour)))
+	if len(got) != 1 || got[0].GPUType != "v100" || len(got[0].Types) != 2 || got[0].User != "alice" || got[0].GPUs != 2 || !got[0].End.Equal(epoch.Add(2*time.Hour)) {
+		t.Errorf("%+v, want the run of job 1", got)
+	}
+}

@@ -20,6 +20,7 @@ type Stay struct {
 	Nodes   int           // that it was on; 0 counts as 1
 	CPUTime time.Duration // of all its processes: sacct's TotalCPU
 	NodeMB  int64         // most memory of its processes on one node (sacct's MaxRSS); 0: not recorded
+	GPUUse  *float64      // largest sample of a task, percent of one GPU; nil: not measured
 }
 
 // Key names the runs that are taken to use the same: those of a workload, or of one user
