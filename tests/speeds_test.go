@@ -17,7 +17,7 @@ import (
 // steps in the tag or on the command line, and those that are only known by their name. explain says who spoke.
 func TestSpeedsFromAccounting(t *testing.T) {
 	longOnly(t)
-	s := newOwnSite(t, quick+"[speeds]\nmin_run = \"1s\"\nmax_error_factor = 3.0\ninterval = \"1s\"\nsteps = '--steps[ =]([0-9]+)'\n")
+	s := newOwnSite(t, quick+"[speeds]\nmin_run = \"1s\"\ninterval = \"1s\"\nsteps = '--steps[ =]([0-9]+)'\n")
 	const program = `case $SLURMD_NODENAME in a100*) sleep 4;; v100*) sleep 8;; *) sleep 16;; esac`
 	script := filepath.Join(s.dir, "train.sh")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+program+"\n"), 0o755); err != nil {

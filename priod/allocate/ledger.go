@@ -141,7 +141,7 @@ func (l *Ledger) applySettings(set Settings) {
 	if old.Policy != set.Policy || !maps.Equal(old.Weights, set.Weights) || !maps.Equal(old.Accounts, set.Accounts) || !slices.Equal(old.FIFO, set.FIFO) {
 		l.warm, l.dirty = Warm{}, true
 	}
-	if old.Table != set.Table || old.Knowledge != set.Knowledge || old.Speeds.Within != set.Speeds.Within ||
+	if old.Table != set.Table || old.Knowledge != set.Knowledge ||
 		!maps.Equal(old.Speeds.Types, set.Speeds.Types) || !maps.Equal(old.Speeds.Formerly, set.Speeds.Formerly) {
 		clear(l.profiles)
 		for _, e := range l.jobs.All() {

@@ -382,7 +382,7 @@ func TestSharedAnswers(t *testing.T) {
 		}
 		h, set := cluster.NewHistory(), maxMinSettings()
 		h.Observe(s)
-		set.Knowledge, set.Speeds.Within = known, 2
+		set.Knowledge = known
 		shares := (&Ledger{}).Allocate(s, h, set)
 		for i := range s.Jobs {
 			j := &s.Jobs[i]

@@ -362,7 +362,8 @@ func (a *adviser) rates(job *speed.Job, types []string, learned *speed.Knowledge
 	rates := map[string]float64{}
 	if learned != nil {
 		program := job.Program(a.table)
-		for _, t := range learned.All(types, a.cfg.Speeds.Within) {
+		set := a.cfg.SpeedSettings()
+		for _, t := range set.All(learned, types) {
 			for _, cell := range t.Cells {
 				if t.Program == program && t.Unit == speed.Steps && cell.Counts {
 					rates[cell.GPUType] = cell.Rate

@@ -29,8 +29,8 @@ func workloadsHistoryCommand() *cli.Command {
 			"this shows what. A program is a workload, or a user's job name, on one number of\n" +
 			"GPUs. Its work is what the tag's steps say, or the command line (speeds.steps); else every run of it counts as the same. Each cell is\n" +
 			"TYPE:SPEED, the fastest being 1, how sure that is (two times in three not farther off than this factor), and on\n" +
-			"how many runs there it rests: 0 follows from other types and programs. ? is not sure enough to be believed\n" +
-			"(speeds.max_error_factor). --out writes what is believed as a workloads file, to read and to keep.",
+			"how many runs there it rests: 0 follows from other types and programs. ? is less sure than what is used in its\n" +
+			"place: speeds.types, else that all types are equally fast. --out writes what is believed as a workloads file, to read and to keep.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Usage: "read this much `TIME` of accounting now, 12h or 30d, instead of what the daemon learned"},
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "write what is believed as workloads to `FILE`; - is standard output"},
@@ -89,19 +89,18 @@ func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	within, types := cfg.SpeedSettings().Within, l.Knowledge.Types()
-	taught := l.Knowledge.All(types, within)
+	set, types := cfg.SpeedSettings(), l.Knowledge.Types()
+	taught := set.All(l.Knowledge, types)
 	if path := c.String("out"); path != "" {
 		all := speed.Workloads(taught)
 		if len(all) == 0 {
-			return fmt.Errorf("%d completed jobs teach nothing that is known to within a factor %v", l.Runs, within)
+			return fmt.Errorf("%d completed jobs teach nothing surely enough to be used", l.Runs)
 		}
 		const comment = "What this site's accounting teaches: steps a second with all GPUs of the job, or runs a\n" +
 			"second, or seconds of their time limits, where the number of steps of a run is unknown.\nMade by: priod workloads history --out FILE"
 		return writeOut(c, func(w io.Writer) error { return workload.WriteTOML(w, comment, all) })
 	}
 	views := make([]taughtView, len(taught))
-	set := cfg.SpeedSettings()
 	for i, t := range taught {
 		v := taughtView{Workload: t.Program.Workload, User: t.Program.User, Name: t.Program.Name, GPUs: t.Program.GPUs, Unit: t.Unit.String(), Runs: t.Runs, Cells: t.Cells}
 		if v.Workload != "" {
@@ -110,7 +109,7 @@ func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 		}
 		views[i] = v
 	}
-	return answer(c, map[string]any{"learned": l.At, "jobs": l.Runs, "within_factor": within, "programs": views}, func(w io.Writer) { showTaught(w, views) })
+	return answer(c, map[string]any{"learned": l.At, "jobs": l.Runs, "programs": views}, func(w io.Writer) { showTaught(w, views) })
 }
 
 // showTaught is a line for each program, or one that says that there is none.

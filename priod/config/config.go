@@ -111,7 +111,6 @@ type Config struct {
 		Every     Duration           `toml:"interval" json:"interval"`
 		Shortest  Duration           `toml:"min_run" json:"min_run"`
 		Steps     string             `toml:"steps" json:"steps"`
-		Within    float64            `toml:"max_error_factor" json:"max_error_factor"`
 		Types     map[string]float64 `toml:"types" json:"types"`
 		Formerly  map[string]string  `toml:"renamed" json:"renamed"`
 	} `toml:"speeds" json:"speeds"`

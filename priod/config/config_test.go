@@ -185,7 +185,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[cycle]\nfollow_controller = true\n[locality]\nslow_nodes = true", "cycle.follow_controller"},
 		{"[state]\nshared = \"priod\"", "state.shared: want empty, or an absolute path"},
 		{"[state]\ndir = \"/var/lib/priod\"\nshared = \"/var/lib/priod/shared\"", "state.shared: want empty, or an absolute path outside of state.dir"},
-		{"[speeds]\nmax_error_factor = 1.0", "speeds.max_error_factor: want a factor above 1"},
+		{"[speeds]\nmax_error_factor = 1.0", "it was removed: history is used where"},
 		{"[speeds]\nworkloads = \"here.toml\"", "speeds.workloads: want an absolute path"},
 		{"[speeds]\nsteps = \"--steps [0-9]+\"", "speeds.steps: want a regular expression with one group"},
 		{"[speeds]\nsteps = \"([0-9]+\"", "speeds.steps"},

@@ -85,7 +85,7 @@ func (c *Config) RoundSettings() evict.RoundSettings {
 
 // SpeedSettings returns how speeds are judged.
 func (c *Config) SpeedSettings() speed.Settings {
-	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly, Within: c.Speeds.Within}
+	return speed.Settings{Types: c.Speeds.Types, Formerly: c.Speeds.Formerly}
 }
 
 // Steps is the expression that finds a job's steps in its command line; nil for none.

@@ -68,7 +68,6 @@ var renamed = map[string]string{
 	"rounds.at_once":       "rounds.max_yields",
 	"sizing.within":        "sizing.start_timeout",
 	"sizing.jobs":          "sizing.depth",
-	"speeds.within":        "speeds.max_error_factor",
 	"speeds.shortest":      "speeds.min_run",
 	"speeds.formerly":      "speeds.renamed",
 	"speeds.every":         "speeds.interval",
@@ -83,12 +82,21 @@ var renamed = map[string]string{
 	"retry.drain_most":     "retry.max_drained",
 }
 
+// removed are keys of earlier versions that nothing took the place of, and why.
+var removed = map[string]string{
+	"speeds.within":           "history is used where it is surer than speeds.types, or than all types being equal",
+	"speeds.max_error_factor": "history is used where it is surer than speeds.types, or than all types being equal",
+}
+
 // suggest names the known key that an unknown one became, or that is nearest to it.
 func suggest(key string) string {
 	table, rest, _ := strings.Cut(key, ".")
 	name, _, _ := strings.Cut(rest, ".")
 	if now := renamed[table+"."+name]; now != "" {
 		return fmt.Sprintf("; it is %s now", now)
+	}
+	if why := removed[table+"."+name]; why != "" {
+		return "; it was removed: " + why
 	}
 	most := max(3, len(key)/3)
 	best, distance := "", len(key)

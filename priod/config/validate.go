@@ -133,7 +133,6 @@ func (c *Config) sizeRules() []rule {
 		{"speeds.interval", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
 		{"speeds.min_run", c.Speeds.Shortest >= 0, "a time, or 0s"},
 		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
-		{"speeds.max_error_factor", c.Speeds.Within > 1 && !math.IsInf(c.Speeds.Within, 1), "a factor above 1"},
 	}
 }
 

@@ -20,6 +20,7 @@ type outcome struct {
 // figures are those of one run.
 type figures struct {
 	MeanH                        float64 // of all jobs' completion: from submission to end
+	LaterH                       float64 // the same of jobs from number firstTaught on
 	TEMeanS, TEP95S              float64 // completion
 	TESlowdownP95                float64 // completion over the run on the fastest type at the proportional share
 	TEWaitP95S, TEWaitP99S       float64
@@ -29,6 +30,9 @@ type figures struct {
 	WorstUser                    float64         // of users with 10 jobs and more: mean completion over the run at the mean of the types' speeds
 	users                        map[int]float64 // the same of each
 }
+
+// firstTaught jobs of a trace are over before what they taught is measured.
+const firstTaught = 500
 
 // measured reads a run's CSV (--jobs-out) and JSON.
 func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
@@ -67,6 +71,7 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 		byUser[j.user] += o.completion / (float64(j.steps) / j.program.mean(j.gpus))
 		jobsOf[j.user]++
 	}
+	f.LaterH = stat.Mean(hours[min(firstTaught, len(hours)-1):], nil)
 	for _, list := range [][]float64{hours, te, teSlowdown, teWait, beSlowdown} {
 		slices.Sort(list)
 	}

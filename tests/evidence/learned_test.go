@@ -30,7 +30,7 @@ func TestLearnedSpeedsAreAsSureAsTheySay(t *testing.T) {
 				j, on := &jobs[i], gpuTypes[draw.IntN(len(gpuTypes))]
 				h.Add(speed.Run{Program: program(j), Seconds: map[string]float64{on: float64(j.steps) / j.program.steps[on][j.gpus]}, Limit: float64(j.limit)})
 			}
-			k, set := h.Learn(), speed.Settings{Within: 2}
+			k, set := h.Learn(), speed.Settings{}
 			for i := range jobs[runs:] {
 				j := &jobs[runs+i]
 				p := program(j)

@@ -22,7 +22,7 @@ func (k *Knowledge) Knows(p Program) bool {
 
 // program is what history says of a program on these types. Where runs with and without steps are known, those
 // without count only if they answer for more types. Of runs without steps the unit counts that leaves less doubt.
-func (k *Knowledge) program(p Program, types []string, within float64) answers {
+func (k *Knowledge) program(p Program, types []string, most []float64) answers {
 	best := noAnswers(Past, len(types))
 	if k == nil || !p.Named() {
 		return best
@@ -31,7 +31,7 @@ func (k *Knowledge) program(p Program, types []string, within float64) answers {
 	for _, unit := range units {
 		if l := k.programs[subject{p, unit}]; l != nil {
 			e := k.estimate(l.Mean, l.Covariance, types)
-			a := e.answers(Past, within)
+			a := e.answers(Past, most)
 			more := count(a.speeds) - count(best.speeds)
 			if more > 0 || more == 0 && from == Runs && unit == Limits && a.doubt() < best.doubt() {
 				best, from = a, unit
@@ -61,7 +61,7 @@ func count(speeds []float64) (n int) {
 }
 
 // site is what history says of a program that it has never seen.
-func (k *Knowledge) site(types []string, within float64) answers {
+func (k *Knowledge) site(types []string, most []float64) answers {
 	if k == nil || len(k.programs) == 0 {
 		return noAnswers(Site, len(types))
 	}
@@ -70,7 +70,7 @@ func (k *Knowledge) site(types []string, within float64) answers {
 		cov[i] += v
 	}
 	e := k.estimate(k.usual.Mean, cov, types)
-	return e.answers(Site, within)
+	return e.answers(Site, most)
 }
 
 func (k *Knowledge) estimate(mean, cov []float64, types []string) estimate {
@@ -104,15 +104,15 @@ func (e *estimate) sd(u int, kept []int) float64 {
 	return math.Sqrt(max(v, 0))
 }
 
-// leastSure is the place in kept of the type with the largest sd.
-func (e *estimate) leastSure(kept []int) (at int, sd float64) {
-	sd = -1
+// leastSure is the place in kept of the type whose sd is the most above, or the least below, what it may be.
+func (e *estimate) leastSure(kept []int, most []float64) (at int, above float64) {
+	above = math.Inf(-1)
 	for i, u := range kept {
-		if s := e.sd(u, kept); s > sd {
-			at, sd = i, s
+		if x := e.sd(u, kept) - most[e.types[u]]; x > above {
+			at, above = i, x
 		}
 	}
-	return at, sd
+	return at, above
 }
 
 // firstIntegers are 0 to n-1.
@@ -124,14 +124,14 @@ func firstIntegers(n int) []int {
 	return s
 }
 
-// answers are those on the types whose ratios are known to within a factor; the least
-// sure type is left out until all are. One type alone has no ratio.
-func (e *estimate) answers(source Source, within float64) answers {
+// answers are those on the types whose log ratios leave at most so much doubt, by type (nil: any); the least
+// sure type is left out until all do. One type alone has no ratio.
+func (e *estimate) answers(source Source, most []float64) answers {
 	a := noAnswers(source, len(e.logSpeed))
 	kept := firstIntegers(len(e.types))
-	for len(kept) > 1 {
-		at, sd := e.leastSure(kept)
-		if math.Exp(sd) <= within {
+	for most != nil && len(kept) > 1 {
+		at, above := e.leastSure(kept, most)
+		if above <= 0 {
 			break
 		}
 		kept = slices.Delete(kept, at, at+1)

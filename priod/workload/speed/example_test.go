@@ -26,7 +26,7 @@ func ExampleSettings_For_history() {
 	add(train, "a100", 90)
 	add(train, "v100", 180)
 
-	settings := speed.Settings{Within: 2}
+	settings := speed.Settings{}
 	job := &speed.Job{User: "bob", Name: "train", GPUs: 1}
 	answers := settings.For(job, []string{"a100", "t4", "v100"}, nil, history.Learn())
 	for _, a := range answers.Speeds {
@@ -45,7 +45,7 @@ func ExampleSettings_For_tag() {
 	if err != nil {
 		panic(err)
 	}
-	settings := speed.Settings{Types: map[string]float64{"t4": 1, "v100": 2}, Within: 2}
+	settings := speed.Settings{Types: map[string]float64{"t4": 1, "v100": 2}}
 	answers := settings.For(&speed.Job{Tag: tag, User: "ann", Name: "train", GPUs: 1}, []string{"a100", "t4", "v100"}, nil, nil)
 	for _, a := range answers.Speeds {
 		fmt.Printf("%s %.2f: %s\n", a.GPUType, a.Speed, a.Source.Words())

@@ -35,8 +35,8 @@ func learn(runs []speed.Run) *speed.Knowledge {
 	return h.Learn()
 }
 
-// settings believe whatever history says of types that any runs link.
-var settings = speed.Settings{Within: 1000}
+// settings are those without any speeds of the operator.
+var settings = speed.Settings{}
 
 func ask(k *speed.Knowledge, i int) []speed.Answer {
 	p := program(i)
@@ -151,12 +151,18 @@ func TestWhatARunOnTwoTypesLeavesOpen(t *testing.T) {
 		{Program: program(1), Seconds: map[string]float64{"a100": 30}, Work: 100},
 		{Program: program(1), Seconds: map[string]float64{"t4": 30}, Work: 100},
 	})
-	got := ask(k, 0)
-	for _, a := range got[:2] {
-		if !(a.Speed > 1e-3) || a.Speed > 0.1 || a.Factor < 1.5 || a.Source != speed.Past {
-			t.Errorf("%+v", got)
+	for _, taught := range settings.All(k, types) {
+		if taught.Program != program(0) {
+			continue
 		}
+		for _, c := range taught.Cells[:2] {
+			if v100 := taught.Cells[2]; !(c.Speed > 1e-3) || c.Speed > 0.1 || v100.Factor < 2 || v100.Counts {
+				t.Errorf("%+v", taught)
+			}
+		}
+		return
 	}
+	t.Error("nothing is known of the program")
 }
 
 // Whatever anybody writes on a command line, speeds are numbers above 0.
@@ -185,7 +191,7 @@ func TestSpeedsAreNumbers(t *testing.T) {
 				}
 			}
 		}
-		for _, p := range k.All(types, 2) {
+		for _, p := range (&speed.Settings{}).All(k, types) {
 			for _, c := range p.Cells {
 				if !number(c.Rate) || !number(c.Speed) || !number(c.Factor) {
 					t.Fatalf("%+v", c)

@@ -63,7 +63,19 @@ const contradiction = 1.5
 type Settings struct {
 	Types    map[string]float64 // relative speed of each GPU type
 	Formerly map[string]string  // GPU types that have got another name: old, new
-	Within   float64            // history answers for what it knows to within this factor, above 1
+}
+
+// doubts are those of the source that answers where history does not, by type: standard deviations of the log speed.
+// History answers only where it leaves less doubt than this: a guess that is wrong then costs less than what it replaces would.
+func (s *Settings) doubts(types []string) []float64 {
+	most := make([]float64, len(types))
+	for i, t := range types {
+		most[i] = spreadNone
+		if _, told := s.Types[t]; told {
+			most[i] = spreadDefault
+		}
+	}
+	return most
 }
 
 // Today is the name that a GPU type has now.
@@ -136,7 +148,8 @@ func (s *Settings) For(j *Job, types []string, table *workload.Table, k *Knowled
 		}
 		none.speeds[i], none.factors[i] = 1, math.Exp(spreadNone)
 	}
-	all := []answers{s.fromTag(j, types, &result), s.fromTable(j, types, table, &result), k.program(program, types, s.Within), k.program(program.Pooled(), types, s.Within), operator, k.site(types, s.Within), none}
+	most := s.doubts(types)
+	all := []answers{s.fromTag(j, types, &result), s.fromTable(j, types, table, &result), k.program(program, types, most), k.program(program.Pooled(), types, most), operator, k.site(types, most), none}
 	result.Speeds = merge(all, types)
 	if !k.Knows(program) {
 		program = program.Pooled()

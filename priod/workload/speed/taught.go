@@ -29,14 +29,15 @@ type Cell struct {
 }
 
 // All lists what history knows of all programs, those with most runs first.
-func (k *Knowledge) All(types []string, within float64) []Taught {
+func (s *Settings) All(k *Knowledge, types []string) []Taught {
+	most := s.doubts(types)
 	var taught []Taught
 	for _, l := range k.programs {
 		if other := k.programs[subject{l.Program, Runs + Limits - l.Unit}]; l.Unit != Steps && other != nil && k.believes(other, l, types) {
 			continue
 		}
 		e := k.estimate(l.Mean, l.Covariance, types)
-		whole, sure := e.answers(Past, math.Inf(1)), e.answers(Past, within)
+		whole, sure := e.answers(Past, nil), e.answers(Past, most)
 		t := Taught{Program: l.Program, Unit: l.Unit, Runs: l.Runs}
 		fastest := 0.0
 		for _, u := range e.types {
@@ -65,7 +66,7 @@ func (k *Knowledge) All(types []string, within float64) []Taught {
 func (k *Knowledge) believes(first, second *Lesson, types []string) bool {
 	doubt := func(l *Lesson) float64 {
 		e := k.estimate(l.Mean, l.Covariance, types)
-		a := e.answers(Past, math.Inf(1))
+		a := e.answers(Past, nil)
 		return a.doubt()
 	}
 	a, b := doubt(first), doubt(second)

@@ -21,9 +21,9 @@ type learner struct {
 }
 
 // Learner learns from the first so many completed jobs, 0: all, whose steps it knows or
-// not, and believes what it knows to within a factor.
-func Learner(steps bool, most int, within float64) rounds.Estimator {
-	return &learner{settings: speed.Settings{Within: within}, steps: steps, most: most, known: map[speed.Program][]float64{}}
+// not, and uses what it knows more surely than that all types are equally fast.
+func Learner(steps bool, most int) rounds.Estimator {
+	return &learner{steps: steps, most: most, known: map[speed.Program][]float64{}}
 }
 
 func job(a *rounds.Active) speed.Job {

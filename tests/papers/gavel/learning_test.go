@@ -32,7 +32,7 @@ func TestSpeedsFromHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := simulate.Run(context.Background(), spec, simulate.Input{
-			Cluster: cluster, Within: 2,
+			Cluster: cluster,
 			Jobs: func(yield func(trace.Job, error) bool) {
 				for _, j := range jobs {
 					if !yield(j, nil) {

@@ -35,7 +35,6 @@ type Input struct {
 	// Of engine rounds.
 	Pairs         gavel.Pairs   // of allocations with space sharing
 	PairWorkloads []string      // those that Pairs knows, which may be references for the others
-	Within        float64       // learned speeds are believed to within this factor
 	Trouble       gavel.Trouble // gets what an allocation's optimiser failed on
 }
 
@@ -165,7 +164,7 @@ func inRounds(ctx context.Context, spec Spec, in Input) (Result, error) {
 		return Result{}, err
 	}
 	if spec.Speeds != "known" {
-		opt.Estimator = gavel.Learner(spec.Speeds == "history", spec.HistoryJobs, in.Within)
+		opt.Estimator = gavel.Learner(spec.Speeds == "history", spec.HistoryJobs)
 	}
 	var series metrics.Series
 	opt.Watch = func(r rounds.Round) {

@@ -205,7 +205,6 @@ func (s *simulated) input(c *cli.Context) (in simulate.Input, done func(), err e
 		if cfg, err = config.Load(c.String("config"), set...); err != nil {
 			return in, nil, priod.WrongUsage(err)
 		}
-		in.Within = cfg.Speeds.Within
 	}
 	table, told, err := workloads(c, cfg)
 	if err != nil {
