@@ -232,7 +232,7 @@ func maySteer(cfg *config.Config, j *store.Job) bool {
 
 // date says of a job that waits no more that it was left alone, not that it is.
 func (v *explanation) date() {
-	if d := v.Decision; d != nil && !d.Ranked && d.Why != string(plan.Overrun) && !v.waits() {
+	if d := v.Decision; d != nil && !d.Ranked && d.Why != string(plan.Overrun) && !plan.Reason(d.Why).Started() && !v.waits() {
 		v.Reason = "as it last waited, " + v.Reason
 	}
 }
@@ -415,7 +415,7 @@ func (v *explanation) showPlace(all bool, line liner, d *store.Decision) {
 		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
 	}
 	switch {
-	case d.Ranked || d.Why == string(plan.Overrun):
+	case d.Ranked || d.Why == string(plan.Overrun) || plan.Reason(d.Why).Started():
 		line("Class", "%s, because %s", classes[d.Class], v.Reason)
 	case len(v.Stays) > 0 && !v.Stays[0].Closed:
 		line("Class", "%s while it runs; %s", classes[v.Stays[0].Class], v.Reason)

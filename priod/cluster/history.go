@@ -491,6 +491,10 @@ func (h *History) extend(j *Job, at time.Time) (changed []Stay) {
 	old := h.running.Get(j.ID)
 	if old != nil && old.Start.Equal(j.Start) {
 		old.End = Later(old.End, at)
+		if class, known := h.Counted.Find(j.ID); known && class != old.Class { // found out while it runs
+			old.Class = class
+			return []Stay{*old}
+		}
 		return nil
 	}
 	if old != nil {

@@ -406,11 +406,11 @@ func TestTaskOfUnknownOutcomeKeepsItsArrays(t *testing.T) {
 // A running job whose record cannot be read did not end, and what priod wrote into it stays known.
 func TestUnreadJobDidNotLeave(t *testing.T) {
 	h := NewHistory()
-	see(h, 10, running(1, 2, 5))
 	id := slurmplug.Plain(1)
+	h.Counted.Set(id, BE)
+	see(h, 10, running(1, 2, 5))
 	h.Written[id] = Written{Lever: slurmplug.SiteFactor, Value: 7}
 	h.SetRequest(id, slurmplug.Features, Requested{Value: slurmplug.Text("a100"), Sure: true})
-	h.Counted.Set(id, BE)
 	unread := Job{ID: id, TaskCount: 1, State: Unread}
 	if v, shown := unread.Request(slurmplug.Features); shown {
 		t.Errorf("an unread job shows the constraint %q", v)

@@ -162,7 +162,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		return result, failed
 	}
 	for i := range result.Plan.Decisions {
-		if d := &result.Plan.Decisions[i]; d.Ranked {
+		if d := &result.Plan.Decisions[i]; d.Ranked || plan.Reason(d.Why).Started() {
 			h.Counted.Set(d.Job, d.Class)
 		}
 	}

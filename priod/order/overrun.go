@@ -16,10 +16,22 @@ type teUse struct {
 	ran             map[cluster.JobID]time.Duration
 }
 
+// hold counts more GPUs for the user and the account of a job.
+func (u *teUse) hold(j *cluster.Job, gpus int) {
+	add := func(to map[string]cluster.Use, name string) {
+		use := to[name]
+		use.GPUs = max(use.GPUs+gpus, 0)
+		to[name] = use
+	}
+	add(u.users, j.User)
+	add(u.accounts, j.Account)
+}
+
 // teUseOf returns a function that adds that up once, when it is first called: it reads
 // a whole day of runs.
-func teUseOf(s *cluster.Snapshot, h *cluster.History, set *plan.Classes) func() teUse {
-	return sync.OnceValue(func() (u teUse) {
+func teUseOf(s *cluster.Snapshot, h *cluster.History, set *plan.Classes) func() *teUse {
+	return sync.OnceValue(func() *teUse {
+		u := new(teUse)
 		u.users, u.accounts, u.ran = h.TEUse(s.At, set.RunLimit)
 		return u
 	})

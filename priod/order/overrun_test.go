@@ -7,6 +7,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
 )
 
 // A TE job that runs longer than TE jobs may is BE: it holds no TE GPUs, uses up
@@ -16,6 +17,7 @@ func TestTrialThatOverruns(t *testing.T) {
 	run, next := pending(1, "te"), pending(2, "te")
 	run.State, run.GPUs, run.Start, run.TimeLimit = cluster.Running, 2, now, 5*time.Hour // raised by an operator
 	h := cluster.NewHistory()
+	h.Counted.Set(run.ID, cluster.TE) // it was ranked
 	see := func(after time.Duration) ([]Verdict, []int) {
 		s := &cluster.Snapshot{At: now.Add(after), Jobs: []cluster.Job{run, next}}
 		h.Observe(s)
@@ -76,5 +78,63 @@ func TestFloodStandsBehind(t *testing.T) {
 	v, te := rank(t, set, append(jobs, late)...)
 	if len(te) != 5 || v[te[4]].Job != 500 {
 		t.Errorf("%d count as TE, and the other user's is number %d", len(te), v[te[len(te)-1]].Job)
+	}
+}
+
+// TE jobs that started before a cycle saw them wait count as if they had waited: in the order of their starts, as TE within
+// the budget and as BE beyond it, and so they stay.
+func TestStartedUnseen(t *testing.T) {
+	set := plan.Classes{User: plan.Budget{GPUs: 4, TimeLimit: time.Hour}}
+	var jobs []cluster.Job
+	for id := range uint32(4) {
+		j := pending(id+1, "te")
+		j.State, j.GPUs, j.Start = cluster.Running, 2, now.Add(-time.Duration(id)*time.Second)
+		jobs = append(jobs, j)
+	}
+	jobs[3].TimeLimit = 2 * time.Hour // the first that started
+	waits := pending(9, "te")
+	waits.GPUs = 1
+	bob := jobs[0]
+	bob.ID, bob.User = slurmplug.Plain(7), "bob"
+	jobs = append(jobs, waits, bob)
+	h := cluster.NewHistory()
+	for round := range 3 {
+		s := &cluster.Snapshot{At: now.Add(time.Duration(round) * time.Minute), Jobs: jobs}
+		changed := h.Observe(s)
+		verdicts, te := Rank(s, h, set)
+		got := map[uint32]Verdict{}
+		for _, v := range verdicts {
+			j := &jobs[v.Job]
+			got[j.ID.ID] = v
+			if v.Ranked || v.Why.Started() {
+				h.Counted.Set(j.ID, v.Class)
+			}
+		}
+		if v := got[9]; len(te) != 0 || v.Why != plan.OverBudget || !strings.Contains(v.Detail, "for 4 TE GPUs of 4") {
+			t.Errorf("round %d: the waiting job: %+v", round, v)
+		}
+		if round > 0 {
+			if len(got) != 1 {
+				t.Errorf("round %d: decided again: %+v", round, verdicts)
+			}
+			if want := map[int]int{1: 2, 2: 0}[round]; len(changed) != want {
+				t.Errorf("round %d: %d stays change their class, want %d", round, len(changed), want)
+			}
+			continue
+		}
+		for id, want := range map[uint32]struct {
+			why   plan.Reason
+			words string
+		}{
+			4: {plan.OverBudget, "time limit 2h0m0s is above"}, 3: {plan.TETag, ""}, 2: {plan.TETag, ""},
+			1: {plan.OverBudget, "holds or is next for 4 TE GPUs of 4"}, 7: {plan.TETag, ""},
+		} {
+			if v := got[id]; v.Why != want.why || v.Ranked || (v.Class == cluster.TE) != (v.Why == plan.TETag) || !strings.Contains(v.Detail, want.words) {
+				t.Errorf("job %d: %+v, want %s", id, v, want.why)
+			}
+		}
+	}
+	if users, _, _ := h.TEUse(now.Add(time.Hour), set.RunLimit); users["ann"].GPUs > 4 || users["bob"].GPUs > 2 {
+		t.Errorf("%+v", users)
 	}
 }

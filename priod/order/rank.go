@@ -27,8 +27,8 @@ type Verdict struct {
 	Tasks int
 }
 
-// Rank returns a verdict for each pending job and each running TE job that overran, in
-// the order of the snapshot, and the indices of the verdicts of TE jobs, first to last.
+// Rank returns a verdict for each pending job, each running TE job that overran and each that started before a cycle
+// saw it, in the order of the snapshot, and the indices of the verdicts of TE jobs, first to last.
 func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts []Verdict, te []int) {
 	r := newRanker(s, h, set)
 	verdicts, te = r.all()
@@ -44,10 +44,13 @@ func newRanker(s *cluster.Snapshot, h *cluster.History, set plan.Classes) *ranke
 // all are the verdicts and the TE jobs, in the order of the snapshot and before budgets.
 func (r *ranker) all() (verdicts []Verdict, te []int) {
 	verdicts = make([]Verdict, 0, len(r.s.Jobs))
+	unseen := r.admitUnseen()
 	for i := range r.s.Jobs {
 		if r.s.Jobs[i].State != cluster.Pending {
 			if why := r.overrunsNow(&r.s.Jobs[i]); why != "" {
 				verdicts = append(verdicts, Verdict{Job: i, Why: plan.Overrun, Detail: why})
+			} else if v, is := unseen[i]; is {
+				verdicts = append(verdicts, v)
 			}
 			continue
 		}
@@ -148,7 +151,7 @@ type ranker struct {
 	s      *cluster.Snapshot
 	h      *cluster.History
 	set    plan.Classes
-	use    func() teUse
+	use    func() *teUse
 	gpus   map[string]int     // by partition list; see gpusOf
 	beyond map[demand]refusal // of the jobs so far: many are refused in the same words
 }
@@ -222,16 +225,11 @@ func (r *ranker) admit(verdicts []Verdict, te []int) []int {
 	for _, i := range te {
 		v := &verdicts[i]
 		j := &r.s.Jobs[v.Job]
-		user := budgetHolder{of: "user", name: j.User, budget: r.on(set.OfUser(j.User), j)}
-		acct := budgetHolder{of: "account", name: j.Account, budget: r.on(set.OfAccount(j.Account), j)}
-		counted := user.budget.Counts() || acct.budget.Counts()
-		if counted {
-			user.use, acct.use = r.use().users[j.User], r.use().accounts[j.Account]
-		}
+		holders, counted := r.holders(j)
 		tasks := max(j.TaskCount, 1)
 		fit, reason := tasks, ""
-		for _, a := range []budgetHolder{user, acct} {
-			if limit, why := r.admits(&a, j); limit != nil && limit.Tasks < fit {
+		for k := range holders {
+			if limit, why := r.admits(&holders[k], j); limit != nil && limit.Tasks < fit {
 				fit, reason, v.Budget = limit.Tasks, why, limit
 			}
 		}
@@ -244,13 +242,66 @@ func (r *ranker) admit(verdicts []Verdict, te []int) []int {
 			v.Detail = fmt.Sprintf("the first %d of %d tasks; for the others: %s", fit, tasks, reason)
 		}
 		if counted {
-			user.use.GPUs += fit * j.GPUs
-			acct.use.GPUs += fit * j.GPUs
-			r.use().users[j.User], r.use().accounts[j.Account] = user.use, acct.use
+			r.use().hold(j, fit*j.GPUs)
 		}
 		admitted = append(admitted, i)
 	}
 	return admitted
+}
+
+// admitUnseen are the verdicts on running TE jobs that started before a cycle saw them wait, by their places in the
+// snapshot: in the order of their starts each is TE within what the budgets leave, and else BE, as if it had waited.
+func (r *ranker) admitUnseen() map[int]Verdict {
+	if r.set.Boundless() {
+		return nil
+	}
+	var unseen []int
+	for i := range r.s.Jobs {
+		j := &r.s.Jobs[i]
+		if j.State != cluster.Running || j.GPUs == 0 || r.set.Class(j.Tag.Type, j.QOS) != cluster.TE {
+			continue
+		}
+		if _, ranked := r.h.Counted.Find(j.ID); ranked || r.overrunsNow(j) != "" {
+			continue
+		}
+		if v := r.classify(j); v.Ranked && v.Class == cluster.TE {
+			unseen = append(unseen, i)
+			if r.h.ClassOf(j) == cluster.TE {
+				r.use().hold(j, -j.GPUs)
+			}
+		}
+	}
+	slices.SortFunc(unseen, func(a, b int) int {
+		x, y := &r.s.Jobs[a], &r.s.Jobs[b]
+		return cmp.Or(x.Start.Compare(y.Start), x.ID.Compare(y.ID))
+	})
+	verdicts := make(map[int]Verdict, len(unseen))
+	for _, i := range unseen {
+		j := &r.s.Jobs[i]
+		v := r.classify(j)
+		v.Job, v.Ranked, v.Since = i, false, r.h.FirstEligible.Get(j.ID)
+		holders, _ := r.holders(j)
+		for k := range holders {
+			if limit, why := r.admits(&holders[k], j); limit != nil && v.Budget == nil {
+				v.Class, v.Why, v.Detail, v.Budget = cluster.BE, plan.OverBudget, why, limit
+			}
+		}
+		if v.Class == cluster.TE {
+			r.use().hold(j, j.GPUs)
+		}
+		verdicts[i] = v
+	}
+	return verdicts
+}
+
+// holders are the user and the account on whose budgets a job draws, and whether these count GPUs.
+func (r *ranker) holders(j *cluster.Job) (both [2]budgetHolder, counted bool) {
+	user := budgetHolder{of: "user", name: j.User, budget: r.on(r.set.OfUser(j.User), j)}
+	acct := budgetHolder{of: "account", name: j.Account, budget: r.on(r.set.OfAccount(j.Account), j)}
+	if counted = user.budget.Counts() || acct.budget.Counts(); counted {
+		user.use, acct.use = r.use().users[j.User], r.use().accounts[j.Account]
+	}
+	return [2]budgetHolder{user, acct}, counted
 }
 
 // on is a budget on the partition of a job.

@@ -209,9 +209,20 @@ func TestBudgetsHoldForAnyQueue(t *testing.T) {
 		}
 		h := cluster.NewHistory()
 		h.Observe(s)
-		running, _, _ := h.TEUse(s.At, func(string, string) time.Duration { return 0 })
 		v, te := Rank(s, h, set)
 		held := map[string]int{}
+		for i := range v {
+			if j := &s.Jobs[v[i].Job]; v[i].Why.Started() && !v[i].Ranked {
+				h.Counted.Set(j.ID, v[i].Class)
+			}
+		}
+		h.Observe(s)
+		running, _, _ := h.TEUse(s.At, func(string, string) time.Duration { return 0 })
+		for user, use := range running {
+			if use.GPUs > limit {
+				t.Fatalf("%s holds %d TE GPUs", user, use.GPUs)
+			}
+		}
 		for _, i := range te {
 			held[s.Jobs[v[i].Job].User] += s.Jobs[v[i].Job].GPUs
 		}

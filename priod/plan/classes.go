@@ -105,6 +105,9 @@ const (
 	Round      Reason = "round"        // BE; others yield to it at the end of a round, and it goes before all BE jobs
 )
 
+// Started tells whether a job that is not ranked counts under the class of its decision: it started before a cycle saw it wait.
+func (r Reason) Started() bool { return r == TETag || r == TEQOS || r == TERule || r == OverBudget }
+
 // Reasons are all of them.
 var Reasons = []Reason{
 	TETag, TEQOS, BETag, BEQOS, TERule, BERule, BESite, OptedOut, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted, Round,

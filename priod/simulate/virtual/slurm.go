@@ -407,7 +407,7 @@ func (e *engine) step() error {
 	s.learn()
 	if !e.opt.Daemon.every && e.opt.Daemon.Record == nil && s.still() {
 		s.left, s.leftAt = true, e.now
-	} else if s.ordersTE && !slices.ContainsFunc(s.jobs, (*job).pending) { // use of TE budgets alone may have changed
+	} else if s.ordersTE && !slices.ContainsFunc(s.jobs, s.unranked) { // use of TE budgets alone may have changed
 		s.changes, s.left, s.wrote, s.until = false, false, false, time.Time{}
 		if _, err := s.Observe(e.ctx); err != nil {
 			return err
@@ -428,6 +428,15 @@ func (e *engine) step() error {
 	}
 	s.last = e.now
 	return nil
+}
+
+// unranked tells whether a job waits, or began before a cycle saw it, so that the next one says whether a budget holds it.
+func (s *slurm) unranked(j *job) bool {
+	if j.pending() || j.state != running || j.GPUs == 0 || s.e.opt.Daemon.Settings.Order.Settings.Ranking.Boundless() {
+		return j.pending()
+	}
+	_, ranked := s.history.Counted.Find(number(j.index))
+	return !ranked
 }
 
 // still tells whether a turn would decide what the last one did, and leave behind
