@@ -139,6 +139,8 @@ type explanation struct {
 
 	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
 
+	RunTime *runTimeView `json:"run_time,omitempty"` // nil for a job without GPUs or that is over, and where accounting has no run
+
 	History []web.Event `json:"history,omitempty"` // by the pages alone (priod web): what became of it, the latest first
 }
 
@@ -165,6 +167,7 @@ func readExplanations(c *cli.Context, names []slurmplug.JobName) ([]explained, *
 	}
 	defer r.Close()
 	all, now := make([]explained, len(names)), queueNow{ctx: c.Context, client: newClient(cfg)}
+	times := runTimeReader{r: r}
 	for i, name := range names {
 		v := &all[i]
 		var id cluster.JobID
@@ -178,7 +181,9 @@ func readExplanations(c *cli.Context, names []slurmplug.JobName) ([]explained, *
 		v.Now, program, v.Note = now.of(v.Job.ID, v.Job.RawID)
 		v.Since = v.sinceCycle(v.Note != notInQueue)
 		v.date()
-		v.err = v.jobSpeeds(c.Context, cfg, r, program)
+		if v.err = v.jobSpeeds(c.Context, cfg, r, program); v.err == nil {
+			v.err = times.fill(c.Context, v.explanation, program)
+		}
 	}
 	return all, cfg, nil
 }
@@ -362,6 +367,7 @@ func (v *explanation) tell(all bool, line liner) {
 	v.showAnswer(line)
 	v.showTag(line)
 	v.showSpeeds(line)
+	v.showRunTime(line)
 	v.showShare(all, line)
 	v.showWaits(line)
 	d := v.Decision

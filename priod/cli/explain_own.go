@@ -91,7 +91,7 @@ func explainOwn(ctx context.Context, cfg *config.Config, username string, asked 
 		return http.StatusServiceUnavailable, err
 	}
 	defer r.Close()
-	all := make([]*explanation, len(names))
+	all, times := make([]*explanation, len(names)), runTimeReader{r: r}
 	for i, text := range names {
 		id, err := storedName(ctx, r, text)
 		if err == nil {
@@ -103,7 +103,7 @@ func explainOwn(ctx context.Context, cfg *config.Config, username string, asked 
 		case err != nil:
 			return http.StatusBadRequest, err
 		}
-		if err := all[i].jobSpeeds(ctx, cfg, r, ""); err != nil {
+		if err := errors.Join(all[i].jobSpeeds(ctx, cfg, r, ""), times.fill(ctx, all[i], "")); err != nil {
 			return http.StatusServiceUnavailable, err
 		}
 		all[i].hideOthers(username)

@@ -209,6 +209,7 @@ func whole(now time.Time) *explanation {
 		ID: id, RawID: 90, Tasks: "", TaskCount: 1, User: hostileName, Account: hostileName, Partition: "gpu", QOS: "normal", State: cluster.Pending.String(),
 		Reason: "Priority", GPUs: 2, GPUType: "a100", TimeLimitS: 3600, Tag: "prio:v=1&type=te", TagError: hostileName, Seen: now.Add(-time.Hour), Changed: now,
 	}
+	v.RunTime = &runTimeView{MedianS: 3600, LowS: 60, HighS: 90000, Runs: 12, Of: "the user's jobs", Scored: 400}
 	v.Array = &store.Array{Waiting: "5-9", Tasks: []store.TasksIn{{State: "left", Count: 1, Tasks: "1"}}}
 	v.Start = &store.ExpectedStart{At: now.Add(2 * time.Hour), Planned: now}
 	v.Share = &store.Share{Cycle: 7, At: now, Given: now, Since: now.Add(-time.Hour), Priority: 2, Types: []store.ShareOfType{
@@ -255,6 +256,7 @@ func TestJSONSaysAllThatTheTextSays(t *testing.T) {
 			"TE":                 func(v *explanation) { v.TEPlace, v.Decision.Class = 2, cluster.TE },
 			"mode priority":      func(v *explanation) { v.Cycle.Mode = slurmplug.Priority },
 			"left alone":         func(v *explanation) { v.Decision.Ranked, v.Stays[0].Closed = false, false },
+			"run time uncertain": func(v *explanation) { v.RunTime.Scored = 3 },
 			"speeds not known":   func(v *explanation) { v.Speeds.Speeds[0].Source, v.Speeds.Speeds[1].Source = speed.None, speed.None },
 			"may not be steered": func(v *explanation) { v.Decision.Steer, v.MaySteer = "", false },
 			"component":          func(v *explanation) { v.Job.ID.Task, v.Job.HetLeader, v.Job.HetOffset = slurmplug.NoTask, 83, 1 },

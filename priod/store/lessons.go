@@ -60,6 +60,13 @@ func (r *Reader) StaysSince(ctx context.Context, since time.Time) ([]cluster.Pas
 	return list(ctx, r, func(tx *sql.Tx) ([]db.Stay, error) { return r.q.AllStays(ctx, tx, millis(since)) }, stayOf)
 }
 
+// LatestStays returns the last runs that ended, at most so many, of one user or ("") of all, as far as the daemon keeps them.
+func (r *Reader) LatestStays(ctx context.Context, user string, most int) ([]cluster.PastStay, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.Stay, error) {
+		return r.q.LatestStays(ctx, tx, db.LatestStaysParams{User: user, Most: int64(most)})
+	}, stayOf)
+}
+
 // SaveLessons replaces what was learned.
 func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error {
 	usual, programs := k.Lessons()

@@ -76,12 +76,14 @@ type Holder struct {
 	GPUs          int
 	Nodes         string // as a host list
 	Start         time.Time
+	Limit         time.Duration // 0: none
+	Tag           string
 }
 
 // Holders returns the jobs that hold nodes.
 func (r *Reader) Holders(ctx context.Context) ([]Holder, error) {
 	return list(ctx, r, func(tx *sql.Tx) ([]db.HoldersRow, error) { return r.q.Holders(ctx, tx) }, func(x *db.HoldersRow) Holder {
-		return Holder{Job: jobID(x.ID, x.Task), User: x.User, Account: x.Account, GPUs: int(x.Gpus), Nodes: x.NodeList, Start: instant(x.StartMs)}
+		return Holder{Job: jobID(x.ID, x.Task), User: x.User, Account: x.Account, GPUs: int(x.Gpus), Nodes: x.NodeList, Start: instant(x.StartMs), Limit: max(time.Duration(x.TimeLimitMs)*time.Millisecond, 0), Tag: x.Tag}
 	})
 }
 

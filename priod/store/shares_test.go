@@ -192,6 +192,12 @@ func TestLessons(t *testing.T) {
 	if len(kept) != 381 || count(t, s, "SELECT count(*) FROM stays") != 381 {
 		t.Fatalf("%d stays are young enough", len(kept))
 	}
+	for user, want := range map[string]int{"": 100, "ann": 100, "bob": 0} {
+		latest := must[[]cluster.PastStay](t)(reader(t, dir).LatestStays(ctx, user, 100))
+		if len(latest) != want || want > 0 && latest[0].End.Before(latest[99].End) {
+			t.Errorf("the last runs of %q: %d", user, len(latest))
+		}
+	}
 	set := speed.Settings{}
 	var h speed.History
 	for _, r := range set.Completed(kept, time.Second, nil) {

@@ -35,6 +35,10 @@ ON CONFLICT (raw_id, start_ms) DO UPDATE SET
 -- name: AllStays :many
 SELECT * FROM stays WHERE end_ms >= sqlc.arg(since_ms) ORDER BY raw_id, start_ms;
 
+-- name: LatestStays :many
+-- The last runs that ended, of one user or ('') of all.
+SELECT * FROM stays WHERE sqlc.arg(user) = '' OR user = sqlc.arg(user) ORDER BY end_ms DESC LIMIT sqlc.arg(most);
+
 -- name: PruneStays :execrows
 DELETE FROM stays WHERE (raw_id, start_ms) IN (
   SELECT s.raw_id, s.start_ms FROM stays AS s WHERE s.end_ms < sqlc.arg(before_ms) LIMIT sqlc.arg(most)

@@ -17,7 +17,7 @@ SELECT * FROM decisions WHERE job = ? ORDER BY decision DESC LIMIT 1;
 
 -- name: Holders :many
 -- The jobs that hold nodes.
-SELECT id, task, user, account, gpus, node_list, start_ms FROM jobs
+SELECT id, task, user, account, gpus, node_list, start_ms, time_limit_ms, tag FROM jobs
 WHERE left_ms = 0 AND state != 'pending' AND node_list != '' ORDER BY job;
 
 -- name: StaysOverlapping :many

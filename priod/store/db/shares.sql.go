@@ -192,6 +192,52 @@ func (q *Queries) LastLesson(ctx context.Context, db DBTX) (Lesson, error) {
 	return i, err
 }
 
+const latestStays = `-- name: LatestStays :many
+SELECT raw_id, start_ms, end_ms, state, gpu_type, gpus, user, name, tag, steps, node_list, limit_s FROM stays WHERE ?1 = '' OR user = ?1 ORDER BY end_ms DESC LIMIT ?2
+`
+
+type LatestStaysParams struct {
+	User interface{}
+	Most int64
+}
+
+// The last runs that ended, of one user or (”) of all.
+func (q *Queries) LatestStays(ctx context.Context, db DBTX, arg LatestStaysParams) ([]Stay, error) {
+	rows, err := db.QueryContext(ctx, latestStays, arg.User, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Stay
+	for rows.Next() {
+		var i Stay
+		if err := rows.Scan(
+			&i.RawID,
+			&i.StartMs,
+			&i.EndMs,
+			&i.State,
+			&i.GpuType,
+			&i.Gpus,
+			&i.User,
+			&i.Name,
+			&i.Tag,
+			&i.Steps,
+			&i.NodeList,
+			&i.LimitS,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const programOf = `-- name: ProgramOf :many
 SELECT workload, user, name, gpus, unit, body FROM lesson_programs WHERE workload = ? AND user = ? AND name = ? AND gpus = ?
 `

@@ -210,18 +210,20 @@ func (q *Queries) FirstStarts(ctx context.Context, db DBTX, sinceMs int64) ([]Fi
 }
 
 const holders = `-- name: Holders :many
-SELECT id, task, user, account, gpus, node_list, start_ms FROM jobs
+SELECT id, task, user, account, gpus, node_list, start_ms, time_limit_ms, tag FROM jobs
 WHERE left_ms = 0 AND state != 'pending' AND node_list != '' ORDER BY job
 `
 
 type HoldersRow struct {
-	ID       int64
-	Task     int64
-	User     string
-	Account  string
-	Gpus     int64
-	NodeList string
-	StartMs  int64
+	ID          int64
+	Task        int64
+	User        string
+	Account     string
+	Gpus        int64
+	NodeList    string
+	StartMs     int64
+	TimeLimitMs int64
+	Tag         string
 }
 
 // The jobs that hold nodes.
@@ -242,6 +244,8 @@ func (q *Queries) Holders(ctx context.Context, db DBTX) ([]HoldersRow, error) {
 			&i.Gpus,
 			&i.NodeList,
 			&i.StartMs,
+			&i.TimeLimitMs,
+			&i.Tag,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/store"
+	"slurmprio/priod/workload/runtimes"
+	"slurmprio/slurmplug/jobtag"
+)
+
+// runTimeView is how long a job is expected to run in all, from past runs.
+type runTimeView struct {
+	MedianS float64 `json:"median_s"` // half of such jobs run no longer
+	LowS    float64 `json:"low_s"`    // one of ten runs no longer
+	HighS   float64 `json:"high_s"`   // nine of ten run no longer
+	Runs    int     `json:"runs"`     // of the group that it rests on first, at most the last 80
+	Of      string  `json:"of"`       // that group
+	Scored  int     `json:"scored"`   // past predictions that the interval was fitted to
+}
+
+// Past runs that are read to expect one job's run time: of its user, and of all.
+const (
+	ownRuns = 2000
+	allRuns = 4000
+)
+
+// runTimeReader reads past runs once for several jobs, and learns once for each user.
+type runTimeReader struct {
+	r       *store.Reader
+	all     []cluster.PastStay
+	holders []store.Holder
+	models  map[string]*runtimes.Model
+	now     time.Time
+}
+
+// model is what the user's runs and the last ones of all teach.
+func (x *runTimeReader) model(ctx context.Context, user string) (*runtimes.Model, error) {
+	if m := x.models[user]; m != nil {
+		return m, nil
+	}
+	var err error
+	if x.models == nil {
+		x.models, x.now = map[string]*runtimes.Model{}, time.Now()
+		if x.all, err = x.r.LatestStays(ctx, "", allRuns); err != nil {
+			return nil, err
+		}
+		if x.holders, err = x.r.Holders(ctx); err != nil {
+			return nil, err
+		}
+	}
+	own, err := x.r.LatestStays(ctx, user, ownRuns)
+	if err != nil {
+		return nil, err
+	}
+	x.models[user] = runtimes.Learn(pastRuns(slices.Concat(own, x.all), x.holders), x.now)
+	return x.models[user], nil
+}
+
+// fill says of a job how long it is expected to run; name is the job's.
+func (x *runTimeReader) fill(ctx context.Context, v *explanation, name string) error {
+	j := &v.Job
+	running := len(v.Stays) > 0 && !v.Stays[0].Closed
+	if j.GPUs == 0 || !running && !v.waits() {
+		return nil
+	}
+	m, err := x.model(ctx, j.User)
+	if err != nil {
+		return err
+	}
+	d := m.Predict(runtimes.Kind{User: j.User, Program: cmp.Or(j.Said.Workload, name), GPUs: j.GPUs, Limit: max(time.Duration(j.TimeLimitS)*time.Second, 0)}, x.now)
+	if d == nil {
+		return nil
+	}
+	v.RunTime = &runTimeView{Runs: d.Runs, Of: d.Group, Scored: d.Scored}
+	for p, to := range map[float64]*float64{0.1: &v.RunTime.LowS, 0.5: &v.RunTime.MedianS, 0.9: &v.RunTime.HighS} {
+		run := d.Quantile(p)
+		if running {
+			run = d.Left(p, x.now.Sub(v.Stays[0].Start))
+		}
+		*to = run.Round(time.Second).Seconds()
+	}
+	return nil
+}
+
+// pastRuns are the runs of accounting, each once, and those that go on.
+func pastRuns(stays []cluster.PastStay, holders []store.Holder) []runtimes.Run {
+	slices.SortFunc(stays, func(a, b cluster.PastStay) int {
+		return cmp.Or(cmp.Compare(a.RawID, b.RawID), a.Start.Compare(b.Start))
+	})
+	stays = slices.CompactFunc(stays, func(a, b cluster.PastStay) bool { return a.RawID == b.RawID && a.Start.Equal(b.Start) })
+	program := func(text, name string) string {
+		tag, _ := jobtag.Parse(text) // one that is not valid says nothing
+		return cmp.Or(tag.Workload, name)
+	}
+	runs := make([]runtimes.Run, 0, len(stays)+len(holders))
+	for i := range stays {
+		s := &stays[i]
+		runs = append(runs, runtimes.Run{
+			Kind:   runtimes.Kind{User: s.User, Program: program(s.Tag, s.Name), GPUs: s.GPUs, Limit: s.Limit},
+			Submit: s.Start, Start: s.Start, End: s.End, Cut: !slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY"}, s.State),
+		})
+	}
+	for i := range holders {
+		if h := &holders[i]; h.GPUs > 0 {
+			runs = append(runs, runtimes.Run{
+				Kind: runtimes.Kind{User: h.User, Program: program(h.Tag, ""), GPUs: h.GPUs, Limit: h.Limit}, Submit: h.Start, Start: h.Start,
+			})
+		}
+	}
+	return runs
+}
+
+// showRunTime is one line: the median, an interval, and what both rest on.
+func (v *explanation) showRunTime(line liner) {
+	t := v.RunTime
+	if t == nil {
+		return
+	}
+	text := fmt.Sprintf("%s expected, 80 %% of such jobs %s to %s; from %s of %s", shortly(t.MedianS), shortly(t.LowS), shortly(t.HighS), plural(t.Runs, "run", "runs"), t.Of)
+	if t.Scored < 30 {
+		text = fmt.Sprintf("%s expected, uncertain: %s, of %s", shortly(t.MedianS), plural(t.Runs, "run", "runs"), t.Of)
+	}
+	line("Run time", "%s", text)
+}
