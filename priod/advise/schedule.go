@@ -67,11 +67,12 @@ type schedule struct {
 	starts       map[class]float64 // of the last one: a second one fits no sooner
 	requests     map[place]placement.Request
 	reservations int
+	lengths      Lengths
 }
 
 // newSchedule plans everything that comes before a job of such a class and tier.
 func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) *schedule {
-	s := newRunning(site, nodes)
+	s := newRunning(site, nodes, Limits{})
 	for _, j := range site.before(tier, class) {
 		s.behind += j.TaskCount
 		s.plan(j, site.Memory)
@@ -80,8 +81,8 @@ func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) 
 }
 
 // newRunning plans nothing but the ends of the running jobs.
-func newRunning(site *Site, nodes *nodemap.Map) *schedule {
-	s := &schedule{nodes: nodes, line: placement.NewTimeline(0, nodes.Nodes), hidden: map[string]int{}, delay: make([]float64, len(nodes.Kinds)), left: effort, starts: map[class]float64{}, requests: map[place]placement.Request{}}
+func newRunning(site *Site, nodes *nodemap.Map, lengths Lengths) *schedule {
+	s := &schedule{lengths: lengths, nodes: nodes, line: placement.NewTimeline(0, nodes.Nodes), hidden: map[string]int{}, delay: make([]float64, len(nodes.Kinds)), left: effort, starts: map[class]float64{}, requests: map[place]placement.Request{}}
 	now := site.Snapshot.At
 	for i := range site.Snapshot.Nodes {
 		n := &site.Snapshot.Nodes[i]
@@ -98,7 +99,7 @@ func newRunning(site *Site, nodes *nodemap.Map) *schedule {
 		for _, x := range shares {
 			s.hidden[nodes.Kinds[nodes.Nodes.Type(x.Node)].GPUType] -= int(x.GPUs)
 		}
-		if end := j.Remaining(now); !math.IsInf(end, 1) {
+		if end := lengths.Remaining(j, now); !math.IsInf(end, 1) {
 			s.line.Free(shares, max(end, soon), math.Inf(1))
 			s.reservations++
 		}
@@ -155,10 +156,7 @@ func (s *schedule) plan(j *cluster.Job, memory bool) (first float64, ok bool) {
 		r = s.request(j, memory)
 		s.requests[key] = r
 	}
-	c := class{r, math.Inf(1)}
-	if j.TimeLimit != slurmplug.Unlimited {
-		c.length = max(j.TimeLimit.Seconds(), soon)
-	}
+	c := class{r, max(s.lengths.Run(j), soon)}
 	first = math.Inf(1)
 	for task := range j.TaskCount {
 		last, seen := s.starts[c]

@@ -2,9 +2,11 @@ package advise
 
 import (
 	"math"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement/nodemap"
+	"slurmprio/slurmplug"
 )
 
 // Starts plans waiting jobs in the order in which Slurm looks at them, and returns when each
@@ -17,8 +19,32 @@ import (
 // Jobs that end before their limits start others sooner, mostly much sooner; what is put
 // before a job later delays it. TestStartsComeTrue measures both.
 func Starts(site *Site, order []*cluster.Job) map[cluster.JobID]float64 {
-	s := newRunning(site, nodemap.New(site.Snapshot))
-	s.left /= 2
+	return starts(site, nodemap.New(site.Snapshot), order, Limits{}, effort/2)
+}
+
+// Lengths say how long jobs hold their places, s; infinite: not known.
+type Lengths interface {
+	Remaining(j *cluster.Job, now time.Time) float64 // of a job that runs, or is completing
+	Run(j *cluster.Job) float64                      // of a job that waits
+}
+
+// Limits believe time limits.
+type Limits struct{}
+
+// Remaining is what is left to the time limit.
+func (Limits) Remaining(j *cluster.Job, now time.Time) float64 { return j.Remaining(now) }
+
+// Run is the time limit.
+func (Limits) Run(j *cluster.Job) float64 {
+	if j.TimeLimit == slurmplug.Unlimited {
+		return math.Inf(1)
+	}
+	return j.TimeLimit.Seconds()
+}
+
+func starts(site *Site, nodes *nodemap.Map, order []*cluster.Job, lengths Lengths, effort int) map[cluster.JobID]float64 {
+	s := newRunning(site, nodes, lengths)
+	s.left = effort
 	starts := map[cluster.JobID]float64{}
 	for _, j := range order {
 		if !forRoom(j) {

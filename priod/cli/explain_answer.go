@@ -186,7 +186,11 @@ func (v *explanation) startWords() string {
 	case steered != "":
 		all = append(all, steered)
 	case s != nil:
-		all = append(all, fmt.Sprintf("%s, %s", report.Starts(s.At), report.ByTimeLimits(s.Planned)))
+		text := report.Starts(s.At, s.Median, s.P90)
+		if s.Median.IsZero() {
+			text += ", " + report.ByTimeLimits(s.Planned)
+		}
+		all = append(all, text)
 	}
 	if v.Now != nil && !v.Now.Start.IsZero() {
 		all = append(all, "Slurm's backfill expects "+clock(v.Now.Start))

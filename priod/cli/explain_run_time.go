@@ -10,7 +10,6 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/runtimes"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // runTimeView is how long a job is expected to run in all, from past runs.
@@ -87,29 +86,12 @@ func (x *runTimeReader) fill(ctx context.Context, v *explanation, name string) e
 	return nil
 }
 
-// pastRuns are the runs of accounting, each once, and those that go on.
+// pastRuns are the runs of accounting and those that go on.
 func pastRuns(stays []cluster.PastStay, holders []store.Holder) []runtimes.Run {
-	slices.SortFunc(stays, func(a, b cluster.PastStay) int {
-		return cmp.Or(cmp.Compare(a.RawID, b.RawID), a.Start.Compare(b.Start))
-	})
-	stays = slices.CompactFunc(stays, func(a, b cluster.PastStay) bool { return a.RawID == b.RawID && a.Start.Equal(b.Start) })
-	program := func(text, name string) string {
-		tag, _ := jobtag.Parse(text) // one that is not valid says nothing
-		return cmp.Or(tag.Workload, name)
-	}
-	runs := make([]runtimes.Run, 0, len(stays)+len(holders))
-	for i := range stays {
-		s := &stays[i]
-		runs = append(runs, runtimes.Run{
-			Kind:   runtimes.Kind{User: s.User, Program: program(s.Tag, s.Name), GPUs: s.GPUs, Limit: s.Limit},
-			Submit: s.Start, Start: s.Start, End: s.End, Cut: !slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY"}, s.State),
-		})
-	}
+	runs := runtimes.Past(stays)
 	for i := range holders {
 		if h := &holders[i]; h.GPUs > 0 {
-			runs = append(runs, runtimes.Run{
-				Kind: runtimes.Kind{User: h.User, Program: program(h.Tag, ""), GPUs: h.GPUs, Limit: h.Limit}, Submit: h.Start, Start: h.Start,
-			})
+			runs = append(runs, runtimes.Run{Kind: runtimes.KindSaid(h.User, h.Tag, h.GPUs, h.Limit), Submit: h.Start, Start: h.Start})
 		}
 	}
 	return runs

@@ -4,17 +4,12 @@ import (
 	"context"
 	"time"
 
-	"slurmprio/priod/advise"
-	"slurmprio/priod/cluster"
-	"slurmprio/priod/cycle"
 	"slurmprio/priod/store"
 )
 
 const (
 	checkEvery    = time.Hour
 	checkPatience = 2 * time.Minute // that one check may take
-	expectEvery   = time.Minute
-	expectMost    = 1000 // waiting jobs of which a start is expected
 )
 
 // checks are what priod check finds, looked for beside the cycles, one at a time: after the
@@ -60,28 +55,5 @@ func (c *checks) finish() {
 	if c.running != nil {
 		<-c.running
 		c.running = nil
-	}
-}
-
-// expect plans, at most once a minute, when the first jobs of the queue would start.
-func (d *Daemon) expect(ctx context.Context, r *cycle.Result) {
-	now := time.Now()
-	if now.Sub(d.planned) < expectEvery {
-		return
-	}
-	d.planned = now
-	s := &r.Snapshot
-	var order []*cluster.Job
-	for _, q := range r.Plan.Queue {
-		if j := &s.Jobs[q.Job]; j.GPUs > 0 && len(order) < expectMost {
-			order = append(order, j)
-		}
-	}
-	starts := map[cluster.JobID]time.Time{}
-	for id, after := range advise.Starts(&advise.Site{Snapshot: s, Memory: true}, order) {
-		starts[id] = s.At.Add(time.Duration(after * float64(time.Second)))
-	}
-	if err := d.Store.SaveStarts(ctx, s.At, starts); err != nil {
-		d.Log.Warn("when jobs are expected to start is not stored", "error", err)
 	}
 }

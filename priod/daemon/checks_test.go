@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload/runtimes"
 	"slurmprio/slurmplug"
 )
 
@@ -98,11 +99,15 @@ func TestStartsAreExpected(t *testing.T) {
 			{Name: "n1", Usable: true, State: "IDLE", Partitions: []string{"gpu"}, GPUType: "a100", GPUs: 1, CPUs: 8, MemMB: 1000},
 		}}
 		r.Plan.Queue = append(r.Plan.Queue, queued(2), queued(1), queued(0))
-		d.expect(t.Context(), &r)
+		expect := func() {
+			d.expect(t.Context(), &r)
+			d.expecting.finish()
+		}
+		expect()
 		want := map[cluster.JobID]time.Duration{second.ID: 0, first.ID: time.Minute}
 		for id, after := range want {
-			if got, known := f.starts[id]; !known || !got.Equal(r.Snapshot.At.Add(after)) {
-				t.Errorf("job %s starts at %s, want %s later than %s", id, got, after, r.Snapshot.At)
+			if got, known := f.starts[id]; !known || !got.At.Equal(r.Snapshot.At.Add(after)) || !got.Median.IsZero() {
+				t.Errorf("job %s starts at %s, want %s later than %s", id, got.At, after, r.Snapshot.At)
 			}
 		}
 		if len(f.starts) != len(want) {
@@ -110,12 +115,28 @@ func TestStartsAreExpected(t *testing.T) {
 		}
 		f.starts = nil
 		time.Sleep(expectEvery - time.Second)
-		if d.expect(t.Context(), &r); f.starts != nil {
+		if expect(); f.starts != nil {
 			t.Error("planned again within a minute")
 		}
 		time.Sleep(time.Second)
-		if d.expect(t.Context(), &r); f.starts == nil {
+		if expect(); f.starts == nil {
 			t.Error("not planned after a minute")
+		}
+		// The running job has a limit of a day, and its kind runs for an hour.
+		runs := trial()
+		runs.ID, runs.State, runs.Start, runs.TimeLimit, runs.NodeList = slurmplug.Plain(9), cluster.Running, r.Snapshot.At, 24*time.Hour, "n1"
+		r.Snapshot.Jobs, r.Snapshot.Nodes[0].GPUsUsed = append(r.Snapshot.Jobs, runs), 1
+		for i := range 40 {
+			start := r.Snapshot.At.Add(-time.Duration(100-2*i) * time.Hour)
+			d.learning.speeds.past = append(d.learning.speeds.past, runtimes.Run{Kind: runtimes.KindOf(&runs), Submit: start, Start: start, End: start.Add(time.Hour)})
+		}
+		d.learning.speeds.fit = 2
+		time.Sleep(expectEvery)
+		expect()
+		x := f.starts[second.ID]
+		median, p90, raw := x.Median.Sub(r.Snapshot.At), x.P90.Sub(r.Snapshot.At), x.Raw.Sub(r.Snapshot.At)
+		if x.At.Sub(r.Snapshot.At) != 24*time.Hour || median < 20*time.Minute || median > 3*time.Hour || raw < median || p90 != 2*raw {
+			t.Errorf("after a job that runs for an hour: by limits %s, median %s, nine of ten %s, before the fit %s", x.At.Sub(r.Snapshot.At), median, p90, raw)
 		}
 	})
 }

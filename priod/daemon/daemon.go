@@ -59,7 +59,8 @@ type Store interface {
 	// SaveFindings and SaveStarts are those of store.Store. SaveFindings may be called
 	// beside the cycles.
 	SaveFindings(context.Context, *store.Findings) error
-	SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]time.Time) error
+	SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]store.ExpectedStart) error
+	PromisesSince(ctx context.Context, since time.Time) ([]store.Promise, error)
 	// Pause lets the daemon stop its own writing until somebody resumes it.
 	Pause(why string) error
 	// Checkpoint moves what a cycle wrote to where it stays.
@@ -115,7 +116,7 @@ type Daemon struct {
 	state        *cycle.State // of the features
 	learning     learning
 	checks       checks
-	planned      time.Time // when starts were last expected, by the time that a process keeps
+	expecting    expecting
 	last         lastCycle
 	availability availability
 	peers        peers
@@ -184,6 +185,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.learning.speeds.finish()
 	defer d.checks.finish()
+	defer d.expecting.finish()
 	defer cancel()
 	defer func() { d.peers.lock.Close() }()
 	d.notify(daemon.SdNotifyReady)

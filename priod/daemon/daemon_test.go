@@ -73,8 +73,9 @@ type fake struct {
 	kept    []cluster.PastStay // in the store
 	lessons store.Lessons
 
-	found  store.Findings
-	starts map[cluster.JobID]time.Time
+	found    store.Findings
+	starts   map[cluster.JobID]store.ExpectedStart
+	promises []store.Promise
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
@@ -198,9 +199,13 @@ func (f *fake) SaveFindings(_ context.Context, found *store.Findings) error {
 	f.found = *found
 	return nil
 }
-func (f *fake) SaveStarts(_ context.Context, _ time.Time, starts map[cluster.JobID]time.Time) error {
+func (f *fake) SaveStarts(_ context.Context, _ time.Time, starts map[cluster.JobID]store.ExpectedStart) error {
 	f.starts = starts
 	return nil
+}
+
+func (f *fake) PromisesSince(context.Context, time.Time) ([]store.Promise, error) {
+	return f.promises, nil
 }
 
 func newDaemon(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {

@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/locality"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
+	"slurmprio/priod/workload/runtimes"
 	"slurmprio/slurmplug/jobtag"
 )
 
@@ -74,12 +75,16 @@ type speedLearner struct {
 	running chan lesson
 	last    store.Lessons
 	slow    locality.SlowNodes
-	trouble string // so that it is logged once
+	past    []runtimes.Run // the last ones, that run times are learned from
+	fit     float64        // see fitOf
+	trouble string         // so that it is logged once
 }
 
 type lesson struct {
 	store.Lessons
 	slow locality.SlowNodes
+	past []runtimes.Run
+	fit  float64
 	err  error
 }
 
@@ -126,7 +131,7 @@ func (d *Daemon) learned(l lesson) {
 		}
 		return
 	}
-	c.trouble, c.last, c.slow = "", l.Lessons, l.slow
+	c.trouble, c.last, c.slow, c.past, c.fit = "", l.Lessons, l.slow, l.past, l.fit
 	d.Log.Debug("learned speeds from accounting", "jobs", l.Runs)
 }
 
@@ -152,6 +157,14 @@ func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store,
 	if cfg.Locality.SlowNodes {
 		l.slow = cfg.SlowNodes(stays, table)
 	}
+	l.past = runtimes.Past(stays)
+	slices.SortFunc(l.past, func(a, b runtimes.Run) int { return a.End.Compare(b.End) })
+	l.past = l.past[max(len(l.past)-pastRuns, 0):]
+	promises, err := st.PromisesSince(ctx, now.Add(-scoredFor))
+	if err != nil {
+		return lesson{err: err}
+	}
+	l.fit = fitOf(promises, now)
 	if l.err = ctx.Err(); l.err == nil {
 		l.err = st.SaveLessons(ctx, l.Knowledge, l.Runs, l.At)
 	}

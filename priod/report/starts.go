@@ -5,13 +5,17 @@ import (
 	"time"
 )
 
-// Starts says when a waiting job is expected to start.
-func Starts(at time.Time) string {
+// Starts says when a waiting job is expected to start: by time limits, and where past runs tell, in half and in nine of ten cases.
+func Starts(at, median, p90 time.Time) string {
 	left := time.Until(at).Round(time.Minute)
-	if left <= time.Minute {
+	switch {
+	case left <= time.Minute:
 		return "fits now"
+	case median.IsZero():
+		return fmt.Sprintf("starts within %s by time limits", Ago(left))
 	}
-	return fmt.Sprintf("starts within %s by time limits", Ago(left))
+	in := func(t time.Time) string { return Ago(max(time.Until(t), time.Minute).Round(time.Minute)) }
+	return fmt.Sprintf("in about %s, nine of ten within %s (by time limits within %s)", in(median), in(p90), Ago(left))
 }
 
 // ByTimeLimits says what such an expectation is worth.

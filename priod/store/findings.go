@@ -62,12 +62,50 @@ func (r *Reader) Findings(ctx context.Context) (f Findings, err error) {
 type ExpectedStart struct {
 	At      time.Time `json:"start"`   // of its first task, if it is an array; before Planned: now
 	Planned time.Time `json:"planned"` // it was last planned, or was off by little since
+
+	// By what past jobs ran: half of the draws start it by the one, nine of ten by the other; zero: not enough is known.
+	Median time.Time `json:"median,omitzero"`
+	P90    time.Time `json:"p90,omitzero"`
+	Raw    time.Time `json:"-"` // P90 before it was fitted to earlier promises; zero: nothing is promised
+}
+
+// Promise is what was first said of a job, and what came of it.
+type Promise struct {
+	Job                      cluster.JobID
+	User, Account, Partition string
+	GPUs                     int
+	At                       time.Time
+	Limits, Median, P90, Raw time.Time // as ExpectedStart has them
+	Start                    time.Time // zero: it has not started
+	Left                     time.Time // zero: it is in the queue
+}
+
+// PromisesSince returns what was first said of each job since a time, the oldest first.
+func (r *Reader) PromisesSince(ctx context.Context, since time.Time) ([]Promise, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.PromisesSinceRow, error) { return r.q.PromisesSince(ctx, tx, millis(since)) }, promiseOf)
+}
+
+// PromisesSince is that of Reader. It may be called beside the cycles.
+func (s *Store) PromisesSince(ctx context.Context, since time.Time) (promises []Promise, err error) {
+	err = s.batch(ctx, func(tx db.DBTX) error {
+		rows, err := s.q.PromisesSince(ctx, tx, millis(since))
+		promises = each(rows, promiseOf)
+		return err
+	})
+	return promises, err
+}
+
+func promiseOf(x *db.PromisesSinceRow) Promise {
+	return Promise{
+		Job: jobID(x.ID, x.Task), User: x.User, Account: x.Account, Partition: x.Partition, GPUs: int(x.Gpus), At: instant(x.AtMs),
+		Limits: instant(x.LimitsMs), Median: instant(x.MedianMs), P90: instant(x.P90Ms), Raw: instant(x.RawMs), Start: instant(x.BeganMs), Left: instant(x.LeftMs),
+	}
 }
 
 // SaveStarts takes in when waiting jobs would start, as planned at a time. A row is written
 // only where that has moved by a minute, and by a tenth of what was left until then. It may
 // be called beside the cycles.
-func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]time.Time) error {
+func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]ExpectedStart) error {
 	return s.batch(ctx, func(tx db.DBTX) error {
 		stored, err := s.q.AllStarts(ctx, tx)
 		if err != nil {
@@ -84,10 +122,18 @@ func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster
 			}
 			old := was[e.row]
 			delete(was, e.row)
-			if old != nil && !moved(instant(old.StartMs), start, at) {
+			if !start.Raw.IsZero() {
+				if err := s.q.AddPromise(ctx, tx, db.AddPromiseParams{
+					Job: e.row, AtMs: millis(at), LimitsMs: millis(start.At), MedianMs: millis(start.Median), P90Ms: millis(start.P90), RawMs: millis(start.Raw),
+				}); err != nil {
+					return err
+				}
+			}
+			if old != nil && !moved(instant(old.StartMs), start.At, at) && (old.MedianMs == 0) == start.Median.IsZero() &&
+				!moved(instant(old.MedianMs), start.Median, at) && !moved(instant(old.P90Ms), start.P90, at) {
 				continue
 			}
-			if err := s.q.PutStart(ctx, tx, db.PutStartParams{Job: e.row, AtMs: millis(at), StartMs: millis(start)}); err != nil {
+			if err := s.q.PutStart(ctx, tx, db.PutStartParams{Job: e.row, AtMs: millis(at), StartMs: millis(start.At), MedianMs: millis(start.Median), P90Ms: millis(start.P90)}); err != nil {
 				return err
 			}
 		}
@@ -118,5 +164,5 @@ func (r *Reader) startOf(ctx context.Context, tx *sql.Tx, row *db.Job) (*Expecte
 		}
 		return nil, err
 	}
-	return &ExpectedStart{At: instant(x.StartMs), Planned: instant(x.AtMs)}, nil
+	return &ExpectedStart{At: instant(x.StartMs), Planned: instant(x.AtMs), Median: instant(x.MedianMs), P90: instant(x.P90Ms)}, nil
 }

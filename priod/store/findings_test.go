@@ -40,9 +40,9 @@ func TestExpectedStarts(t *testing.T) {
 	changes := func() int64 { return count(t, d.store, "SELECT total_changes()") }
 	save := func(at time.Duration, writes int64, starts ...time.Duration) {
 		t.Helper()
-		before, all := changes(), map[cluster.JobID]time.Time{slurmplug.Plain(99): epoch}
+		before, all := changes(), map[cluster.JobID]ExpectedStart{slurmplug.Plain(99): {At: epoch}}
 		for i, s := range starts {
-			all[slurmplug.Plain(uint32(17+i))] = epoch.Add(s)
+			all[slurmplug.Plain(uint32(17+i))] = ExpectedStart{At: epoch.Add(s)}
 		}
 		if err := d.store.SaveStarts(ctx, epoch.Add(at), all); err != nil {
 			t.Fatal(err)
@@ -120,5 +120,36 @@ func TestChoices(t *testing.T) {
 			t.Errorf("%d rows, want %d", len(story.Decisions), want)
 		}
 		d.restart()
+	}
+}
+
+// The first promise of each job is kept, with when the job started.
+func TestPromises(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir, pending(17, "te"), pending(18, "te"), pending(19, "te"))
+	d.cycle()
+	promise := func(after time.Duration) ExpectedStart {
+		return ExpectedStart{At: epoch.Add(10 * after), Median: epoch.Add(after), P90: epoch.Add(3 * after), Raw: epoch.Add(2 * after)}
+	}
+	for _, after := range []time.Duration{time.Hour, 5 * time.Hour} {
+		starts := map[cluster.JobID]ExpectedStart{slurmplug.Plain(17): promise(after), slurmplug.Plain(18): promise(after), slurmplug.Plain(19): {At: epoch.Add(after)}}
+		if err := d.store.SaveStarts(ctx, epoch, starts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(d.job(17), epoch.Add(30*time.Minute))
+	d.cycle()
+	got := must[[]Promise](t)(reader(t, dir).PromisesSince(ctx, epoch.Add(-time.Hour)))
+	if len(got) != 2 || got[0].Job != slurmplug.Plain(17) || got[0].Start.IsZero() || !got[0].Median.Equal(epoch.Add(time.Hour)) || !got[0].Raw.Equal(epoch.Add(2*time.Hour)) || !got[1].Start.IsZero() {
+		t.Errorf("%+v", got)
+	}
+	if again := must[[]Promise](t)(d.store.PromisesSince(ctx, epoch.Add(-time.Hour))); cmp.Diff(got, again) != "" {
+		t.Error(cmp.Diff(got, again))
+	}
+	if none := must[[]Promise](t)(reader(t, dir).PromisesSince(ctx, epoch.Add(time.Hour))); len(none) != 0 {
+		t.Errorf("%+v", none)
+	}
+	if s := must[Story](t)(reader(t, dir).Job(ctx, slurmplug.Plain(18), 1)).Start; s == nil || !s.Median.Equal(epoch.Add(5*time.Hour)) || !s.P90.Equal(epoch.Add(15*time.Hour)) {
+		t.Errorf("%+v", s)
 	}
 }

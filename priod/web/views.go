@@ -217,7 +217,7 @@ func (v *JobView) Starts() string {
 	if v.Start == nil {
 		return ""
 	}
-	return report.Starts(v.Start.At)
+	return report.Starts(v.Start.At, v.Start.Median, v.Start.P90)
 }
 
 // WaitSeconds is the wait as templates take it.

@@ -207,7 +207,7 @@ func TestExpectedStarts(t *testing.T) {
 	s := newSite(t, 3)
 	s.cycle()
 	now := time.Now()
-	if err := s.store.SaveStarts(t.Context(), now, map[cluster.JobID]time.Time{slurmplug.Plain(1000): now, slurmplug.Plain(1001): now.Add(2*time.Hour + 5*time.Minute)}); err != nil {
+	if err := s.store.SaveStarts(t.Context(), now, map[cluster.JobID]store.ExpectedStart{slurmplug.Plain(1000): {At: now}, slurmplug.Plain(1001): {At: now.Add(2*time.Hour + 5*time.Minute)}}); err != nil {
 		t.Fatal(err)
 	}
 	var v struct{ Queue QueueView }
@@ -491,9 +491,9 @@ func TestDayOf(t *testing.T) {
 func BenchmarkPages(b *testing.B) {
 	s := newSite(b, 100_000)
 	s.cycle()
-	starts, found := map[cluster.JobID]time.Time{}, &store.Findings{At: time.Now(), Findings: make([]store.Finding, 30)}
+	starts, found := map[cluster.JobID]store.ExpectedStart{}, &store.Findings{At: time.Now(), Findings: make([]store.Finding, 30)}
 	for i := range 1000 { // as many as the daemon plans, those of the first pages
-		starts[slurmplug.Plain(uint32(1000+100_000-1-i))] = time.Now().Add(time.Duration(i) * time.Minute)
+		starts[slurmplug.Plain(uint32(1000+100_000-1-i))] = store.ExpectedStart{At: time.Now().Add(time.Duration(i) * time.Minute)}
 	}
 	if err := errors.Join(s.store.SaveStarts(b.Context(), time.Now(), starts), s.store.SaveFindings(b.Context(), found)); err != nil {
 		b.Fatal(err)

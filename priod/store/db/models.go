@@ -226,6 +226,15 @@ type Node struct {
 	MixedTypes bool
 }
 
+type Promise struct {
+	Job      int64
+	AtMs     int64
+	LimitsMs int64
+	MedianMs int64
+	P90Ms    int64
+	RawMs    int64
+}
+
 type Share struct {
 	Job      int64
 	Cycle    int64
@@ -238,9 +247,11 @@ type Share struct {
 }
 
 type Start struct {
-	Job     int64
-	AtMs    int64
-	StartMs int64
+	Job      int64
+	AtMs     int64
+	StartMs  int64
+	MedianMs int64
+	P90Ms    int64
 }
 
 type Stay struct {

@@ -34,6 +34,31 @@ func (q *Queries) AddFinding(ctx context.Context, db DBTX, arg AddFindingParams)
 	return err
 }
 
+const addPromise = `-- name: AddPromise :exec
+INSERT OR IGNORE INTO promises (job, at_ms, limits_ms, median_ms, p90_ms, raw_ms) VALUES (?, ?, ?, ?, ?, ?)
+`
+
+type AddPromiseParams struct {
+	Job      int64
+	AtMs     int64
+	LimitsMs int64
+	MedianMs int64
+	P90Ms    int64
+	RawMs    int64
+}
+
+func (q *Queries) AddPromise(ctx context.Context, db DBTX, arg AddPromiseParams) error {
+	_, err := db.ExecContext(ctx, addPromise,
+		arg.Job,
+		arg.AtMs,
+		arg.LimitsMs,
+		arg.MedianMs,
+		arg.P90Ms,
+		arg.RawMs,
+	)
+	return err
+}
+
 const allFindings = `-- name: AllFindings :many
 SELECT finding, at_ms, level, name, words, fix FROM findings ORDER BY finding
 `
@@ -69,7 +94,7 @@ func (q *Queries) AllFindings(ctx context.Context, db DBTX) ([]Finding, error) {
 }
 
 const allStarts = `-- name: AllStarts :many
-SELECT job, at_ms, start_ms FROM starts
+SELECT job, at_ms, start_ms, median_ms, p90_ms FROM starts
 `
 
 func (q *Queries) AllStarts(ctx context.Context, db DBTX) ([]Start, error) {
@@ -81,7 +106,13 @@ func (q *Queries) AllStarts(ctx context.Context, db DBTX) ([]Start, error) {
 	var items []Start
 	for rows.Next() {
 		var i Start
-		if err := rows.Scan(&i.Job, &i.AtMs, &i.StartMs); err != nil {
+		if err := rows.Scan(
+			&i.Job,
+			&i.AtMs,
+			&i.StartMs,
+			&i.MedianMs,
+			&i.P90Ms,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -367,18 +398,86 @@ func (q *Queries) PendingPage(ctx context.Context, db DBTX, arg PendingPageParam
 	return items, nil
 }
 
+const promisesSince = `-- name: PromisesSince :many
+SELECT p.at_ms, p.limits_ms, p.median_ms, p.p90_ms, p.raw_ms, j.id, j.task, j.user, j.account, j.partition, j.gpus, j.left_ms,
+  CAST(coalesce((SELECT min(i.start_ms) FROM intervals AS i WHERE i.job = p.job AND i.start_ms >= p.at_ms), 0) AS INTEGER) AS began_ms
+FROM promises AS p JOIN jobs AS j ON j.job = p.job WHERE p.at_ms >= ?1 ORDER BY p.at_ms, p.job
+`
+
+type PromisesSinceRow struct {
+	AtMs      int64
+	LimitsMs  int64
+	MedianMs  int64
+	P90Ms     int64
+	RawMs     int64
+	ID        int64
+	Task      int64
+	User      string
+	Account   string
+	Partition string
+	Gpus      int64
+	LeftMs    int64
+	BeganMs   int64
+}
+
+// What was first said of jobs since a time, and when each started; 0: not yet.
+func (q *Queries) PromisesSince(ctx context.Context, db DBTX, sinceMs int64) ([]PromisesSinceRow, error) {
+	rows, err := db.QueryContext(ctx, promisesSince, sinceMs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PromisesSinceRow
+	for rows.Next() {
+		var i PromisesSinceRow
+		if err := rows.Scan(
+			&i.AtMs,
+			&i.LimitsMs,
+			&i.MedianMs,
+			&i.P90Ms,
+			&i.RawMs,
+			&i.ID,
+			&i.Task,
+			&i.User,
+			&i.Account,
+			&i.Partition,
+			&i.Gpus,
+			&i.LeftMs,
+			&i.BeganMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const putStart = `-- name: PutStart :exec
-INSERT OR REPLACE INTO starts (job, at_ms, start_ms) VALUES (?, ?, ?)
+INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms) VALUES (?, ?, ?, ?, ?)
 `
 
 type PutStartParams struct {
-	Job     int64
-	AtMs    int64
-	StartMs int64
+	Job      int64
+	AtMs     int64
+	StartMs  int64
+	MedianMs int64
+	P90Ms    int64
 }
 
 func (q *Queries) PutStart(ctx context.Context, db DBTX, arg PutStartParams) error {
-	_, err := db.ExecContext(ctx, putStart, arg.Job, arg.AtMs, arg.StartMs)
+	_, err := db.ExecContext(ctx, putStart,
+		arg.Job,
+		arg.AtMs,
+		arg.StartMs,
+		arg.MedianMs,
+		arg.P90Ms,
+	)
 	return err
 }
 
@@ -438,13 +537,19 @@ func (q *Queries) SharesPage(ctx context.Context, db DBTX, arg SharesPageParams)
 }
 
 const startOf = `-- name: StartOf :one
-SELECT job, at_ms, start_ms FROM starts WHERE job = ?
+SELECT job, at_ms, start_ms, median_ms, p90_ms FROM starts WHERE job = ?
 `
 
 func (q *Queries) StartOf(ctx context.Context, db DBTX, job int64) (Start, error) {
 	row := db.QueryRowContext(ctx, startOf, job)
 	var i Start
-	err := row.Scan(&i.Job, &i.AtMs, &i.StartMs)
+	err := row.Scan(
+		&i.Job,
+		&i.AtMs,
+		&i.StartMs,
+		&i.MedianMs,
+		&i.P90Ms,
+	)
 	return i, err
 }
 

@@ -1,0 +1,171 @@
+package advise_test
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"slurmprio/priod/advise"
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/trace"
+	"slurmprio/priod/workload/runtimes"
+	"slurmprio/slurmplug"
+)
+
+// On a busy week, asked each half hour, nine of ten jobs start by the time said for nine of ten, and the median is less than
+// half as far off as a plan by time limits. Nothing but the number of GPUs and the limit is known of a job.
+func TestExpectComesTrue(t *testing.T) {
+	jobs := asked(t)
+	set, err := config.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type guess struct {
+		job                         cluster.JobID
+		waited, limits, median, p90 float64 // s
+	}
+	var guesses []guess
+	var last time.Time
+	m, runs := runtimes.NewModel(), map[cluster.JobID]bool{}
+	opt := virtual.Options{Placement: placement.Consolidated, Backfill: virtual.EASY, Order: virtual.Priod, Multifactor: virtual.FIFOWeights}
+	opt.Daemon = virtual.Daemon{Interval: 30 * time.Second, Settings: set.Features(nil, nil, cycle.NewState())}
+	opt.Daemon.Seen = func(r *cycle.Result) {
+		s, there := &r.Snapshot, map[cluster.JobID]bool{}
+		for i := range s.Jobs {
+			j := &s.Jobs[i]
+			running, known := runs[j.ID]
+			if there[j.ID] = true; !known {
+				runs[j.ID] = false
+				m.Submit(uint64(j.ID.ID), runtimes.KindOf(j), j.Submit)
+			}
+			if j.State == cluster.Running && !running {
+				runs[j.ID] = true
+				m.Start(uint64(j.ID.ID), j.Start)
+			}
+		}
+		for id := range runs {
+			if !there[id] {
+				m.End(uint64(id.ID), s.At, false)
+				delete(runs, id)
+			}
+		}
+		if s.At.Sub(last) < 30*time.Minute {
+			return
+		}
+		last = s.At
+		var order []*cluster.Job
+		submitted := map[cluster.JobID]time.Time{}
+		for _, q := range r.Plan.Queue {
+			j := s.Jobs[q.Job]
+			j.Nodes = (j.GPUs + 7) / 8 // a trace does not say
+			order, submitted[j.ID] = append(order, &j), j.Submit
+		}
+		site := &advise.Site{Snapshot: s, Memory: true}
+		limits := advise.Starts(site, order)
+		for id, e := range advise.Expect(site, order, func(j *cluster.Job) *runtimes.Distribution { return m.Predict(runtimes.KindOf(j), s.At) }, 20, 1) {
+			if l, planned := limits[id]; planned {
+				guesses = append(guesses, guess{id, s.At.Sub(submitted[id]).Seconds(), l, e.Median, e.P90})
+			}
+		}
+	}
+	r, err := virtual.Run(context.Background(), trace.Cluster{Nodes: []trace.NodeGroup{{Count: 96, GPUs: 8, GPUType: "v100"}}}, trace.Each(jobs), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var byLimits, byDraws []float64
+	held := 0.0
+	for _, g := range guesses {
+		o := r.Outcomes[g.job.ID-1]
+		after := o.Start - r.Jobs[g.job.ID-1].Submit - g.waited
+		byLimits, byDraws = append(byLimits, math.Abs(after-g.limits)), append(byDraws, math.Abs(after-g.median))
+		if after <= g.p90+30 {
+			held++
+		}
+	}
+	slices.Sort(byLimits)
+	slices.Sort(byDraws)
+	n := len(guesses)
+	if n < 1000 {
+		t.Fatalf("%d guesses", n)
+	}
+	limits, draws := byLimits[n/2], byDraws[n/2]
+	held /= float64(n)
+	t.Logf("%d expected starts: off by %.0f s in the median, by time limits %.0f s; %.1f %% started by the time said for nine of ten", n, draws, limits, 100*held)
+	if draws > limits/2 || held < 0.87 || held > 0.98 {
+		t.Errorf("off by %.0f s, by time limits %.0f s; %.1f %% held", draws, limits, 100*held)
+	}
+}
+
+// Whatever the queue, the median is not after the time said for nine of ten, and the same seed says the same.
+func TestExpectIsInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+		s := &cluster.Snapshot{At: at, Nodes: []cluster.Node{{Name: "n1", Usable: true, State: "MIXED", Partitions: []string{"gpu"}, GPUType: "a100", GPUs: 4, CPUs: 32, MemMB: 1 << 20}}}
+		var order []*cluster.Job
+		for i := range rapid.IntRange(1, 12).Draw(t, "jobs") {
+			j := cluster.Job{
+				ID: slurmplug.Plain(uint32(i + 1)), TaskCount: 1, User: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), Partition: "gpu", State: cluster.Pending, Reason: "Priority",
+				GPUs: rapid.IntRange(1, 5).Draw(t, "GPUs"), Nodes: 1, CPUs: 1, TimeLimit: rapid.SampledFrom([]time.Duration{time.Minute, time.Hour, slurmplug.Unlimited}).Draw(t, "limit"),
+			}
+			if i == 0 {
+				j.State, j.Start, j.NodeList, j.GPUType = cluster.Running, at.Add(-time.Hour), "n1", "a100"
+				j.GPUs = min(j.GPUs, 4)
+				s.Nodes[0].GPUsUsed = j.GPUs
+			}
+			s.Jobs = append(s.Jobs, j)
+		}
+		for i := range s.Jobs {
+			if s.Jobs[i].State == cluster.Pending {
+				order = append(order, &s.Jobs[i])
+			}
+		}
+		var past []runtimes.Run
+		for i := range rapid.IntRange(0, 40).Draw(t, "past runs") {
+			start := at.Add(-time.Duration(100+i) * time.Hour)
+			past = append(past, runtimes.Run{Kind: runtimes.KindOf(&s.Jobs[0]), Submit: start, Start: start, End: start.Add(time.Duration(rapid.IntRange(0, 7200).Draw(t, "ran")) * time.Second)})
+		}
+		m := runtimes.Learn(slices.Concat(past, runtimes.Going(s.Jobs)), at)
+		ask := func() map[cluster.JobID]advise.ETA {
+			return advise.Expect(&advise.Site{Snapshot: s, Memory: true}, order, func(j *cluster.Job) *runtimes.Distribution { return m.Predict(runtimes.KindOf(j), at) }, 10, 7)
+		}
+		first, again := ask(), ask()
+		for id, e := range first {
+			if !(e.Median >= 0) || e.P90 < e.Median || again[id] != e {
+				t.Fatalf("job %s: %+v, then %+v", id, e, again[id])
+			}
+		}
+		for _, j := range order {
+			if _, planned := first[j.ID]; planned && j.GPUs > 4 {
+				t.Fatalf("job %s never fits and is expected", j.ID)
+			}
+		}
+	})
+}
+
+// What nine of ten waited is the fit; jobs that still wait count.
+func TestFitP90(t *testing.T) {
+	var waited []advise.Waited
+	for i := range 100 {
+		waited = append(waited, advise.Waited{Was: float64(i+1) * 60, Said: 3000})
+	}
+	if fit := advise.FitP90(waited); math.Abs(fit-1.8) > 0.03 {
+		t.Errorf("nine of ten waited 5400 s for 3000 s: %v", fit)
+	}
+	for range 50 {
+		waited = append(waited, advise.Waited{Was: 9000, Said: 3000, Cut: true})
+	}
+	if fit := advise.FitP90(waited); fit != 5 {
+		t.Errorf("a third still waits: %v", fit)
+	}
+	if fit := advise.FitP90(waited[:20]); fit != 1 {
+		t.Errorf("20 promises teach %v", fit)
+	}
+}
