@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	expectEvery = time.Minute
+	expectEvery = time.Minute // and no more often than costs a fiftieth of a core
+	expectShare = 50
 	expectMost  = 1000 // waiting jobs of which a start is expected
 	expectDraws = 20
 	pastRuns    = 20_000              // the last of accounting that run times are learned from
@@ -22,8 +23,8 @@ const (
 
 // expecting plans when the first jobs of the queue start, beside the cycles, one plan at a time.
 type expecting struct {
-	next    time.Time // by the time that a process keeps
-	running chan struct{}
+	next    time.Time          // by the time that a process keeps
+	running chan time.Duration // what one took
 }
 
 // expect begins a plan when it is time for one.
@@ -31,30 +32,46 @@ func (d *Daemon) expect(ctx context.Context, r *cycle.Result) {
 	e := &d.expecting
 	if e.running != nil {
 		select {
-		case <-e.running:
-			e.running = nil
+		case took := <-e.running:
+			e.running, e.next = nil, cluster.Later(e.next, time.Now().Add(expectShare*took))
 		default:
 		}
 	}
 	if e.running != nil || time.Now().Before(e.next) {
 		return
 	}
-	e.next, e.running = time.Now().Add(expectEvery), make(chan struct{})
-	s := r.Snapshot
-	s.Jobs, s.Nodes = slices.Clone(s.Jobs), slices.Clone(s.Nodes) // the next cycle may use them again
-	var order []*cluster.Job
-	for _, q := range r.Plan.Queue {
-		if j := &s.Jobs[q.Job]; j.GPUs > 0 && len(order) < expectMost {
-			order = append(order, j)
-		}
-	}
+	e.next, e.running = time.Now().Add(expectEvery), make(chan time.Duration, 1)
+	s, order := planned(r)
 	past, fit, done := d.learning.speeds.past, d.learning.speeds.fit, e.running
 	go func() {
-		defer close(done)
-		if err := d.Store.SaveStarts(ctx, s.At, expectedStarts(&s, order, past, fit)); err != nil && ctx.Err() == nil {
+		began := time.Now()
+		defer func() { done <- time.Since(began) }()
+		if err := d.Store.SaveStarts(ctx, s.At, expectedStarts(s, order, past, fit)); err != nil && ctx.Err() == nil {
 			d.Log.Warn("when jobs are expected to start is not stored", "error", err)
 		}
 	}()
+}
+
+// planned are the nodes, the jobs that run and the first that wait, copied: the next cycle may use them again.
+func planned(r *cycle.Result) (s *cluster.Snapshot, order []*cluster.Job) {
+	small := r.Snapshot
+	s = &small
+	s.Nodes, s.Jobs = slices.Clone(s.Nodes), nil
+	for i := range r.Snapshot.Jobs {
+		if j := &r.Snapshot.Jobs[i]; j.State == cluster.Running || j.State == cluster.Completing {
+			s.Jobs = append(s.Jobs, *j)
+		}
+	}
+	waiting := len(s.Jobs)
+	for _, q := range r.Plan.Queue {
+		if j := &r.Snapshot.Jobs[q.Job]; j.GPUs > 0 && len(s.Jobs)-waiting < expectMost {
+			s.Jobs = append(s.Jobs, *j)
+		}
+	}
+	for i := range s.Jobs[waiting:] {
+		order = append(order, &s.Jobs[waiting+i])
+	}
+	return s, order
 }
 
 // finish waits for a plan that is under way: it uses the store.
@@ -81,7 +98,16 @@ func expectedStarts(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.R
 	if !m.Calibrated() { // too few runs to promise anything
 		return starts
 	}
-	of := func(j *cluster.Job) *runtimes.Distribution { return m.Predict(runtimes.KindOf(j), s.At) }
+	kinds := map[runtimes.Kind]*runtimes.Distribution{}
+	of := func(j *cluster.Job) *runtimes.Distribution {
+		k := runtimes.KindOf(j)
+		d, known := kinds[k]
+		if !known {
+			d = m.Predict(k, s.At)
+			kinds[k] = d
+		}
+		return d
+	}
 	arrays := map[cluster.JobID]bool{}
 	for _, j := range order {
 		arrays[j.ID] = j.TaskCount > 1

@@ -122,7 +122,7 @@ func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster
 			}
 			old := was[e.row]
 			delete(was, e.row)
-			if !start.Raw.IsZero() {
+			if !start.Raw.IsZero() && (old == nil || old.MedianMs == 0) {
 				if err := s.q.AddPromise(ctx, tx, db.AddPromiseParams{
 					Job: e.row, AtMs: millis(at), LimitsMs: millis(start.At), MedianMs: millis(start.Median), P90Ms: millis(start.P90), RawMs: millis(start.Raw),
 				}); err != nil {

@@ -22,6 +22,9 @@ type Distribution struct {
 	levels   []point // see Model
 }
 
+// fine is the part of a distribution below which steps are put together.
+const fine = 0.004
+
 // build sums up edges: the weight of each run is spread evenly over 2 smear.
 func (d *Distribution) build(edges []point) {
 	slices.SortFunc(edges, func(a, b point) int { return cmp.Compare(a.x, b.x) })
@@ -34,6 +37,14 @@ func (d *Distribution) build(edges []point) {
 		slope += e.weight / (2 * smear)
 		d.xs, d.cums = append(d.xs, e.x), append(d.cums, min(max(sum, 0), 1))
 	}
+	kept := 0
+	for i := 1; i < len(d.xs); i++ {
+		if last := i+1 == len(d.xs); last || d.cums[i+1]-d.cums[kept] >= fine {
+			kept++
+			d.xs[kept], d.cums[kept] = d.xs[i], d.cums[i]
+		}
+	}
+	d.xs, d.cums = slices.Clone(d.xs[:kept+1]), slices.Clone(d.cums[:kept+1])
 }
 
 // level is the part of what was said that is below a log of s. At the highest all is.

@@ -9,14 +9,14 @@ import (
 
 // Found on the first part of a log of MetaCentrum and on Philly (docs/evidence/run-times.md); half or twice of each changes little.
 const (
-	kept      = 80   // ended runs of a group that count
-	span      = 800  // runs of a group among which these are looked for
-	decay     = 0.9  // weight of a run for each later one of its group that ended
-	narrow    = 3.0  // weights of a group that count as much as all wider groups together
-	smear     = 0.5  // half width, in natural logs, of what one run says of the next
-	scored    = 1000 // the last runs on which intervals are calibrated
-	fewScored = 30   // with fewer they are not
-	recheck   = 50   // submissions after which they are calibrated anew
+	kept      = 80  // ended runs of a group that count
+	span      = 800 // runs of a group among which these are looked for
+	decay     = 0.9 // weight of a run for each later one of its group that ended
+	narrow    = 3.0 // weights of a group that count as much as all wider groups together
+	smear     = 0.5 // half width, in natural logs, of what one run says of the next
+	scored    = 800 // the last ended runs on which intervals are calibrated, with those that go on beside them
+	fewScored = 30  // with fewer they are not
+	recheck   = 50  // submissions after which they are calibrated anew
 )
 
 // Model learns. Submit, Start and End take in one job's life each, in the order of time.
@@ -24,6 +24,7 @@ type Model struct {
 	of      map[string]*group
 	jobs    map[uint64]*life
 	last    []*life // the last runs that started and were predicted, for calibration
+	ended   int     // of these
 	submits int
 	levels  []point // level that was said by how many of the last runs were below it; nil: as said
 	scores  int
@@ -59,10 +60,14 @@ func Learn(runs []Run, now time.Time) *Model {
 		run  int
 	}
 	var events []event
+	horizon := 6 * scored // events back to which runs are predicted
 	for i := range runs {
 		r := &runs[i]
 		if r.Start.IsZero() || r.Start.After(now) {
 			continue
+		}
+		if r.End.IsZero() {
+			horizon += 4
 		}
 		events = append(events, event{r.Submit, submit, i}, event{r.Start, start, i})
 		if !r.End.IsZero() && !r.End.After(now) {
@@ -77,7 +82,7 @@ func Learn(runs []Run, now time.Time) *Model {
 		r, id := &runs[e.run], uint64(e.run)
 		switch e.kind {
 		case submit:
-			m.submit(id, r.Kind, e.at, len(events)-i <= 6*scored)
+			m.submit(id, r.Kind, e.at, len(events)-i <= horizon)
 		case start:
 			m.Start(id, e.at)
 		case end:
@@ -106,8 +111,10 @@ func (m *Model) submit(id uint64, k Kind, at time.Time, scores bool) {
 	if !scores {
 		return
 	}
-	l.said = m.raw(l.groups, k.Limit, at)
-	if m.submits++; m.submits%recheck == 0 {
+	if m.submits++; m.submits%(1+len(m.jobs)/(2*scored)) == 0 { // of very many jobs some, as they would all go on still
+		l.said = m.raw(l.groups, k.Limit, at)
+	}
+	if m.submits%recheck == 0 {
 		m.calibrate(at)
 	}
 }
@@ -127,7 +134,11 @@ func (m *Model) Start(id uint64, at time.Time) {
 		}
 	}
 	if l.said != nil {
-		if m.last = append(m.last, l); len(m.last) > scored {
+		m.last = append(m.last, l)
+		for m.ended > scored || len(m.last) > 8*scored {
+			if m.last[0].over {
+				m.ended--
+			}
 			m.last[0].said = nil
 			m.last = m.last[1:]
 		}
@@ -143,6 +154,9 @@ func (m *Model) End(id uint64, at time.Time, cut bool) {
 	}
 	l.over, l.cut, l.log = true, cut, logOf(at.Sub(l.start))
 	m.longest = max(m.longest, l.log)
+	if l.said != nil {
+		m.ended++
+	}
 }
 
 // logOf is the natural log of a run time, at least of one second.

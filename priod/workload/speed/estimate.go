@@ -104,11 +104,14 @@ func (e *estimate) sd(u int, kept []int) float64 {
 	return math.Sqrt(max(v, 0))
 }
 
+// rounding is less than any two doubts differ by that are not the same: which of equal ones is left out is not left to it.
+const rounding = 1e-9
+
 // leastSure is the place in kept of the type whose sd is the most above, or the least below, what it may be.
 func (e *estimate) leastSure(kept []int, most []float64) (at int, above float64) {
 	above = math.Inf(-1)
 	for i, u := range kept {
-		if x := e.sd(u, kept) - most[e.types[u]]; x > above {
+		if x := e.sd(u, kept) - most[e.types[u]]; x > above+rounding {
 			at, above = i, x
 		}
 	}
@@ -131,7 +134,7 @@ func (e *estimate) answers(source Source, most []float64) answers {
 	kept := firstIntegers(len(e.types))
 	for most != nil && len(kept) > 1 {
 		at, above := e.leastSure(kept, most)
-		if above <= 0 {
+		if above <= rounding {
 			break
 		}
 		kept = slices.Delete(kept, at, at+1)

@@ -356,7 +356,7 @@ func TestUnlearnedWithinAWeek(t *testing.T) {
 		}
 		set := speed.Settings{}
 		got := set.For(&speed.Job{User: "ann", Name: "train", GPUs: 1}, []string{"a", "b"}, nil, h.Learn()).Speeds
-		if got[0].Speed > 0.6 || got[1].Speed != 1 {
+		if got[0].Speed > 0.65 || got[1].Speed != 1 { // half way, in logs, is 1
 			t.Fatalf("after a week in which a was a third as fast as b: %+v", got)
 		}
 	})
