@@ -186,7 +186,7 @@ func (v *explanation) startWords() string {
 	case steered != "":
 		all = append(all, steered)
 	case s != nil:
-		text := report.Starts(s.At, s.Median, s.P90)
+		text := strings.TrimPrefix(report.Starts(s.At, s.Median, s.P90), "starts ")
 		if s.Median.IsZero() {
 			text += ", " + report.ByTimeLimits(s.Planned)
 		}

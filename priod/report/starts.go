@@ -15,7 +15,7 @@ func Starts(at, median, p90 time.Time) string {
 		return fmt.Sprintf("starts within %s by time limits", Ago(left))
 	}
 	in := func(t time.Time) string { return Ago(max(time.Until(t), time.Minute).Round(time.Minute)) }
-	return fmt.Sprintf("in about %s, nine of ten within %s (by time limits within %s)", in(median), in(p90), Ago(left))
+	return fmt.Sprintf("starts in about %s, nine of ten within %s (by time limits within %s)", in(median), in(p90), Ago(left))
 }
 
 // ByTimeLimits says what such an expectation is worth.

@@ -204,10 +204,10 @@ func TestFindings(t *testing.T) {
 
 // The queue says when a job is expected to start, where that is known.
 func TestExpectedStarts(t *testing.T) {
-	s := newSite(t, 3)
+	s := newSite(t, 4)
 	s.cycle()
 	now := time.Now()
-	if err := s.store.SaveStarts(t.Context(), now, map[cluster.JobID]store.ExpectedStart{slurmplug.Plain(1000): {At: now}, slurmplug.Plain(1001): {At: now.Add(2*time.Hour + 5*time.Minute)}}); err != nil {
+	if err := s.store.SaveStarts(t.Context(), now, map[cluster.JobID]store.ExpectedStart{slurmplug.Plain(1000): {At: now}, slurmplug.Plain(1001): {At: now.Add(2*time.Hour + 5*time.Minute)}, slurmplug.Plain(1002): {At: now.Add(5 * time.Hour), Median: now.Add(time.Hour), P90: now.Add(2 * time.Hour)}}); err != nil {
 		t.Fatal(err)
 	}
 	var v struct{ Queue QueueView }
@@ -215,12 +215,12 @@ func TestExpectedStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, j := range v.Queue.Jobs {
-		want := map[uint32]string{1000: "fits now", 1001: "starts within 2h0"}[j.Job.ID]
+		want := map[uint32]string{1000: "fits now", 1001: "starts within 2h0", 1002: "starts in about "}[j.Job.ID]
 		if !strings.HasPrefix(j.Starts(), want) || (want == "") != (j.Start == nil) {
 			t.Errorf("job %s: %q, want %q", j.Job, j.Starts(), want)
 		}
 	}
-	if text := s.get("/queue").Body.String(); !strings.Contains(text, "<br><small>fits now</small></td>") || !strings.Contains(text, "<br><small>starts within 2h0") {
+	if text := s.get("/queue").Body.String(); !strings.Contains(text, "<br><small>fits now</small></td>") || !strings.Contains(text, "<br><small>starts within 2h0") || !strings.Contains(text, "nine of ten within") {
 		t.Error(text)
 	}
 }
