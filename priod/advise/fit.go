@@ -42,7 +42,7 @@ func FitP90(waited []Waited) float64 {
 			return min(max(r.x, leastFit), mostFit)
 		}
 	}
-	return mostFit
+	return min(max(all[len(all)-1].x, 1), mostFit) // more than one of ten still wait
 }
 
 // A promise is fitted by these factors at most.

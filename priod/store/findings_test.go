@@ -137,6 +137,9 @@ func TestPromises(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if s := must[Story](t)(reader(t, dir).Job(ctx, slurmplug.Plain(18), 1)).Start; s == nil || !s.Median.Equal(epoch.Add(5*time.Hour)) || !s.P90.Equal(epoch.Add(15*time.Hour)) {
+		t.Errorf("%+v", s)
+	}
 	run(d.job(17), epoch.Add(30*time.Minute))
 	d.cycle()
 	got := must[[]Promise](t)(reader(t, dir).PromisesSince(ctx, epoch.Add(-time.Hour)))
@@ -146,10 +149,16 @@ func TestPromises(t *testing.T) {
 	if again := must[[]Promise](t)(d.store.PromisesSince(ctx, epoch.Add(-time.Hour))); cmp.Diff(got, again) != "" {
 		t.Error(cmp.Diff(got, again))
 	}
+	d.remove(18)
+	d.cycle()
+	short := cluster.PastStay{RawID: 18, State: "COMPLETED", Stay: cluster.Stay{Start: epoch.Add(40 * time.Minute), End: epoch.Add(41 * time.Minute), GPUType: "a100", GPUs: 2, User: "alice"}}
+	if err := d.store.SaveStays(ctx, []cluster.PastStay{short}, epoch.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got := must[[]Promise](t)(reader(t, dir).PromisesSince(ctx, epoch)); len(got) != 2 || !got[1].Start.Equal(short.Start) || got[1].Left.IsZero() {
+		t.Errorf("a run too short for a cycle to see: %+v", got)
+	}
 	if none := must[[]Promise](t)(reader(t, dir).PromisesSince(ctx, epoch.Add(time.Hour))); len(none) != 0 {
 		t.Errorf("%+v", none)
-	}
-	if s := must[Story](t)(reader(t, dir).Job(ctx, slurmplug.Plain(18), 1)).Start; s == nil || !s.Median.Equal(epoch.Add(5*time.Hour)) || !s.P90.Equal(epoch.Add(15*time.Hour)) {
-		t.Errorf("%+v", s)
 	}
 }
