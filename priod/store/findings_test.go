@@ -140,7 +140,7 @@ func TestPromises(t *testing.T) {
 	if s := must[Story](t)(reader(t, dir).Job(ctx, slurmplug.Plain(18), 1)).Start; s == nil || !s.Median.Equal(epoch.Add(5*time.Hour)) || !s.P90.Equal(epoch.Add(15*time.Hour)) {
 		t.Errorf("%+v", s)
 	}
-	run(d.job(17), epoch.Add(30*time.Minute))
+	run(d.job(17), epoch.Add(-500*time.Millisecond)) // in the second in which it was said
 	d.cycle()
 	got := must[[]Promise](t)(reader(t, dir).PromisesSince(ctx, epoch.Add(-time.Hour)))
 	if len(got) != 2 || got[0].Job != slurmplug.Plain(17) || got[0].Start.IsZero() || !got[0].Median.Equal(epoch.Add(time.Hour)) || !got[0].Raw.Equal(epoch.Add(2*time.Hour)) || !got[1].Start.IsZero() {

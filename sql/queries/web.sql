@@ -62,10 +62,10 @@ INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms) VALUES (
 INSERT OR IGNORE INTO promises (job, at_ms, limits_ms, median_ms, p90_ms, raw_ms) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: PromisesSince :many
--- What was first said of jobs since a time, and when each started, by accounting where its run was too short for a cycle to see; 0: not yet.
+-- What was first said of jobs since a time, and when each started, in whole seconds; by accounting where its run was too short for a cycle to see; 0: not yet.
 SELECT p.at_ms, p.limits_ms, p.median_ms, p.p90_ms, p.raw_ms, j.id, j.task, j.user, j.account, j.partition, j.gpus, j.left_ms,
-  CAST(coalesce((SELECT min(i.start_ms) FROM intervals AS i WHERE i.job = p.job AND i.start_ms >= p.at_ms),
-    (SELECT min(s.start_ms) FROM stays AS s WHERE s.raw_id = j.raw_id AND s.user = j.user AND s.start_ms >= p.at_ms), 0) AS INTEGER) AS began_ms
+  CAST(coalesce((SELECT min(i.start_ms) FROM intervals AS i WHERE i.job = p.job AND i.start_ms > p.at_ms - 1000),
+    (SELECT min(s.start_ms) FROM stays AS s WHERE s.raw_id = j.raw_id AND s.user = j.user AND s.start_ms > p.at_ms - 1000), 0) AS INTEGER) AS began_ms
 FROM promises AS p JOIN jobs AS j ON j.job = p.job WHERE p.at_ms >= sqlc.arg(since_ms) ORDER BY p.at_ms, p.job;
 
 -- name: DropStart :exec
