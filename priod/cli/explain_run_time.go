@@ -19,7 +19,7 @@ type runTimeView struct {
 	HighS   float64 `json:"high_s"`   // nine of ten run no longer
 	Runs    int     `json:"runs"`     // of the group that it rests on first, at most the last 80
 	Of      string  `json:"of"`       // that group
-	Scored  int     `json:"scored"`   // past predictions that the interval was fitted to
+	Scored  int     `json:"scored"`   // past predictions that the interval was fitted to; 0: too few, it is not
 }
 
 // Past runs that are read to expect one job's run time: of its user, and of all.
@@ -104,7 +104,7 @@ func (v *explanation) showRunTime(line liner) {
 		return
 	}
 	text := fmt.Sprintf("%s expected, 80 %% of such jobs %s to %s; from %s of %s", shortly(t.MedianS), shortly(t.LowS), shortly(t.HighS), plural(t.Runs, "run", "runs"), t.Of)
-	if t.Scored < 30 {
+	if t.Scored == 0 {
 		text = fmt.Sprintf("%s expected, uncertain: %s, of %s", shortly(t.MedianS), plural(t.Runs, "run", "runs"), t.Of)
 	}
 	line("Run time", "%s", text)

@@ -256,7 +256,7 @@ func TestJSONSaysAllThatTheTextSays(t *testing.T) {
 			"TE":                 func(v *explanation) { v.TEPlace, v.Decision.Class = 2, cluster.TE },
 			"mode priority":      func(v *explanation) { v.Cycle.Mode = slurmplug.Priority },
 			"left alone":         func(v *explanation) { v.Decision.Ranked, v.Stays[0].Closed = false, false },
-			"run time uncertain": func(v *explanation) { v.RunTime.Scored = 3 },
+			"run time uncertain": func(v *explanation) { v.RunTime.Scored = 0 },
 			"speeds not known":   func(v *explanation) { v.Speeds.Speeds[0].Source, v.Speeds.Speeds[1].Source = speed.None, speed.None },
 			"may not be steered": func(v *explanation) { v.Decision.Steer, v.MaySteer = "", false },
 			"component":          func(v *explanation) { v.Job.ID.Task, v.Job.HetLeader, v.Job.HetOffset = slurmplug.NoTask, 83, 1 },

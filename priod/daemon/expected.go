@@ -91,7 +91,7 @@ func expectedStarts(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.R
 	for id, at := range advise.Starts(site, order) {
 		starts[id] = store.ExpectedStart{At: after(at)}
 	}
-	if len(past) == 0 {
+	if len(past) == 0 || len(starts) == 0 {
 		return starts
 	}
 	m := runtimes.Learn(slices.Concat(past, runtimes.Going(s.Jobs)), s.At)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -94,13 +96,24 @@ func TestStartedUnseen(t *testing.T) {
 	jobs[3].TimeLimit = 2 * time.Hour // the first that started
 	waits := pending(9, "te")
 	waits.GPUs = 1
+	small := pending(10, "te") // room for it is left by jobs beyond the budget alone
+	small.User, small.GPUs = "eve", 2
+	eve := jobs[0]
+	eve.ID, eve.User, eve.TimeLimit = slurmplug.Plain(8), "eve", 2*time.Hour
+	eve.GPUs = 4
+	jobs = append(jobs, eve)
 	bob := jobs[0]
 	bob.ID, bob.User = slurmplug.Plain(7), "bob"
-	jobs = append(jobs, waits, bob)
+	jobs = append(jobs, waits, bob, small)
 	h := cluster.NewHistory()
 	for round := range 3 {
 		s := &cluster.Snapshot{At: now.Add(time.Duration(round) * time.Minute), Jobs: jobs}
 		changed := h.Observe(s)
+		d := newDecider(s, h, Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000, Ranking: set})
+		first := d.decide(nil)
+		if diff := cmp.Diff(first.Decisions, d.again().Decisions); diff != "" {
+			t.Errorf("round %d: made again, the order differs: %s", round, diff)
+		}
 		verdicts, te := Rank(s, h, set)
 		got := map[uint32]Verdict{}
 		for _, v := range verdicts {
@@ -110,14 +123,14 @@ func TestStartedUnseen(t *testing.T) {
 				h.Counted.Set(j.ID, v.Class)
 			}
 		}
-		if v := got[9]; len(te) != 0 || v.Why != plan.OverBudget || !strings.Contains(v.Detail, "for 4 TE GPUs of 4") {
+		if v := got[9]; len(te) != 1 || jobs[verdicts[te[0]].Job].ID.ID != 10 || v.Why != plan.OverBudget || !strings.Contains(v.Detail, "for 4 TE GPUs of 4") {
 			t.Errorf("round %d: the waiting job: %+v", round, v)
 		}
 		if round > 0 {
-			if len(got) != 1 {
+			if len(got) != 2 {
 				t.Errorf("round %d: decided again: %+v", round, verdicts)
 			}
-			if want := map[int]int{1: 2, 2: 0}[round]; len(changed) != want {
+			if want := map[int]int{1: 3, 2: 0}[round]; len(changed) != want {
 				t.Errorf("round %d: %d stays change their class, want %d", round, len(changed), want)
 			}
 			continue

@@ -93,6 +93,7 @@ func (r *ranker) verdict(i int) Verdict {
 // again brings verdicts up to date after room began to be made for some jobs: those of TE jobs, te
 // before budgets, and of BE jobs to which others yield.
 func (r *ranker) again(verdicts []Verdict, te []int) {
+	r.admitUnseen() // what they hold of the budgets, as before
 	for _, i := range te {
 		verdicts[i] = r.verdict(verdicts[i].Job)
 	}

@@ -15,7 +15,7 @@ const limitSlack = time.Minute
 type Distribution struct {
 	Group  string // what it rests on first: the narrowest group with runs, in words
 	Runs   int    // of that group, at most the last 80
-	Scored int    // runs on which its intervals are calibrated
+	Scored int    // runs on which its intervals are calibrated; 0: too few, they are not
 
 	xs, cums []float64 // rising: natural logs of s, and the part below each
 	highest  float64

@@ -172,7 +172,7 @@ func (m *Model) Predict(k Kind, now time.Time) *Distribution {
 		of[i] = m.of[name]
 	}
 	d := m.raw(of, k.Limit, now)
-	if d != nil {
+	if d != nil && m.Calibrated() {
 		d.levels, d.Scored = m.levels, m.scores
 	}
 	return d
