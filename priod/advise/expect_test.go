@@ -1,7 +1,6 @@
 package advise_test
 
 import (
-	"context"
 	"math"
 	"slices"
 	"testing"
@@ -11,11 +10,6 @@ import (
 
 	"slurmprio/priod/advise"
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/config"
-	"slurmprio/priod/cycle"
-	"slurmprio/priod/placement"
-	"slurmprio/priod/simulate/virtual"
-	"slurmprio/priod/trace"
 	"slurmprio/priod/workload/runtimes"
 	"slurmprio/slurmplug"
 )
@@ -23,11 +17,6 @@ import (
 // On a busy week, asked each half hour, nine of ten jobs start by the time said for nine of ten, and the median is less than
 // half as far off as a plan by time limits. Nothing but the number of GPUs and the limit is known of a job.
 func TestExpectComesTrue(t *testing.T) {
-	jobs := asked(t)
-	set, err := config.Load("")
-	if err != nil {
-		t.Fatal(err)
-	}
 	type guess struct {
 		job                              cluster.JobID
 		waited, limits, median, p90, fit float64 // s; fit: by what earlier promises were off
@@ -39,12 +28,9 @@ func TestExpectComesTrue(t *testing.T) {
 	}
 	promises := map[cluster.JobID]*promise{} // the first of each job, as the daemon keeps it
 	var guesses []guess
-	var last time.Time
 	m, runs := runtimes.NewModel(), map[cluster.JobID]bool{}
-	opt := virtual.Options{Placement: placement.Consolidated, Backfill: virtual.EASY, Order: virtual.Priod, Multifactor: virtual.FIFOWeights}
-	opt.Daemon = virtual.Daemon{Interval: 30 * time.Second, Settings: set.Features(nil, nil, cycle.NewState())}
-	opt.Daemon.Seen = func(r *cycle.Result) {
-		s, there := &r.Snapshot, map[cluster.JobID]bool{}
+	each := func(s *cluster.Snapshot) {
+		there := map[cluster.JobID]bool{}
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
 			running, known := runs[j.ID]
@@ -69,17 +55,8 @@ func TestExpectComesTrue(t *testing.T) {
 				delete(runs, id)
 			}
 		}
-		if s.At.Sub(last) < 30*time.Minute {
-			return
-		}
-		last = s.At
-		var order []*cluster.Job
-		submitted := map[cluster.JobID]time.Time{}
-		for _, q := range r.Plan.Queue {
-			j := s.Jobs[q.Job]
-			j.Nodes = (j.GPUs + 7) / 8 // a trace does not say
-			order, submitted[j.ID] = append(order, &j), j.Submit
-		}
+	}
+	wait := week(t, each, func(s *cluster.Snapshot, order []*cluster.Job, since map[cluster.JobID]float64) {
 		site := &advise.Site{Snapshot: s, Memory: true}
 		limits := advise.Starts(site, order)
 		var waited []advise.Waited
@@ -92,22 +69,17 @@ func TestExpectComesTrue(t *testing.T) {
 		fit := advise.FitP90(waited)
 		for id, e := range advise.Expect(site, order, func(j *cluster.Job) *runtimes.Distribution { return m.Predict(runtimes.KindOf(j), s.At) }, 20, 1) {
 			if l, planned := limits[id]; planned {
-				guesses = append(guesses, guess{id, s.At.Sub(submitted[id]).Seconds(), l, e.Median, e.P90, fit, promises[id] == nil})
+				guesses = append(guesses, guess{id, since[id], l, e.Median, e.P90, fit, promises[id] == nil})
 				if promises[id] == nil {
 					promises[id] = &promise{s.At, e.P90, -1}
 				}
 			}
 		}
-	}
-	r, err := virtual.Run(context.Background(), trace.Cluster{Nodes: []trace.NodeGroup{{Count: 96, GPUs: 8, GPUType: "v100"}}}, trace.Each(jobs), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	var byLimits, byDraws []float64
 	held, fitted, first, firstHeld := 0.0, 0.0, 0.0, 0.0
 	for _, g := range guesses {
-		o := r.Outcomes[g.job.ID-1]
-		after := o.Start - r.Jobs[g.job.ID-1].Submit - g.waited
+		after := wait[g.job] - g.waited
 		byLimits, byDraws = append(byLimits, math.Abs(after-g.limits)), append(byDraws, math.Abs(after-g.median))
 		if after <= g.p90+30 {
 			held++

@@ -76,49 +76,60 @@ func asked(t *testing.T) (jobs []trace.Job) {
 	return jobs
 }
 
-// On a busy week, asked each half hour, hardly a job starts later than Starts says, in the order
-// of their submission with EASY backfill; what is to start now does, and most start much sooner.
-func TestStartsComeTrue(t *testing.T) {
+// week is a busy one of Venus, in the order of submission with EASY backfill. each is shown all cycles, ask one of each half hour, with the
+// jobs that wait, in their order, and for how long, s; both may be nil. It returns how long each job waited, s.
+func week(t *testing.T, each func(*cluster.Snapshot), ask func(s *cluster.Snapshot, order []*cluster.Job, waited map[cluster.JobID]float64)) (wait map[cluster.JobID]float64) {
+	t.Helper()
 	jobs := asked(t)
 	set, err := config.Load("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	type guess struct {
-		job    cluster.JobID
-		waited time.Duration // since its submission
-		after  float64       // s
-	}
-	var guesses []guess
 	var last time.Time
 	opt := virtual.Options{Placement: placement.Consolidated, Backfill: virtual.EASY, Order: virtual.Priod, Multifactor: virtual.FIFOWeights}
 	opt.Daemon = virtual.Daemon{Interval: 30 * time.Second, Settings: set.Features(nil, nil, cycle.NewState())}
 	opt.Daemon.Seen = func(r *cycle.Result) {
 		s := &r.Snapshot
+		if each != nil {
+			each(s)
+		}
 		if s.At.Sub(last) < 30*time.Minute {
 			return
 		}
 		last = s.At
 		var order []*cluster.Job
-		submitted := map[cluster.JobID]time.Time{}
+		waited := map[cluster.JobID]float64{}
 		for _, q := range r.Plan.Queue {
 			j := s.Jobs[q.Job]
 			j.Nodes = (j.GPUs + 7) / 8 // a trace does not say
-			order, submitted[j.ID] = append(order, &j), j.Submit
+			order, waited[j.ID] = append(order, &j), s.At.Sub(j.Submit).Seconds()
 		}
-		for id, after := range advise.Starts(&advise.Site{Snapshot: s, Memory: true}, order) {
-			guesses = append(guesses, guess{id, s.At.Sub(submitted[id]), after})
-		}
+		ask(s, order, waited)
 	}
-	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 96, GPUs: 8, GPUType: "v100"}}}
-	r, err := virtual.Run(context.Background(), c, trace.Each(jobs), opt)
+	r, err := virtual.Run(context.Background(), trace.Cluster{Nodes: []trace.NodeGroup{{Count: 96, GPUs: 8, GPUType: "v100"}}}, trace.Each(jobs), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait := map[cluster.JobID]float64{}
+	wait = map[cluster.JobID]float64{}
 	for i, o := range r.Outcomes {
 		wait[slurmplug.Plain(uint32(i+1))] = o.Start - r.Jobs[i].Submit
 	}
+	return wait
+}
+
+// On a busy week, asked each half hour, hardly a job starts later than Starts says, in the order
+// of their submission with EASY backfill; what is to start now does, and most start much sooner.
+func TestStartsComeTrue(t *testing.T) {
+	type guess struct {
+		job           cluster.JobID
+		waited, after float64 // s; since its submission, and from then on
+	}
+	var guesses []guess
+	wait := week(t, nil, func(s *cluster.Snapshot, order []*cluster.Job, waited map[cluster.JobID]float64) {
+		for id, after := range advise.Starts(&advise.Site{Snapshot: s, Memory: true}, order) {
+			guesses = append(guesses, guess{id, waited[id], after})
+		}
+	})
 	from := -1.0
 	for _, to := range []float64{60, 3600, 6 * 3600, 24 * 3600, 1e9} {
 		var parts []float64 // of the time that was said
@@ -127,7 +138,7 @@ func TestStartsComeTrue(t *testing.T) {
 			if g.after <= from || g.after > to {
 				continue
 			}
-			after := wait[g.job] - g.waited.Seconds()
+			after := wait[g.job] - g.waited
 			if after > g.after+60 {
 				late++
 			}
