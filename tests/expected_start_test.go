@@ -1,18 +1,25 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"slurmprio/tests/lab"
 )
 
 // A hundred runs of a program teach how long the next ones take: waiting jobs are told when they start, and what was first said of
 // each is scored when it does.
 func TestExpectedStart(t *testing.T) {
 	longOnly(t)
-	s := newOwnSite(t, quick+"[speeds]\nmin_run = \"1s\"\ninterval = \"1s\"\n")
+	open := openDir(t, 0o777)
+	s := newOwnSite(t, quick+fmt.Sprintf("[speeds]\nmin_run = \"1s\"\ninterval = \"1s\"\n[wake]\nlisten = [\"unix:%s/wake\"]\n", open))
 	name := fmt.Sprintf("eta-%d", time.Now().UnixNano())
 	submit := func(args ...string) string {
 		return s.submit(append([]string{"--job-name=" + name, "--gres=gpu:1", "--time=60"}, args...)...)
@@ -33,6 +40,26 @@ func TestExpectedStart(t *testing.T) {
 	})
 	text := s.must("explain", waiting[2])
 	t.Log(text)
+	for _, args := range [][]string{{"eta"}, {"eta", "--slurm", waiting[2]}, {"queue"}, {"advise", "--gres=gpu:1", "--time=60", "--job-name=" + name, "--wrap", "sleep 5"}} {
+		out := s.must(args...)
+		t.Logf("priod %s\n%s", strings.Join(args, " "), out)
+		if args[0] != "advise" && !strings.Contains(out, waiting[2]) || args[0] == "advise" && !strings.Contains(out, "9 OF 10") {
+			t.Errorf("priod %s\n%s", strings.Join(args, " "), out)
+		}
+	}
+	script, config := filepath.Join(open, "train.sh"), filepath.Join(open, "priod.toml")
+	settings, err := os.ReadFile(s.config)
+	if err := errors.Join(err, os.WriteFile(script, []byte("#!/bin/sh\n#SBATCH --gres=gpu:1 --time=60 --job-name="+name+"\nsleep 5\n"), 0o755), os.WriteFile(config, settings, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"eta", "--slurm", script}, {"advise", script}} { // a user asks the daemon
+		cmd := s.lab.As(lab.PlainUser).Command(context.Background(), filepath.Join(bin, "priod"), append([]string{"--config", config}, args...)...)
+		out, err := cmd.CombinedOutput()
+		t.Logf("priod %s\n%s", strings.Join(args, " "), out)
+		if err != nil || !strings.Contains(string(out), "train.sh") || !strings.Contains(string(out), "in 1m") && !strings.Contains(string(out), "within 1m") {
+			t.Errorf("priod %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
 	s.slurm("scancel", "--state=RUNNING", "--user=root")
 	s.within(2*time.Minute, "the three jobs to be over", func() bool {
 		return s.slurm("squeue", "--noheader", "--states=all", "--name="+name, "--format=%T", "--states=PD,R") == ""

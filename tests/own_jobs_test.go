@@ -87,6 +87,34 @@ func TestUsersLearnWhy(t *testing.T) {
 			t.Errorf("explain %v: exit status %d: %s%s", args, status, out, errs)
 		}
 	}
+	eta := func(user string, args ...string) (text string, status int) {
+		t.Helper()
+		cmd := s.lab.As(user).Command(context.Background(), filepath.Join(bin, "priod"), append([]string{"--config", config, "eta"}, args...)...)
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	waits := submit(lab.PlainUser, "--gres=gpu:4", "--hold", "--output=/dev/null", script)
+	s.wait("a cycle to see a held job", func() bool {
+		out, status := eta(lab.PlainUser)
+		return status == 0 && strings.Contains(out, waits)
+	})
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{waits}, 0, "held"},
+		{[]string{"--json", waits}, 0, `"start_s": null`},
+		{[]string{trial}, 1, "knows no job " + trial + " of " + lab.PlainUser},
+		{[]string{script}, 2, "asks for no GPU"},
+		{[]string{script, waits}, 2, "not both"},
+		{[]string{"--user", lab.OtherUser}, 1, "is not for this user"},
+	} {
+		if out, status := eta(lab.PlainUser, c.args...); status != c.status || !strings.Contains(out, c.want) || strings.Contains(out, lab.OtherUser) && c.status == 0 {
+			t.Errorf("priod eta %q: exit status %d: %s", c.args, status, out)
+		}
+	}
+	s.slurm("scancel", waits)
 	if out, _, status := ask(lab.OtherUser, trial); status != 0 || !strings.Contains(out, trial) {
 		t.Errorf("the other user's own job: exit status %d: %s", status, out)
 	}

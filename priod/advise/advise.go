@@ -9,6 +9,7 @@ package advise
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -36,6 +37,27 @@ type Answer struct {
 	Run   Seconds `json:"run_s"`   // at most; null when there is no time limit
 	End   Seconds `json:"end_s"`   // from now
 	Rough bool    `json:"rough"`   // the queue was too long to plan all of it
+
+	Expected *Expected `json:"expected,omitempty"` // by what past jobs ran; nil: not enough is known
+	steps    bool      // Run follows from the job's steps
+}
+
+// starts and ends are what is expected, else what time limits say.
+func (t *Answer) starts() Seconds {
+	if t.Expected != nil {
+		return t.Expected.Start
+	}
+	return t.Start
+}
+
+func (t *Answer) ends() Seconds {
+	switch {
+	case t.Expected == nil:
+		return t.End
+	case t.steps:
+		return t.Expected.Start + t.Run
+	}
+	return t.Expected.End
 }
 
 // Seconds is a time from now, s; infinite when it is not known, null in JSON.
@@ -50,6 +72,14 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	return fmt.Appendf(nil, "%.0f", float64(s)), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	if *s = Seconds(math.Inf(1)); string(text) == "null" {
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(s))
 }
 
 // Advice is what is to be expected of a job.
@@ -85,20 +115,13 @@ func Types(site *Site) []string {
 // known. The error is a request that this cluster could not have: a partition
 // that there is not.
 func Give(site *Site, r *Request, speeds []speed.Answer, rate func(gpuType string) (stepsPerS float64, known bool)) (*Advice, error) {
-	a := &Advice{Notes: append([]string{}, r.Notes...), Types: make([]Answer, len(speeds))}
-	if err := a.where(site, r); err != nil {
+	g, err := newGiver(site, r)
+	if err != nil {
 		return nil, err
 	}
-	class := cluster.BE
-	ranked := site.Ranking != nil && site.Ranking.Ranks(strings.Join(a.Partitions, ","))
-	if ranked {
-		class = site.Ranking.Class(r.Tag.Type, r.QOS)
-	}
-	if _, err := slurmplug.ParseConstraint(r.Features); err != nil {
-		a.Notes = append(a.Notes, fmt.Sprintf("--constraint %.80q is not looked into: %v", r.Features, err))
-	}
-	g := giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r), append(slices.Collect(slurmplug.FeaturesIn(r.Features)), chosen)...)}
-	g.schedule = newSchedule(site, g.nodes, site.tier(strings.Join(a.Partitions, ",")), class)
+	a := g.Advice
+	g.schedule = newSchedule(site, g.nodes, g.ahead, Limits{}, effort)
+	a.Types = make([]Answer, len(speeds))
 	a.Behind, a.LeftOut = g.schedule.behind, len(site.Snapshot.Nodes)-g.nodes.Nodes.Len()
 	requests := make([]placement.Request, len(speeds))
 	for i, s := range speeds {
@@ -117,6 +140,24 @@ func Give(site *Site, r *Request, speeds []speed.Answer, rate func(gpuType strin
 	}
 	a.choose(r.GPUType == "")
 	return a, nil
+}
+
+// newGiver finds the nodes and the jobs ahead of a request.
+func newGiver(site *Site, r *Request) (*giver, error) {
+	a := &Advice{Notes: append([]string{}, r.Notes...)}
+	if err := a.where(site, r); err != nil {
+		return nil, err
+	}
+	class := cluster.BE
+	if site.Ranking != nil && site.Ranking.Ranks(strings.Join(a.Partitions, ",")) {
+		class = site.Ranking.Class(r.Tag.Type, r.QOS)
+	}
+	if _, err := slurmplug.ParseConstraint(r.Features); err != nil {
+		a.Notes = append(a.Notes, fmt.Sprintf("--constraint %.80q is not looked into: %v", r.Features, err))
+	}
+	g := &giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r), append(slices.Collect(slurmplug.FeaturesIn(r.Features)), chosen)...)}
+	g.ahead = site.before(site.tier(strings.Join(a.Partitions, ",")), class, r.Job)
+	return g, nil
 }
 
 // where finds the partitions and the time limit of a job.
@@ -225,6 +266,7 @@ type giver struct {
 	site     *Site
 	r        *Request
 	nodes    *nodemap.Map
+	ahead    []*cluster.Job
 	schedule *schedule
 }
 
@@ -351,7 +393,7 @@ func (g *giver) run(rate func(string) (float64, bool)) {
 		if g.r.Tag.Steps == 0 || perSpeed == 0 {
 			continue
 		}
-		t.Run = Seconds(g.r.Tag.Steps / perSpeed / t.Speed)
+		t.Run, t.steps = Seconds(g.r.Tag.Steps/perSpeed/t.Speed), true
 		if stepsPerS, known := rate(t.GPUType); known {
 			t.Run = Seconds(g.r.Tag.Steps / stepsPerS)
 		}
@@ -393,32 +435,46 @@ func (g *giver) start(t *Answer, r placement.Request) {
 	}
 }
 
+// Expect takes in what is expected on the types by what past jobs ran; open: the job names no type.
+func (a *Advice) Expect(all []Expected, open bool) {
+	for i := range a.Types {
+		t := &a.Types[i]
+		at := slices.IndexFunc(all, func(e Expected) bool { return e.GPUType == t.GPUType })
+		if t.Expected = nil; at >= 0 && t.Fits && all[at].Start.Known() {
+			t.Expected = &all[at]
+			t.Expected.End = t.ends()
+		}
+	}
+	a.choose(open)
+}
+
 // choose orders the answers and finds the best, and where Slurm would go first.
 func (a *Advice) choose(open bool) {
+	a.Best, a.Open = nil, nil
 	order := func(x, y Answer) int {
 		last := func(t *Answer) int {
 			switch {
 			case !t.Fits:
 				return 2
-			case !t.Start.Known():
+			case !t.starts().Known():
 				return 1
 			}
 			return 0
 		}
-		return cmp.Or(cmp.Compare(last(&x), last(&y)), cmp.Compare(x.End, y.End), cmp.Compare(x.Start, y.Start), cmp.Compare(y.Speed, x.Speed))
+		return cmp.Or(cmp.Compare(last(&x), last(&y)), cmp.Compare(x.ends(), y.ends()), cmp.Compare(x.starts(), y.starts()), cmp.Compare(y.Speed, x.Speed))
 	}
 	slices.SortStableFunc(a.Types, order)
 	for i := range a.Types {
 		t := &a.Types[i]
-		if !t.Fits || !t.Start.Known() {
+		if !t.Fits || !t.starts().Known() {
 			continue
 		}
 		if a.Best == nil {
 			a.Best = t
 		}
 		switch {
-		case !open || a.Open != nil && t.Start > a.Open[0].Start:
-		case a.Open != nil && t.Start == a.Open[0].Start:
+		case !open || a.Open != nil && t.starts() > a.Open[0].starts():
+		case a.Open != nil && t.starts() == a.Open[0].starts():
 			a.Open = append(a.Open, t)
 		default:
 			a.Open = []*Answer{t}
@@ -429,5 +485,5 @@ func (a *Advice) choose(open bool) {
 // Typed tells whether a job that leaves the type open has to name it to be sure
 // to end as soon as it can.
 func (a *Advice) Typed() bool {
-	return a.Best != nil && a.Best.GPUType != "" && slices.ContainsFunc(a.Open, func(t *Answer) bool { return t.End > a.Best.End })
+	return a.Best != nil && a.Best.GPUType != "" && slices.ContainsFunc(a.Open, func(t *Answer) bool { return t.ends() > a.Best.ends() })
 }

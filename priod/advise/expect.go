@@ -14,23 +14,35 @@ import (
 // ETA is when a waiting job is expected to start, s from the snapshot's time.
 type ETA struct{ Median, P90 float64 }
 
+// expectEffort bounds all draws of a plan, in nodes looked at: three seconds.
+const expectEffort = 5 * effort
+
 // RunTimes say how long a job runs: of one that waits its whole run, of one that runs its whole run given what it has run.
 type RunTimes func(j *cluster.Job) *runtimes.Distribution
+
+// ByPast are the run times that a model of past runs predicts at a time; each kind of jobs is predicted once.
+func ByPast(m *runtimes.Model, at time.Time) RunTimes {
+	kinds := map[runtimes.Kind]*runtimes.Distribution{}
+	return func(j *cluster.Job) *runtimes.Distribution {
+		k := runtimes.KindOf(j)
+		d, known := kinds[k]
+		if !known {
+			d = m.Predict(k, at)
+			kinds[k] = d
+		}
+		return d
+	}
+}
 
 // Expect plans the waiting jobs in their order once for each draw of run times, of the running jobs too, and returns
 // when each would start in half and in nine tenths of them. Jobs without a distribution run to their time limits. A job
 // that never fits, waits for more than room, or is behind what a draw's effort reached is missing.
 func Expect(site *Site, order []*cluster.Job, of RunTimes, draws int, seed uint64) map[cluster.JobID]ETA {
-	nodes, known := nodemap.New(site.Snapshot), map[cluster.JobID]*runtimes.Distribution{}
-	for i := range site.Snapshot.Jobs {
-		if j := &site.Snapshot.Jobs[i]; j.State == cluster.Running || j.State == cluster.Pending {
-			known[j.ID] = of(j)
-		}
-	}
+	nodes, known := nodemap.New(site.Snapshot), known(site, of)
 	all := map[cluster.JobID][]float64{}
 	for n := range draws {
 		d := drawn{rand.New(rand.NewPCG(seed, uint64(n))), known}
-		for id, at := range starts(site, nodes, order, d, effort/2/draws) {
+		for id, at := range starts(site, nodes, order, d, expectEffort/draws) {
 			all[id] = append(all[id], at)
 		}
 	}

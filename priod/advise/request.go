@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/sbatch"
@@ -35,9 +36,22 @@ type Request struct {
 	On, Not    []string // nodes that it has to use, and must not
 
 	Tag  jobtag.Tag
-	Name string // of the job, as Slurm will know it
+	Name string        // of the job, as Slurm will know it
+	Job  cluster.JobID `json:"-"` // it is one that waits; zero: it is not submitted
 
 	Notes []string // what a schedule does not look into
+}
+
+// OfJob is the request of a job that waits.
+func OfJob(j *cluster.Job) Request {
+	r := Request{
+		GPUs: j.GPUs, GPUType: j.GPUType, Nodes: j.Nodes, CPUs: max(j.CPUs, 1), MemMB: max(j.MemMB, 1), Whole: j.Whole,
+		Limit: j.TimeLimit, Partitions: strings.Split(j.Partition, ","), QOS: j.QOS, Features: j.Features, Tag: j.Tag, Name: j.Name, Job: j.ID,
+	}
+	if strings.Contains(r.GPUType, ",") {
+		r.GPUType = ""
+	}
+	return r
 }
 
 // Read takes a request out of what sbatch would set. An error says which option
@@ -82,6 +96,17 @@ func Read(job sbatch.Job) (Request, error) {
 		r.Whole = true
 	}
 	return r, r.amounts(set)
+}
+
+// Check refuses numbers that Read would not give.
+func (r *Request) Check() error {
+	switch {
+	case r == nil || r.GPUs < 1 || r.GPUs > 1<<20 || r.Nodes < 0 || r.Nodes > 1<<20 || r.CPUs < 0 || r.CPUs > 1<<24 || r.MemMB < 0 || r.MemMB > mostMB:
+		return errors.New("a request for amounts that no cluster has")
+	case r.Limit < slurmplug.Unlimited || len(r.Partitions) > 100 || len(r.On) > 100_000 || len(r.Not) > 100_000:
+		return errors.New("a request with a limit or lists that sbatch would not take")
+	}
+	return nil
 }
 
 // refused are options that change where or when a job runs in a way that a

@@ -61,19 +61,21 @@ type schedule struct {
 	line   *placement.Timeline
 	hidden map[string]int // by GPU type, GPUs held by jobs hidden from the user
 	behind int            // tasks that wait before the new job
-	delay  []float64      // by kind of nodes, s: of jobs that found no place in time
+	kinds  []kindLoad
 
-	left         int               // of effort
-	starts       map[class]float64 // of the last one: a second one fits no sooner
+	left         int                                          // of effort
+	starts       map[placement.Request]*[lengthsApart]planned // of the last ones: a longer one fits no sooner
+	rough        map[placement.Request]float64                // start of any that is planned no more
 	requests     map[place]placement.Request
 	reservations int
 	lengths      Lengths
 }
 
-// newSchedule plans everything that comes before a job of such a class and tier.
-func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) *schedule {
-	s := newRunning(site, nodes, Limits{})
-	for _, j := range site.before(tier, class) {
+// newSchedule plans the jobs ahead of a new one.
+func newSchedule(site *Site, nodes *nodemap.Map, ahead []*cluster.Job, lengths Lengths, effort int) *schedule {
+	s := newRunning(site, nodes, lengths)
+	s.left = effort
+	for _, j := range ahead {
 		s.behind += j.TaskCount
 		s.plan(j, site.Memory)
 	}
@@ -82,7 +84,12 @@ func newSchedule(site *Site, nodes *nodemap.Map, tier int, class cluster.Class) 
 
 // newRunning plans nothing but the ends of the running jobs.
 func newRunning(site *Site, nodes *nodemap.Map, lengths Lengths) *schedule {
-	s := &schedule{lengths: lengths, nodes: nodes, line: placement.NewTimeline(0, nodes.Nodes), hidden: map[string]int{}, delay: make([]float64, len(nodes.Kinds)), left: effort, starts: map[class]float64{}, requests: map[place]placement.Request{}}
+	s := &schedule{lengths: lengths, nodes: nodes, line: placement.NewTimeline(0, nodes.Nodes), hidden: map[string]int{}, kinds: make([]kindLoad, len(nodes.Kinds)), left: effort, starts: map[placement.Request]*[lengthsApart]planned{}, rough: map[placement.Request]float64{}, requests: map[place]placement.Request{}}
+	for node := range nodes.Names {
+		if at := int32(node); !nodes.Nodes.Down(at) {
+			s.kinds[nodes.Nodes.Type(at)].gpus += float64(nodes.Nodes.Size(at).GPUs)
+		}
+	}
 	now := site.Snapshot.At
 	for i := range site.Snapshot.Nodes {
 		n := &site.Snapshot.Nodes[i]
@@ -101,7 +108,7 @@ func newRunning(site *Site, nodes *nodemap.Map, lengths Lengths) *schedule {
 		}
 		if end := lengths.Remaining(j, now); !math.IsInf(end, 1) {
 			s.line.Free(shares, max(end, soon), math.Inf(1))
-			s.reservations++
+			s.reserved(shares, end)
 		}
 	}
 	return s
@@ -109,14 +116,15 @@ func newRunning(site *Site, nodes *nodemap.Map, lengths Lengths) *schedule {
 
 // before are the waiting jobs that stand before a new one of such a class and
 // tier, in Slurm's order. A new job has no age, so it stands behind all others;
-// a TE job only behind other TE jobs where priod ranks.
-func (s *Site) before(tier int, class cluster.Class) []*cluster.Job {
+// a TE job only behind other TE jobs where priod ranks. One that waits already stands
+// where it is.
+func (s *Site) before(tier int, class cluster.Class, waits cluster.JobID) []*cluster.Job {
 	var order []*cluster.Job
 	tiers := map[string]int{}
 	jobs := s.Snapshot.Jobs
 	for i := range jobs {
 		j := &jobs[i]
-		if !forRoom(j) {
+		if !ForRoom(j) {
 			continue
 		}
 		own, known := tiers[j.Partition]
@@ -125,41 +133,61 @@ func (s *Site) before(tier int, class cluster.Class) []*cluster.Job {
 			tiers[j.Partition] = own
 		}
 		te := class == cluster.TE && own == tier && s.Ranking.Class(j.Tag.Type, j.QOS) != cluster.TE
-		if own >= tier && !te {
+		if waits != (cluster.JobID{}) || own >= tier && !te {
 			order = append(order, j)
 		}
 	}
 	slices.SortFunc(order, func(a, b *cluster.Job) int {
 		return cmp.Or(cmp.Compare(tiers[b.Partition], tiers[a.Partition]), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
 	})
+	if at := slices.IndexFunc(order, func(j *cluster.Job) bool { return j.ID == waits }); at >= 0 {
+		order = order[:at]
+	}
 	return order
 }
 
-// forRoom tells whether a job with GPUs waits for room alone.
-func forRoom(j *cluster.Job) bool {
+// ForRoom tells whether a job with GPUs waits for room alone.
+func ForRoom(j *cluster.Job) bool {
 	return j.State == cluster.Pending && j.GPUs > 0 && !j.Held() && !j.Dependency && !j.Reserved() && j.WantsRoom()
 }
 
-// class is what waiting jobs have in common that fit in the same places.
-type class struct {
-	placement.Request
-	length float64 // s; infinite
+// planned is the last job of a request with about such a length.
+type planned struct{ length, start float64 }
+
+// lengthsApart is into how many lengths, each twice the one before it, jobs are told apart.
+const lengthsApart = 40
+
+func lengthOf(seconds float64) int { return min(max(math.Ilogb(seconds)+10, 0), lengthsApart-1) }
+
+// after is a time before which a job does not start: that of an earlier one of its request that is not longer.
+func after(all *[lengthsApart]planned, length float64) (at float64, seen bool) {
+	for i := range lengthOf(length) + 1 {
+		if x := &all[i]; x.length > 0 && x.length <= length {
+			at, seen = max(at, x.start), true
+		}
+	}
+	return at, seen
 }
 
 // plan gives a waiting job the first place where it fits, behind all that were planned
-// before it. It returns when its first task starts, s from now, infinite when it never fits;
-// ok is false where the effort did not suffice for all its tasks.
-func (s *schedule) plan(j *cluster.Job, memory bool) (first float64, ok bool) {
+// before it. It returns when its first task starts, s from now, infinite when it never fits.
+// Where the effort does not suffice, that is reckoned by the GPU time that is wanted before it.
+func (s *schedule) plan(j *cluster.Job, memory bool) (first float64) {
 	key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
 	r, known := s.requests[key]
 	if !known {
 		r = s.request(j, memory)
 		s.requests[key] = r
 	}
-	c := class{r, max(s.lengths.Run(j), soon)}
+	length := max(s.lengths.Run(j), soon)
+	all := s.starts[r]
+	if all == nil {
+		all = new([lengthsApart]planned)
+		s.starts[r] = all
+	}
 	first = math.Inf(1)
 	for task := range j.TaskCount {
-		last, seen := s.starts[c]
+		last, seen := after(all, length)
 		cost := s.nodes.Nodes.Len()
 		switch { // a gang is looked for at each time at which something ends
 		case r.Nodes != 1 && seen:
@@ -168,20 +196,84 @@ func (s *schedule) plan(j *cluster.Job, memory bool) (first float64, ok bool) {
 			cost *= 1 + min(s.reservations, 2048)
 		}
 		if s.left < cost {
-			s.crowd(r.Types, float64(r.GPUs)*c.length*float64(j.TaskCount-task))
-			return first, false
+			first = min(first, s.roughly(r))
+			s.crowd(r.Types, float64(r.GPUs)*length*float64(j.TaskCount-task))
+			return first
 		}
 		s.left -= cost
-		start, shares, fits := s.line.Earliest(r, last, c.length)
+		start, shares, fits := s.line.Earliest(r, last, length)
 		if !fits {
 			break
 		}
 		first = min(first, start)
-		s.starts[c] = start
-		s.line.Reserve(shares, start, start+c.length)
-		s.reservations++
+		if x := &all[lengthOf(length)]; x.length == 0 || start >= x.start || length < x.length {
+			*x = planned{length, start}
+		}
+		s.line.Reserve(shares, start, start+length)
+		s.reserved(shares, length)
 	}
-	return first, true
+	return first
+}
+
+// kindLoad is what the nodes of a kind that are up have to do.
+type kindLoad struct {
+	gpus    float64
+	placed  float64 // GPU-seconds of jobs that have a place
+	counted float64 // of those that were only counted
+}
+
+// reserved takes in a job that has a place.
+func (s *schedule) reserved(shares []placement.Share, seconds float64) {
+	s.reservations++
+	for _, x := range shares {
+		s.kinds[s.nodes.Nodes.Type(x.Node)].placed += float64(x.GPUs) * seconds
+	}
+}
+
+// crowd counts GPU-seconds of a job that finds no place in time where there is least to do.
+func (s *schedule) crowd(types placement.Types, gpuSeconds float64) {
+	if kind, _ := s.least(types); kind >= 0 {
+		s.kinds[kind].counted += gpuSeconds
+	}
+}
+
+// least is the kind of nodes that has worked off first, s from now, all that is to be done there; -1: none may serve.
+func (s *schedule) least(types placement.Types) (kind int, at float64) {
+	kind, at = -1, math.Inf(1)
+	for i := range s.kinds {
+		k := &s.kinds[i]
+		if !types.Has(int32(i)) || k.gpus == 0 {
+			continue
+		}
+		if done := (k.placed + k.counted) / k.gpus; kind < 0 || done < at {
+			kind, at = i, done
+		}
+	}
+	return kind, at
+}
+
+// roughly is when a job of a request starts where those before it were only counted.
+func (s *schedule) roughly(r placement.Request) float64 {
+	start, known := s.rough[r]
+	if !known {
+		var fits bool
+		if start, _, fits = s.line.Earliest(r, 0, soon); !fits {
+			start = math.Inf(1)
+		}
+		s.rough[r] = start
+	}
+	_, done := s.least(r.Types)
+	return max(start, done)
+}
+
+// uncounted tells whether some kind that may serve a request has only jobs with a place.
+func (s *schedule) uncounted(r placement.Request) bool {
+	for i := range s.kinds {
+		if k := &s.kinds[i]; r.Types.Has(int32(i)) && k.gpus > 0 && k.counted == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // place is all that a waiting job's request depends on.
@@ -213,31 +305,6 @@ func (s *schedule) request(j *cluster.Job, memory bool) placement.Request {
 	return r
 }
 
-// crowd spreads GPU-seconds over the kinds of nodes that may serve them.
-func (s *schedule) crowd(types placement.Types, gpuSeconds float64) {
-	gpus := 0
-	for kind := range s.nodes.Kinds {
-		if types.Has(int32(kind)) {
-			gpus += s.gpusOf(kind)
-		}
-	}
-	for kind := range s.nodes.Kinds {
-		if types.Has(int32(kind)) && gpus > 0 {
-			s.delay[kind] += gpuSeconds / float64(gpus)
-		}
-	}
-}
-
-// gpusOf counts the GPUs of the nodes of a kind that are up.
-func (s *schedule) gpusOf(kind int) (n int) {
-	for node := range s.nodes.Names {
-		if at := int32(node); s.nodes.Nodes.Type(at) == int32(kind) && !s.nodes.Nodes.Down(at) {
-			n += int(s.nodes.Nodes.Size(at).GPUs)
-		}
-	}
-	return n
-}
-
 // earliest is when a request first fits for so many seconds; rough when jobs
 // before it were only counted. ok is false when that is never.
 func (s *schedule) earliest(r placement.Request, length float64) (start float64, rough, ok bool) {
@@ -245,11 +312,10 @@ func (s *schedule) earliest(r placement.Request, length float64) (start float64,
 	if !ok || math.IsInf(start, 1) {
 		return start, false, false
 	}
-	least := math.Inf(1)
-	for kind, d := range s.delay {
-		if r.Types.Has(int32(kind)) {
-			least = min(least, d)
-		}
+	if s.uncounted(r) {
+		return start, false, true
 	}
-	return start + least, least > 0, !math.IsInf(start+least, 1)
+	_, done := s.least(r.Types)
+	start = max(start, done)
+	return start, true, !math.IsInf(start, 1)
 }

@@ -14,7 +14,8 @@ import (
 // limits, each waiting job takes the first place where it fits without delaying those
 // before it (conservative backfill), and runs for its time limit. Of an array that is its
 // first task. A job that waits for more than room, or never fits by what is known, is
-// missing, and so are all from the one on that is more work than a quarter of a second.
+// missing. From the one on that is more work than a quarter of a second, starts are reckoned by the
+// GPU time that is wanted before each.
 //
 // Jobs that end before their limits start others sooner, mostly much sooner; what is put
 // before a job later delays it. TestStartsComeTrue measures both.
@@ -47,15 +48,11 @@ func starts(site *Site, nodes *nodemap.Map, order []*cluster.Job, lengths Length
 	s.left = effort
 	starts := map[cluster.JobID]float64{}
 	for _, j := range order {
-		if !forRoom(j) {
+		if !ForRoom(j) {
 			continue
 		}
-		first, ok := s.plan(j, site.Memory)
-		if !math.IsInf(first, 1) {
+		if first := s.plan(j, site.Memory); !math.IsInf(first, 1) {
 			starts[j.ID] = first
-		}
-		if !ok {
-			break
 		}
 	}
 	return starts

@@ -70,7 +70,7 @@ func runAdvise(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	a, err := newAdviser(c, cfg)
+	a, err := newAdviser(cfg, adviseFlags(c), c.Args().Slice())
 	switch {
 	case err != nil:
 		return err
@@ -81,20 +81,19 @@ func runAdvise(c *cli.Context) error {
 	if err != nil {
 		return fmt.Errorf("the cluster cannot be read: %w", err)
 	}
-	rules := cfg.ConsentRules()
-	rules.Apply(&view.Snapshot, cluster.NewHistory())
-	a.site = &advise.Site{Snapshot: &view.Snapshot, Partitions: view.Partitions, Memory: view.Config.ConsumesMemory()}
-	a.site.Defaults.PerCPU, a.site.Defaults.PerNode = view.Config.DefaultMemory()
-	if cfg.Path != "" { // without one nobody runs priod here
-		set := cfg.Decide().Ranking
-		a.site.Ranking = &set
-	}
+	a.site = siteOf(cfg, view)
 	views := make([]adviceView, len(a.jobs))
+	expected, notExpected := a.expected(c.Context)
 	nowhere := false
 	for i := range a.jobs {
 		if views[i], err = a.view(c.Context, &a.jobs[i], view.OwnJobs); err != nil {
 			return err
 		}
+		if expected != nil {
+			views[i].Expect(expected[i].Types, a.jobs[i].request.GPUType == "")
+			a.choose(&views[i], &a.jobs[i])
+		}
+		views[i].NotExpected = notExpected
 		nowhere = nowhere || views[i].Best == nil
 	}
 	if a.given("json") {
@@ -113,6 +112,42 @@ func runAdvise(c *cli.Context) error {
 		return errProblem
 	}
 	return nil
+}
+
+// expected is what past runs let expect of the jobs; nil, and why, where the state folder is not for this user and the daemon
+// does not answer.
+func (a *adviser) expected(ctx context.Context) (views []*etaView, why string) {
+	requests := make([]*advise.Request, len(a.jobs))
+	for i := range a.jobs {
+		requests[i] = &a.jobs[i].request
+	}
+	r, err := store.OpenReader(ctx, a.cfg.State.Dir)
+	if err == nil {
+		defer r.Close()
+	}
+	if views, err = etaOfRequests(ctx, a.cfg, r, requests, a.user, err); err != nil {
+		return nil, "by time limits alone: " + err.Error()
+	}
+	for _, v := range views {
+		why = cmp.Or(why, v.Why)
+	}
+	if len(views) > 0 && views[0].Types == nil && why != "" {
+		return nil, "by time limits alone: " + why
+	}
+	return views, ""
+}
+
+// siteOf is the cluster that a view shows.
+func siteOf(cfg *config.Config, view *live.View) *advise.Site {
+	rules := cfg.ConsentRules()
+	rules.Apply(&view.Snapshot, cluster.NewHistory())
+	site := &advise.Site{Snapshot: &view.Snapshot, Partitions: view.Partitions, Memory: view.Config.ConsumesMemory()}
+	site.Defaults.PerCPU, site.Defaults.PerNode = view.Config.DefaultMemory()
+	if cfg.Path != "" { // else priod does not run here
+		set := cfg.Decide().Ranking
+		site.Ranking = &set
+	}
+	return site
 }
 
 // adviser is one call of advise.
@@ -140,16 +175,16 @@ func (a *adviser) given(name string) bool {
 	return ok
 }
 
-// newAdviser reads the command line and the scripts; nil when help is asked for.
-func newAdviser(c *cli.Context, cfg *config.Config) (*adviser, error) {
-	args := c.Args().Slice()
+// newAdviser reads a command line of sbatch, with options of its own that go neither to sbatch nor into the tag, and the
+// scripts; nil when help is asked for.
+func newAdviser(cfg *config.Config, own, args []string) (*adviser, error) {
 	if len(args) > 0 && args[0] == "--" { // as for profile
 		args = args[1:]
 	}
 	if len(args) == 0 {
 		return nil, usagef("advise: want a job as sbatchwrap takes it: priod advise --gres=gpu:1 train.sh")
 	}
-	a := &adviser{cfg: cfg, own: adviseFlags(c), sbatch: filepath.Join(cfg.Slurm.BinDir, "sbatch")}
+	a := &adviser{cfg: cfg, own: own, sbatch: filepath.Join(cfg.Slurm.BinDir, "sbatch")}
 	var err error
 	if cfg.Slurm.BinDir == "" {
 		if a.sbatch, err = exec.LookPath("sbatch"); err != nil {
@@ -265,6 +300,8 @@ type adviceView struct {
 	Say      string   `json:"say,omitempty"`    // the option that would let priod steer it
 	Slurm    string   `json:"slurm,omitempty"`  // what Slurm itself expects
 	Stdin    bool     `json:"-"`                // the script comes from standard input
+
+	NotExpected string `json:"not_expected,omitempty"` // why past runs say nothing
 }
 
 func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceView, error) {
@@ -298,24 +335,32 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 		s := int64(advice.Limit / time.Second)
 		v.LimitS = &s
 	}
-	for _, t := range advice.Open {
-		v.OpenOn = append(v.OpenOn, t.GPUType)
-	}
-	if advice.Best != nil {
-		v.BestType = advice.Best.GPUType
-		v.Steered, v.Say = a.steers(j, advice)
-		if v.Steered {
-			steering := a.cfg.Steer()
-			why, _ := steering.Unsteerable(a.site.Snapshot.Nodes)
-			v.Barred = why[v.BestType]
-			v.Steered = v.Barred == ""
-		}
-		v.Submit = a.submission(j, advice, v.Barred != "" || !v.Steered && advice.Typed())
-	}
+	a.choose(&v, j)
 	if a.given("slurm") {
 		v.Slurm = a.testOnly(ctx, j)
 	}
 	return v, nil
+}
+
+// choose fills in the best type, and how to get it.
+func (a *adviser) choose(v *adviceView, j *adviseJob) {
+	v.OpenOn, v.BestType, v.Steered, v.Say, v.Barred, v.Submit = nil, "", false, "", "", nil
+	advice := v.Advice
+	for _, t := range advice.Open {
+		v.OpenOn = append(v.OpenOn, t.GPUType)
+	}
+	if advice.Best == nil {
+		return
+	}
+	v.BestType = advice.Best.GPUType
+	v.Steered, v.Say = a.steers(j, advice)
+	if v.Steered {
+		steering := a.cfg.Steer()
+		why, _ := steering.Unsteerable(a.site.Snapshot.Nodes)
+		v.Barred = why[v.BestType]
+		v.Steered = v.Barred == ""
+	}
+	v.Submit = a.submission(j, advice, v.Barred != "" || !v.Steered && advice.Typed())
 }
 
 // leftOut names nodes that advice does not look at; of so many in all.
@@ -476,7 +521,11 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 	}
 	fmt.Fprintf(w, "%s: %s, %s, %s, partition %s; %s it\n", report.Safe(cmp.Or(v.Script, "Job")), report.Safe(amount), plural(v.CPUs, "CPU", "CPUs"), limit,
 		report.Safe(strings.Join(v.Partitions, ",")), plural(v.Behind, "job waits before", "jobs wait before"))
-	rows := make([][]any, 0, len(v.Types))
+	rows, header := make([][]any, 0, len(v.Types)), []string{"GPU TYPE", "FREE", "GPUS", "SPEED", "SAYS", "STARTS", "ENDS BY"}
+	expected := slices.ContainsFunc(v.Types, func(t advise.Answer) bool { return t.Expected != nil })
+	if expected {
+		header = append(header[:5], "STARTS", "9 OF 10", "ENDS", "BY LIMITS: STARTS", "ENDS BY")
+	}
 	for i := range v.Types {
 		t := &v.Types[i]
 		start, end := "", ""
@@ -498,9 +547,19 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 		case t.Factor > 1:
 			says += fmt.Sprintf(", within a factor %.2f", t.Factor)
 		}
-		rows = append(rows, []any{gpuName(t.GPUType), t.Free, t.GPUs, fmt.Sprintf("%.2f", t.Speed), says, start, end})
+		row := []any{gpuName(t.GPUType), t.Free, t.GPUs, fmt.Sprintf("%.2f", t.Speed), says}
+		switch x := t.Expected; {
+		case x != nil:
+			row = append(row, inWords(secondsOf(x.Start)), inWords(secondsOf(x.StartP90)), inWords(secondsOf(x.End)))
+		case expected:
+			row = append(row, "-", "-", "-")
+		}
+		rows = append(rows, append(row, start, end))
 	}
-	report.Table(w, []string{"GPU TYPE", "FREE", "GPUS", "SPEED", "SAYS", "STARTS", "ENDS BY"}, rows)
+	report.Table(w, header, rows)
+	if v.NotExpected != "" {
+		fmt.Fprintf(w, "note: %s\n", report.Safe(v.NotExpected))
+	}
 	v.showBest(w)
 	for _, n := range v.Notes {
 		fmt.Fprintf(w, "note: %s\n", report.Safe(n))

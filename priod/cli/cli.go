@@ -86,7 +86,7 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 // App is the command tree; the man page is made from it.
 func App(version string) *cli.App {
 	app := NewApp("priod", "ranks the jobs of a Slurm cluster, and shows, explains and undoes what it did", version, slices.Concat(
-		grouped("1. LOOK", checkCommand(), queueCommand(), explainCommand(), topCommand(), evictionsCommand(), historyCommand(), reportCommand(), webCommand()),
+		grouped("1. LOOK", checkCommand(), queueCommand(), explainCommand(), etaCommand(), topCommand(), evictionsCommand(), historyCommand(), reportCommand(), webCommand()),
 		grouped("2. STOP AND UNDO", pauseCommand(), resumeCommand(), resetCommand()),
 		grouped("3. TRY, WITHOUT WRITING", diffCommand(), simulateCommand(), SweepCommand(simulatePoint), evictCommand(), defragCommand(), adviseCommand(), profileCommand()),
 		grouped("4. RUN AND SET UP", runCommand(), configCommand(), workloadsCommand(), versionCommand(version)),

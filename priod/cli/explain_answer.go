@@ -190,6 +190,9 @@ func (v *explanation) startWords() string {
 		if s.Median.IsZero() {
 			text += ", " + report.ByTimeLimits(s.Planned)
 		}
+		if moved := report.Moved(s); moved != "" {
+			text += "; " + moved
+		}
 		all = append(all, text)
 	}
 	if v.Now != nil && !v.Now.Start.IsZero() {

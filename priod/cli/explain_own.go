@@ -37,6 +37,8 @@ import (
 //
 //	GET /explain?job=4711&all=1     the text of priod explain
 //	GET /explain?job=4711&json=1    the object of priod explain --json
+//	GET /eta?job=4711               the object of priod eta --json; without job of all that wait
+//	POST /eta                       requests of jobs that are not submitted; what is expected on each GPU type
 //
 // The answer is that of the state folder: it costs Slurm nothing.
 
@@ -52,30 +54,41 @@ const anotherUser = "another user"
 // ownHandler answers a user about that user's jobs.
 func ownHandler(cfg *config.Config) http.Handler {
 	turns, mux := make(chan struct{}, ownAtOnce), http.NewServeMux()
-	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
-		uid, known := daemon.Asker(r.Context())
-		asker, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
-		if !known || err != nil {
-			http.Error(w, fmt.Sprintf("user %d has no name on this host", uid), http.StatusForbidden)
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
-		defer cancel()
-		select {
-		case turns <- struct{}{}:
-			defer func() { <-turns }()
-		case <-ctx.Done():
-			http.Error(w, "too many users ask at once: try again in a moment", http.StatusServiceUnavailable)
-			return
-		}
-		asked := r.URL.Query()
-		var body bytes.Buffer
-		status, err := explainOwn(ctx, cfg, asker.Username, asked, &body)
-		if err != nil {
-			http.Error(w, report.Safe(err.Error()), status)
-			return
-		}
-		_, _ = body.WriteTo(w) // fails when the asker has gone
+	answer := func(path string, with func(ctx context.Context, asker string, r *http.Request, w io.Writer) (status int, err error)) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			uid, known := daemon.Asker(r.Context())
+			asker, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+			if !known || err != nil {
+				http.Error(w, fmt.Sprintf("user %d has no name on this host", uid), http.StatusForbidden)
+				return
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+			defer cancel()
+			select {
+			case turns <- struct{}{}:
+				defer func() { <-turns }()
+			case <-ctx.Done():
+				http.Error(w, "too many users ask at once: try again in a moment", http.StatusServiceUnavailable)
+				return
+			}
+			var body bytes.Buffer
+			status, err := with(ctx, asker.Username, r, &body)
+			if err != nil {
+				http.Error(w, report.Safe(err.Error()), status)
+				return
+			}
+			_, _ = body.WriteTo(w) // fails when the asker has gone
+		})
+	}
+	forecasts := ownForecasts{cfg: cfg}
+	answer("GET /explain", func(ctx context.Context, asker string, r *http.Request, w io.Writer) (int, error) {
+		return explainOwn(ctx, cfg, asker, r.URL.Query(), w)
+	})
+	answer("GET /eta", func(ctx context.Context, asker string, r *http.Request, w io.Writer) (int, error) {
+		return forecasts.jobs(ctx, asker, r.URL.Query()["job"], w)
+	})
+	answer("POST /eta", func(ctx context.Context, asker string, r *http.Request, w io.Writer) (int, error) {
+		return forecasts.requests(ctx, asker, r.Body, w)
 	})
 	return mux
 }
@@ -155,48 +168,58 @@ func (v *explanation) hideOthers(username string) {
 
 // askDaemon has the daemon explain jobs of the user who calls; why is the error with which the state folder refused.
 func askDaemon(c *cli.Context, cfg *config.Config, names []string, why error) error {
-	socket := filepath.Join(filepath.Dir(strings.TrimPrefix(wake.Default, "unix:")), config.OwnJobs)
-	if cfg != nil { // priod.toml, too, may not be for users
-		socket = cfg.OwnJobsSocket()
-	}
-	if socket == "" || !errors.Is(why, fs.ErrPermission) {
-		return why
-	}
-	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
 	query := url.Values{"job": names}
 	for _, flag := range []string{"all", "json"} {
 		if c.Bool(flag) {
 			query.Set(flag, "1")
 		}
 	}
-	request, err := http.NewRequestWithContext(c.Context, http.MethodGet, "http://priod/explain?"+query.Encode(), nil)
-	if err != nil {
+	text, err := askOwn(c.Context, cfg, http.MethodGet, "/explain?"+query.Encode(), nil, why)
+	switch {
+	case err != nil:
 		return err
+	case c.Bool("json") && !json.Valid(text):
+		return fmt.Errorf("the daemon answers with more than %d bytes: ask about fewer jobs", ownMaxText)
+	}
+	_, err = c.App.Writer.Write(text)
+	return err
+}
+
+// askOwn asks the daemon as the user who calls; why is the error with which the state folder refused.
+func askOwn(ctx context.Context, cfg *config.Config, method, path string, body []byte, why error) ([]byte, error) {
+	socket := filepath.Join(filepath.Dir(strings.TrimPrefix(wake.Default, "unix:")), config.OwnJobs)
+	if cfg != nil { // priod.toml, too, may not be for users
+		socket = cfg.OwnJobsSocket()
+	}
+	if socket == "" || !errors.Is(why, fs.ErrPermission) {
+		return nil, why
+	}
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	request, err := http.NewRequestWithContext(ctx, method, "http://priod"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	answer, err := client.Do(request)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-			return fmt.Errorf("%w; users ask the daemon, on its own host, and it does not listen at %s", why, socket)
+			return nil, fmt.Errorf("%w; users ask the daemon, on its own host, and it does not listen at %s", why, socket)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-			return errors.New("the daemon answers only a few questions of a user at a time: try again in a moment")
+			return nil, errors.New("the daemon answers only a few questions of a user at a time: try again in a moment")
 		}
-		return fmt.Errorf("ask the daemon at %s: %w", socket, err)
+		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, ownMaxText))
 	switch {
 	case err != nil:
-		return fmt.Errorf("ask the daemon at %s: %w", socket, err)
+		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)
 	case answer.StatusCode == http.StatusBadRequest:
-		return usageError{errors.New(string(bytes.TrimSpace(text)))}
+		return nil, usageError{errors.New(string(bytes.TrimSpace(text)))}
 	case answer.StatusCode != http.StatusOK:
-		return errors.New(string(bytes.TrimSpace(text)))
-	case c.Bool("json") && !json.Valid(text):
-		return fmt.Errorf("the daemon at %s answers with more than %d bytes: ask about fewer jobs", socket, ownMaxText)
+		return nil, errors.New(string(bytes.TrimSpace(text)))
 	}
-	_, err = c.App.Writer.Write(text)
-	return err
+	return text, nil
 }

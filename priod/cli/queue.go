@@ -101,6 +101,8 @@ type queued struct {
 	Why       string        `json:"why"`
 	Detail    string        `json:"detail,omitempty"`
 	Reason    string        `json:"slurm_reason"`
+
+	Start *store.ExpectedStart `json:"expected_start,omitempty"`
 }
 
 func readQueue(ctx context.Context, cfg *config.Config, r *store.Reader) (*queueView, error) {
@@ -148,7 +150,7 @@ func (v *queueView) add(k *store.Queued, now map[cluster.JobID]*slurmplug.Job) {
 	j := &k.Job
 	q := queued{
 		Job: j.ID, Tasks: j.Tasks, User: j.User, Account: j.Account, Partition: j.Partition, GPUs: j.GPUs, GPUType: j.GPUType,
-		Features: j.Features, Priority: j.Priority, Reason: j.Reason,
+		Features: j.Features, Priority: j.Priority, Reason: j.Reason, Start: k.Start,
 	}
 	if n := now[j.ID]; now != nil && (n == nil || n.Unread == "") {
 		if n == nil || n.State != "PENDING" {
@@ -183,7 +185,7 @@ func (v *queueView) show(w io.Writer) {
 	fmt.Fprintf(w, "%s pending, %d of them TE; decided in cycle %d, %s ago\n", plural(v.Pending, "job", "jobs"), v.TE, v.Cycle,
 		report.Ago(time.Duration(v.AgeS)*time.Second))
 	showHold(w, v.Hold)
-	header := []string{"PLACE", "JOB", "USER", "ACCOUNT", "PARTITION", "CLASS", "GPUS", "WAIT", "PRIORITY", "WHY", "SLURM SAYS"}
+	header := []string{"PLACE", "JOB", "USER", "ACCOUNT", "PARTITION", "CLASS", "GPUS", "WAIT", "STARTS", "PRIORITY", "WHY", "SLURM SAYS"}
 	tabulate(w, header, v.Jobs, func(q *queued) []any {
 		gpus := fmt.Sprint(q.GPUs)
 		if q.GPUType != "" {
@@ -193,7 +195,7 @@ func (v *queueView) show(w io.Writer) {
 			gpus += " " + q.Features
 		}
 		return []any{q.Place, slurmplug.Update{Job: q.Job, Tasks: q.Tasks}.Target(), q.User, q.Account, q.Partition, classMark(q.Class), gpus,
-			report.Ago(time.Duration(q.WaitS) * time.Second), q.Priority, q.Why, q.Reason}
+			report.Ago(time.Duration(q.WaitS) * time.Second), report.StartsShort(q.Start), q.Priority, q.Why, q.Reason}
 	})
 	for _, n := range v.Notes {
 		fmt.Fprintln(w, "note:", report.Safe(n))

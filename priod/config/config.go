@@ -246,7 +246,7 @@ const DefaultPath = "/etc/slurmprio/priod.toml"
 // Load reads the file at path over the defaults, and over it the assignments KEY=VALUE of a
 // command line. An empty path means DefaultPath, which need not exist.
 func Load(path string, set ...string) (*Config, error) {
-	c, err := defaults()
+	c, err := Defaults()
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +270,8 @@ func Load(path string, set ...string) (*Config, error) {
 	return c, nil
 }
 
-func defaults() (*Config, error) {
+// Defaults are the settings where there is no priod.toml.
+func Defaults() (*Config, error) {
 	c := &Config{}
 	for _, text := range []string{etc.Priod, etc.Constants} {
 		if _, err := toml.Decode(text, c); err != nil {

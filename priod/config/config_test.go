@@ -275,7 +275,7 @@ func FuzzConfig(f *testing.F) {
 	f.Add("[te_budget.users.\"e\\nve\"]\ngpus = 1\ntime_limit = \"2d\"\n[slurm]\npartitions = [\"a\\u001b\"]\n")
 	f.Add("[state]\nretention = \"36h\"\n[metrics]\nlisten = \"unix:/x\"\n")
 	f.Add("[limits]\nwrites_per_second = nan\n[log]\nlevl = \"\\u202e\"\n")
-	base, err := defaults() // decoding them anew for each input would take most of the time
+	base, err := Defaults() // decoding them anew for each input would take most of the time
 	if err != nil {
 		f.Fatal(err)
 	}

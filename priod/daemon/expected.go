@@ -15,7 +15,7 @@ import (
 const (
 	expectEvery = time.Minute // and no more often than costs a fiftieth of a core
 	expectShare = 50
-	expectMost  = 1000 // waiting jobs of which a start is expected
+	expectMost  = 10_000 // waiting jobs of which a start is expected
 	expectDraws = 20
 	pastRuns    = 20_000              // the last of accounting that run times are learned from
 	scoredFor   = 30 * 24 * time.Hour // promises that fit the next ones
@@ -46,7 +46,9 @@ func (d *Daemon) expect(ctx context.Context, r *cycle.Result) {
 	go func() {
 		began := time.Now()
 		defer func() { done <- time.Since(began) }()
-		if err := d.Store.SaveStarts(ctx, s.At, expectedStarts(s, order, past, fit)); err != nil && ctx.Err() == nil {
+		starts := expectedStarts(s, order, past, fit)
+		d.metrics.starting(starts, s.At)
+		if err := d.Store.SaveStarts(ctx, s.At, starts); err != nil && ctx.Err() == nil {
 			d.Log.Warn("when jobs are expected to start is not stored", "error", err)
 		}
 	}()
@@ -98,21 +100,11 @@ func expectedStarts(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.R
 	if !m.Calibrated() { // too few runs to promise anything
 		return starts
 	}
-	kinds := map[runtimes.Kind]*runtimes.Distribution{}
-	of := func(j *cluster.Job) *runtimes.Distribution {
-		k := runtimes.KindOf(j)
-		d, known := kinds[k]
-		if !known {
-			d = m.Predict(k, s.At)
-			kinds[k] = d
-		}
-		return d
-	}
 	arrays := map[cluster.JobID]bool{}
 	for _, j := range order {
 		arrays[j.ID] = j.TaskCount > 1
 	}
-	for id, eta := range advise.Expect(site, order, of, expectDraws, uint64(s.At.Unix())) {
+	for id, eta := range advise.Expect(site, order, advise.ByPast(m, s.At), expectDraws, uint64(s.At.Unix())) {
 		x, planned := starts[id]
 		if !planned { // never, by time limits
 			continue
@@ -126,8 +118,8 @@ func expectedStarts(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.R
 	return starts
 }
 
-// fitOf is by what earlier promises were too short or too long.
-func fitOf(promises []store.Promise, now time.Time) float64 {
+// FitOf is by what earlier promises were too short or too long.
+func FitOf(promises []store.Promise, now time.Time) float64 {
 	waited := make([]advise.Waited, 0, len(promises))
 	for i := range promises {
 		p := &promises[i]

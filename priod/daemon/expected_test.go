@@ -27,10 +27,10 @@ func TestFitOfPromises(t *testing.T) {
 		}
 		promises = append(promises, p)
 	}
-	if fit := fitOf(promises, now); fit != 2 {
+	if fit := FitOf(promises, now); fit != 2 {
 		t.Errorf("jobs waited twice as long as was said: %v", fit)
 	}
-	if fit := fitOf(promises[:20], now); fit != 1 {
+	if fit := FitOf(promises[:20], now); fit != 1 {
 		t.Errorf("few promises: %v", fit)
 	}
 }

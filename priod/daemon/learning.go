@@ -76,16 +76,16 @@ type speedLearner struct {
 	last    store.Lessons
 	slow    locality.SlowNodes
 	past    []runtimes.Run // the last ones, that run times are learned from
-	fit     float64        // see fitOf
+	fit     float64        // see FitOf
 	trouble string         // so that it is logged once
 }
 
 type lesson struct {
 	store.Lessons
-	slow locality.SlowNodes
-	past []runtimes.Run
-	fit  float64
-	err  error
+	slow     locality.SlowNodes
+	past     []runtimes.Run
+	promises []store.Promise
+	err      error
 }
 
 // begin takes up what an earlier process learned; anew: not all that is needed of it was kept.
@@ -131,7 +131,8 @@ func (d *Daemon) learned(l lesson) {
 		}
 		return
 	}
-	c.trouble, c.last, c.slow, c.past, c.fit = "", l.Lessons, l.slow, l.past, l.fit
+	c.trouble, c.last, c.slow, c.past, c.fit = "", l.Lessons, l.slow, l.past, FitOf(l.promises, d.clock.now())
+	d.metrics.promised(l.promises, d.clock.now())
 	d.Log.Debug("learned speeds from accounting", "jobs", l.Runs)
 }
 
@@ -160,11 +161,9 @@ func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store,
 	l.past = runtimes.Past(stays)
 	slices.SortFunc(l.past, func(a, b runtimes.Run) int { return a.End.Compare(b.End) })
 	l.past = l.past[max(len(l.past)-pastRuns, 0):]
-	promises, err := st.PromisesSince(ctx, now.Add(-scoredFor))
-	if err != nil {
+	if l.promises, err = st.PromisesSince(ctx, now.Add(-scoredFor)); err != nil {
 		return lesson{err: err}
 	}
-	l.fit = fitOf(promises, now)
 	if l.err = ctx.Err(); l.err == nil {
 		l.err = st.SaveLessons(ctx, l.Knowledge, l.Runs, l.At)
 	}

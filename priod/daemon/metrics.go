@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -39,6 +40,8 @@ type metrics struct {
 	steered    prometheus.Gauge
 	headroom   prometheus.Gauge
 	jobs       *prometheus.GaugeVec
+	expected   prometheus.Gauge
+	kept       prometheus.Gauge
 	decisions  *prometheus.GaugeVec
 	unwritten  *prometheus.GaugeVec
 	paused     prometheus.Gauge
@@ -117,6 +120,8 @@ func newMetrics(version string, h *health) *metrics {
 		unwritten:  gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
 		steered:    gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote.").WithLabelValues(),
 		headroom:   gauge("priod_headroom_gpus", "GPUs of the nodes that are kept for TE jobs.").WithLabelValues(),
+		expected:   gauge("priod_expected_wait_seconds", "Mean expected wait from now on of the waiting GPU jobs whose start is expected from past runs.").WithLabelValues(),
+		kept:       gauge("priod_expected_starts_held_ratio", "Part of the jobs of 30 days that started by the first time said for nine of ten; NaN where none can be scored.").WithLabelValues(),
 		steps:      single("priod_clock_steps_total", "Times that the system's clock was set by a minute or more."),
 		losses:     single("priod_state_losses_total", "Files of the state folder that were lost or damaged, and made anew."),
 		early:      single("priod_early_polls_total", "Polls that came before their interval because of a TE submission."),
@@ -125,6 +130,7 @@ func newMetrics(version string, h *health) *metrics {
 		findings:   gauge("priod_check_findings", "What the last check of Slurm and of the configuration found, by level.", "level"),
 		rival:      gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
 	}
+	m.kept.Set(math.NaN())
 	m.trouble = newTroubleMetrics(factory)
 	m.checked(&store.Findings{})
 	for _, s := range stages {
@@ -170,6 +176,32 @@ func (m *metrics) staged(took map[string]time.Duration) {
 	for stage, d := range took {
 		m.stages.WithLabelValues(stage).Observe(d.Seconds())
 	}
+}
+
+// promised takes in which part of promises held.
+func (m *metrics) promised(promises []store.Promise, now time.Time) {
+	held, scored := 0.0, 0.0
+	for i := range promises {
+		kept, known := promises[i].Held(now)
+		if known {
+			scored++
+		}
+		if kept {
+			held++
+		}
+	}
+	m.kept.Set(held / scored) // NaN without any
+}
+
+// starting takes in when waiting jobs are expected to start.
+func (m *metrics) starting(starts map[cluster.JobID]store.ExpectedStart, now time.Time) {
+	sum, n := 0.0, 0.0
+	for _, s := range starts {
+		if !s.Median.IsZero() {
+			sum, n = sum+max(s.Median.Sub(now).Seconds(), 0), n+1
+		}
+	}
+	m.expected.Set(sum / max(n, 1))
 }
 
 // count takes in whether something succeeded.

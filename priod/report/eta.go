@@ -59,21 +59,20 @@ func OfETA(since, until time.Time, promises []store.Promise) *ETA {
 	return e
 }
 
-// late is what a start may be later than was said, as polls are that far apart.
-const late = 30 * time.Second
-
 func score(name string, promises []store.Promise, until time.Time) ETAOf {
 	of := ETAOf{Name: name, Promised: len(promises)}
 	held, near, ten := 0, 0, 0
 	var errors, limits []float64
 	for i := range promises {
 		p := &promises[i]
-		switch {
-		case !p.Start.IsZero():
+		kept, scored := p.Held(until)
+		if scored {
 			of.Scored++
-			if !p.Start.After(p.P90.Add(late)) {
-				held++
-			}
+		}
+		if kept {
+			held++
+		}
+		if !p.Start.IsZero() {
 			off := math.Abs(p.Start.Sub(p.Median).Seconds())
 			errors, limits = append(errors, off), append(limits, math.Abs(p.Start.Sub(p.Limits).Seconds()))
 			if off <= 60 {
@@ -82,8 +81,6 @@ func score(name string, promises []store.Promise, until time.Time) ETAOf {
 			if off <= 600 {
 				ten++
 			}
-		case p.Left.IsZero() && until.After(p.P90.Add(late)): // it still waits
-			of.Scored++
 		}
 	}
 	part := func(n, all int) *float64 {

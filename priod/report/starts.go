@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"time"
+
+	"slurmprio/priod/store"
 )
 
 // Starts says when a waiting job is expected to start: by time limits, and where past runs tell, in half and in nine of ten cases.
@@ -18,8 +20,42 @@ func Starts(at, median, p90 time.Time) string {
 	return fmt.Sprintf("starts in about %s, nine of ten within %s (by time limits within %s)", in(median), in(p90), Ago(left))
 }
 
+// StartsShort is the times by which half and nine of ten of such jobs start, for tables; "-": not known.
+func StartsShort(s *store.ExpectedStart) string {
+	switch {
+	case s == nil:
+		return "-"
+	case time.Until(s.At) <= 90*time.Second:
+		return "now"
+	case s.Median.IsZero():
+		return "< " + Ago(time.Until(s.At).Round(time.Minute))
+	}
+	in := func(t time.Time) string { return Ago(max(time.Until(t), time.Minute).Round(time.Minute)) }
+	if in(s.Median) == in(s.P90) {
+		return in(s.Median)
+	}
+	return in(s.Median) + "-" + in(s.P90)
+}
+
 // ByTimeLimits says what such an expectation is worth.
 func ByTimeLimits(planned time.Time) string {
 	return fmt.Sprintf("as planned at %s: sooner where jobs end before their time limits, as most do; later where others come before it",
 		planned.Local().Format(time.DateTime))
+}
+
+// Moved says that an expected start has moved to and fro while the job waited, by more than what is left and ten minutes; "": it has not.
+func Moved(s *store.ExpectedStart) string {
+	if s.Least.IsZero() || s.Median.IsZero() || s.Most.Sub(s.Least) <= max(10*time.Minute, time.Until(s.Median)) {
+		return ""
+	}
+	return fmt.Sprintf("said so far: between %s and %s", timeOfDay(s.Least), timeOfDay(s.Most))
+}
+
+// timeOfDay is a time of day, with its date where that is not today's.
+func timeOfDay(at time.Time) string {
+	at = at.Local()
+	if y, m, d := at.Date(); y == time.Now().Year() && m == time.Now().Month() && d == time.Now().Day() {
+		return at.Format("15:04")
+	}
+	return at.Format("2006-01-02 15:04")
 }

@@ -67,6 +67,10 @@ type ExpectedStart struct {
 	Median time.Time `json:"median,omitzero"`
 	P90    time.Time `json:"p90,omitzero"`
 	Raw    time.Time `json:"-"` // P90 before it was fitted to earlier promises; zero: nothing is promised
+
+	// The earliest and the latest Median that was said of the job so far.
+	Least time.Time `json:"median_least,omitzero"`
+	Most  time.Time `json:"median_most,omitzero"`
 }
 
 // Promise is what was first said of a job, and what came of it.
@@ -78,6 +82,18 @@ type Promise struct {
 	Limits, Median, P90, Raw time.Time // as ExpectedStart has them
 	Start                    time.Time // zero: it has not started
 	Left                     time.Time // zero: it is in the queue
+}
+
+// late is what a start may be later than was said, as polls are that far apart.
+const late = 30 * time.Second
+
+// Held tells whether the job started by the time that was said for nine of ten; scored is false where that is not known yet, or
+// it left without a start that was seen.
+func (p *Promise) Held(until time.Time) (held, scored bool) {
+	if !p.Start.IsZero() {
+		return !p.Start.After(p.P90.Add(late)), true
+	}
+	return false, p.Left.IsZero() && until.After(p.P90.Add(late)) // it still waits
 }
 
 // PromisesSince returns what was first said of each job since a time, the oldest first.
@@ -133,7 +149,14 @@ func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster
 				!moved(instant(old.MedianMs), start.Median, at) && !moved(instant(old.P90Ms), start.P90, at) {
 				continue
 			}
-			if err := s.q.PutStart(ctx, tx, db.PutStartParams{Job: e.row, AtMs: millis(at), StartMs: millis(start.At), MedianMs: millis(start.Median), P90Ms: millis(start.P90)}); err != nil {
+			row := db.PutStartParams{Job: e.row, AtMs: millis(at), StartMs: millis(start.At), MedianMs: millis(start.Median), P90Ms: millis(start.P90)}
+			if row.LeastMs, row.MostMs = row.MedianMs, row.MedianMs; old != nil && old.LeastMs != 0 {
+				row.LeastMs, row.MostMs = old.LeastMs, old.MostMs
+				if row.MedianMs != 0 {
+					row.LeastMs, row.MostMs = min(old.LeastMs, row.MedianMs), max(old.MostMs, row.MedianMs)
+				}
+			}
+			if err := s.q.PutStart(ctx, tx, row); err != nil {
 				return err
 			}
 		}
@@ -164,5 +187,12 @@ func (r *Reader) startOf(ctx context.Context, tx *sql.Tx, row *db.Job) (*Expecte
 		}
 		return nil, err
 	}
-	return &ExpectedStart{At: instant(x.StartMs), Planned: instant(x.AtMs), Median: instant(x.MedianMs), P90: instant(x.P90Ms)}, nil
+	return showStart(&x), nil
+}
+
+func showStart(x *db.Start) *ExpectedStart {
+	return &ExpectedStart{
+		At: instant(x.StartMs), Planned: instant(x.AtMs), Median: instant(x.MedianMs), P90: instant(x.P90Ms),
+		Least: instant(x.LeastMs), Most: instant(x.MostMs),
+	}
 }

@@ -189,6 +189,14 @@ func (r *Reader) Queue(ctx context.Context) (all []Queued, err error) {
 		if err != nil {
 			return err
 		}
+		planned, err := r.q.AllStarts(ctx, tx)
+		if err != nil {
+			return err
+		}
+		starts := make(map[int64]*db.Start, len(planned))
+		for i := range planned {
+			starts[planned[i].Job] = &planned[i]
+		}
 		known := make(map[cluster.JobID]*db.History, len(rows))
 		for i := range rows {
 			known[jobID(rows[i].ID, rows[i].Task)] = &rows[i]
@@ -202,6 +210,9 @@ func (r *Reader) Queue(ctx context.Context) (all []Queued, err error) {
 				q.Decision = showDecision(last, q.Job.ID)
 			}
 			q.Known = showKnown(last, known[q.Job.ID])
+			if x := starts[jobs[i].Job]; x != nil && q.Job.State == cluster.Pending.String() {
+				q.Start = showStart(x)
+			}
 			all[i] = q
 		}
 		return nil

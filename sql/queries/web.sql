@@ -56,7 +56,7 @@ INSERT INTO findings (finding, at_ms, level, name, words, fix) VALUES (?, ?, ?, 
 SELECT * FROM findings ORDER BY finding;
 
 -- name: PutStart :exec
-INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms) VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: AddPromise :exec
 INSERT OR IGNORE INTO promises (job, at_ms, limits_ms, median_ms, p90_ms, raw_ms) VALUES (?, ?, ?, ?, ?, ?);

@@ -252,6 +252,8 @@ type Start struct {
 	StartMs  int64
 	MedianMs int64
 	P90Ms    int64
+	LeastMs  int64
+	MostMs   int64
 }
 
 type Stay struct {

@@ -94,7 +94,7 @@ func (q *Queries) AllFindings(ctx context.Context, db DBTX) ([]Finding, error) {
 }
 
 const allStarts = `-- name: AllStarts :many
-SELECT job, at_ms, start_ms, median_ms, p90_ms FROM starts
+SELECT job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms FROM starts
 `
 
 func (q *Queries) AllStarts(ctx context.Context, db DBTX) ([]Start, error) {
@@ -112,6 +112,8 @@ func (q *Queries) AllStarts(ctx context.Context, db DBTX) ([]Start, error) {
 			&i.StartMs,
 			&i.MedianMs,
 			&i.P90Ms,
+			&i.LeastMs,
+			&i.MostMs,
 		); err != nil {
 			return nil, err
 		}
@@ -460,7 +462,7 @@ func (q *Queries) PromisesSince(ctx context.Context, db DBTX, sinceMs int64) ([]
 }
 
 const putStart = `-- name: PutStart :exec
-INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms) VALUES (?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms) VALUES (?, ?, ?, ?, ?, ?, ?)
 `
 
 type PutStartParams struct {
@@ -469,6 +471,8 @@ type PutStartParams struct {
 	StartMs  int64
 	MedianMs int64
 	P90Ms    int64
+	LeastMs  int64
+	MostMs   int64
 }
 
 func (q *Queries) PutStart(ctx context.Context, db DBTX, arg PutStartParams) error {
@@ -478,6 +482,8 @@ func (q *Queries) PutStart(ctx context.Context, db DBTX, arg PutStartParams) err
 		arg.StartMs,
 		arg.MedianMs,
 		arg.P90Ms,
+		arg.LeastMs,
+		arg.MostMs,
 	)
 	return err
 }
@@ -538,7 +544,7 @@ func (q *Queries) SharesPage(ctx context.Context, db DBTX, arg SharesPageParams)
 }
 
 const startOf = `-- name: StartOf :one
-SELECT job, at_ms, start_ms, median_ms, p90_ms FROM starts WHERE job = ?
+SELECT job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms FROM starts WHERE job = ?
 `
 
 func (q *Queries) StartOf(ctx context.Context, db DBTX, job int64) (Start, error) {
@@ -550,6 +556,8 @@ func (q *Queries) StartOf(ctx context.Context, db DBTX, job int64) (Start, error
 		&i.StartMs,
 		&i.MedianMs,
 		&i.P90Ms,
+		&i.LeastMs,
+		&i.MostMs,
 	)
 	return i, err
 }

@@ -1,0 +1,154 @@
+package advise
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/workload/runtimes"
+	"slurmprio/priod/workload/speed"
+)
+
+// Forecast is by what a start is expected: what past jobs ran.
+type Forecast struct {
+	Runs  RunTimes
+	Draws int
+	Seed  uint64
+	Fit   float64 // see FitP90
+}
+
+// Expected is when a job of a request would start and end on one GPU type, s from now; infinite when that is not known.
+type Expected struct {
+	GPUType  string  `json:"gpu_type"`
+	Start    Seconds `json:"start_s"`     // half of the draws start it by then
+	StartP90 Seconds `json:"start_p90_s"` // nine of ten, fitted
+	Run      Seconds `json:"run_s"`       // half of the draws run no longer
+	RunP90   Seconds `json:"run_p90_s"`
+	End      Seconds `json:"end_s"` // half of the draws end it by then
+}
+
+// Outlook is what is expected of a request.
+type Outlook struct {
+	Types []Expected // on which it fits
+	Any   *Expected  // on the first of them with room; nil: it fits on none
+}
+
+// Request is what is expected of a request. runs are how long such jobs run, on the types of the site in the proportion of their
+// GPUs, given the time limit; nil: that. The error is that of Give.
+func (f *Forecast) Request(site *Site, r *Request, speeds []speed.Answer, runs func(limit time.Duration) *runtimes.Distribution) (o Outlook, err error) {
+	g, err := newGiver(site, r)
+	if err != nil {
+		return o, err
+	}
+	asks, run, known := g.asks(speeds), runs(g.Limit), known(site, f.Runs)
+	all := make([]sample, len(asks)+1) // the last one on any type
+	for n := range f.Draws {
+		d := drawn{rand.New(rand.NewPCG(f.Seed, uint64(n))), known}
+		g.schedule = newSchedule(site, g.nodes, g.ahead, d, effort/f.Draws)
+		u, first := d.Float64(), [2]float64{math.Inf(1), math.Inf(1)} // the same job everywhere
+		for i, a := range asks {
+			length := math.Inf(1)
+			switch {
+			case run != nil:
+				length = run.Quantile(u).Seconds() * a.slower
+			case g.Limit > 0:
+				length = g.Limit.Seconds()
+			}
+			start, _, ok := g.schedule.earliest(a.Request, max(length, soon))
+			if !ok {
+				start = math.Inf(1)
+			}
+			all[i].add(start, length)
+			if start < first[0] {
+				first = [2]float64{start, length}
+			}
+		}
+		all[len(asks)].add(first[0], first[1])
+	}
+	for i := range asks {
+		o.Types = append(o.Types, all[i].expected(asks[i].gpuType, f.Fit))
+	}
+	if len(asks) > 0 {
+		x := all[len(asks)].expected("", f.Fit)
+		o.Any = &x
+	}
+	return o, nil
+}
+
+// sample are starts, runs and ends of one job in all draws, s.
+type sample struct{ starts, runs, ends []float64 }
+
+func (s *sample) add(start, run float64) {
+	s.starts, s.runs, s.ends = append(s.starts, start), append(s.runs, run), append(s.ends, start+run)
+}
+
+func (s *sample) expected(gpuType string, fit float64) Expected {
+	of := func(list []float64, part float64) Seconds {
+		slices.Sort(list)
+		return Seconds(list[min(int(part*float64(len(list))), len(list)-1)])
+	}
+	x := Expected{GPUType: gpuType, Start: of(s.starts, 0.5), Run: of(s.runs, 0.5), RunP90: of(s.runs, 0.9), End: of(s.ends, 0.5)}
+	x.StartP90 = max(of(s.starts, 0.9)*Seconds(fit), x.Start)
+	return x
+}
+
+// known are the distributions of the running and waiting jobs.
+func known(site *Site, of RunTimes) map[cluster.JobID]*runtimes.Distribution {
+	known := map[cluster.JobID]*runtimes.Distribution{}
+	for i := range site.Snapshot.Jobs {
+		if j := &site.Snapshot.Jobs[i]; j.State == cluster.Running || j.State == cluster.Pending {
+			known[j.ID] = of(j)
+		}
+	}
+	return known
+}
+
+// Kind is what is known of how long such a job runs.
+func (r *Request) Kind(user string, limit time.Duration) runtimes.Kind {
+	return runtimes.Kind{User: user, Program: cmp.Or(r.Tag.Workload, r.Name), GPUs: r.GPUs, Limit: max(limit, 0)}
+}
+
+// typed is a request on one GPU type.
+type typed struct {
+	placement.Request
+	gpuType string
+	slower  float64 // than on the mean GPU on which it fits
+}
+
+// asks are the request on each type on which it fits.
+func (g *giver) asks(speeds []speed.Answer) (asks []typed) {
+	gpus, sum := 0.0, 0.0
+	for _, s := range speeds {
+		r, why := g.request(s)
+		if why != "" {
+			continue
+		}
+		n := 0.0
+		for kind := range g.nodes.Kinds {
+			if r.Types.Has(int32(kind)) {
+				n += float64(gpusOf(g.nodes, kind))
+			}
+		}
+		gpus, sum = gpus+n, sum+n/s.Speed
+		asks = append(asks, typed{r, s.GPUType, 1 / s.Speed})
+	}
+	for i := range asks {
+		asks[i].slower *= gpus / sum
+	}
+	return asks
+}
+
+// gpusOf counts the GPUs of the nodes of a kind that are up.
+func gpusOf(nodes *nodemap.Map, kind int) (n int) {
+	for node := range nodes.Names {
+		if at := int32(node); nodes.Nodes.Type(at) == int32(kind) && !nodes.Nodes.Down(at) {
+			n += int(nodes.Nodes.Size(at).GPUs)
+		}
+	}
+	return n
+}

@@ -1,0 +1,509 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net/http"
+	"net/url"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/advise"
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+)
+
+func etaCommand() *cli.Command {
+	return &cli.Command{
+		Name: "eta", Usage: "say when jobs are expected to start, how sure that is, and what would start them sooner; for any user", ArgsUsage: "[JOBID | SCRIPT...]",
+		Description: "STARTS is the time by which half of such jobs start, 9 OF 10 the one by which nine of ten do: drawn from what past\n" +
+			"jobs ran, and fitted to earlier promises (priod report eta). Of waiting jobs, named or all of yours, or of scripts\n" +
+			"with their #SBATCH lines, which are not submitted.\n" +
+			"    priod eta                   # your waiting jobs\n" +
+			"    priod eta 4711              # one job, and what would start it sooner\n" +
+			"    priod eta train.sh          # a job to come; with options of sbatch: priod advise",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "waiting jobs of `USER` in place of yours"},
+			&cli.BoolFlag{Name: "slurm", Usage: "show what Slurm itself expects, too"},
+			jsonFlag(),
+		},
+		Action: runETA,
+	}
+}
+
+// etaView is when one job is expected to start. Times are s from now.
+type etaView struct {
+	Job          *cluster.JobID `json:"job,omitempty"`
+	Script       string         `json:"script,omitempty"`
+	User         string         `json:"user,omitempty"`
+	Partition    string         `json:"partition,omitempty"`
+	GPUs         int            `json:"gpus"`
+	GPUType      string         `json:"gpu_type,omitempty"`
+	Why          string         `json:"why,omitempty"` // it waits
+	StartS       *int64         `json:"start_s"`       // null: not known
+	P90S         *int64         `json:"start_p90_s"`
+	LimitsS      *int64         `json:"start_by_limits_s"` // by time limits alone
+	Moved        string         `json:"moved,omitempty"`   // what was said of it before
+	Slurm        string         `json:"slurm,omitempty"`   // what Slurm itself expects
+	Alternatives []alternative  `json:"alternatives"`
+
+	Types []advise.Expected `json:"types,omitempty"` // of a script, on each GPU type
+}
+
+// alternative is what would come of a job that asked for something else. The first is the job as it is.
+type alternative struct {
+	Change string `json:"change"` // "": none
+	Try    string `json:"try,omitempty"`
+	StartS *int64 `json:"start_s"`
+	P90S   *int64 `json:"start_p90_s"`
+	EndS   *int64 `json:"end_s"`
+	Sooner bool   `json:"sooner"` // it starts sooner than the job as it is, by more than a minute and a tenth
+}
+
+func runETA(c *cli.Context) error {
+	words := c.Args().Slice()
+	jobs := 0
+	for _, w := range words {
+		if _, err := slurmplug.ParseJobName(w); err == nil {
+			jobs++
+		}
+	}
+	cfg, r, err := openReader(c)
+	if err == nil {
+		defer r.Close()
+	} else if cfg == nil && errors.Is(err, fs.ErrPermission) { // priod.toml may not be for users
+		cfg, _ = config.Defaults()
+	}
+	var views []*etaView
+	switch {
+	case jobs > 0 && jobs < len(words):
+		return usagef("eta: name jobs or scripts, not both: %q", strings.Join(words, " "))
+	case jobs == 0 && len(words) > 0:
+		if c.String("user") != "" {
+			return usagef("eta: --user is for waiting jobs, and %q is a script", words[0])
+		}
+		if cfg == nil {
+			return err
+		}
+		views, err = etaOfScripts(c, cfg, r, words, err)
+	default:
+		if jobs > 0 && c.String("user") != "" {
+			return usagef("eta: --user or job numbers, not both")
+		}
+		views, err = etaOfJobs(c, cfg, r, words, err)
+	}
+	if err != nil {
+		return err
+	}
+	return answer(c, map[string]any{"at": time.Now(), "jobs": views}, func(w io.Writer) { showExpected(w, views, len(words) > 0) })
+}
+
+// etaOfJobs are the named jobs, or all that wait of a user; why is why the state folder cannot be read.
+func etaOfJobs(c *cli.Context, cfg *config.Config, r *store.Reader, names []string, why error) ([]*etaView, error) {
+	var views []*etaView
+	if why != nil {
+		if c.String("user") != "" {
+			return nil, why
+		}
+		text, err := askOwn(c.Context, cfg, http.MethodGet, "/eta?"+url.Values{"job": names}.Encode(), nil, why)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &views); err != nil {
+			return nil, fmt.Errorf("the daemon's answer is not understood: %w", err)
+		}
+		return views, nil
+	}
+	var f *forecaster
+	var err error
+	if len(names) > 0 {
+		if f, err = newForecaster(c.Context, cfg, r); err != nil {
+			return nil, err
+		}
+	}
+	name := c.String("user")
+	if me, err := user.Current(); err == nil && name == "" {
+		name = me.Username
+	}
+	if views, err = etasOf(c.Context, cfg, r, f, names, name, len(names) == 0); err == nil && c.Bool("slurm") {
+		addSlurms(c.Context, cfg, views)
+	}
+	return views, err
+}
+
+// addSlurms adds what Slurm expects of jobs.
+func addSlurms(ctx context.Context, cfg *config.Config, views []*etaView) {
+	jobs, err := newClient(cfg).Jobs(ctx)
+	starts := map[cluster.JobID]time.Time{}
+	for i := range jobs {
+		starts[jobs[i].ID] = jobs[i].Start
+	}
+	for _, v := range views {
+		switch at := starts[*v.Job]; {
+		case err != nil:
+			v.Slurm = "does not answer"
+		case at.IsZero():
+			v.Slurm = "says nothing"
+		default:
+			v.Slurm = "would start it at " + clock(at)
+		}
+	}
+}
+
+// etasOf are jobs by their names, or all that wait of a user; private: of the user alone. f is nil where no alternatives are wanted.
+func etasOf(ctx context.Context, cfg *config.Config, r *store.Reader, f *forecaster, names []string, username string, private bool) ([]*etaView, error) {
+	ids := make([]cluster.JobID, 0, len(names))
+	for _, text := range names {
+		id, err := storedName(ctx, r, text)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		ids = append(ids, id)
+	}
+	if len(names) == 0 {
+		queue, err := r.Queue(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i := range queue {
+			if j := &queue[i].Job; j.User == username && j.State == cluster.Pending.String() && j.GPUs > 0 {
+				ids = append(ids, j.ID)
+			}
+		}
+	}
+	whose := ""
+	if private {
+		whose = " of " + username
+	}
+	views := make([]*etaView, 0, len(ids))
+	for _, id := range ids {
+		x, err := storedExplanation(ctx, cfg, r, id)
+		switch {
+		case err == nil && private && x.Job.User != username, errors.Is(err, store.ErrNone):
+			return nil, fmt.Errorf("priod knows no job %s%s: it sees jobs that wait in the partitions that it ranks", id, whose)
+		case err != nil:
+			return nil, err
+		}
+		if private {
+			x.hideOthers(username)
+		}
+		v := x.eta()
+		if f != nil && x.waits() {
+			if err := f.alternatives(ctx, r, x, v); err != nil {
+				return nil, err
+			}
+		}
+		views = append(views, v)
+	}
+	slices.SortStableFunc(views, func(a, b *etaView) int {
+		at := func(v *etaView) int64 {
+			if v.StartS == nil {
+				return math.MaxInt64
+			}
+			return *v.StartS
+		}
+		return cmp.Compare(at(a), at(b))
+	})
+	return views, nil
+}
+
+// eta is what the daemon expects of a job.
+func (v *explanation) eta() *etaView {
+	id := v.Job.ID
+	e := &etaView{Job: &id, User: v.Job.User, Partition: v.Job.Partition, GPUs: v.Job.GPUs, GPUType: v.Job.GPUType, Alternatives: []alternative{}}
+	e.Why, _ = v.answer()
+	from := func(at time.Time) *int64 {
+		if at.IsZero() {
+			return nil
+		}
+		s := max(seconds(time.Until(at)), 0)
+		return &s
+	}
+	_, _, free := v.room()
+	switch s := v.Start; {
+	case !v.waits():
+	case !free.IsZero():
+		e.StartS, e.P90S = from(free), from(free)
+	case v.cause().Cause == plan.Starting:
+		e.StartS, e.P90S = new(int64), new(int64)
+	case s != nil:
+		e.StartS, e.P90S, e.LimitsS = from(s.Median), from(s.P90), from(s.At)
+		e.Moved = report.Moved(s)
+	}
+	return e
+}
+
+// alternatives fills in what would come of a job that asked for something else.
+func (f *forecaster) alternatives(ctx context.Context, r *store.Reader, x *explanation, v *etaView) error {
+	jobs := f.site.Snapshot.Jobs
+	at := slices.IndexFunc(jobs, func(j cluster.Job) bool { return j.ID == x.Job.ID && j.State == cluster.Pending })
+	if at < 0 || f.forecast == nil || !advise.ForRoom(&jobs[at]) {
+		return nil
+	}
+	j := &jobs[at]
+	own := advise.OfJob(j)
+	if value, written := x.Own[slurmplug.Features]; written { // in place of the type that priod gave it
+		own.Features = value.String()
+	}
+	return f.compare(ctx, r, v, &own, j.User)
+}
+
+// compare is what is expected of a request on each type, with half of its GPUs, and with a shorter time limit.
+func (f *forecaster) compare(ctx context.Context, r *store.Reader, v *etaView, own *advise.Request, user string) error {
+	open := *own
+	open.GPUType = ""
+	outlook, err := f.expect(ctx, r, &open, user)
+	if err != nil {
+		return err
+	}
+	all := outlook.Types
+	if v.Job == nil {
+		v.Types = all
+	}
+	best := of(&outlook, own.GPUType)
+	if best == nil || !best.Start.Known() {
+		return nil
+	}
+	limits, partitions, err := f.byLimits(ctx, r, own, user, own.Limit)
+	if err != nil {
+		return err
+	}
+	if v.Job == nil {
+		v.LimitsS, v.Partition = secondsOf(limits), partitions
+	}
+	v.StartS, v.P90S = secondsOf(best.Start), secondsOf(best.StartP90)
+	v.Alternatives = append(v.Alternatives, alternative{StartS: v.StartS, P90S: v.P90S, EndS: secondsOf(best.End)})
+	add := func(change, try string, e *advise.Expected, end bool) {
+		a := alternative{Change: change, Try: try, StartS: secondsOf(e.Start), P90S: secondsOf(e.StartP90), Sooner: sooner(e.Start, best.Start)}
+		if end {
+			a.EndS = secondsOf(e.End)
+		}
+		v.Alternatives = append(v.Alternatives, a)
+	}
+	for i := range all {
+		if e := &all[i]; e.GPUType != own.GPUType && len(all) > 1 {
+			add("GPU type "+gpuName(e.GPUType), typedOption(own, e.GPUType), e, true)
+		}
+	}
+	if own.GPUs > 1 && own.GPUs%2 == 0 {
+		half := *own
+		half.GPUs, half.CPUs, half.MemMB, half.Nodes = own.GPUs/2, max(own.CPUs/2, 1), own.MemMB/2, min(own.Nodes, max(own.Nodes/2, 1))
+		if less, err := f.expect(ctx, r, &half, user); err != nil {
+			return err
+		} else if e := of(&less, own.GPUType); e != nil && sooner(e.Start, best.Start) {
+			add(plural(half.GPUs, "GPU", "GPUs"), "", e, false)
+		}
+	}
+	return f.shorter(ctx, r, v, own, user, best, limits)
+}
+
+// shorter adds a time limit that nine of ten such jobs do not reach, where Slurm's backfill, which goes by limits, would start
+// the job sooner with it than by limits now.
+func (f *forecaster) shorter(ctx context.Context, r *store.Reader, v *etaView, own *advise.Request, user string, best *advise.Expected, now advise.Seconds) error {
+	const step = 15 * time.Minute
+	limit := (time.Duration(float64(best.RunP90)*float64(time.Second))/step + 1) * step
+	if math.IsInf(float64(best.RunP90), 1) || own.Limit != slurmplug.Unlimited && limit > own.Limit*7/10 {
+		return nil
+	}
+	then, _, err := f.byLimits(ctx, r, own, user, limit)
+	if err != nil || !sooner(then, now) || !sooner(then, best.Start) {
+		return err
+	}
+	at := secondsOf(then)
+	v.Alternatives = append(v.Alternatives, alternative{
+		Change: "time limit " + report.Ago(limit), Try: "--time=" + slurmplug.FormatTimeLimit(limit), StartS: at, P90S: at, Sooner: true,
+	})
+	return nil
+}
+
+// byLimits is when a request with a time limit would first start where all jobs run to their limits; infinite: not known.
+func (f *forecaster) byLimits(ctx context.Context, r *store.Reader, own *advise.Request, user string, limit time.Duration) (start advise.Seconds, partitions string, err error) {
+	speeds, err := f.speeds(ctx, r, own, user)
+	if err != nil {
+		return 0, "", err
+	}
+	request := *own
+	request.Limit = limit
+	advice, err := advise.Give(f.site, &request, speeds.Speeds, func(string) (float64, bool) { return 0, false })
+	if err != nil {
+		return 0, "", usageError{err}
+	}
+	start = advise.Seconds(math.Inf(1))
+	for i := range advice.Types {
+		if t := &advice.Types[i]; t.Fits {
+			start = min(start, t.Start)
+		}
+	}
+	return start, strings.Join(advice.Partitions, ","), nil
+}
+
+// of is what is expected on the one type that a job names, or on any; nil: it does not fit.
+func of(o *advise.Outlook, only string) *advise.Expected {
+	if only == "" {
+		return o.Any
+	}
+	if at := slices.IndexFunc(o.Types, func(e advise.Expected) bool { return e.GPUType == only }); at >= 0 {
+		return &o.Types[at]
+	}
+	return nil
+}
+
+// typedOption is the option of sbatch that names a type; "" for a job that waits.
+func typedOption(r *advise.Request, gpuType string) string {
+	value, err := slurmplug.WithGPUType(r.Option, r.Value, gpuType)
+	if err != nil || r.Option == "" {
+		return ""
+	}
+	return "--" + r.Option + "=" + value
+}
+
+func secondsOf(s advise.Seconds) *int64 {
+	if !s.Known() {
+		return nil
+	}
+	n := int64(math.Round(float64(s)))
+	return &n
+}
+
+// etaOfScripts are jobs that are not submitted.
+func etaOfScripts(c *cli.Context, cfg *config.Config, r *store.Reader, scripts []string, why error) ([]*etaView, error) {
+	a, err := newAdviser(cfg, []string{"each"}, append([]string{"--each"}, scripts...))
+	if err != nil {
+		return nil, err
+	}
+	requests := make([]*advise.Request, len(a.jobs))
+	for i := range a.jobs {
+		requests[i] = &a.jobs[i].request
+	}
+	views, err := etaOfRequests(c.Context, cfg, r, requests, a.user, why)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range views {
+		if v.Script = filepath.Base(scripts[i]); c.Bool("slurm") {
+			v.Slurm = a.testOnly(c.Context, &a.jobs[i])
+		}
+	}
+	return views, nil
+}
+
+// etaOfRequests asks the state folder, or the daemon.
+func etaOfRequests(ctx context.Context, cfg *config.Config, r *store.Reader, requests []*advise.Request, user string, why error) (views []*etaView, err error) {
+	if why == nil {
+		f, err := newForecaster(ctx, cfg, r)
+		if err != nil {
+			return nil, err
+		}
+		return f.requests(ctx, r, requests, user)
+	}
+	body, err := json.Marshal(requests)
+	if err != nil {
+		return nil, err
+	}
+	text, err := askOwn(ctx, cfg, http.MethodPost, "/eta", body, why)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &views); err != nil || len(views) != len(requests) {
+		return nil, fmt.Errorf("the daemon's answer is not understood: %.200q", bytes.TrimSpace(text))
+	}
+	return views, nil
+}
+
+// requests are jobs that are not submitted.
+func (f *forecaster) requests(ctx context.Context, r *store.Reader, requests []*advise.Request, user string) ([]*etaView, error) {
+	views := make([]*etaView, len(requests))
+	for i, q := range requests {
+		v := &etaView{Partition: strings.Join(q.Partitions, ","), GPUs: q.GPUs, GPUType: q.GPUType, Alternatives: []alternative{}}
+		if f.forecast == nil {
+			v.Why = "not enough past runs are known"
+		} else if err := f.compare(ctx, r, v, q, user); err != nil {
+			return nil, usageError{err}
+		} else if v.StartS == nil {
+			v.Why = "it fits on no GPU type, or starts at no time that is known: priod advise says why"
+		}
+		views[i] = v
+	}
+	return views, nil
+}
+
+// showExpected prints a row for each job, and of jobs that were named why they wait and what would start them sooner.
+func showExpected(w io.Writer, views []*etaView, named bool) {
+	if len(views) == 0 {
+		fmt.Fprintln(w, "No GPU job waits.")
+		return
+	}
+	header := []string{"JOB", "PARTITION", "GPUS", "STARTS", "9 OF 10", "BY TIME LIMITS", "WHY IT WAITS"}
+	slurm := slices.ContainsFunc(views, func(v *etaView) bool { return v.Slurm != "" })
+	if slurm {
+		header = append(header, "SLURM")
+	}
+	rows := make([][]any, len(views))
+	for i, v := range views {
+		name, gpus := v.Script, fmt.Sprint(v.GPUs)
+		if v.Job != nil {
+			name = v.Job.String()
+		}
+		if v.GPUType != "" {
+			gpus += " " + v.GPUType
+		}
+		why := v.Why
+		if v.Moved != "" {
+			why += " (" + v.Moved + ")"
+		}
+		rows[i] = []any{report.Safe(name), v.Partition, gpus, inWords(v.StartS), inWords(v.P90S), inWords(v.LimitsS), why}
+		if slurm {
+			rows[i] = append(rows[i], v.Slurm)
+		}
+	}
+	report.Table(w, header, rows)
+	for _, v := range views {
+		if !named || len(v.Alternatives) < 2 {
+			continue
+		}
+		fmt.Fprintln(w)
+		rows := make([][]any, len(v.Alternatives))
+		for i := range v.Alternatives {
+			a := &v.Alternatives[i]
+			mark := ""
+			if a.Sooner {
+				mark = "sooner"
+			}
+			rows[i] = []any{cmp.Or(a.Change, "as it is"), inWords(a.StartS), inWords(a.P90S), inWords(a.EndS), mark, a.Try}
+		}
+		name := v.Script
+		if v.Job != nil {
+			name = "JOB " + v.Job.String()
+		}
+		report.Table(w, []string{report.Safe(name), "STARTS", "9 OF 10", "ENDS", "", "OPTION"}, rows)
+	}
+}
+
+// inWords is a time from now; "-": not known.
+func inWords(s *int64) string {
+	switch {
+	case s == nil:
+		return "-"
+	case *s < 5:
+		return "now"
+	case *s < 60:
+		return "within 1m"
+	}
+	return "in " + report.Ago(time.Duration(*s)*time.Second)
+}
