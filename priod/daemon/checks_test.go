@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"slurmprio/priod/cluster"
@@ -92,6 +94,7 @@ func TestStartsAreExpected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		d, _ := newDaemon(t, f)
+		d.metrics = newMetrics("test", &health{})
 		first, second, third := trial(), trial(), trial()
 		second.ID, third.ID, third.GPUs = slurmplug.Plain(2), slurmplug.Plain(3), 0
 		var r cycle.Result
@@ -134,6 +137,10 @@ func TestStartsAreExpected(t *testing.T) {
 		time.Sleep(expectEvery)
 		expect()
 		x := f.starts[second.ID]
+		var said dto.Metric
+		if err := d.metrics.expected.Write(&said); err != nil || said.Gauge.GetValue() < 600 {
+			t.Errorf("priod_expected_wait_seconds %v: %v", &said, err)
+		}
 		median, p90, raw := x.Median.Sub(r.Snapshot.At), x.P90.Sub(r.Snapshot.At), x.Raw.Sub(r.Snapshot.At)
 		if x.At.Sub(r.Snapshot.At) != 24*time.Hour || median < 20*time.Minute || median > 3*time.Hour || raw < median || p90 != 2*raw {
 			t.Errorf("after a job that runs for an hour: by limits %s, median %s, nine of ten %s, before the fit %s", x.At.Sub(r.Snapshot.At), median, p90, raw)

@@ -162,3 +162,25 @@ func TestPromises(t *testing.T) {
 		t.Errorf("%+v", none)
 	}
 }
+
+// The earliest and the latest median that was said of a job stay until it leaves, in the queue and in its story.
+func TestExpectedStartsThatMove(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir, pending(17, "te"))
+	d.cycle()
+	for i, median := range []time.Duration{2 * time.Hour, 5 * time.Hour, time.Hour, 3 * time.Hour} {
+		at := epoch.Add(time.Duration(i) * time.Minute)
+		if err := d.store.SaveStarts(ctx, at, map[cluster.JobID]ExpectedStart{slurmplug.Plain(17): {At: epoch.Add(20 * time.Hour), Median: epoch.Add(median), P90: epoch.Add(median + time.Hour)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	queue := must[[]Queued](t)(reader(t, dir).Queue(ctx))
+	story := must[Story](t)(reader(t, dir).Job(ctx, slurmplug.Plain(17), 1))
+	s := story.Start
+	if s == nil || !s.Least.Equal(epoch.Add(time.Hour)) || !s.Most.Equal(epoch.Add(5*time.Hour)) || !s.Median.Equal(epoch.Add(3*time.Hour)) {
+		t.Errorf("%+v", s)
+	}
+	if len(queue) != 1 || !cmp.Equal(queue[0].Start, s) {
+		t.Errorf("the queue says %+v", queue)
+	}
+}

@@ -5,6 +5,7 @@
 //	make evidence               30 minutes on 2 cores; after an interruption it goes on where it stopped
 //	make evidence DATA=FOLDER   with three weeks each of Helios Venus and Philly, from the public logs in FOLDER
 //	go run ./tests/evidence consent [STREAM...]   the tables of docs/evidence/consent.md
+//	go run ./tests/evidence eta --data FOLDER     the table of docs/evidence/eta.md
 //	go run ./tests/evidence run-times LOG...      the table of docs/evidence/run-times.md
 package main
 
@@ -45,6 +46,9 @@ type options struct {
 func start(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == "consent" {
 		return startConsent(ctx, args[1:], os.Stdout)
+	}
+	if len(args) > 0 && args[0] == "eta" {
+		return startETA(ctx, args[1:], os.Stdout)
 	}
 	if len(args) > 0 && args[0] == "run-times" {
 		return startRunTimes(ctx, args[1:], os.Stdout)

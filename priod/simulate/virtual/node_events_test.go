@@ -54,7 +54,7 @@ func TestNodeEvents(t *testing.T) {
 		}
 		for name, state := range states {
 			if all := seen[name]; len(all) == 0 || !strings.HasPrefix(all[len(all)-1], state+" ") {
-				seen[name] = append(all, fmt.Sprintf("%s %.0f", state, r.Snapshot.At.Sub(epoch).Seconds()))
+				seen[name] = append(all, fmt.Sprintf("%s %.0f", state, r.Snapshot.At.Sub(Epoch).Seconds()))
 			}
 		}
 	}

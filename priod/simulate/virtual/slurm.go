@@ -65,11 +65,11 @@ func (j *job) pending() bool { return j.state == waiting || j.state == delayed }
 // Partition is the only one of jobs with GPUs, and has all nodes.
 const Partition = "virtual"
 
-// epoch is second 0 of a trace; any fixed time will do.
-var epoch = time.Unix(1_700_000_000, 0).UTC()
+// Epoch is second 0 of a trace; any fixed time will do.
+var Epoch = time.Unix(1_700_000_000, 0).UTC()
 
 func instant(seconds float64) time.Time {
-	return epoch.Add(time.Duration(seconds * float64(time.Second)))
+	return Epoch.Add(time.Duration(seconds * float64(time.Second)))
 }
 
 func newSlurm(e *engine) *slurm {
