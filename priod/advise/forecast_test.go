@@ -97,10 +97,7 @@ func TestForecastOfWaitingJobs(t *testing.T) {
 		if diff := cmp.Diff(alone, expect()); diff != "" {
 			t.Error(diff)
 		}
-		var order []*cluster.Job
-		for _, q := range s.before(0, cluster.BE, cluster.JobID{ID: 1}) {
-			order = append(order, q)
-		}
+		order := s.before(0, cluster.BE, cluster.JobID{})
 		if at := Starts(s, order)[id]; math.Abs(at-float64(alone.Start)) > 1 {
 			t.Errorf("%v in the plan of the queue, %v asked alone", at, alone.Start)
 		}
