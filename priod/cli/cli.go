@@ -88,7 +88,7 @@ func App(version string) *cli.App {
 	app := NewApp("priod", "ranks the jobs of a Slurm cluster, and shows, explains and undoes what it did", version, slices.Concat(
 		grouped("1. LOOK", checkCommand(), queueCommand(), explainCommand(), etaCommand(), topCommand(), evictionsCommand(), historyCommand(), reportCommand(), webCommand()),
 		grouped("2. STOP AND UNDO", pauseCommand(), resumeCommand(), resetCommand()),
-		grouped("3. TRY, WITHOUT WRITING", diffCommand(), simulateCommand(), SweepCommand(simulatePoint), evictCommand(), defragCommand(), adviseCommand(), profileCommand()),
+		grouped("3. TRY, WITHOUT WRITING", diffCommand(), simulateCommand(), SweepCommand(simulatePoint), tuneCommand(), evictCommand(), defragCommand(), adviseCommand(), profileCommand()),
 		grouped("4. RUN AND SET UP", runCommand(), configCommand(), workloadsCommand(), versionCommand(version)),
 	)...)
 	app.Description = "The daemon (priod run) reads Slurm's queue in cycles, decides order, GPU types, sizes and evictions as priod.toml\n" +

@@ -178,7 +178,7 @@ func part(points []sweep.Point, text string) ([]sweep.Point, error) {
 	k, err1 := strconv.Atoi(first)
 	n, err2 := strconv.Atoi(of)
 	if err1 != nil || err2 != nil || k < 0 || k >= n {
-		return nil, usagef("sweep: --part %.40q: want K/N with K from 0 to N-1", text)
+		return nil, usagef("--part %.40q: want K/N with K from 0 to N-1", text)
 	}
 	var mine []sweep.Point
 	for i := k; i < len(points); i += n {
@@ -188,10 +188,15 @@ func part(points []sweep.Point, text string) ([]sweep.Point, error) {
 }
 
 func (s *study) progress(w io.Writer, points []sweep.Point) (tick func(sweep.Point, error), finish func()) {
+	return pointsDone(w, &s.Runner, points)
+}
+
+// pointsDone shows on a terminal how many points are done.
+func pointsDone(w io.Writer, r *sweep.Runner, points []sweep.Point) (tick func(sweep.Point, error), finish func()) {
 	if !isTerminal(w) {
 		return nil, func() {}
 	}
-	missing, err := s.Missing(points)
+	missing, err := r.Missing(points)
 	if err != nil || len(missing) == 0 {
 		return nil, func() {}
 	}
@@ -213,18 +218,33 @@ func (s *study) submit(c *cli.Context) error {
 		fmt.Fprintln(c.App.Writer, "Every point has its result; see priod sweep --show.")
 		return nil
 	}
+	file, err1 := filepath.Abs(s.path)
+	dir, err2 := filepath.Abs(s.Dir)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	more := c.Args().Tail()
+	if len(more) > 0 && more[0] == "--" { // the library keeps it behind a first argument
+		more = more[1:]
+	}
+	tasks := min(c.Int("tasks"), len(s.points))
+	if err := submitArray(c, "priod-sweep", dir, tasks, []string{"sweep", "--out", dir, "--workers", "1", file}, more); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.App.Writer, "%d points in %d tasks; priod sweep --show %s shows what is there.\n", len(missing), tasks, s.path)
+	return nil
+}
+
+// submitArray has Slurm run a verb of priod as a job array, each task with --part K/N; more are options of sbatch.
+func submitArray(c *cli.Context, name, dir string, tasks int, verb, more []string) error {
 	cfg, err := loadConfig(c)
 	if err != nil {
 		return err
 	}
-	self, err1 := os.Executable()
-	file, err2 := filepath.Abs(s.path)
-	dir, err3 := filepath.Abs(s.Dir)
-	err4 := os.MkdirAll(s.Dir, 0o755)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	self, err := os.Executable()
+	if err := errors.Join(err, os.MkdirAll(dir, 0o755)); err != nil {
 		return err
 	}
-	tasks := min(c.Int("tasks"), len(s.points))
 	words := []string{self}
 	if path := c.String("config"); path != "" {
 		full, err := filepath.Abs(path)
@@ -233,17 +253,12 @@ func (s *study) submit(c *cli.Context) error {
 		}
 		words = append(words, "--config", full)
 	}
-	words = append(words, "sweep", "--out", dir, "--workers", "1", file)
+	words = append(words, verb...)
 	for i, w := range words {
 		words[i] = quote(w)
 	}
 	script := "exec " + strings.Join(words, " ") + fmt.Sprintf(" --part \"$SLURM_ARRAY_TASK_ID/%d\"", tasks)
-	args := []string{"--job-name=priod-sweep", fmt.Sprintf("--array=0-%d", tasks-1), "--output=" + filepath.Join(dir, "slurm-%A_%a.out")}
-	more := c.Args().Tail()
-	if len(more) > 0 && more[0] == "--" { // the library keeps it behind a first argument
-		more = more[1:]
-	}
-	args = append(args, more...)
+	args := append([]string{"--job-name=" + name, fmt.Sprintf("--array=0-%d", tasks-1), "--output=" + filepath.Join(dir, "slurm-%A_%a.out")}, more...)
 	sbatch := exec.CommandContext(c.Context, "sbatch", append(args, "--wrap="+script)...)
 	if cfg.Slurm.BinDir != "" {
 		sbatch.Path = filepath.Join(cfg.Slurm.BinDir, "sbatch")
@@ -253,7 +268,6 @@ func (s *study) submit(c *cli.Context) error {
 	if err := sbatch.Run(); err != nil {
 		return fmt.Errorf("sbatch: %w", err)
 	}
-	fmt.Fprintf(c.App.Writer, "%d points in %d tasks; priod sweep --show %s shows what is there.\n", len(missing), tasks, s.path)
 	return nil
 }
 

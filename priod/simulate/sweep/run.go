@@ -133,3 +133,9 @@ func (r *Runner) Missing(points []Point) ([]Point, error) {
 	}
 	return missing, nil
 }
+
+// Result is what a point measured; false when this version of priod has not done it.
+func (r *Runner) Result(p Point) (map[string]float64, bool, error) {
+	res, known, err := r.read(p)
+	return res.Metrics, known, err
+}

@@ -193,12 +193,17 @@ func (s *Study) Points() []Point {
 				p.Args = append(p.Args, argument(axis.Flag, p.At[j]))
 			}
 		}
-		sum := sha256.Sum256([]byte(strings.Join(p.Args, "\x00")))
-		p.Key = hex.EncodeToString(sum[:8])
+		p.Key = PointOf(p.Args).Key
 	}
 	return points
 }
 
 func (s *Study) inBraces(flag string) bool {
 	return slices.ContainsFunc(s.base, func(b setting) bool { return strings.Contains(b.value, "{"+flag+"}") })
+}
+
+// PointOf is a point that stands for itself.
+func PointOf(args []string) Point {
+	sum := sha256.Sum256([]byte(strings.Join(args, "\x00")))
+	return Point{At: args, Args: args, Key: hex.EncodeToString(sum[:8])}
 }

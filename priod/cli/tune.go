@@ -1,0 +1,343 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/simulate"
+	"slurmprio/priod/simulate/sweep"
+	"slurmprio/priod/simulate/tune"
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/trace"
+	"slurmprio/priod/workload"
+)
+
+func tuneCommand() *cli.Command {
+	return &cli.Command{
+		Name: "tune", Usage: "find settings on the site's own history; writes no configuration", ArgsUsage: "[-- SBATCH-OPTIONS]",
+		Description: "Replays the jobs under priod.toml as it is, under each profile, and with keys changed one by one. Half of the time\n" +
+			"chooses, the other half says what the choice is worth, and how sure that is. Shows what no other setting beats, one\n" +
+			"recommended change as a diff of priod.toml with what each line is worth, and writes a page into --out. Each setting is\n" +
+			"kept there, so that a study goes on where it stopped. A month of 30,000 jobs takes about 20 s of CPU for each of about\n" +
+			"20 settings.\n" +
+			"    priod tune --from-slurm --since 60d\n" +
+			"    priod tune --from-slurm --since 60d --goal te-p95 --bound completion=5.5",
+		Flags: append(tuneInput(),
+			&cli.StringFlag{Name: "goal", Value: string(tune.Completion), Usage: "what to make least: " + goalNames()},
+			&cli.StringSliceFlag{Name: "bound", Usage: "`GOAL=MOST` that may not be exceeded; again for more"},
+			&cli.StringSliceFlag{Name: "try", Usage: "`KEY=VALUE` of priod.toml to try, too; again for more"},
+			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: "priod-tune", Usage: "keep jobs, results and the page in `FOLDER`"},
+			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate so many `SETTINGS` at once"},
+			&cli.StringFlag{Name: "part", Usage: "simulate only part `K/N` of the settings that are missing, K from 0"},
+			&cli.BoolFlag{Name: "sbatch", Usage: "run on the cluster, as a job array; run priod tune again when it is done"},
+			&cli.IntFlag{Name: "tasks", Value: 20, Usage: "`TASKS` of the job array at most"},
+			jsonFlag(),
+		),
+		Action: runTune,
+	}
+}
+
+// tuneInput are the flags of simulate that say what is replayed.
+func tuneInput() (flags []cli.Flag) {
+	for _, f := range simulateFlags() {
+		if !slices.Contains([]string{"order", "preemption", "set"}, f.Names()[0]) {
+			flags = append(flags, f)
+		}
+	}
+	return flags
+}
+
+func goalNames() string {
+	names := make([]string, len(tune.Goals))
+	for i, g := range tune.Goals {
+		names[i] = string(g)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Blocks of time: at most 16, of at least a day and with 20 jobs each.
+const (
+	mostBlocks, leastBlocks = 16, 6
+	leastOfBlock            = 20
+	tuneCycle               = 30 * time.Second // between two cycles, where priod.toml has less: half the CPU time, figures as far off as seeds
+)
+
+// tuning is one study.
+type tuning struct {
+	sweep.Runner
+	aim      tune.Aim
+	cfg      string // path
+	tries    []string
+	spec     simulate.Spec
+	weights  virtual.Weights
+	jobs     []trace.Job
+	cluster  trace.Cluster
+	programs *workload.Table
+	notes    []string
+	blocks   int
+	length   float64 // of a block, s
+	settings []*tune.Setting
+	known    map[string]*tune.Setting // by the configuration that holds
+	out      io.Writer
+	errs     io.Writer
+}
+
+func runTune(c *cli.Context) error {
+	t, err := openTuning(c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := t.prepare(ctx, c); err != nil {
+		return err
+	}
+	choice, err := t.study(ctx, c)
+	if err != nil || choice == nil {
+		return err
+	}
+	return t.show(c, choice)
+}
+
+// openTuning reads the flags.
+func openTuning(c *cli.Context) (*tuning, error) {
+	t := &tuning{cfg: c.String("config"), tries: c.StringSlice("try"), known: map[string]*tune.Setting{}, out: c.App.Writer, errs: c.App.ErrWriter}
+	goal := func(name string) (tune.Goal, error) {
+		if g := tune.Goal(name); slices.Contains(tune.Goals, g) {
+			return g, nil
+		}
+		return "", usagef("tune: no goal %.40q; there are %s", name, goalNames())
+	}
+	var err error
+	if t.aim.Goal, err = goal(c.String("goal")); err != nil {
+		return nil, err
+	}
+	t.aim.Bounds = map[tune.Goal]float64{}
+	for _, text := range c.StringSlice("bound") {
+		name, value, _ := strings.Cut(text, "=")
+		g, err := goal(name)
+		if err != nil {
+			return nil, err
+		}
+		most, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(most > 0) {
+			return nil, usagef("tune: --bound %.40q: want GOAL=MOST with a number above 0, such as te-p95=3", text)
+		}
+		t.aim.Bounds[g] = most
+	}
+	workers := c.Int("workers")
+	if !c.IsSet("workers") {
+		workers = runtime.NumCPU()
+	}
+	if workers < 1 || c.Int("tasks") < 1 {
+		return nil, usagef("tune: --workers and --tasks are at least 1")
+	}
+	if c.NArg() > 0 && !c.Bool("sbatch") {
+		return nil, usagef("tune: %q: options of sbatch go with --sbatch", c.Args().First())
+	}
+	if _, err := part(nil, c.String("part")); err != nil {
+		return nil, err
+	}
+	if t.spec, err = flagSpec(c); err != nil {
+		return nil, usageError{err}
+	}
+	t.spec.Order, t.spec.Backfill = "priod", cmp.Or(t.spec.Backfill, "easy")
+	if err := t.spec.Check(); err != nil {
+		return nil, usageError{err}
+	}
+	t.Runner = sweep.Runner{Dir: c.String("out"), Version: c.App.Version, Workers: workers, Simulate: t.simulate}
+	if _, err := t.config(nil); err != nil {
+		return nil, usageError{err}
+	}
+	for _, try := range t.tries {
+		if _, err := t.config([]string{try}); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	return t, nil
+}
+
+// config is priod.toml with assignments over it, without what a replay cannot show.
+func (t *tuning) config(set []string) (*config.Config, error) {
+	cfg, err := config.Load(t.cfg, set...)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Cycle.Interval = max(cfg.Cycle.Interval, config.Duration(tuneCycle))
+	cfg.Retry.Output, cfg.Retry.Drain, cfg.Sizing.GiveBack = false, false, false
+	return cfg, nil
+}
+
+// kept is what is written beside the jobs, so that a study that goes on is of the same.
+type kept struct {
+	Flags   []string        `json:"flags"`
+	Weights virtual.Weights `json:"weights"`
+	Backfill,
+	SlurmOrder string
+	Notes []string `json:"notes"`
+}
+
+// prepare reads jobs and nodes, or those of the study that the folder holds.
+func (t *tuning) prepare(ctx context.Context, c *cli.Context) error {
+	flags := givenFlags(c, "out", "workers", "part", "sbatch", "tasks", "json", "goal", "bound", "try")
+	study, jobs, nodes := filepath.Join(t.Dir, "study.json"), filepath.Join(t.Dir, "jobs.csv"), filepath.Join(t.Dir, "nodes.toml")
+	var k kept
+	text, err := os.ReadFile(study)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := t.read(ctx, c, &k); err != nil {
+			return err
+		}
+		k.Flags = flags
+		if err := t.keep(study, jobs, nodes, &k); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(text, &k); err != nil {
+			return fmt.Errorf("%s: %w; use another --out", study, err)
+		}
+		if !slices.Equal(k.Flags, flags) {
+			return usagef("tune: %s holds the study of %q: use another --out, or remove it", t.Dir, strings.Join(k.Flags, " "))
+		}
+	}
+	t.weights, t.spec.Backfill, t.spec.SlurmOrder, t.notes = k.Weights, k.Backfill, k.SlurmOrder, k.Notes
+	cfg, err := t.config(nil)
+	if err != nil {
+		return err
+	}
+	if t.programs, err = workload.Load(cmp.Or(c.String("workloads"), cfg.Speeds.Workloads)); err != nil {
+		return usageError{err}
+	}
+	if t.cluster, err = trace.ReadCluster(nodes); err != nil {
+		return err
+	}
+	r, err := trace.Open(jobs, trace.Options{Format: trace.CSV, Workloads: t.programs})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	gpuJobs := 0
+	for j, err := range r.All() {
+		if err != nil {
+			return err
+		}
+		if t.jobs = append(t.jobs, j); j.GPUs > 0 {
+			gpuJobs++
+		}
+	}
+	last := 0.0
+	if n := len(t.jobs); n > 0 {
+		last = t.jobs[n-1].Submit + 1
+	}
+	if t.blocks = min(mostBlocks, int(last/86400), gpuJobs/leastOfBlock); t.blocks < leastBlocks {
+		return fmt.Errorf("tune: %d GPU jobs within %.1f days: want at least %d days with %d jobs, so that some of the time can choose and the rest can judge", gpuJobs, last/86400, leastBlocks, leastBlocks*leastOfBlock)
+	}
+	t.length = last / float64(t.blocks)
+	return nil
+}
+
+// read takes jobs and nodes from where the flags say.
+func (t *tuning) read(ctx context.Context, c *cli.Context, k *kept) error {
+	slurm, err := ownPolicy(ctx, c)
+	if err != nil {
+		return err
+	}
+	k.Weights, k.SlurmOrder, k.Backfill = slurm.weights, slurm.order, cmp.Or(c.String("backfill"), slurm.backfill)
+	s := &Simulated{spec: t.spec}
+	in, done, err := s.input(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for j, err := range in.Jobs {
+		if err != nil {
+			return err
+		}
+		t.jobs = append(t.jobs, j)
+	}
+	s.Notes = slices.DeleteFunc(s.Notes, func(n string) bool { return strings.HasPrefix(n, "profile ") }) // of each setting
+	k.Notes, t.cluster = append(s.Notes, s.leftOutWords()...), in.Cluster
+	return nil
+}
+
+// keep writes jobs and nodes, the study last: it tells that they are whole.
+func (t *tuning) keep(study, jobs, nodes string, k *kept) error {
+	if err := os.MkdirAll(t.Dir, 0o755); err != nil {
+		return err
+	}
+	if err := writeFile(jobs, func(w io.Writer) error { return trace.WriteCSV(w, t.jobs) }); err != nil {
+		return err
+	}
+	if err := writeFile(nodes, func(w io.Writer) error { return toml.NewEncoder(w).Encode(t.cluster) }); err != nil {
+		return err
+	}
+	t.jobs = nil
+	return writeFile(study, func(w io.Writer) error { return json.NewEncoder(w).Encode(k) })
+}
+
+// givenFlags are a verb's flags as they were given, but for some.
+func givenFlags(c *cli.Context, but ...string) (words []string) {
+	for _, f := range c.Command.Flags {
+		name := f.Names()[0]
+		if slices.Contains(but, name) || !c.IsSet(name) {
+			continue
+		}
+		switch f.(type) {
+		case *cli.StringSliceFlag:
+			for _, v := range c.StringSlice(name) {
+				words = append(words, "--"+name+"="+v)
+			}
+		case *cli.BoolFlag:
+			words = append(words, "--"+name)
+		default:
+			words = append(words, fmt.Sprintf("--%s=%v", name, c.Value(name)))
+		}
+	}
+	return words
+}
+
+// slurmAlone stands for Slurm without priod among the settings.
+const slurmAlone = "without priod"
+
+// simulate replays the jobs under one setting.
+func (t *tuning) simulate(ctx context.Context, set []string) (map[string]float64, error) {
+	spec, in := t.spec, simulate.Input{Cluster: t.cluster, Jobs: trace.Each(t.jobs), Weights: t.weights, Speed: simulate.Speeds(t.programs), Curve: simulate.Curves(t.programs)}
+	if slices.Equal(set, []string{slurmAlone}) {
+		spec.Order, spec.Overheads.Hold = cmp.Or(spec.SlurmOrder, "multifactor"), 0
+	} else {
+		cfg, err := t.config(set)
+		if err != nil {
+			return nil, err
+		}
+		in.Unprofile(cfg)
+		in.Config = cfg
+		if in.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
+			return nil, err
+		}
+	}
+	r, err := simulate.Run(ctx, spec, in)
+	if err != nil {
+		return nil, err
+	}
+	return tune.Flat(tune.Measure(t.jobs, r.Outcomes, t.blocks, t.length)), nil
+}

@@ -1,0 +1,443 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/config"
+	"slurmprio/priod/report"
+	"slurmprio/priod/simulate/sweep"
+	"slurmprio/priod/simulate/tune"
+)
+
+// changes are tried one by one over the best profile: a feature off or on, an order, a price.
+var changes = []string{
+	"steering.enabled=false", "sizing.enabled=false", "locality.enabled=false", "preemption.enabled=false", "preemption.headroom=false", "preemption.headroom=true",
+	"rounds.enabled=true", "ranking.order=slurm", "ranking.order=owed", "ranking.order=slack", "preemption.urgency=2", "preemption.urgency=10", "preemption.max_per_hour=20",
+}
+
+// tuned is what a study found.
+type tuned struct {
+	now, slurm *tune.Setting
+	choice     tune.Choice
+	lines      []tunedLine
+	report     []int // blocks
+}
+
+// tunedLine is one line of the recommended change, and what the goal loses without it.
+type tunedLine struct {
+	tune.Edit
+	Worth *tune.Change `json:"worth"` // from without the line to with it; null: the only one
+}
+
+// study replays settings in three stages: profiles, changes of the best one, and the changes that win together; then the change
+// without each of its lines. nil: the rest is Slurm's, or another part's.
+func (t *tuning) study(ctx context.Context, c *cli.Context) (*tuned, error) {
+	choose, rest := tune.Split(t.blocks)
+	first := [][]string{nil, {slurmAlone}}
+	for _, p := range config.Profiles {
+		first = append(first, []string{"profile=" + p.Name})
+	}
+	for _, try := range t.tries {
+		first = append(first, []string{try})
+	}
+	if done, err := t.stage(ctx, c, first); !done || err != nil {
+		return nil, err
+	}
+	d := &tuned{now: t.settings[0], slurm: t.settings[1], report: rest}
+	base := t.aim.Best(t.candidates(), choose)
+	if base == nil {
+		base = d.now
+	}
+	var second [][]string
+	for _, change := range changes {
+		second = append(second, with(base.Set, change))
+	}
+	for _, try := range t.tries {
+		second = append(second, with(base.Set, try))
+	}
+	if done, err := t.stage(ctx, c, second); !done || err != nil {
+		return nil, err
+	}
+	var winners []*tune.Setting
+	for _, s := range t.aim.Winners(t.candidates(), base, choose) {
+		if len(s.Set) == len(base.Set)+1 && slices.Equal(s.Set[:len(base.Set)], base.Set) {
+			winners = append(winners, s)
+		}
+	}
+	var third [][]string
+	together := base.Set
+	for i, s := range winners {
+		if together = with(together, s.Set[len(s.Set)-1]); i > 0 {
+			third = append(third, together)
+		}
+	}
+	before := len(t.settings)
+	if done, err := t.stage(ctx, c, third); !done || err != nil {
+		return nil, err
+	}
+	// A change of the base that does not win against it by more than its doubt is none, whatever its mean.
+	sure := []*tune.Setting{d.now, base}
+	for _, s := range append(winners, t.settings[before:]...) {
+		if !slices.Contains(sure, s) {
+			sure = append(sure, s)
+		}
+	}
+	d.choice = t.aim.Choose(sure, d.now, choose, rest)
+	if s := d.choice.Setting; s != nil {
+		var err error
+		if d.lines, err = t.lines(ctx, c, s, rest); err != nil || d.lines == nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// lines are those of the recommended change, with what each is worth in some blocks.
+func (t *tuning) lines(ctx context.Context, c *cli.Context, s *tune.Setting, which []int) ([]tunedLine, error) {
+	var less [][]string
+	for i := range s.Set {
+		less = append(less, slices.Delete(slices.Clone(s.Set), i, i+1))
+	}
+	if len(less) > 1 {
+		if done, err := t.stage(ctx, c, less); !done || err != nil {
+			return nil, err
+		}
+	}
+	text, err := os.ReadFile(t.cfg)
+	if err != nil && t.cfg != "" && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	edits := tune.Edits(string(text), s.Set)
+	lines := make([]tunedLine, len(edits))
+	for i, e := range edits {
+		lines[i].Edit = e
+		if len(less) < 2 {
+			continue
+		}
+		if without := t.of(less[i]); without != nil && without.Blocks != nil {
+			w := tune.Between(without.Blocks, s.Blocks, t.aim.Goal, which)
+			lines[i].Worth = &w
+		}
+	}
+	return lines, nil
+}
+
+// with is a list of assignments with another one, in the place of one of the same key.
+func with(set []string, assignment string) []string {
+	key, _, _ := strings.Cut(assignment, "=")
+	kept := slices.DeleteFunc(slices.Clone(set), func(s string) bool { return strings.HasPrefix(s, key+"=") })
+	return append(kept, assignment)
+}
+
+// candidates are the settings that could be recommended.
+func (t *tuning) candidates() []*tune.Setting {
+	return slices.DeleteFunc(slices.Clone(t.settings), func(s *tune.Setting) bool { return slices.Equal(s.Set, []string{slurmAlone}) })
+}
+
+// of is the setting with these assignments, or one under which the same holds; nil: it was not tried.
+func (t *tuning) of(set []string) *tune.Setting {
+	key, err := t.holds(set)
+	if err != nil {
+		return nil
+	}
+	return t.known[key]
+}
+
+// holds is the configuration under which a setting runs.
+func (t *tuning) holds(set []string) (string, error) {
+	if slices.Equal(set, []string{slurmAlone}) {
+		return slurmAlone, nil
+	}
+	cfg, err := t.config(set)
+	if err != nil {
+		return "", err
+	}
+	cfg.Profile = "" // what it switches on stands in the keys
+	return cfg.TOML()
+}
+
+// stage replays the settings under which nothing holds that was replayed before; done is false where that is left to Slurm, or
+// other parts are missing.
+func (t *tuning) stage(ctx context.Context, c *cli.Context, sets [][]string) (done bool, err error) {
+	var points []sweep.Point
+	var added []*tune.Setting
+	for _, set := range sets {
+		key, err := t.holds(set)
+		if err != nil {
+			return false, usageError{err}
+		}
+		if t.known[key] != nil {
+			continue
+		}
+		s := &tune.Setting{Set: set}
+		t.known[key] = s
+		t.settings, added, points = append(t.settings, s), append(added, s), append(points, sweep.PointOf(set))
+	}
+	missing, err := t.Missing(points)
+	if err != nil {
+		return false, err
+	}
+	mine, err := part(missing, c.String("part"))
+	switch {
+	case err != nil:
+		return false, err
+	case c.Bool("sbatch") && len(missing) > 0:
+		return false, t.submit(c, len(missing))
+	}
+	tick, finish := pointsDone(t.errs, &t.Runner, mine)
+	t.Done = tick
+	failed := t.Run(ctx, mine)
+	finish()
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	if c.String("part") != "" && len(missing) > 0 {
+		return false, failed
+	}
+	for i, p := range points {
+		flat, known, err := t.Result(p)
+		if err != nil {
+			return false, err
+		}
+		if known {
+			added[i].Blocks = tune.Unflat(flat)
+		}
+	}
+	if failed != nil {
+		fmt.Fprintf(t.errs, "priod: note: settings that could not be replayed: %s\n", report.Safe(failed.Error()))
+	}
+	return true, nil
+}
+
+// submit has Slurm replay what is missing.
+func (t *tuning) submit(c *cli.Context, missing int) error {
+	dir, err := filepath.Abs(t.Dir)
+	if err != nil {
+		return err
+	}
+	tasks := min(c.Int("tasks"), missing)
+	verb := append([]string{"tune", "--out=" + dir, "--workers=1"}, givenFlags(c, "out", "workers", "part", "sbatch", "tasks", "json")...)
+	if err := submitArray(c, "priod-tune", dir, tasks, verb, c.Args().Slice()); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "%d settings in %d tasks. Run the same command again when they are done: what comes next depends on them.\n", missing, tasks)
+	return nil
+}
+
+// goals in words.
+var goalWords = map[tune.Goal]string{
+	tune.Completion: "mean completion, h", tune.TEP95: "TE slowdown p95", tune.WorstUser: "worst user's slowdown", tune.Lost: "GPU-hours lost in a block",
+}
+
+var goalHeads = map[tune.Goal]string{tune.Completion: "COMPLETION, H", tune.TEP95: "TE P95", tune.WorstUser: "WORST USER", tune.Lost: "GPU-H LOST"}
+
+// show prints the settings and the recommended change, and writes the page.
+func (t *tuning) show(c *cli.Context, d *tuned) error {
+	front := tune.Front(t.candidates())
+	if c.Bool("json") {
+		return report.JSON(c.App.Writer, t.asJSON(d, front))
+	}
+	for _, n := range t.notes {
+		fmt.Fprintln(t.errs, "priod: note:", report.Safe(n))
+	}
+	header, rows := t.table(d, front)
+	report.Table(t.out, header, rows)
+	fmt.Fprintf(t.out, `
+%d jobs in %d blocks of %s: every second block chose, the others say what a change is worth (90 %% confidence).
+COMPLETION: mean, from submission to end. TE P95: slowdown of trials. WORST USER: mean slowdown of a user's jobs. GPU-H LOST: in a
+block, by evictions, failures and restarts. FRONT: no other setting is better in one figure and worse in none.
+%s
+`, len(t.jobs), t.blocks, shortly(t.length), t.untagged())
+	words := t.words(d)
+	fmt.Fprint(t.out, words)
+	page := filepath.Join(t.Dir, "tune.html")
+	p := report.Page{
+		Title: "priod tune", Words: append([]string{fmt.Sprintf("%d jobs, %d settings, goal: %s.", len(t.jobs), len(t.settings), goalWords[t.aim.Goal])}, strings.Split(strings.TrimSpace(words), "\n")...),
+		Tables: []report.PageTable{{Title: "Settings", Header: header, Rows: rows}}, Plots: t.plots(front),
+	}
+	if err := writeFile(page, p.Write); err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "\nPage: %s\n", page)
+	return nil
+}
+
+// untagged warns where priod may do little with jobs.
+func (t *tuning) untagged() string {
+	jobs, bare := 0, 0
+	for i := range t.jobs {
+		if t.jobs[i].GPUs > 0 {
+			jobs++
+			if t.jobs[i].NoTag {
+				bare++
+			}
+		}
+	}
+	cfg, err := t.config(nil)
+	if err != nil || 5*bare < jobs {
+		return ""
+	}
+	rules := "and no [[consent]] rule stands in priod.toml: priod orders them and no more (docs/features/consent.md)"
+	if len(cfg.Consents) > 0 {
+		rules = "what priod may do with them say the [[consent]] rules of priod.toml"
+	}
+	return fmt.Sprintf("%.0f %% of the GPU jobs have no tag, %s.\n", 100*float64(bare)/float64(jobs), rules)
+}
+
+// figure is one of a table; "-": no block has it.
+func figure(x float64) string {
+	if math.IsNaN(x) {
+		return "-"
+	}
+	return strconv.FormatFloat(x, 'f', 2, 64)
+}
+
+// table has a row for each setting, the best by the goal first.
+func (t *tuning) table(d *tuned, front []*tune.Setting) (header []string, rows [][]any) {
+	header = []string{"SETTING"}
+	for _, g := range tune.Goals {
+		header = append(header, goalHeads[g])
+	}
+	header = append(header, strings.ToUpper(string(t.aim.Goal))+" AGAINST NOW", "FRONT")
+	all := slices.Clone(t.settings)
+	slices.SortStableFunc(all, func(a, b *tune.Setting) int {
+		x, y := a.All(t.aim.Goal), b.All(t.aim.Goal)
+		switch {
+		case a.Blocks == nil || x > y:
+			return 1
+		case b.Blocks == nil || x < y:
+			return -1
+		}
+		return 0
+	})
+	for _, s := range all {
+		row := []any{s.Name()}
+		if s.Blocks == nil {
+			rows = append(rows, append(row, "cannot be replayed"))
+			continue
+		}
+		for _, g := range tune.Goals {
+			row = append(row, figure(s.All(g)))
+		}
+		against, mark := "", ""
+		if s != d.now && d.now.Blocks != nil {
+			against = changeWords(tune.Between(d.now.Blocks, s.Blocks, t.aim.Goal, d.report))
+		}
+		if slices.Contains(front, s) {
+			mark = "yes"
+		}
+		rows = append(rows, append(row, against, mark))
+	}
+	return header, rows
+}
+
+// changeWords are a change with its doubt, in parts of what it was where that is not 0.
+func changeWords(c tune.Change) string {
+	if p := c.Part(c.To - c.From); !math.IsNaN(p) {
+		return fmt.Sprintf("%+.1f %% (%+.1f to %+.1f)", 100*p, 100*c.Part(c.Low), 100*c.Part(c.High))
+	}
+	return fmt.Sprintf("%+.2f (%+.2f to %+.2f)", c.To-c.From, c.Low, c.High)
+}
+
+// words are the recommended change as a diff, or why there is none.
+func (t *tuning) words(d *tuned) string {
+	if d.choice.Setting == nil {
+		return "No change is recommended: " + d.choice.Why + ".\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Recommended: %s: %s against now in the blocks that did not choose it, %s in those that did.\n\n", goalWords[t.aim.Goal], changeWords(d.choice.Worth), changeWords(d.choice.Chosen))
+	path := t.cfg
+	if path == "" {
+		path = config.DefaultPath
+	}
+	fmt.Fprintf(&b, "--- %s\n+++ %s\n", path, path)
+	section := ""
+	for _, l := range d.lines {
+		if l.Section != section {
+			section = l.Section
+			fmt.Fprintf(&b, " [%s]\n", section)
+		}
+		if l.Old != "" {
+			fmt.Fprintf(&b, "-%s\n", l.Old)
+		}
+		worth := ""
+		if l.Worth != nil {
+			worth = "  # " + changeWords(*l.Worth)
+		}
+		fmt.Fprintf(&b, "+%s%s\n", l.New, worth)
+	}
+	return b.String()
+}
+
+// plots show the goal against each other figure.
+func (t *tuning) plots(front []*tune.Setting) (plots []report.Figure) {
+	for _, g := range tune.Goals {
+		if g == t.aim.Goal {
+			continue
+		}
+		f := report.Figure{Title: goalWords[t.aim.Goal] + " and " + goalWords[g], XLabel: goalWords[t.aim.Goal], YLabel: goalWords[g], Points: true}
+		on, off := report.Curve{Name: "on the front"}, report.Curve{Name: "others"}
+		for _, s := range t.settings {
+			x, y := s.All(t.aim.Goal), s.All(g)
+			if s.Blocks == nil || math.IsNaN(x) || math.IsNaN(y) {
+				continue
+			}
+			to := &off
+			if slices.Contains(front, s) {
+				to = &on
+			}
+			to.X, to.Y = append(to.X, x), append(to.Y, y)
+		}
+		for _, curve := range []report.Curve{on, off} {
+			if len(curve.X) > 0 {
+				f.Curves = append(f.Curves, curve)
+			}
+		}
+		if len(f.Curves) > 0 {
+			plots = append(plots, f)
+		}
+	}
+	return plots
+}
+
+// asJSON is the study for programs.
+func (t *tuning) asJSON(d *tuned, front []*tune.Setting) any {
+	type setting struct {
+		Set     []string               `json:"set"`
+		Figures map[tune.Goal]*float64 `json:"figures"` // null: no block has it
+		Against *tune.Change           `json:"against_now"`
+		Front   bool                   `json:"front"`
+		Failed  bool                   `json:"failed"`
+	}
+	all := []setting{}
+	for _, s := range t.settings {
+		x := setting{Set: append([]string{}, s.Set...), Figures: map[tune.Goal]*float64{}, Front: slices.Contains(front, s), Failed: s.Blocks == nil}
+		for _, g := range tune.Goals {
+			if v := s.All(g); !math.IsNaN(v) && !x.Failed {
+				x.Figures[g] = &v
+			}
+		}
+		if s != d.now && !x.Failed && d.now.Blocks != nil {
+			change := tune.Between(d.now.Blocks, s.Blocks, t.aim.Goal, d.report)
+			x.Against = &change
+		}
+		all = append(all, x)
+	}
+	out := map[string]any{"goal": t.aim.Goal, "bounds": t.aim.Bounds, "jobs": len(t.jobs), "blocks": t.blocks, "block_s": t.length, "settings": all, "lines": append([]tunedLine{}, d.lines...)}
+	if s := d.choice.Setting; s != nil {
+		out["recommended"], out["chosen_by"], out["worth"] = s.Set, d.choice.Chosen, d.choice.Worth
+	} else {
+		out["recommended"], out["why"] = nil, d.choice.Why
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tunedTrace is nine days in which long BE jobs keep trials waiting on four nodes.
+func tunedTrace() string {
+	r := rand.New(rand.NewPCG(7, 7))
+	var b strings.Builder
+	b.WriteString("job_id,submit_s,gpus,duration_s,limit_s,type,grace_s,ckpt_s,user,account\n")
+	for i := range 600 {
+		at, user := i*1344, r.IntN(6)
+		if i%3 == 0 {
+			fmt.Fprintf(&b, "%d,%d,%d,%d,%d,be,30,600,u%d,a\n", i, at, 1+r.IntN(4), 12_000+r.IntN(15_000), 60_000, user)
+		} else {
+			fmt.Fprintf(&b, "%d,%d,%d,%d,3600,te,,,u%d,a\n", i, at, 1+r.IntN(2), 60+r.IntN(600), user)
+		}
+	}
+	return b.String()
+}
+
+// The trials wait behind long jobs: a profile with evictions is recommended for them, as lines of priod.toml; the second call takes
+// what the first one kept, whether in parts or whole, and a study of other jobs is not mixed in.
+func TestTune(t *testing.T) {
+	dir := t.TempDir()
+	config, jobs := write(t, "priod.toml", "[ranking]\norder = \"slurm\"\n"), write(t, "jobs.csv", tunedTrace())
+	tune := func(out string, more ...string) []string {
+		return append([]string{"--config", config, "tune", "--trace", jobs, "--nodes", "4:a100:4:32:256000", "--goal", "te-p95", "--out", filepath.Join(dir, out)}, more...)
+	}
+	var first struct {
+		Recommended []string
+		Worth       struct{ From, To float64 }
+		Settings    []struct {
+			Set     []string
+			Figures map[string]*float64
+			Failed  bool
+		}
+	}
+	status, out, errs := run(tune("one", "--json")...)
+	if err := json.Unmarshal([]byte(out), &first); status != exitDone || err != nil {
+		t.Fatal(status, err, errs)
+	}
+	if len(first.Recommended) == 0 || !(first.Worth.To < first.Worth.From/2) {
+		t.Errorf("recommended %q, worth %+v", first.Recommended, first.Worth)
+	}
+	for _, s := range first.Settings {
+		if s.Failed || s.Figures["completion"] == nil || *s.Figures["completion"] <= 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	_, text, _ := run(tune("one")...)
+	for _, want := range []string{"SETTING", "TE P95", "without priod", "Recommended: TE slowdown p95: -", "--- " + config, "+profile = ", "Page: "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing:\n%s", want, text)
+		}
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{tune("one", "--seed", "2"), exitUsage, "holds the study of"},
+		{tune("two", "--bound", "te-p95=x"), exitUsage, "want GOAL=MOST"},
+		{tune("two", "--bound", "speed=1"), exitUsage, "no goal \"speed\"; there are completion, te-p95, worst-user, lost"},
+		{tune("two", "--try", "preemption.urgancy=1"), exitUsage, "unknown key"},
+		{tune("two", "--part", "2/2"), exitUsage, "want K/N"},
+		{tune("two", "--workers", "0"), exitUsage, "at least 1"},
+		{[]string{"tune", "--out", filepath.Join(dir, "two")}, exitUsage, "which nodes?"},
+		{[]string{"tune", "--trace", write(t, "few.csv", comparedTrace), "--nodes", "1:a100:2", "--out", filepath.Join(dir, "few")}, exitProblem, "want at least 6 days"},
+		{[]string{"tune", "--trace", jobs, "--nodes", "4:a100:4", "--goal", "joy", "--out", filepath.Join(dir, "two")}, exitUsage, "no goal"},
+	} {
+		if status, _, errs := run(c.args...); status != c.status || !strings.Contains(errs, c.want) {
+			t.Errorf("%q: %d, %s; want %d, %s", c.args, status, errs, c.status, c.want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "two")); err == nil {
+		t.Error("a refused study leaves a folder")
+	}
+	// In parts, until nothing is missing, it is the same study.
+	for range 4 {
+		for _, part := range []string{"0/2", "1/2"} {
+			if status, _, errs := run(tune("parts", "--part", part)...); status != exitDone {
+				t.Fatal(status, errs)
+			}
+		}
+	}
+	_, parts, _ := run(tune("parts", "--json")...)
+	if parts != out {
+		t.Errorf("in parts %s\nat once %s", parts, out)
+	}
+}
