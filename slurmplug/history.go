@@ -15,7 +15,7 @@ import (
 // runParser.run reads them.
 var runColumns = [...]string{
 	"JobID", "JobIDRaw", "User", "Account", "Partition", "QOS", "State", "ExitCode",
-	"Submit", "Eligible", "Start", "End", "TimelimitRaw", "AllocTRES", "NodeList", "JobName", "Comment",
+	"Submit", "Eligible", "Start", "End", "TimelimitRaw", "AllocTRES", "NodeList", "JobName", "ReqTRES", "Comment",
 }
 
 // History reads from the accounting every run of every job, earlier runs of
@@ -116,7 +116,7 @@ func (p *runParser) run(r *Run) error {
 	if list := string(f[14]); !isUnset(list) {
 		r.NodeList = list
 	}
-	r.Name, r.Comment = string(f[15]), string(f[16])
+	r.Name, r.ReqTRES, r.Comment = string(f[15]), get(f[16]), string(f[17])
 	return nil
 }
 

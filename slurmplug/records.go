@@ -111,7 +111,7 @@ type Run struct {
 	Start                    time.Time     // zero when the job never started
 	End                      time.Time     // zero when it has not ended
 	TimeLimit                time.Duration // 0 when it is the partition's
-	AllocTRES                string
+	AllocTRES, ReqTRES       string
 	NodeList                 string
 	Comment                  string // of a run that ended, with AccountingStoreFlags=job_comment
 

@@ -39,6 +39,8 @@ installed() {
   wants /usr/bin/priod 755 root
   wants /usr/bin/sbatchwrap 755 root
   wants $unit 644 root
+  wants /usr/lib/systemd/system/priod-value.timer 644 root
+  says "ExecStart=/usr/bin/priod report value --refresh" cat /usr/lib/systemd/system/priod-value.service
   wants /etc/slurmprio/priod.toml.example 644 root
   wants /var/lib/priod 750 priod
   for file in man/man1/sbatchwrap.1 man/man8/priod.8 bash-completion/completions/priod zsh/site-functions/_priod \
@@ -64,6 +66,7 @@ installed() {
   # shellcheck disable=SC2016
   says "--gres --prio-type" bash -c '_sbatch() { COMPREPLY=(--gres); }; source /usr/share/bash-completion/completions/sbatchwrap; COMP_WORDS=(sbatchwrap --prio-t) COMP_CWORD=1; _sbatchwrap sbatchwrap; echo "${COMPREPLY[@]}"'
   [ ! -e /etc/systemd/system/multi-user.target.wants/priod.service ] || die "priod was enabled unasked"
+  [ ! -e /etc/systemd/system/timers.target.wants/priod-value.timer ] || die "priod-value.timer was enabled unasked"
 }
 
 # used is a site that has its configuration and state.

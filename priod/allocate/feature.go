@@ -19,7 +19,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	c.ReadNodes()
-	c.Shares = plan.Concurrently(c.Snapshot, func() *plan.Shares { return f.Ledger.allocate(c.Snapshot, c.History, f.Settings, c.Nodes) })
+	c.Shares = plan.InBackground(c, func() *plan.Shares { return f.Ledger.allocate(c.Snapshot, c.History, f.Settings, c.Nodes) })
 	return nil
 }
 

@@ -30,8 +30,9 @@ type compared struct {
 	Skipped map[string]int `json:"skipped_rows"`
 	Left    *leftOutJSON   `json:"left_out,omitempty"`
 
-	jobs []metrics.Job // that are measured
-	note string        // why what happened is left out
+	jobs   []metrics.Job // that are measured
+	note   string        // why what happened is left out
+	origin time.Time     // of the trace; zero: it does not say
 }
 
 // effects are what differs for jobs with GPUs, or for those without.
@@ -120,7 +121,7 @@ func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
 		return nil, err
 	}
 	in.Jobs = trace.Each(jobs)
-	r := &compared{Bad: s.Stats.Bad, Skipped: s.Stats.Skipped, Left: s.leftOut()}
+	r := &compared{origin: s.Stats.Origin, Bad: s.Stats.Bad, Skipped: s.Stats.Skipped, Left: s.leftOut()}
 	w := metrics.Window{First: 0, Last: len(jobs) - 1}
 	var runs []comparedRun
 	for _, run := range []comparedRun{{Name: "slurm", title: "Slurm, simulated"}, {Name: "priod", title: "with priod"}} {

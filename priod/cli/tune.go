@@ -42,8 +42,8 @@ func tuneCommand() *cli.Command {
 			"    priod tune --from-slurm --since 60d --goal te-p95 --bound completion=5.5",
 		Flags: append(tuneInput(),
 			&cli.StringFlag{Name: "goal", Value: string(tune.Completion), Usage: "what to make least: " + goalNames()},
-			&cli.StringSliceFlag{Name: "bound", Usage: "`GOAL=MOST` that may not be exceeded; again for more"},
-			&cli.StringSliceFlag{Name: "try", Usage: "`KEY=VALUE` of priod.toml to try, too; again for more"},
+			&cli.StringSliceFlag{Name: "bound", Usage: "`GOAL=MOST` that may not be exceeded; again for more (default: completion, te-p95 and worst-user no worse than now)"},
+			&cli.StringSliceFlag{Name: "try", Usage: "`KEY=VALUE...` of priod.toml to try, too, several together with spaces; again for more"},
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: "priod-tune", Usage: "keep jobs, results and the page in `FOLDER`"},
 			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate so many `SETTINGS` at once"},
 			&cli.StringFlag{Name: "part", Usage: "simulate only part `K/N` of the settings that are missing, K from 0"},
@@ -168,7 +168,7 @@ func openTuning(c *cli.Context) (*tuning, error) {
 		return nil, usageError{err}
 	}
 	for _, try := range t.tries {
-		if _, err := t.config([]string{try}); err != nil {
+		if _, err := t.config(strings.Fields(try)); err != nil {
 			return nil, usageError{err}
 		}
 	}

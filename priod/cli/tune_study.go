@@ -48,12 +48,13 @@ func (t *tuning) study(ctx context.Context, c *cli.Context) (*tuned, error) {
 		first = append(first, []string{"profile=" + p.Name})
 	}
 	for _, try := range t.tries {
-		first = append(first, []string{try})
+		first = append(first, strings.Fields(try))
 	}
 	if done, err := t.stage(ctx, c, first); !done || err != nil {
 		return nil, err
 	}
 	d := &tuned{now: t.settings[0], slurm: t.settings[1], report: rest}
+	t.aim.Now = d.now.Blocks
 	base := t.aim.Best(t.candidates(), choose)
 	if base == nil {
 		base = d.now
@@ -63,7 +64,11 @@ func (t *tuning) study(ctx context.Context, c *cli.Context) (*tuned, error) {
 		second = append(second, with(base.Set, change))
 	}
 	for _, try := range t.tries {
-		second = append(second, with(base.Set, try))
+		together := base.Set
+		for _, assignment := range strings.Fields(try) {
+			together = with(together, assignment)
+		}
+		second = append(second, together)
 	}
 	if done, err := t.stage(ctx, c, second); !done || err != nil {
 		return nil, err

@@ -152,6 +152,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	stays <- c.Stays
 	features := set.features()
 	failed := set.makePlan(ctx, c, features)
+	c.Join()
 	c.NoteNodes()
 	c.NoteUnread()
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.

@@ -94,7 +94,7 @@ func TestStartsAreExpected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		d, _ := newDaemon(t, f)
-		d.metrics = newMetrics("test", &health{})
+		d.metrics = newMetrics("test", &health{}, t.TempDir())
 		first, second, third := trial(), trial(), trial()
 		second.ID, third.ID, third.GPUs = slurmplug.Plain(2), slurmplug.Plain(3), 0
 		var r cycle.Result

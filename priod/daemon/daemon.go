@@ -267,7 +267,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	}
 	d.state = cycle.NewState()
 	d.health = &health{begun: time.Now()}
-	d.metrics = newMetrics(d.Version, d.health)
+	d.metrics = newMetrics(d.Version, d.health, d.Config.State.Dir)
 	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
 		return err
 	}

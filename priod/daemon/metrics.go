@@ -82,7 +82,7 @@ var drifts = map[string]string{
 	order.WriteLimit:   "write-limit",
 }
 
-func newMetrics(version string, h *health) *metrics {
+func newMetrics(version string, h *health, dir string) *metrics {
 	r := prometheus.NewRegistry()
 	factory := promauto.With(r)
 	counter := func(name, help, label string, values ...string) *prometheus.CounterVec {
@@ -148,6 +148,9 @@ func newMetrics(version string, h *health) *metrics {
 		}
 		return 0
 	})
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "priod_completion_saved_ratio", Help: "Part of the mean completion time that priod saved in the time that priod report value last replayed; NaN before the first.",
+	}, func() float64 { return savedPart(dir) })
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.queue(&cycle.Result{}, cluster.NewHistory())
 	return m
@@ -176,6 +179,15 @@ func (m *metrics) staged(took map[string]time.Duration) {
 	for stage, d := range took {
 		m.stages.WithLabelValues(stage).Observe(d.Seconds())
 	}
+}
+
+// savedPart is what priod report value found last; NaN: nothing yet.
+func savedPart(dir string) float64 {
+	v, err := store.ReadValue(dir)
+	if err != nil || v == nil {
+		return math.NaN()
+	}
+	return v.Completion.Saved()
 }
 
 // promised takes in which part of promises held.

@@ -74,7 +74,7 @@ func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
 
 // findHolders begins to look for the jobs that hold GPUs.
 func (e *Feature) findHolders(c *plan.Cycle) {
-	e.held = plan.Lazily(c.Snapshot, func() *Holders { return FindHolders(c.Snapshot, c.Nodes(), e.Journal, &e.Settings) })
+	e.held = plan.InBackgroundLazily(c, func() *Holders { return FindHolders(c.Snapshot, c.Nodes(), e.Journal, &e.Settings) })
 }
 
 // holders are the jobs that hold GPUs in this cycle.

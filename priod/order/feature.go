@@ -37,7 +37,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		c.Plan.StandsUntil(set.Shares.Until)
 	}
 	if !f.Settings.Peers { // nothing here depends on them
-		f.PeerValues = plan.Concurrently(c.Snapshot, func() []PeerValue { return FindPeerValues(c.Snapshot, c.History, f.Settings) })
+		f.PeerValues = plan.InBackground(c, func() []PeerValue { return FindPeerValues(c.Snapshot, c.History, f.Settings) })
 	}
 	notes := len(c.Plan.Notes)
 	c.Reorder = func() {

@@ -75,33 +75,51 @@ type Cycle struct {
 	Shares func() *Shares
 
 	nodes func() *nodemap.Map
+	begun []func() // waits for what runs in the background
 }
 
 // manyJobs is the queue length from which concurrency pays.
 const manyJobs = 2000
 
 // Concurrently runs do in the background when the queue is long, otherwise inline; the function that it
-// returns waits for the result.
+// returns waits for the result, and has to be called.
 func Concurrently[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
-	if wait = Lazily(s, do); len(s.Jobs) < manyJobs {
+	wait = sync.OnceValue(do)
+	if len(s.Jobs) >= manyJobs {
+		go wait()
+	} else {
 		wait()
 	}
 	return wait
 }
 
-// Lazily is Concurrently for a result that a cycle may not need: when the queue is short, do runs at the
-// first wait.
-func Lazily[T any](s *cluster.Snapshot, do func() T) (wait func() T) {
-	if wait = sync.OnceValue(do); len(s.Jobs) >= manyJobs {
-		go wait()
-	}
+// InBackground is Concurrently for a result of which Join makes sure that it is there before what it reads changes.
+func InBackground[T any](c *Cycle, do func() T) (wait func() T) {
+	wait = Concurrently(c.Snapshot, do)
+	c.begun = append(c.begun, func() { wait() })
 	return wait
+}
+
+// InBackgroundLazily is InBackground for a result that a cycle may not need: when the queue is short, do runs at the first wait.
+func InBackgroundLazily[T any](c *Cycle, do func() T) (wait func() T) {
+	if len(c.Snapshot.Jobs) >= manyJobs {
+		return InBackground(c, do)
+	}
+	return sync.OnceValue(do)
+}
+
+// Join waits for all that was begun, needed or not: from here on journals and memories change.
+func (c *Cycle) Join() {
+	for _, wait := range c.begun {
+		wait()
+	}
+	c.begun = nil
 }
 
 // ReadNodes begins to make Nodes in the background. After it several goroutines may call Nodes.
 func (c *Cycle) ReadNodes() {
 	if c.nodes == nil {
-		c.nodes = Concurrently(c.Snapshot, func() *nodemap.Map { return nodemap.New(c.Snapshot) })
+		c.nodes = InBackground(c, func() *nodemap.Map { return nodemap.New(c.Snapshot) })
 	}
 }
 

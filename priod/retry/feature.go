@@ -47,7 +47,7 @@ type departures struct {
 func (d departures) Plan(_ context.Context, c *plan.Cycle) error {
 	f := d.of
 	if f.observe = nil; f.Memory != nil && f.Settings.Rules != nil && !c.DryRun {
-		f.observe = plan.Concurrently(c.Snapshot, func() int { return f.Memory.Observe(c.Snapshot) })
+		f.observe = plan.InBackground(c, func() int { return f.Memory.Observe(c.Snapshot) })
 	}
 	return nil
 }

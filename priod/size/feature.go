@@ -74,7 +74,7 @@ type givingBack struct {
 // Prepare begins to look for the jobs whose memory is in question.
 func (f *MemoryFeature) Prepare(c *plan.Cycle) {
 	if f.GiveBack != nil && c.Paused == "" {
-		f.found = plan.Concurrently(c.Snapshot, func() givingBack { return f.find(c) })
+		f.found = plan.InBackground(c, func() givingBack { return f.find(c) })
 	}
 }
 

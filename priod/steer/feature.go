@@ -30,7 +30,7 @@ func (f *Feature) Prepare(c *plan.Cycle) {
 		return
 	}
 	decisions := c.Plan.Decisions
-	f.jobs = plan.Concurrently(c.Snapshot, func() []pendingJob { return pendingJobs(c.Snapshot, c.History, decisions) })
+	f.jobs = plan.InBackground(c, func() []pendingJob { return pendingJobs(c.Snapshot, c.History, decisions) })
 }
 
 // Plan adds to the plan what binds jobs to types, after a closer look at each.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"slurmprio/priod/workload"
 )
@@ -38,6 +39,7 @@ type Options struct {
 	Sort    bool   // put jobs in order of submission, which takes all of them into memory
 
 	// Workloads turn a run that accounting saw into steps. May be nil.
+	CPUs      map[string]int // that users asked for, by job of accounting, where priod wrote another number; nil: none
 	Workloads *workload.Table
 	// Source, if set, reads a format of the caller's in place of Format.
 	Source func(name string, text io.Reader) (Source, error)
@@ -55,6 +57,8 @@ type Stats struct {
 	Bad     int            `json:"bad"`     // rows that are wrong, with SkipBad
 	Left    []LeftOut      `json:"left"`    // the first of these, MostNamed at most
 	Skipped map[string]int `json:"skipped"` // rows that are right and no job to replay, by why
+
+	Origin time.Time `json:"-"` // second 0 of a trace of accounting; zero: it does not say
 }
 
 // LeftOut is a job that is not replayed.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 		}
 		tag, _ := jobtag.Split(r.Comment)
 		all = append(all, past{
-			id: r.ID.String(), user: r.User, account: r.Account, partition: r.Partition, qos: r.QOS, req: r.AllocTRES, alloc: r.AllocTRES, tag: tag,
+			id: r.ID.String(), user: r.User, account: r.Account, partition: r.Partition, qos: r.QOS, req: cmp.Or(r.ReqTRES, r.AllocTRES), alloc: r.AllocTRES, tag: tag,
 			ready: cluster.Later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit, ending: endedAs(r.State, r.ExitCode, r.Signal),
 		})
 	}
@@ -112,8 +113,9 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 			}
 			tags[p.tag] = tag
 		}
-		jobs = append(jobs, p.job(req, alloc, &tag, opts))
+		jobs = append(jobs, p.job(req, alloc, known, &tag, opts))
 	}
+	stats.Origin = origin
 	for i := range jobs {
 		j := &jobs[i]
 		j.Submit -= float64(origin.Unix())
@@ -125,7 +127,7 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 }
 
 // job is one of the trace, its times in Unix time.
-func (p *runs) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
+func (p *runs) job(req, alloc demand, known demands, tag *jobtag.Tag, opts Options) Job {
 	j := NewJob()
 	j.ID, j.User, j.Account, j.Partition = p.id, p.user, p.account, p.partition
 	j.Submit = float64(p.ready.Unix())
@@ -157,14 +159,42 @@ func (p *runs) job(req, alloc demand, tag *jobtag.Tag, opts Options) Job {
 	j.Untagged = tag.Type == "" && j.Class == cluster.BE && !slices.Contains(opts.BEQOS, p.qos)
 	j.Grace, j.Ckpt, j.Workload = tag.Grace.Seconds(), tag.Ckpt.Seconds(), tag.Workload
 	if opts.Workloads != nil && j.GPUs > 0 && j.Workload != "" && alloc.gpuType != "" {
-		if speed, ok := speedOf(opts.Workloads, &j, alloc.gpuType); ok {
+		if speed, ok := ranAt(opts.Workloads, &j, alloc); ok {
 			j.Steps, j.Duration = j.Duration*speed, 0 // so that it runs as fast elsewhere as it would
 			for i := range j.Trials {
 				j.Trials[i].Work *= speed
 			}
+			for i := range p.evicted {
+				if held, err := known.of(p.evicted[i].alloc); err == nil {
+					speed, _ := ranAt(opts.Workloads, &j, held)
+					j.Steps += saved(&p.evicted[i], tag) * speed
+				}
+			}
 		}
 	}
+	if j.Steps == 0 && len(p.evicted) > 0 {
+		for i := range p.evicted {
+			j.Duration += saved(&p.evicted[i], tag)
+		}
+		j.Limit = max(j.Limit, min(j.Duration, unlimited.Seconds()))
+	}
+	if own := opts.CPUs[p.id]; own > 0 && j.GPUs > 0 {
+		j.CPUs = own
+	}
 	return j
+}
+
+// saved is what a run that was evicted had done and kept, s: all of it where the job saves its state when it is told to leave, else
+// up to its last checkpoint.
+func saved(p *past, tag *jobtag.Tag) float64 {
+	ran, every := p.seconds(), tag.Ckpt.Seconds()
+	switch {
+	case tag.Signal != "":
+		return ran
+	case every > 0:
+		return math.Floor(ran/every) * every
+	}
+	return 0
 }
 
 // seconds is how long a run took; accounting has whole seconds.
@@ -470,4 +500,21 @@ func speedOf(t *workload.Table, j *Job, gpuType string) (stepsPerS float64, ok b
 		return 0, false
 	}
 	return t.Speed(id, j.GPUs, gpuType)
+}
+
+// ranAt is how many steps a second a job of accounting made on what it held: fewer or more CPUs and memory than the share of its
+// GPUs make it slower or faster. Memory that accounting does not know is plenty.
+func ranAt(t *workload.Table, j *Job, held demand) (stepsPerS float64, ok bool) {
+	if stepsPerS, ok = speedOf(t, j, held.gpuType); !ok || held.cpus == 0 || held.gpus == 0 {
+		return stepsPerS, ok
+	}
+	id, _ := t.Lookup(j.Workload)
+	if curve, has := t.Get(id).Curves[held.gpuType]; has {
+		memMB := float64(held.memMB)
+		if memMB == 0 {
+			memMB = math.MaxInt32
+		}
+		stepsPerS *= curve.Relative(float64(held.cpus)/float64(held.gpus), memMB/float64(held.gpus))
+	}
+	return stepsPerS, ok
 }

@@ -142,10 +142,11 @@ func trialColumns() []column {
 	}
 }
 
-// runs is a job of accounting: the run that is replayed, and those before it that failed.
+// runs is a job of accounting: the run that is replayed, and those before it that failed, or were evicted.
 type runs struct {
 	past
 	earlier []past
+	evicted []past
 	first   time.Time     // start of the first of all runs
 	ran     time.Duration // all runs together
 }
@@ -179,9 +180,13 @@ func foldRuns(all []past, stats *Stats) []runs {
 		}
 		last.ready = cluster.Earlier(last.ready, before.ready)
 		j.past = last
-		if before.ending.Failed() && len(j.earlier) < maxTrials {
+		switch {
+		case before.ending.Failed() && len(j.earlier) < maxTrials:
 			j.earlier = append(j.earlier, before)
-		} else {
+		case !before.ending.Failed():
+			j.evicted = append(j.evicted, before)
+			fallthrough
+		default:
 			stats.skip(skipEarlier)
 		}
 	}

@@ -34,7 +34,7 @@ type begun struct {
 // Begin begins to judge the jobs in the queue, as if locality kept none waiting: that is known late.
 func (f *Feature) Begin(c *plan.Cycle) {
 	if f.Tracker != nil {
-		f.begun = plan.Concurrently(c.Snapshot, func() (b begun) {
+		f.begun = plan.InBackground(c, func() (b begun) {
 			b.walk = newWalk(c.Snapshot, c.Nodes(), f.Strict)
 			b.judgeAll(nil)
 			b.pools, b.sizes, b.used = poolsOf(c.Snapshot)

@@ -91,6 +91,15 @@ type Overview struct {
 	Writes    []store.Write     `json:"last_writes"`
 	Health    *daemon.State     `json:"health,omitempty"` // nil: served without the daemon
 	Failed    []string          `json:"checks_failed"`    // names of what the daemon's last check found wrong
+	Value     *store.Value      `json:"value,omitempty"`  // what priod brought; nil: priod-value.timer is off
+}
+
+// ValueWords sum up what priod brought; "": not known.
+func (v *Overview) ValueWords() string {
+	if v.Value == nil {
+		return ""
+	}
+	return report.ValueWords(v.Value)
 }
 
 func (p *Pages) overview(ctx context.Context, r *store.Reader, _ url.Values) (any, error) {
@@ -120,6 +129,9 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, _ url.Values) (an
 	if p.Health != nil {
 		state := p.Health()
 		v.Health = &state
+	}
+	if v.Value, err = r.Value(); err != nil {
+		return nil, err
 	}
 	found, err := r.Findings(ctx)
 	for i := range found.Findings {

@@ -76,3 +76,7 @@ SELECT * FROM starts;
 
 -- name: StartOf :one
 SELECT * FROM starts WHERE job = ?;
+
+-- name: HeldCycles :many
+-- Since when and until when rows of cycles stand, and whether nothing was written in them.
+SELECT at_ms, until_ms, CAST(hold != '' AS INTEGER) AS held FROM cycles WHERE until_ms >= sqlc.arg(since_ms) ORDER BY at_ms, cycle;

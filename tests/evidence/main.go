@@ -6,6 +6,8 @@
 //	make evidence DATA=FOLDER   with three weeks each of Helios Venus and Philly, from the public logs in FOLDER
 //	go run ./tests/evidence consent [STREAM...]   the tables of docs/evidence/consent.md
 //	go run ./tests/evidence eta --data FOLDER     the table of docs/evidence/eta.md
+//	go run ./tests/evidence tune --data FOLDER    the table of docs/evidence/tune.md
+//	go run ./tests/evidence value                 the table of docs/features/value.md
 //	go run ./tests/evidence run-times LOG...      the table of docs/evidence/run-times.md
 package main
 
@@ -49,6 +51,12 @@ func start(ctx context.Context, args []string) error {
 	}
 	if len(args) > 0 && args[0] == "eta" {
 		return startETA(ctx, args[1:], os.Stdout)
+	}
+	if len(args) > 0 && args[0] == "tune" {
+		return startTune(ctx, args[1:], os.Stdout)
+	}
+	if len(args) > 0 && args[0] == "value" {
+		return startValue(ctx, args[1:], os.Stdout)
 	}
 	if len(args) > 0 && args[0] == "run-times" {
 		return startRunTimes(ctx, args[1:], os.Stdout)

@@ -206,10 +206,16 @@ func Split(blocks int) (choose, report []int) {
 type Aim struct {
 	Goal   Goal
 	Bounds map[Goal]float64 // figures that may not be exceeded
+	Now    []Block          // what the present setting made: completion, trials and users without a bound may not be worse off beyond doubt
 }
 
 // within tells whether a setting keeps the bounds in some blocks. A figure that no block has breaks none.
 func (a *Aim) within(s *Setting, which []int) bool {
+	for _, g := range []Goal{Completion, TEP95, WorstUser} {
+		if _, bound := a.Bounds[g]; g != a.Goal && !bound && a.Now != nil && Between(a.Now, s.Blocks, g, which).Low > 0 {
+			return false
+		}
+	}
 	for g, most := range a.Bounds {
 		if Value(s.Blocks, g, which) > most {
 			return false

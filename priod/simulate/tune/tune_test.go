@@ -83,6 +83,10 @@ func TestBounds(t *testing.T) {
 	if c := a.Choose([]*Setting{now, fast}, now, choose, report); c.Setting != fast {
 		t.Errorf("not recommended within the bound: %+v", c)
 	}
+	a = Aim{Goal: Completion, Now: now.Blocks}
+	if c := a.Choose([]*Setting{now, fast}, now, choose, report); c.Setting != nil {
+		t.Errorf("recommended where trials get slower: %+v", c)
+	}
 	a = Aim{Goal: Completion, Bounds: map[Goal]float64{Completion: 6}}
 	if c := a.Choose([]*Setting{now, fast}, now, choose, report); c.Setting != fast {
 		t.Errorf("the present setting breaks the bound: %+v", c)

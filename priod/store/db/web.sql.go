@@ -242,6 +242,40 @@ func (q *Queries) FirstStarts(ctx context.Context, db DBTX, sinceMs int64) ([]Fi
 	return items, nil
 }
 
+const heldCycles = `-- name: HeldCycles :many
+SELECT at_ms, until_ms, CAST(hold != '' AS INTEGER) AS held FROM cycles WHERE until_ms >= ?1 ORDER BY at_ms, cycle
+`
+
+type HeldCyclesRow struct {
+	AtMs    int64
+	UntilMs int64
+	Held    int64
+}
+
+// Since when and until when rows of cycles stand, and whether nothing was written in them.
+func (q *Queries) HeldCycles(ctx context.Context, db DBTX, sinceMs int64) ([]HeldCyclesRow, error) {
+	rows, err := db.QueryContext(ctx, heldCycles, sinceMs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldCyclesRow
+	for rows.Next() {
+		var i HeldCyclesRow
+		if err := rows.Scan(&i.AtMs, &i.UntilMs, &i.Held); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const holders = `-- name: Holders :many
 SELECT id, task, user, account, gpus, node_list, start_ms, time_limit_ms, tag FROM jobs
 WHERE left_ms = 0 AND state != 'pending' AND node_list != '' ORDER BY job
