@@ -101,14 +101,14 @@ func FuzzForgedRuns(f *testing.F) {
 		for id := uint32(1); id <= 3; id++ {
 			n := strconv.Itoa(int(id))
 			for _, v := range []string{n, n, "user" + n, account, "gpu", "normal", "CANCELLED by 1001", "0:15", "100" + n, "100" + n, "Unknown",
-				"Unknown", "60", tres, "None assigned", name, comment} {
+				"Unknown", "60", tres, "None assigned", name, account, comment} {
 				out.WriteString(v + s.end)
 			}
 			out.WriteByte('\n')
 			at := time.Unix(1000+int64(id), 0).UTC()
 			want = append(want, Run{
 				ID: Plain(id), RawID: id, User: "user" + n, Account: text(account), Partition: "gpu", QOS: "normal", State: "CANCELLED",
-				Signal: 15, Submit: at, Eligible: at, TimeLimit: time.Hour, AllocTRES: text(tres), Name: name, Comment: comment,
+				Signal: 15, Submit: at, Eligible: at, TimeLimit: time.Hour, AllocTRES: text(tres), ReqTRES: text(account), Name: name, Comment: comment,
 			})
 			account, tres, name, comment = comment, account, tres, name
 		}

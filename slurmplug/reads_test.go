@@ -278,7 +278,7 @@ func tresOf(t *testing.T, list string) TRES {
 
 func TestHistoryRows(t *testing.T) {
 	row := func(changes map[int]string) []byte {
-		f := []string{"17", "17", "ann", "lab", "gpu", "be", "CANCELLED by 1001", "0:15", "100", "100", "Unknown", "Unknown", "UNLIMITED", "", "None assigned", "a\nb", "c"}
+		f := []string{"17", "17", "ann", "lab", "gpu", "be", "CANCELLED by 1001", "0:15", "100", "100", "Unknown", "Unknown", "UNLIMITED", "", "None assigned", "a\nb", "", "c"}
 		for i, v := range changes {
 			f[i] = v
 		}

@@ -73,6 +73,19 @@ func TestSimulateFromSlurm(t *testing.T) {
 		}
 	}
 
+	s.must("run", "--once") // the state folder
+	var value, kept struct {
+		Jobs       int
+		Replays    int
+		Completion struct{ With, Without float64 } `json:"completion_s"`
+	}
+	s.json(&value, "report", "value", "--refresh", "--since", "1h")
+	s.json(&kept, "report", "value")
+	if value.Jobs < 4 || value.Replays != 5 || value.Completion.With <= 0 || value.Completion.Without <= 0 || kept != value {
+		t.Errorf("what priod brought: %+v, kept %+v", value, kept)
+	}
+	t.Log(s.must("report", "value"))
+
 	cmd := s.lab.Command(context.Background(), "sacct", "-P", "-X", "-D", "-a", "-S", "now-1hours", "-E", "now", "--format="+strings.TrimSuffix(trace.SacctColumns, ",Comment"))
 	cmd.Env = append(cmd.Env, "SLURM_TIME_FORMAT=%s")
 	out, err := cmd.Output()

@@ -11,7 +11,7 @@ import (
 func TestComplete(t *testing.T) {
 	for line, want := range map[string]string{
 		"his":                          "history",
-		"report ":                      "preemptions sizing failures classes eta learning nodes usage waits",
+		"report ":                      "preemptions sizing failures classes eta learning nodes usage value waits",
 		"report w":                     "waits",
 		"--conf":                       "--config",
 		"--config /etc/x ver":          "version",

@@ -27,6 +27,7 @@ import (
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/store"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
@@ -302,6 +303,12 @@ func (s *Simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config
 	runs, err := newClient(cfg).History(ctx, now.Add(-last), now)
 	if err != nil {
 		return nil, fmt.Errorf("read accounting: %w", err)
+	}
+	if r, err := store.OpenReader(ctx, cfg.State.Dir); err == nil { // else priod does not run here, or not for this user
+		opts.CPUs, err = r.AskedCPUs(ctx, now.Add(-last))
+		if err := errors.Join(err, r.Close()); err != nil {
+			return nil, err
+		}
 	}
 	jobs, stats, err := trace.FromRuns(runs, opts)
 	s.Stats = stats

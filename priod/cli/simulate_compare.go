@@ -30,9 +30,10 @@ type compared struct {
 	Skipped map[string]int `json:"skipped_rows"`
 	Left    *leftOutJSON   `json:"left_out,omitempty"`
 
-	jobs   []metrics.Job // that are measured
-	note   string        // why what happened is left out
-	origin time.Time     // of the trace; zero: it does not say
+	jobs   []metrics.Job                                                           // that are measured
+	note   string                                                                  // why what happened is left out
+	origin time.Time                                                               // of the trace; zero: it does not say
+	again  func(ctx context.Context, draw uint64) (alone, with float64, err error) // mean completions, s, with other seconds of submission
 }
 
 // effects are what differs for jobs with GPUs, or for those without.
@@ -136,6 +137,18 @@ func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
 		run.Figures = comparedFigures{s.Figures, &s.Figures.Preemptions, &s.Figures.Wasted}
 		r.jobs = s.Jobs[w.First : w.Last+1]
 		runs = append(runs, run)
+	}
+	r.again = func(ctx context.Context, draw uint64) (slurm, priod float64, err error) {
+		in.Jobs = trace.Each(trace.Jittered(jobs, draw))
+		var means [2]float64
+		for k, spec := range []simulate.Spec{alone, with} {
+			s := Simulated{spec: spec}
+			if err := s.run(ctx, in, io.Discard); err != nil {
+				return 0, 0, err
+			}
+			means[k] = s.Figures.MeanJCT
+		}
+		return means[0], means[1], nil
 	}
 	outcomes, series, missing := compare.Recorded(jobs)
 	if missing > 0 {

@@ -71,7 +71,7 @@ func TestDo(t *testing.T) {
 // gone without a word when that does not say how it ended.
 func TestLookAtForgottenJobs(t *testing.T) {
 	run := func(id, state, submit, start, end string) string {
-		return id + "|17|ann|a|gpu|normal|" + state + "|99:0|" + submit + "|" + submit + "|" + start + "|" + end + "|60|cpu=1|n1|job|"
+		return id + "|17|ann|a|gpu|normal|" + state + "|99:0|" + submit + "|" + submit + "|" + start + "|" + end + "|60|cpu=1|n1|job|cpu=1|"
 	}
 	first, second := run("17", "REQUEUED", "100", "200", "300"), run("17", "FAILED", "300", "400", "500")
 	for name, c := range map[string]struct {

@@ -43,7 +43,7 @@ func (a *accounting) Run(_ context.Context, cmd slurmplug.Command) (slurmplug.Ou
 		}
 	default:
 		run := func(id, start, end, name, tres, comment string) string {
-			return row(id, id, "ann", "lab", "gpu", "be", "COMPLETED", "0:0", "900", "900", start, end, "60", tres, "a", name, comment)
+			return row(id, id, "ann", "lab", "gpu", "be", "COMPLETED", "0:0", "900", "900", start, end, "60", tres, "a", name, tres, comment)
 		}
 		out = run("7", "1000", "4600", "train", "cpu=4,mem=8G,gres/gpu=1", "prio:v=1&workload=lm my words") +
 			run("9", "1000", "4600", "train", "cpu=4", "") + run("8", "1500", "1600", "train", "cpu=4", "") +

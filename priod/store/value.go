@@ -28,9 +28,10 @@ type Value struct {
 	TEWaitP95  *ValueOf `json:"te_wait_p95_s,omitempty"`
 	GPUHours   ValueOf  `json:"gpu_hours"` // held, lost work included
 
-	// Low and High are the part of the completion time that priod saves, with 95 % confidence; nil: too few jobs.
-	Low  *float64 `json:"saved_low,omitempty"`
-	High *float64 `json:"saved_high,omitempty"`
+	// Low and High are between what parts of the completion time priod saves in so many replays.
+	Low     float64 `json:"saved_low"`
+	High    float64 `json:"saved_high"`
+	Replays int     `json:"replays"`
 
 	// Off is by what part the replay with priod misses the mean completion that happened.
 	Off float64 `json:"replay_off"`
@@ -127,4 +128,18 @@ func (r *Reader) HeldSpan(ctx context.Context, since time.Time) (from, to time.T
 		}
 	}
 	return from, to, nil
+}
+
+// AskedCPUs are the CPUs that users asked for, by job as accounting names it, of jobs whose size priod wrote since a time.
+func (r *Reader) AskedCPUs(ctx context.Context, since time.Time) (map[string]int, error) {
+	writes, err := list(ctx, r, func(tx *sql.Tx) ([]db.SizeWritesRow, error) { return r.q.SizeWrites(ctx, tx, millis(since)) },
+		func(x *db.SizeWritesRow) Write { return showWrite(&x.Write, jobID(x.ID, x.JobTask), "") })
+	asked := map[string]int{}
+	for i := range writes {
+		job := writes[i].Job.String()
+		if _, known := asked[job]; !known {
+			asked[job] = writes[i].Before.Size().CPUs
+		}
+	}
+	return asked, err
 }

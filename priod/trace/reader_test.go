@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -227,7 +228,7 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 		t.Error(diff)
 	}
 	skipped := map[string]int{skipStep: 1, skipNotStarted: 1, skipRunning: 1}
-	if diff := cmp.Diff(Stats{Jobs: 4, Skipped: skipped}, stats); diff != "" {
+	if diff := cmp.Diff(Stats{Jobs: 4, Skipped: skipped, Origin: time.Date(2024, 3, 1, 8, 0, 0, 0, time.UTC)}, stats); diff != "" {
 		t.Error(diff)
 	}
 	jobs, stats, err = read(text, Options{Format: Sacct, GPUsOnly: true})
@@ -542,4 +543,44 @@ func BenchmarkReadSacct(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/job")
+}
+
+// What a job asked for is its GPU type, not what it got; what its evicted runs kept counts as work, at the speed of each; fewer CPUs than its
+// program wants made it slower, and what its user asked for is what it asks for again.
+func TestAccountingOfEvictedJobs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "workloads.toml")
+	if err := os.WriteFile(path, []byte("[[workload]]\nname = \"lm\"\nspeed.fast = { 1 = 10.0 }\nspeed.slow = { 1 = 2.0 }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	table, err := workload.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(s int64) time.Time { return time.Unix(1_000_000_000+s, 0) }
+	run := func(id uint32, state, got, asked, tag string, start, end int64) slurmplug.Run {
+		return slurmplug.Run{
+			ID: slurmplug.Plain(id), RawID: id, User: "ann", State: state, Submit: at(0), Eligible: at(0), Start: at(start), End: at(end), TimeLimit: time.Hour,
+			AllocTRES: "cpu=4,gres/gpu=1,gres/gpu:" + got + "=1,node=1", ReqTRES: asked, Comment: tag,
+		}
+	}
+	const open, typed = "cpu=4,gres/gpu=1,node=1", "cpu=4,gres/gpu=1,gres/gpu:slow=1,node=1"
+	jobs, _, err := FromRuns([]slurmplug.Run{
+		run(1, "PREEMPTED", "slow", open, "prio:ckpt=100&type=be&v=1&workload=lm", 0, 250), run(1, "COMPLETED", "fast", open, "prio:ckpt=100&type=be&v=1&workload=lm", 300, 330),
+		run(2, "REQUEUED", "slow", typed, "prio:grace=9&signal=TERM&type=be&v=1", 0, 250), run(2, "COMPLETED", "slow", typed, "prio:grace=9&signal=TERM&type=be&v=1", 300, 330),
+		run(3, "PREEMPTED", "slow", open, "", 0, 250), run(3, "COMPLETED", "slow", open, "", 300, 330),
+	}, Options{Workloads: table, CPUs: map[string]int{"3": 2}})
+	if err != nil || len(jobs) != 3 {
+		t.Fatal(err, jobs)
+	}
+	type said struct {
+		Type            string
+		Steps, Duration float64
+		CPUs            int
+	}
+	want := map[string]said{"1": {"", 30*10 + 200*2, 0, 4}, "2": {"slow", 0, 280, 4}, "3": {"", 0, 30, 2}}
+	for _, j := range jobs {
+		if got := (said{j.GPUType, j.Steps, j.Duration, j.CPUs}); got != want[j.ID] {
+			t.Errorf("job %s: %+v, want %+v", j.ID, got, want[j.ID])
+		}
+	}
 }

@@ -71,3 +71,8 @@ SELECT d.class, count(*) AS jobs, count(CASE WHEN d.value > CAST(sqlc.arg(value)
 FROM jobs AS j JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
 WHERE j.left_ms = 0 AND j.state = 'pending' AND d.ranked != 0
 GROUP BY d.class;
+
+-- name: SizeWrites :many
+-- The sizes that priod wrote since a time, the first of each job first.
+SELECT j.id, j.task AS job_task, sqlc.embed(w) FROM writes AS w JOIN jobs AS j ON j.job = w.job
+WHERE w.lever = 'Size' AND w.status = 'applied' AND w.at_ms >= sqlc.arg(since_ms) ORDER BY w.write;

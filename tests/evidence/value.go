@@ -153,7 +153,6 @@ func (s *study) valueOf(ctx context.Context, seed, jobs int, load float64) (with
 		return 0, 0, 0, err
 	}
 	alone, err := mean("multifactor")
-	fmt.Fprintln(os.Stderr, "alone", alone, "again", again, "recorded", stat.Mean(recorded, nil))
 	return with, without, stat.Mean(recorded, nil) * alone / again, err // as priod report value has it
 }
 

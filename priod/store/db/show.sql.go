@@ -708,6 +708,57 @@ func (q *Queries) RecentWrites(ctx context.Context, db DBTX, most int64) ([]Rece
 	return items, nil
 }
 
+const sizeWrites = `-- name: SizeWrites :many
+SELECT j.id, j.task AS job_task, w.write, w.job, w.cycle, w.at_ms, w.tasks, w.part, w.lever, w."before", w."after", w.user_nice, w.reason, w.status, w.message FROM writes AS w JOIN jobs AS j ON j.job = w.job
+WHERE w.lever = 'Size' AND w.status = 'applied' AND w.at_ms >= ?1 ORDER BY w.write
+`
+
+type SizeWritesRow struct {
+	ID      int64
+	JobTask int64
+	Write   Write
+}
+
+// The sizes that priod wrote since a time, the first of each job first.
+func (q *Queries) SizeWrites(ctx context.Context, db DBTX, sinceMs int64) ([]SizeWritesRow, error) {
+	rows, err := db.QueryContext(ctx, sizeWrites, sinceMs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SizeWritesRow
+	for rows.Next() {
+		var i SizeWritesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.JobTask,
+			&i.Write.Write,
+			&i.Write.Job,
+			&i.Write.Cycle,
+			&i.Write.AtMs,
+			&i.Write.Tasks,
+			&i.Write.Part,
+			&i.Write.Lever,
+			&i.Write.Before,
+			&i.Write.After,
+			&i.Write.UserNice,
+			&i.Write.Reason,
+			&i.Write.Status,
+			&i.Write.Message,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const tasksOf = `-- name: TasksOf :many
 SELECT task, user, state, left_ms FROM jobs WHERE id = ?1 AND task >= 0 ORDER BY job DESC
 `
