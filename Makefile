@@ -118,8 +118,9 @@ install-daemon: ## unit, user, example configuration, man page, boards, alerts, 
 	sed 's|/usr/local|$(PREFIX)|' etc/prometheus/priod.rules.yml | install -m 0644 /dev/stdin $(SHARE)/slurmprio/prometheus/priod.rules.yml
 	install -D -m 0644 etc/systemd/output.conf $(SHARE)/slurmprio/systemd/output.conf
 	install -d $(DESTDIR)/usr/lib/systemd/system
-	for unit in priod.service priod-value.service priod-value.timer; do \
-	  sed 's|/usr/local|$(PREFIX)|' etc/systemd/$$unit | install -m 0644 /dev/stdin $(DESTDIR)/usr/lib/systemd/system/$$unit || exit 1; done
+	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod.service | install -m 0644 /dev/stdin $(DESTDIR)/usr/lib/systemd/system/priod.service
+	sed 's|/usr/local|$(PREFIX)|' etc/systemd/priod-value.service | install -m 0644 /dev/stdin $(DESTDIR)/usr/lib/systemd/system/priod-value.service
+	install -m 0644 etc/systemd/priod-value.timer $(DESTDIR)/usr/lib/systemd/system/priod-value.timer
 	install -D -m 0644 etc/systemd/priod.sysusers $(DESTDIR)/usr/lib/sysusers.d/priod.conf
 	install -D -m 0644 etc/systemd/priod.tmpfiles $(DESTDIR)/usr/lib/tmpfiles.d/priod.conf
 	install -D -m 0644 LICENSE $(SHARE)/doc/slurmprio/copyright

@@ -246,6 +246,10 @@ var goalWords = map[tune.Goal]string{
 
 var goalHeads = map[tune.Goal]string{tune.Completion: "COMPLETION, H", tune.TEP95: "TE P95", tune.WorstUser: "WORST USER", tune.Lost: "GPU-H LOST"}
 
+// tuneLegend explains the table.
+const tuneLegend = "COMPLETION: mean, from submission to end. TE P95: slowdown of trials. WORST USER: mean slowdown of a user's jobs. GPU-H LOST: in a\n" +
+	"block, by evictions, failures and restarts. FRONT: no other setting is better in one figure and worse in none."
+
 // show prints the settings and the recommended change, and writes the page.
 func (t *tuning) show(c *cli.Context, d *tuned) error {
 	front := tune.Front(t.candidates())
@@ -259,15 +263,18 @@ func (t *tuning) show(c *cli.Context, d *tuned) error {
 	report.Table(t.out, header, rows)
 	fmt.Fprintf(t.out, `
 %d jobs in %d blocks of %s: every second block chose, the others say what a change is worth (90 %% confidence).
-COMPLETION: mean, from submission to end. TE P95: slowdown of trials. WORST USER: mean slowdown of a user's jobs. GPU-H LOST: in a
-block, by evictions, failures and restarts. FRONT: no other setting is better in one figure and worse in none.
 %s
-`, len(t.jobs), t.blocks, shortly(t.length), t.untagged())
-	words := t.words(d)
-	fmt.Fprint(t.out, words)
+%s
+`, len(t.jobs), t.blocks, shortly(t.length), tuneLegend, t.untagged())
+	said, diff := t.words(d)
+	fmt.Fprintln(t.out, said)
+	if diff != "" {
+		fmt.Fprintf(t.out, "\n%s", diff)
+	}
 	page := filepath.Join(t.Dir, "tune.html")
 	p := report.Page{
-		Title: "priod tune", Words: append([]string{fmt.Sprintf("%d jobs, %d settings, goal: %s.", len(t.jobs), len(t.settings), goalWords[t.aim.Goal])}, strings.Split(strings.TrimSpace(words), "\n")...),
+		Title: "priod tune", Diff: diff,
+		Words:  []string{fmt.Sprintf("%d jobs, %d settings, goal: %s.", len(t.jobs), len(t.settings), goalWords[t.aim.Goal]), said, strings.ReplaceAll(tuneLegend, "\n", " ")},
 		Tables: []report.PageTable{{Title: "Settings", Header: header, Rows: rows}}, Plots: t.plots(front),
 	}
 	if err := writeFile(page, p.Write); err != nil {
@@ -354,13 +361,13 @@ func changeWords(c tune.Change) string {
 	return fmt.Sprintf("%+.2f (%+.2f to %+.2f)", c.To-c.From, c.Low, c.High)
 }
 
-// words are the recommended change as a diff, or why there is none.
-func (t *tuning) words(d *tuned) string {
+// words are the recommended change and its diff, or why there is none.
+func (t *tuning) words(d *tuned) (said, diff string) {
 	if d.choice.Setting == nil {
-		return "No change is recommended: " + d.choice.Why + ".\n"
+		return "No change is recommended: " + d.choice.Why + ".", ""
 	}
+	said = fmt.Sprintf("Recommended: %s: %s against now in the blocks that did not choose it, %s in those that did.", goalWords[t.aim.Goal], changeWords(d.choice.Worth), changeWords(d.choice.Chosen))
 	var b strings.Builder
-	fmt.Fprintf(&b, "Recommended: %s: %s against now in the blocks that did not choose it, %s in those that did.\n\n", goalWords[t.aim.Goal], changeWords(d.choice.Worth), changeWords(d.choice.Chosen))
 	path := t.cfg
 	if path == "" {
 		path = config.DefaultPath
@@ -381,7 +388,7 @@ func (t *tuning) words(d *tuned) string {
 		}
 		fmt.Fprintf(&b, "+%s%s\n", l.New, worth)
 	}
-	return b.String()
+	return said, b.String()
 }
 
 // plots show the goal against each other figure.
@@ -390,7 +397,7 @@ func (t *tuning) plots(front []*tune.Setting) (plots []report.Figure) {
 		if g == t.aim.Goal {
 			continue
 		}
-		f := report.Figure{Title: goalWords[t.aim.Goal] + " and " + goalWords[g], XLabel: goalWords[t.aim.Goal], YLabel: goalWords[g], Points: true}
+		f := report.Figure{Title: goalWords[t.aim.Goal] + " and " + goalWords[g], XLabel: goalWords[t.aim.Goal], YLabel: goalWords[g], Scatter: true}
 		on, off := report.Curve{Name: "on the front"}, report.Curve{Name: "others"}
 		for _, s := range t.settings {
 			x, y := s.All(t.aim.Goal), s.All(g)

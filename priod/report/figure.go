@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html/template"
 	"image/color"
+	"math"
+	"strconv"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -28,6 +30,7 @@ type Figure struct {
 	LogX           bool
 	Times          bool // X is Unix seconds, shown as clock times of this machine's zone
 	Points         bool // mark each point: few of them, each measured
+	Scatter        bool // points alone, without lines
 	Steps          bool // Y holds until the next X
 	Beneath        bool // curves may coincide: earlier ones are wider, to be seen beneath later ones
 	Curves         []Curve
@@ -79,16 +82,24 @@ func (f *Figure) SVG() (template.HTML, error) {
 		if f.Steps {
 			line.StepStyle = plotter.PostStep
 		}
-		p.Add(line)
-		if f.Points {
+		if !f.Scatter {
+			p.Add(line)
+		}
+		if f.Points || f.Scatter {
 			marks, err := plotter.NewScatter(xys)
 			if err != nil {
 				return "", fmt.Errorf("figure %q, curve %q: %w", f.Title, c.Name, err)
 			}
 			marks.Color, marks.Shape, marks.Radius = line.Color, draw.CircleGlyph{}, vg.Points(2.5)
+			if f.Scatter {
+				marks.Shape, marks.Radius = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.PlusGlyph{}, draw.BoxGlyph{}}[i%3], vg.Points(3.5)
+				legend.Add(Safe(c.Name), marks)
+			}
 			p.Add(marks)
 		}
-		legend.Add(Safe(c.Name), line)
+		if !f.Scatter {
+			legend.Add(Safe(c.Name), line)
+		}
 		shown++
 	}
 	if len(f.Bars) > 0 {
@@ -100,6 +111,7 @@ func (f *Figure) SVG() (template.HTML, error) {
 	if shown == 0 {
 		return "", fmt.Errorf("figure %q has nothing to draw", f.Title)
 	}
+	p.X.Tick.Marker, p.Y.Tick.Marker = distinctTicks{p.X.Tick.Marker}, distinctTicks{p.Y.Tick.Marker}
 	if f.LogX {
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 		if p.X.Min == p.X.Max { // a log axis needs an extent
@@ -150,6 +162,41 @@ func drawn(p *plot.Plot, legend *plot.Legend) (b bytes.Buffer, err error) {
 	legend.Draw(draw.Crop(whole, vg.Points(8), 0, 0, -height))
 	_, err = canvas.WriteTo(&b)
 	return b, err
+}
+
+// distinctTicks are those of another ticker, with as many digits as tell them apart; names stay.
+type distinctTicks struct{ plot.Ticker }
+
+// Ticks are between min and max.
+func (d distinctTicks) Ticks(min, max float64) []plot.Tick {
+	ticks := d.Ticker.Ticks(min, max)
+	for digits := range 7 {
+		labels := map[string]float64{}
+		same := false
+		for _, t := range ticks {
+			if _, err := strconv.ParseFloat(t.Label, 64); err != nil {
+				if t.Label != "" {
+					return ticks
+				}
+				continue
+			}
+			label := strconv.FormatFloat(t.Value, 'f', digits, 64)
+			_, twice := labels[label]
+			was, _ := strconv.ParseFloat(label, 64)
+			same = same || twice || math.Abs(was-t.Value) > 1e-6*(max-min)
+			labels[label] = t.Value
+		}
+		if same {
+			continue
+		}
+		for i, t := range ticks {
+			if t.Label != "" {
+				ticks[i].Label = strconv.FormatFloat(t.Value, 'f', digits, 64)
+			}
+		}
+		break
+	}
+	return ticks
 }
 
 // clockTicks marks whole hours, or whole days, of this machine's zone: ten at most.

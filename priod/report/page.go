@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 )
 
 // Page is a document that opens without a network.
 type Page struct {
 	Title  string
 	Words  []string // paragraphs under the title
+	Diff   string   // lines of a diff; "": none
 	Tables []PageTable
 	Plots  []Figure
 }
@@ -23,7 +25,7 @@ type PageTable struct {
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"cell": func(v any) string { return Safe(fmt.Sprint(v)) },
-	"safe": Safe,
+	"safe": Safe, "lines": func(s string) []string { return strings.Split(strings.TrimSuffix(s, "\n"), "\n") },
 }).Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -31,20 +33,26 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{{safe .Page.Title}}</title>
 <style>
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em; color: #222; background: #fff }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 72em; padding: 0 1em; color: #222; background: #fff }
 table { border-collapse: collapse; margin: 0.5em 0 1.5em }
-th, td { padding: 0.2em 0.9em 0.2em 0; text-align: left; border-bottom: 1px solid #ddd; font-variant-numeric: tabular-nums; overflow-wrap: anywhere }
+.scroll { overflow-x: auto }
+th, td { padding: 0.2em 0.9em 0.2em 0; text-align: left; vertical-align: top; border-bottom: 1px solid #ddd; font-variant-numeric: tabular-nums }
+th { white-space: nowrap }
+td { max-width: 30em; overflow-wrap: break-word }
+pre { background: #f4f4f4; padding: 0.6em; overflow-x: auto }
 svg { max-width: 100%; height: auto; display: block; margin: 1em 0 2em }
 </style>
 </head>
 <body>
 <h1>{{safe .Page.Title}}</h1>
 {{range .Page.Words}}<p>{{safe .}}</p>
+{{end}}{{with .Page.Diff}}<pre>{{range lines .}}{{safe .}}
+{{end}}</pre>
 {{end}}{{range .Page.Tables}}<h2>{{safe .Title}}</h2>
-<table>
+<div class="scroll"><table>
 <tr>{{range .Header}}<th>{{safe .}}</th>{{end}}</tr>
 {{range .Rows}}<tr>{{range .}}<td>{{cell .}}</td>{{end}}</tr>
-{{end}}</table>
+{{end}}</table></div>
 {{end}}{{range .Plots}}{{.}}
 {{end}}</body>
 </html>
