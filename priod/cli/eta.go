@@ -128,6 +128,9 @@ func etaOfJobs(c *cli.Context, cfg *config.Config, r *store.Reader, names []stri
 		if err := json.Unmarshal(text, &views); err != nil {
 			return nil, fmt.Errorf("the daemon's answer is not understood: %w", err)
 		}
+		if c.Bool("slurm") && cfg != nil {
+			addSlurms(c.Context, cfg, views)
+		}
 		return views, nil
 	}
 	var f *forecaster

@@ -15,7 +15,7 @@ import (
 func reportETACommand() *cli.Command {
 	return &cli.Command{
 		Name: "eta", Usage: "whether jobs started when they were expected to",
-		Description: "Each waiting GPU job, of the first 1,000 of the queue, is told when it starts: in half of the cases by the one time, in nine of\n" +
+		Description: "Each waiting GPU job, of the first 10,000 of the queue, is told when it starts: in half of the cases by the one time, in nine of\n" +
 			"ten by the other (priod explain). The first that was said of each job is kept, and scored when it starts. HELD is the\n" +
 			"part that started by the second time; ERROR the median distance from the first, beside that of time limits.",
 		Flags:  []cli.Flag{&cli.StringFlag{Name: "since", Value: "7d", Usage: "what was said in the last `TIME`: 12h, 30d"}, jsonFlag()},
