@@ -2,6 +2,9 @@
 // start when, and end when, given the queue as it is now: a shadow schedule of
 // the running jobs, up to their time limits, and of those that wait before it.
 //
+// Where past runs are known, the same schedule is drawn many times with run times in place of
+// limits: expect.go for the jobs of the queue, forecast.go for one request.
+//
 // It is pure: the cluster as a user sees it, a request and its speeds in, an
 // answer for each GPU type out. What Slurm alone knows it does not: limits of a
 // QOS or an association, reservations, licences, who submits what next.

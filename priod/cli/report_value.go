@@ -24,9 +24,9 @@ import (
 const (
 	valueTime    = 10 * time.Minute // that all replays may take
 	valueReplays = 5
-	leastPause   = 6 * time.Hour    // that says something of the replay
-	valueOwners  = 5                // users that are kept of those who gained, and of those who lost
-	fewValueJobs = 5                // of a user say nothing
+	leastPause   = 6 * time.Hour // that says something of the replay
+	valueOwners  = 5             // users that are kept of those who gained, and of those who lost
+	fewValueJobs = 5             // of a user say nothing
 )
 
 func reportValueCommand() *cli.Command {

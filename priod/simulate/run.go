@@ -1,6 +1,6 @@
 // Package simulate runs traces through policies in virtual time. Its parts:
 // virtual is a Slurm behind plan.Slurm, metrics measures what came out, compare
-// says how two runs differ, sweep runs many. What only the papers assume is a program of its own,
+// says how two runs differ, sweep runs many, tune chooses settings by them. What only the papers assume is a program of its own,
 // tests/papers.
 package simulate
 

@@ -229,7 +229,11 @@ func (v *JobView) Starts() string {
 	if v.Start == nil {
 		return ""
 	}
-	return report.Starts(v.Start.At, v.Start.Median, v.Start.P90)
+	text := report.Starts(v.Start.At, v.Start.Median, v.Start.P90)
+	if moved := report.Moved(v.Start); moved != "" {
+		text += "; " + moved
+	}
+	return text
 }
 
 // WaitSeconds is the wait as templates take it.
