@@ -36,9 +36,9 @@ func ByPast(m *runtimes.Model, at time.Time) RunTimes {
 
 // Expect plans the waiting jobs in their order once for each draw of run times, of the running jobs too, and returns
 // when each would start in half and in nine tenths of them. Jobs without a distribution run to their time limits. A job
-// that never fits, waits for more than room, or is behind what a draw's effort reached is missing.
+// that never fits, or waits for more than room, is missing; behind what a draw's effort reached starts are reckoned, as in Starts.
 func Expect(site *Site, order []*cluster.Job, of RunTimes, draws int, seed uint64) map[cluster.JobID]ETA {
-	nodes, known := nodemap.New(site.Snapshot), known(site, of)
+	nodes, known := nodemap.New(site.Snapshot), distributions(site, of)
 	all := map[cluster.JobID][]float64{}
 	for n := range draws {
 		d := drawn{rand.New(rand.NewPCG(seed, uint64(n))), known}
@@ -51,10 +51,17 @@ func Expect(site *Site, order []*cluster.Job, of RunTimes, draws int, seed uint6
 		if len(at) < draws {
 			continue
 		}
-		slices.Sort(at)
-		etas[id] = ETA{at[(draws-1)/2], at[min(int(math.Ceil(0.9*float64(draws))), draws-1)]}
+		half, most := halfAndMost(at)
+		etas[id] = ETA{half, most}
 	}
 	return etas
+}
+
+// halfAndMost are what half and nine of ten draws do not exceed; it sorts them.
+func halfAndMost(draws []float64) (half, most float64) {
+	slices.Sort(draws)
+	n := len(draws)
+	return draws[(n-1)/2], draws[min(int(math.Ceil(0.9*float64(n))), n-1)]
 }
 
 // drawn are run times of one draw.

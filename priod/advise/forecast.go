@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -45,7 +44,7 @@ func (f *Forecast) Request(site *Site, r *Request, speeds []speed.Answer, runs f
 	if err != nil {
 		return o, err
 	}
-	asks, run, known := g.asks(speeds), runs(g.Limit), known(site, f.Runs)
+	asks, run, known := g.asks(speeds), runs(g.Limit), distributions(site, f.Runs)
 	all := make([]sample, len(asks)+1) // the last one on any type
 	for n := range f.Draws {
 		d := drawn{rand.New(rand.NewPCG(f.Seed, uint64(n))), known}
@@ -88,17 +87,16 @@ func (s *sample) add(start, run float64) {
 }
 
 func (s *sample) expected(gpuType string, fit float64) Expected {
-	of := func(list []float64, part float64) Seconds {
-		slices.Sort(list)
-		return Seconds(list[min(int(part*float64(len(list))), len(list)-1)])
+	start, lateStart := halfAndMost(s.starts)
+	run, longRun := halfAndMost(s.runs)
+	end, _ := halfAndMost(s.ends)
+	return Expected{
+		GPUType: gpuType, Start: Seconds(start), StartP90: Seconds(max(lateStart*fit, start)), Run: Seconds(run), RunP90: Seconds(longRun), End: Seconds(end),
 	}
-	x := Expected{GPUType: gpuType, Start: of(s.starts, 0.5), Run: of(s.runs, 0.5), RunP90: of(s.runs, 0.9), End: of(s.ends, 0.5)}
-	x.StartP90 = max(of(s.starts, 0.9)*Seconds(fit), x.Start)
-	return x
 }
 
-// known are the distributions of the running and waiting jobs.
-func known(site *Site, of RunTimes) map[cluster.JobID]*runtimes.Distribution {
+// distributions are those of the running and waiting jobs.
+func distributions(site *Site, of RunTimes) map[cluster.JobID]*runtimes.Distribution {
 	known := map[cluster.JobID]*runtimes.Distribution{}
 	for i := range site.Snapshot.Jobs {
 		if j := &site.Snapshot.Jobs[i]; j.State == cluster.Running || j.State == cluster.Pending {

@@ -125,7 +125,7 @@ func (a *adviser) expected(ctx context.Context) (views []*etaView, why string) {
 	if err == nil {
 		defer r.Close()
 	}
-	if views, err = etaOfRequests(ctx, a.cfg, r, requests, a.user, err); err != nil {
+	if views, err = etaOfRequests(ctx, a.cfg, r, requests, a.user, err, a.site); err != nil {
 		return nil, "by time limits alone: " + err.Error()
 	}
 	for _, v := range views {

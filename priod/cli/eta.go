@@ -26,6 +26,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 )
 
@@ -46,6 +47,9 @@ func etaCommand() *cli.Command {
 		Action: runETA,
 	}
 }
+
+// etaMost is how many waiting jobs of a user are listed.
+const etaMost = 100
 
 // etaView is when one job is expected to start. Times are s from now.
 type etaView struct {
@@ -136,7 +140,7 @@ func etaOfJobs(c *cli.Context, cfg *config.Config, r *store.Reader, names []stri
 	var f *forecaster
 	var err error
 	if len(names) > 0 {
-		if f, err = newForecaster(c.Context, cfg, r); err != nil {
+		if f, err = newForecaster(c.Context, cfg, r, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -180,12 +184,12 @@ func etasOf(ctx context.Context, cfg *config.Config, r *store.Reader, f *forecas
 		ids = append(ids, id)
 	}
 	if len(names) == 0 {
-		queue, err := r.Queue(ctx)
+		page, _, err := r.Pending(ctx, username, 0, etaMost)
 		if err != nil {
 			return nil, err
 		}
-		for i := range queue {
-			if j := &queue[i].Job; j.User == username && j.State == cluster.Pending.String() && j.GPUs > 0 {
+		for i := range page {
+			if j := &page[i].Job; j.GPUs > 0 {
 				ids = append(ids, j.ID)
 			}
 		}
@@ -207,7 +211,7 @@ func etasOf(ctx context.Context, cfg *config.Config, r *store.Reader, f *forecas
 			x.hideOthers(username)
 		}
 		v := x.eta()
-		if f != nil && x.waits() {
+		if f != nil && x.waits() && !x.aboutToStart() {
 			if err := f.alternatives(ctx, r, x, v); err != nil {
 				return nil, err
 			}
@@ -252,6 +256,12 @@ func (v *explanation) eta() *etaView {
 	return e
 }
 
+// aboutToStart tells whether the job fits now, or others leave for it.
+func (v *explanation) aboutToStart() bool {
+	_, _, free := v.room()
+	return !free.IsZero() || v.cause().Cause == plan.Starting
+}
+
 // alternatives fills in what would come of a job that asked for something else.
 func (f *forecaster) alternatives(ctx context.Context, r *store.Reader, x *explanation, v *etaView) error {
 	jobs := f.site.Snapshot.Jobs
@@ -271,7 +281,11 @@ func (f *forecaster) alternatives(ctx context.Context, r *store.Reader, x *expla
 func (f *forecaster) compare(ctx context.Context, r *store.Reader, v *etaView, own *advise.Request, user string) error {
 	open := *own
 	open.GPUType = ""
-	outlook, err := f.expect(ctx, r, &open, user)
+	speeds, err := f.speeds(ctx, r, own, user)
+	if err != nil {
+		return err
+	}
+	outlook, err := f.expect(&open, speeds, user)
 	if err != nil {
 		return err
 	}
@@ -279,11 +293,11 @@ func (f *forecaster) compare(ctx context.Context, r *store.Reader, v *etaView, o
 	if v.Job == nil {
 		v.Types = all
 	}
-	best := of(&outlook, own.GPUType)
+	best := expectedOn(&outlook, own.GPUType)
 	if best == nil || !best.Start.Known() {
 		return nil
 	}
-	limits, partitions, err := f.byLimits(ctx, r, own, user, own.Limit)
+	limits, partitions, err := f.byLimits(own, speeds, own.Limit)
 	if err != nil {
 		return err
 	}
@@ -307,24 +321,28 @@ func (f *forecaster) compare(ctx context.Context, r *store.Reader, v *etaView, o
 	if own.GPUs > 1 && own.GPUs%2 == 0 {
 		half := *own
 		half.GPUs, half.CPUs, half.MemMB, half.Nodes = own.GPUs/2, max(own.CPUs/2, 1), own.MemMB/2, min(own.Nodes, max(own.Nodes/2, 1))
-		if less, err := f.expect(ctx, r, &half, user); err != nil {
+		speeds, err := f.speeds(ctx, r, &half, user)
+		if err != nil {
 			return err
-		} else if e := of(&less, own.GPUType); e != nil && sooner(e.Start, best.Start) {
+		}
+		if less, err := f.expect(&half, speeds, user); err != nil {
+			return err
+		} else if e := expectedOn(&less, own.GPUType); e != nil && sooner(e.Start, best.Start) {
 			add(plural(half.GPUs, "GPU", "GPUs"), "", e, false)
 		}
 	}
-	return f.shorter(ctx, r, v, own, user, best, limits)
+	return f.shorter(v, own, speeds, best, limits)
 }
 
 // shorter adds a time limit that nine of ten such jobs do not reach, where Slurm's backfill, which goes by limits, would start
 // the job sooner with it than by limits now.
-func (f *forecaster) shorter(ctx context.Context, r *store.Reader, v *etaView, own *advise.Request, user string, best *advise.Expected, now advise.Seconds) error {
+func (f *forecaster) shorter(v *etaView, own *advise.Request, speeds []speed.Answer, best *advise.Expected, now advise.Seconds) error {
 	const step = 15 * time.Minute
 	limit := (time.Duration(float64(best.RunP90)*float64(time.Second))/step + 1) * step
 	if math.IsInf(float64(best.RunP90), 1) || own.Limit != slurmplug.Unlimited && limit > own.Limit*7/10 {
 		return nil
 	}
-	then, _, err := f.byLimits(ctx, r, own, user, limit)
+	then, _, err := f.byLimits(own, speeds, limit)
 	if err != nil || !sooner(then, now) || !sooner(then, best.Start) {
 		return err
 	}
@@ -336,14 +354,10 @@ func (f *forecaster) shorter(ctx context.Context, r *store.Reader, v *etaView, o
 }
 
 // byLimits is when a request with a time limit would first start where all jobs run to their limits; infinite: not known.
-func (f *forecaster) byLimits(ctx context.Context, r *store.Reader, own *advise.Request, user string, limit time.Duration) (start advise.Seconds, partitions string, err error) {
-	speeds, err := f.speeds(ctx, r, own, user)
-	if err != nil {
-		return 0, "", err
-	}
+func (f *forecaster) byLimits(own *advise.Request, speeds []speed.Answer, limit time.Duration) (start advise.Seconds, partitions string, err error) {
 	request := *own
 	request.Limit = limit
-	advice, err := advise.Give(f.site, &request, speeds.Speeds, func(string) (float64, bool) { return 0, false })
+	advice, err := advise.Give(f.site, &request, speeds, func(string) (float64, bool) { return 0, false })
 	if err != nil {
 		return 0, "", usageError{err}
 	}
@@ -356,8 +370,8 @@ func (f *forecaster) byLimits(ctx context.Context, r *store.Reader, own *advise.
 	return start, strings.Join(advice.Partitions, ","), nil
 }
 
-// of is what is expected on the one type that a job names, or on any; nil: it does not fit.
-func of(o *advise.Outlook, only string) *advise.Expected {
+// expectedOn is what is expected on the one type that a job names, or on any; nil: it does not fit.
+func expectedOn(o *advise.Outlook, only string) *advise.Expected {
 	if only == "" {
 		return o.Any
 	}
@@ -394,7 +408,7 @@ func etaOfScripts(c *cli.Context, cfg *config.Config, r *store.Reader, scripts [
 	for i := range a.jobs {
 		requests[i] = &a.jobs[i].request
 	}
-	views, err := etaOfRequests(c.Context, cfg, r, requests, a.user, why)
+	views, err := etaOfRequests(c.Context, cfg, r, requests, a.user, why, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -406,10 +420,10 @@ func etaOfScripts(c *cli.Context, cfg *config.Config, r *store.Reader, scripts [
 	return views, nil
 }
 
-// etaOfRequests asks the state folder, or the daemon.
-func etaOfRequests(ctx context.Context, cfg *config.Config, r *store.Reader, requests []*advise.Request, user string, why error) (views []*etaView, err error) {
+// etaOfRequests asks the state folder, or the daemon. site is the cluster where it was read already.
+func etaOfRequests(ctx context.Context, cfg *config.Config, r *store.Reader, requests []*advise.Request, user string, why error, site *advise.Site) (views []*etaView, err error) {
 	if why == nil {
-		f, err := newForecaster(ctx, cfg, r)
+		f, err := newForecaster(ctx, cfg, r, site)
 		if err != nil {
 			return nil, err
 		}
@@ -476,6 +490,9 @@ func showExpected(w io.Writer, views []*etaView, named bool) {
 		}
 	}
 	report.Table(w, header, rows)
+	if !named && len(views) >= etaMost {
+		fmt.Fprintf(w, "The first %d; priod queue --user shows all.\n", etaMost)
+	}
 	for _, v := range views {
 		if !named || len(v.Alternatives) < 2 {
 			continue

@@ -27,17 +27,20 @@ type ownForecasts struct {
 // ownForecast is how long one reading of Slurm's queue answers all users.
 const ownForecast = 30 * time.Second
 
-// with calls do with a forecaster, one call at a time.
-func (o *ownForecasts) with(ctx context.Context, do func(f *forecaster, r *store.Reader) error) (status int, err error) {
+// with calls do with a forecaster, one call at a time; without one where it is not needed: reading the cluster costs Slurm something.
+func (o *ownForecasts) with(ctx context.Context, needed bool, do func(f *forecaster, r *store.Reader) error) (status int, err error) {
 	r, err := store.OpenReader(ctx, o.cfg.State.Dir)
 	if err != nil {
 		return http.StatusServiceUnavailable, err
 	}
 	defer r.Close()
+	if !needed {
+		return http.StatusInternalServerError, do(nil, r)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.f == nil || time.Since(o.at) > ownForecast {
-		if o.f, err = newForecaster(ctx, o.cfg, r); err != nil {
+		if o.f, err = newForecaster(ctx, o.cfg, r, nil); err != nil {
 			o.f = nil
 			return http.StatusServiceUnavailable, err
 		}
@@ -55,10 +58,7 @@ func (o *ownForecasts) jobs(ctx context.Context, asker string, names []string, w
 	if len(names) > ownJobs {
 		return http.StatusBadRequest, fmt.Errorf("%d jobs: want at most %d", len(names), ownJobs)
 	}
-	return o.with(ctx, func(f *forecaster, r *store.Reader) error {
-		if len(names) == 0 {
-			f = nil
-		}
+	return o.with(ctx, len(names) > 0, func(f *forecaster, r *store.Reader) error {
 		views, err := etasOf(ctx, o.cfg, r, f, names, asker, true)
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func (o *ownForecasts) requests(ctx context.Context, asker string, body io.Reade
 			return http.StatusBadRequest, err
 		}
 	}
-	return o.with(ctx, func(f *forecaster, r *store.Reader) error {
+	return o.with(ctx, true, func(f *forecaster, r *store.Reader) error {
 		views, err := f.requests(ctx, r, requests, asker)
 		if err != nil {
 			return err

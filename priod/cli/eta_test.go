@@ -69,6 +69,9 @@ func TestExpectedOfStored(t *testing.T) {
 		{"starting", job(plan.Starting, nil), "0", "fits now"},
 	} {
 		e := c.of.eta()
+		if is := c.of.aboutToStart(); is != (c.name == "starting") { // else what would start it sooner is asked
+			t.Errorf("%s: about to start: %v", c.name, is)
+		}
 		text, err := json.Marshal(e)
 		if err != nil || !strings.Contains(string(text), `"start_s":`+c.start) || !strings.Contains(e.Why, c.why) {
 			t.Errorf("%s: %v %s", c.name, err, text)

@@ -58,7 +58,7 @@ func tuneCommand() *cli.Command {
 // tuneInput are the flags of simulate that say what is replayed.
 func tuneInput() (flags []cli.Flag) {
 	for _, f := range simulateFlags() {
-		if !slices.Contains([]string{"order", "preemption", "set"}, f.Names()[0]) {
+		if !slices.Contains([]string{"order", "preemption", "set", "node-events"}, f.Names()[0]) {
 			flags = append(flags, f)
 		}
 	}
@@ -83,21 +83,23 @@ const (
 // tuning is one study.
 type tuning struct {
 	sweep.Runner
-	aim      tune.Aim
-	cfg      string // path
-	tries    []string
-	spec     simulate.Spec
-	weights  virtual.Weights
-	jobs     []trace.Job
-	cluster  trace.Cluster
-	programs *workload.Table
-	notes    []string
-	blocks   int
-	length   float64 // of a block, s
-	settings []*tune.Setting
-	known    map[string]*tune.Setting // by the configuration that holds
-	out      io.Writer
-	errs     io.Writer
+	aim        tune.Aim
+	cfg        string // path
+	tries      []string
+	spec       simulate.Spec
+	weights    virtual.Weights
+	preemption string // Slurm's own
+	jobs       []trace.Job
+	cluster    trace.Cluster
+	programs   *workload.Table // how fast they are
+	told       *workload.Table // what priod is told of them
+	notes      []string
+	blocks     int
+	length     float64 // of a block, s
+	settings   []*tune.Setting
+	known      map[string]*tune.Setting // by the configuration that holds
+	out        io.Writer
+	errs       io.Writer
 }
 
 func runTune(c *cli.Context) error {
@@ -188,11 +190,12 @@ func (t *tuning) config(set []string) (*config.Config, error) {
 
 // kept is what is written beside the jobs, so that a study that goes on is of the same.
 type kept struct {
-	Flags   []string        `json:"flags"`
-	Weights virtual.Weights `json:"weights"`
-	Backfill,
-	SlurmOrder string
-	Notes []string `json:"notes"`
+	Flags      []string        `json:"flags"`
+	Weights    virtual.Weights `json:"weights"` // of Slurm's multifactor priority
+	Order      string          `json:"order"`   // Slurm's own
+	Backfill   string          `json:"backfill"`
+	Preemption string          `json:"preemption"` // Slurm's own
+	Notes      []string        `json:"notes"`
 }
 
 // prepare reads jobs and nodes, or those of the study that the folder holds.
@@ -220,12 +223,12 @@ func (t *tuning) prepare(ctx context.Context, c *cli.Context) error {
 			return usagef("tune: %s holds the study of %q: use another --out, or remove it", t.Dir, strings.Join(k.Flags, " "))
 		}
 	}
-	t.weights, t.spec.Backfill, t.spec.SlurmOrder, t.notes = k.Weights, k.Backfill, k.SlurmOrder, k.Notes
+	t.weights, t.spec.Backfill, t.spec.SlurmOrder, t.preemption, t.notes = k.Weights, k.Backfill, k.Order, k.Preemption, k.Notes
 	cfg, err := t.config(nil)
 	if err != nil {
 		return err
 	}
-	if t.programs, err = workload.Load(cmp.Or(c.String("workloads"), cfg.Speeds.Workloads)); err != nil {
+	if t.programs, t.told, err = workloads(c, cfg); err != nil {
 		return usageError{err}
 	}
 	if t.cluster, err = trace.ReadCluster(nodes); err != nil {
@@ -262,7 +265,7 @@ func (t *tuning) read(ctx context.Context, c *cli.Context, k *kept) error {
 	if err != nil {
 		return err
 	}
-	k.Weights, k.SlurmOrder, k.Backfill = slurm.weights, slurm.order, cmp.Or(c.String("backfill"), slurm.backfill)
+	k.Weights, k.Order, k.Preemption, k.Backfill = slurm.weights, slurm.order, slurm.preemption, cmp.Or(c.String("backfill"), slurm.backfill)
 	s := &Simulated{spec: t.spec}
 	in, done, err := s.input(ctx, c)
 	if err != nil {
@@ -323,17 +326,14 @@ const slurmAlone = "without priod"
 func (t *tuning) simulate(ctx context.Context, set []string) (map[string]float64, error) {
 	spec, in := t.spec, simulate.Input{Cluster: t.cluster, Jobs: trace.Each(t.jobs), Weights: t.weights, Speed: simulate.Speeds(t.programs), Curve: simulate.Curves(t.programs)}
 	if slices.Equal(set, []string{slurmAlone}) {
-		spec.Order, spec.Overheads.Hold = cmp.Or(spec.SlurmOrder, "multifactor"), 0
+		spec.Order, spec.Preemption, spec.Overheads.Hold = cmp.Or(spec.SlurmOrder, "multifactor"), t.preemption, 0
 	} else {
 		cfg, err := t.config(set)
 		if err != nil {
 			return nil, err
 		}
 		in.Unprofile(cfg)
-		in.Config = cfg
-		if in.Table, err = workload.Load(cfg.Speeds.Workloads); err != nil {
-			return nil, err
-		}
+		in.Config, in.Table = cfg, t.told
 	}
 	r, err := simulate.Run(ctx, spec, in)
 	if err != nil {

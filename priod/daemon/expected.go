@@ -16,9 +16,13 @@ const (
 	expectEvery = time.Minute // and no more often than costs a fiftieth of a core
 	expectShare = 50
 	expectMost  = 10_000 // waiting jobs of which a start is expected
-	expectDraws = 20
-	pastRuns    = 20_000              // the last of accounting that run times are learned from
-	scoredFor   = 30 * 24 * time.Hour // promises that fit the next ones
+)
+
+// What expectations rest on, in the daemon and where a user asks about one job.
+const (
+	ExpectDraws = 20
+	PastRuns    = 20_000              // the last of accounting that run times are learned from
+	ScoredFor   = 30 * 24 * time.Hour // promises that fit the next ones
 )
 
 // expecting plans when the first jobs of the queue start, beside the cycles, one plan at a time.
@@ -104,7 +108,7 @@ func expectedStarts(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.R
 	for _, j := range order {
 		arrays[j.ID] = j.TaskCount > 1
 	}
-	for id, eta := range advise.Expect(site, order, advise.ByPast(m, s.At), expectDraws, uint64(s.At.Unix())) {
+	for id, eta := range advise.Expect(site, order, advise.ByPast(m, s.At), ExpectDraws, uint64(s.At.Unix())) {
 		x, planned := starts[id]
 		if !planned { // never, by time limits
 			continue

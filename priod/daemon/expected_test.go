@@ -60,8 +60,8 @@ func BenchmarkExpectedStarts(b *testing.B) {
 		s.Jobs = append(s.Jobs, j)
 	}
 	var past []runtimes.Run
-	for i := range pastRuns {
-		j, start := kind(i), at.Add(-time.Duration(1+pastRuns-i)*time.Minute)
+	for i := range PastRuns {
+		j, start := kind(i), at.Add(-time.Duration(1+PastRuns-i)*time.Minute)
 		past = append(past, runtimes.Run{Kind: runtimes.KindOf(&j), Submit: start, Start: start, End: start.Add(time.Duration(i%7200) * time.Second)})
 	}
 	for b.Loop() {

@@ -160,8 +160,8 @@ func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store,
 	}
 	l.past = runtimes.Past(stays)
 	slices.SortFunc(l.past, func(a, b runtimes.Run) int { return a.End.Compare(b.End) })
-	l.past = l.past[max(len(l.past)-pastRuns, 0):]
-	if l.promises, err = st.PromisesSince(ctx, now.Add(-scoredFor)); err != nil {
+	l.past = l.past[max(len(l.past)-PastRuns, 0):]
+	if l.promises, err = st.PromisesSince(ctx, now.Add(-ScoredFor)); err != nil {
 		return lesson{err: err}
 	}
 	if l.err = ctx.Err(); l.err == nil {

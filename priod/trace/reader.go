@@ -39,8 +39,9 @@ type Options struct {
 	Sort    bool   // put jobs in order of submission, which takes all of them into memory
 
 	// Workloads turn a run that accounting saw into steps. May be nil.
-	CPUs      map[string]int // that users asked for, by job of accounting, where priod wrote another number; nil: none
 	Workloads *workload.Table
+	// CPUs are those that users asked for, by job or array of accounting, where priod wrote another number.
+	CPUs map[string]int
 	// Source, if set, reads a format of the caller's in place of Format.
 	Source func(name string, text io.Reader) (Source, error)
 	// GPUsOnly leaves out of accounting the jobs without GPUs: the engine knows GPUs alone.

@@ -564,12 +564,14 @@ func TestAccountingOfEvictedJobs(t *testing.T) {
 		}
 	}
 	const open, typed = "cpu=4,gres/gpu=1,node=1", "cpu=4,gres/gpu=1,gres/gpu:slow=1,node=1"
+	task := run(4, "COMPLETED", "slow", open, "", 0, 30) // of an array whose size was written whole
+	task.ID.Task = 7
 	jobs, _, err := FromRuns([]slurmplug.Run{
 		run(1, "PREEMPTED", "slow", open, "prio:ckpt=100&type=be&v=1&workload=lm", 0, 250), run(1, "COMPLETED", "fast", open, "prio:ckpt=100&type=be&v=1&workload=lm", 300, 330),
 		run(2, "REQUEUED", "slow", typed, "prio:grace=9&signal=TERM&type=be&v=1", 0, 250), run(2, "COMPLETED", "slow", typed, "prio:grace=9&signal=TERM&type=be&v=1", 300, 330),
-		run(3, "PREEMPTED", "slow", open, "", 0, 250), run(3, "COMPLETED", "slow", open, "", 300, 330),
-	}, Options{Workloads: table, CPUs: map[string]int{"3": 2}})
-	if err != nil || len(jobs) != 3 {
+		run(3, "PREEMPTED", "slow", open, "", 0, 250), run(3, "COMPLETED", "slow", open, "", 300, 330), task,
+	}, Options{Workloads: table, CPUs: map[string]int{"3": 2, "4": 3}})
+	if err != nil || len(jobs) != 4 {
 		t.Fatal(err, jobs)
 	}
 	type said struct {
@@ -577,7 +579,7 @@ func TestAccountingOfEvictedJobs(t *testing.T) {
 		Steps, Duration float64
 		CPUs            int
 	}
-	want := map[string]said{"1": {"", 30*10 + 200*2, 0, 4}, "2": {"slow", 0, 280, 4}, "3": {"", 0, 30, 2}}
+	want := map[string]said{"1": {"", 30*10 + 200*2, 0, 4}, "2": {"slow", 0, 280, 4}, "3": {"", 0, 30, 2}, "4_7": {"", 0, 30, 3}}
 	for _, j := range jobs {
 		if got := (said{j.GPUType, j.Steps, j.Duration, j.CPUs}); got != want[j.ID] {
 			t.Errorf("job %s: %+v, want %+v", j.ID, got, want[j.ID])

@@ -178,7 +178,8 @@ func (p *runs) job(req, alloc demand, known demands, tag *jobtag.Tag, opts Optio
 		}
 		j.Limit = max(j.Limit, min(j.Duration, unlimited.Seconds()))
 	}
-	if own := opts.CPUs[p.id]; own > 0 && j.GPUs > 0 {
+	array, _, _ := strings.Cut(p.id, "_")
+	if own := cmp.Or(opts.CPUs[p.id], opts.CPUs[array]); own > 0 && j.GPUs > 0 {
 		j.CPUs = own
 	}
 	return j

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"gonum.org/v1/gonum/stat"
-
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
@@ -61,99 +59,109 @@ func (s *study) valueOf(ctx context.Context, seed, jobs int, load float64) (with
 	}
 	base := filepath.Join(s.dir, fmt.Sprintf("value-%d", seed))
 	table, nodes := base+"-workloads.toml", base+"-nodes.toml"
-	if err := errors.Join(writeWorkloads(table, all, nil), os.WriteFile(nodes, []byte(clusterTOML()), 0o644)); err != nil {
+	if err := errors.Join(writeWorkloads(table, all, nil), os.WriteFile(nodes, []byte(clusterTOML()), 0o644), writeTrace(base+".csv", generate(all, uint64(seed), jobs, load, 6), 0)); err != nil {
 		return 0, 0, 0, err
 	}
-	if err := writeTrace(base+".csv", generate(all, uint64(seed), jobs, load, 6), 0); err != nil {
+	v := valued{seed: uint64(seed)}
+	if v.programs, err = workload.Load(table); err != nil {
 		return 0, 0, 0, err
 	}
-	known, err := workload.Load(table)
-	if err != nil {
+	if v.nodes, err = trace.ReadCluster(nodes); err != nil {
 		return 0, 0, 0, err
 	}
-	of, err := trace.ReadCluster(nodes)
-	if err != nil {
+	if v.jobs, err = readJobs(base+".csv", trace.Options{Format: trace.CSV, Workloads: v.programs}); err != nil {
 		return 0, 0, 0, err
 	}
-	r, err := trace.Open(base+".csv", trace.Options{Format: trace.CSV, Workloads: known})
-	if err != nil {
+	runs, asked := accounted{jobs: v.jobs, cpus: map[string]int{}}, map[string]int{}
+	for i := range v.jobs {
+		asked[strconv.Itoa(i+1)] = 3 * v.jobs[i].GPUs // the share of a node of 8 GPUs and 24 CPUs
+	}
+	if with, err = v.replay(ctx, "priod", 0, &runs); err != nil {
 		return 0, 0, 0, err
 	}
-	defer r.Close()
-	var list []trace.Job
-	for j, err := range r.All() {
-		if err != nil {
-			return 0, 0, 0, err
-		}
-		list = append(list, j)
-	}
-	runs := accounted{jobs: list, cpus: map[string]int{}}
-	once := func(order string, jitter uint64) (float64, error) {
-		spec := simulate.Spec{Order: order, Backfill: "easy", Seed: uint64(seed), SpreadCosts: []float64{0.146, 0.199, 0.441}}
-		spec.Overheads.Prolog, spec.Overheads.Restart, spec.Overheads.Requeue = 10, 60, 121
-		in := simulate.Input{Cluster: of, Jobs: trace.Each(trace.Jittered(list, jitter)), Speed: simulate.Speeds(known), Curve: simulate.Curves(known)}
-		if order == "priod" {
-			if in.Config, err = config.Load(os.DevNull, "profile=balanced"); err != nil {
-				return 0, err
-			}
-			in.Table = known
-			spec.Overheads.Hold = 20
-			spec.Adjust = func(o *virtual.Options) {
-				o.Daemon.Seen, o.Daemon.LearnEvery, o.Daemon.LearnFrom = runs.seen, time.Hour, 10_000*24*time.Hour
-				o.Daemon.Learn = func(_ *cycle.Settings, past []cluster.PastStay) { runs.past = append(runs.past[:0], past...) }
-			}
-		}
-		if err := spec.Check(); err != nil {
-			return 0, err
-		}
-		result, err := simulate.Run(ctx, spec, in)
-		if order == "priod" && jitter == 0 {
-			runs.outcomes = result
-		}
-		return result.Figures.MeanJCT / 3600, err
-	}
-	mean := func(order string) (sum float64, err error) { // of replays as report value makes them
-		for k := range uint64(valueReplays) {
-			v, err := once(order, k)
-			if err != nil {
-				return 0, err
-			}
-			sum += v / valueReplays
-		}
-		return sum, nil
-	}
-	if with, err = once("priod", 0); err != nil {
-		return 0, 0, 0, err
-	}
-	if without, err = mean("multifactor"); err != nil {
+	if without, err = v.mean(ctx, "multifactor"); err != nil {
 		return 0, 0, 0, err
 	}
 	if err := os.WriteFile(base+".sacct", []byte(runs.text()), 0o600); err != nil {
 		return 0, 0, 0, err
 	}
-	asked := map[string]int{}
-	for i := range list {
-		asked[strconv.Itoa(i+1)] = 3 * list[i].GPUs // the share of a node of 8 GPUs and 24 CPUs
+	if v.jobs, err = readJobs(base+".sacct", trace.Options{Format: trace.Sacct, Workloads: v.programs, CPUs: asked, Sort: true}); err != nil {
+		return 0, 0, 0, err
 	}
-	past, err := trace.Open(base+".sacct", trace.Options{Format: trace.Sacct, Workloads: known, CPUs: asked, Sort: true})
+	recorded := 0.0
+	for i := range v.jobs {
+		recorded += (v.jobs[i].End - v.jobs[i].Submit) / 3600 / float64(len(v.jobs))
+	}
+	again, err := v.mean(ctx, "priod")
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	defer past.Close()
-	list = list[:0]
-	var recorded []float64
-	for j, err := range past.All() {
+	alone, err := v.mean(ctx, "multifactor")
+	return with, without, recorded * alone / again, err // as priod report value has it
+}
+
+// readJobs are all jobs of a trace.
+func readJobs(path string, o trace.Options) (jobs []trace.Job, err error) {
+	r, err := trace.Open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	for j, err := range r.All() {
 		if err != nil {
-			return 0, 0, 0, err
+			return nil, err
 		}
-		list, recorded = append(list, j), append(recorded, (j.End-j.Submit)/3600)
+		jobs = append(jobs, j)
 	}
-	again, err := mean("priod")
-	if err != nil {
-		return 0, 0, 0, err
+	return jobs, nil
+}
+
+// valued are jobs that are replayed with priod and without.
+type valued struct {
+	seed     uint64
+	programs *workload.Table
+	nodes    trace.Cluster
+	jobs     []trace.Job
+}
+
+// replay is the mean completion, h, in one order with some seconds of submission; into, if not nil, gets what accounting would hold.
+func (v *valued) replay(ctx context.Context, order string, draw uint64, into *accounted) (float64, error) {
+	spec := simulate.Spec{Order: order, Backfill: "easy", Seed: v.seed, SpreadCosts: []float64{0.146, 0.199, 0.441}}
+	spec.Overheads.Prolog, spec.Overheads.Restart, spec.Overheads.Requeue = 10, 60, 121
+	in := simulate.Input{Cluster: v.nodes, Jobs: trace.Each(trace.Jittered(v.jobs, draw)), Speed: simulate.Speeds(v.programs), Curve: simulate.Curves(v.programs)}
+	if order == "priod" {
+		cfg, err := config.Load(os.DevNull, "profile=balanced")
+		if err != nil {
+			return 0, err
+		}
+		in.Config, in.Table, spec.Overheads.Hold = cfg, v.programs, 20
 	}
-	alone, err := mean("multifactor")
-	return with, without, stat.Mean(recorded, nil) * alone / again, err // as priod report value has it
+	if into != nil {
+		spec.Adjust = func(o *virtual.Options) {
+			o.Daemon.Seen, o.Daemon.LearnEvery, o.Daemon.LearnFrom = into.seen, time.Hour, 10_000*24*time.Hour
+			o.Daemon.Learn = func(_ *cycle.Settings, past []cluster.PastStay) { into.past = append(into.past[:0], past...) }
+		}
+	}
+	if err := spec.Check(); err != nil {
+		return 0, err
+	}
+	result, err := simulate.Run(ctx, spec, in)
+	if into != nil {
+		into.outcomes = result
+	}
+	return result.Figures.MeanJCT / 3600, err
+}
+
+// mean is that of replays as priod report value makes them.
+func (v *valued) mean(ctx context.Context, order string) (sum float64, err error) {
+	for draw := range uint64(valueReplays) {
+		x, err := v.replay(ctx, order, draw, nil)
+		if err != nil {
+			return 0, err
+		}
+		sum += x / valueReplays
+	}
+	return sum, nil
 }
 
 // accounted is what accounting would hold of a simulated cluster.
