@@ -38,3 +38,8 @@ var Hold string
 //
 //go:embed slurm/*.lua
 var Lua embed.FS
+
+// OpenAPI describes what priod web answers under /api/v1.
+//
+//go:embed openapi.json
+var OpenAPI []byte

@@ -26,6 +26,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/web"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 )
@@ -71,14 +72,7 @@ type etaView struct {
 }
 
 // alternative is what would come of a job that asked for something else. The first is the job as it is.
-type alternative struct {
-	Change string `json:"change"` // "": none
-	Try    string `json:"try,omitempty"`
-	StartS *int64 `json:"start_s"`
-	P90S   *int64 `json:"start_p90_s"`
-	EndS   *int64 `json:"end_s"`
-	Sooner bool   `json:"sooner"` // it starts sooner than the job as it is, by more than a minute and a tenth
-}
+type alternative = web.Alternative
 
 func runETA(c *cli.Context) error {
 	words := c.Args().Slice()

@@ -82,7 +82,7 @@ func TestReportFailures(t *testing.T) {
 	if err := json.Unmarshal([]byte(priod("report", "failures", "--json", "--html", page)), &f); err != nil || f.Count != 4 || len(f.ByClass) != 2 || len(f.Suspects) != 1 || f.Suspects[0].Node != "n1" {
 		t.Errorf("%v, %+v", err, f)
 	}
-	if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte("<svg")) || !bytes.Contains(text, []byte("try --mem=12G")) || bytes.ContainsRune(text, 0x1b) {
+	if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte(`<figure class="chart"`)) || !bytes.Contains(text, []byte("try --mem=12G")) || bytes.ContainsRune(text, 0x1b) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	out = priod("explain", "1")

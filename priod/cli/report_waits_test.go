@@ -111,7 +111,7 @@ func TestReportWaits(t *testing.T) {
 	if strings.Contains(table, "\x1b") {
 		t.Error("a user's name reaches the terminal as it is")
 	}
-	if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte("<svg")) || bytes.Contains(text, []byte("\x1b")) {
+	if text, err := os.ReadFile(page); err != nil || !bytes.Contains(text, []byte(`<figure class="chart"`)) || bytes.Contains(text, []byte("\x1b")) {
 		t.Errorf("the page lacks its plot, or escapes: %v", err)
 	}
 	story := priod(0, "explain", "3")

@@ -80,14 +80,14 @@ func TestComparePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, svg := range strings.Split(page, "<svg")[1:] {
+	for _, figure := range strings.Split(page, `<figure class="chart"`)[1:] {
 		for _, curve := range []string{"as it happened", "Slurm, simulated", "with priod"} {
-			if !strings.Contains(svg, ">"+curve+"<") {
+			if !strings.Contains(figure, `"name":"`+curve+`"`) {
 				t.Errorf("a plot lacks the curve %q", curve)
 			}
 		}
 	}
-	if n := strings.Count(page, "<svg"); n != 4 || strings.Contains(page, "<b>") || !strings.Contains(page, "&lt;b&gt;ann") {
+	if n := strings.Count(page, `<figure class="chart"`); n != 4 || strings.Contains(page, "<b>") || !strings.Contains(page, "&lt;b&gt;ann") {
 		t.Errorf("%d plots, want 4; or a user's name is markup", n)
 	}
 }

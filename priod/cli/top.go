@@ -119,8 +119,8 @@ func (v *topView) show(w io.Writer) {
 		report.Ago(time.Since(v.Cycle.Until)), plural(v.Cycle.Pending, "job", "jobs"), v.Cycle.TE, v.Cycle.Running)
 	showHold(w, v.Cycle.Hold)
 	fmt.Fprintln(w)
-	tabulate(w, []string{"TYPE", "NODES", "GPUS", "IN USE", "FREE", "USELESS", ""}, v.Types, func(t **report.TypeUse) []any {
-		return []any{cmp.Or((*t).GPUType, "no type"), (*t).Nodes, (*t).GPUs, (*t).InUse, (*t).Free, (*t).Useless, bar(*t)}
+	tabulate(w, []string{"TYPE", "NODES", "GPUS", "IN USE", "FREE", "STRANDED", ""}, v.Types, func(t **report.TypeUse) []any {
+		return []any{cmp.Or((*t).GPUType, "no type"), (*t).Nodes, (*t).GPUs, (*t).InUse, (*t).Free, (*t).Stranded, bar(*t)}
 	})
 	if len(v.Evictions) > 0 {
 		fmt.Fprintln(w)
@@ -137,11 +137,11 @@ func (v *topView) show(w io.Writer) {
 	}
 }
 
-// bar shows in 20 places what part of a type's GPUs is in use and what part is useless.
+// bar shows in 20 places what part of a type's GPUs is in use and what part is stranded.
 func bar(t *report.TypeUse) report.Marks {
 	parts := t.Parts()
-	used, useless := parts[0]/5, parts[2]/5
-	return report.Marks{{Text: strings.Repeat("#", used), Meaning: report.Good}, {Text: strings.Repeat("x", useless), Meaning: report.Bad}, {Text: strings.Repeat(".", 20-used-useless)}}
+	used, stranded := parts[0]/5, parts[2]/5
+	return report.Marks{{Text: strings.Repeat("#", used), Meaning: report.Good}, {Text: strings.Repeat("x", stranded), Meaning: report.Bad}, {Text: strings.Repeat(".", 20-used-stranded)}}
 }
 
 func classMark(class string) any {

@@ -75,7 +75,33 @@ func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address
 // Pages are those of a state folder, with the daemon's own word of its health.
 func Pages(version string, cfg *config.Config) func(health func() daemon.State) http.Handler {
 	return func(health func() daemon.State) http.Handler {
-		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: version, Health: health}
+		classes := cfg.Decide().Ranking
+		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: version, Health: health, On: cfg.On(), Keep: 2 * time.Second}
+		p.Budget = func(kind, name string, gpus int) float64 {
+			budget := classes.User
+			special, known := classes.Users[name]
+			if kind == "account" {
+				budget = classes.Account
+				special, known = classes.Accounts[name]
+			}
+			if known {
+				budget = special
+			}
+			return budget.On(gpus).GPUHours
+		}
+		forecasts := ownForecasts{cfg: cfg}
+		p.Alternatives = func(ctx context.Context, r *store.Reader, name string) (all []web.Alternative, err error) {
+			_, err = forecasts.with(ctx, true, func(f *forecaster, r *store.Reader) error {
+				views, err := etasOf(ctx, cfg, r, f, []string{name}, "", false)
+				if err == nil {
+					for _, a := range views[0].Alternatives {
+						all = append(all, a)
+					}
+				}
+				return err
+			})
+			return all, err
+		}
 		p.Explain = func(ctx context.Context, r *store.Reader, text string) (any, []web.Line, error) {
 			id, err := storedName(ctx, r, text)
 			if err != nil {

@@ -310,6 +310,21 @@ const StateHeadroom = "+HEADROOM"
 // Headroom tells whether priod keeps the node for TE jobs: no other job starts there.
 func (n *Node) Headroom() bool { return strings.HasSuffix(n.State, StateHeadroom) }
 
+// Stranded is why free GPUs of the node can start no job; "" where they can, or none is free.
+func (n *Node) Stranded() string {
+	switch {
+	case n.GPUs <= n.GPUsUsed:
+		return ""
+	case !n.Usable:
+		return "the node is " + n.State
+	case n.CPUs > 0 && n.CPUsUsed >= n.CPUs:
+		return "no CPU is free beside them"
+	case n.MemMB > 0 && n.MemUsedMB >= n.MemMB:
+		return "no memory is free beside them"
+	}
+	return ""
+}
+
 // Headroom tells whether the job may start on nodes that priod keeps for TE jobs.
 func (j *Job) Headroom() bool { return j.Reservation == HeadroomReservation }
 

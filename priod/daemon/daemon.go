@@ -56,10 +56,12 @@ type Store interface {
 	SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error
 	// Hold says why nothing may be written now, "" when it may.
 	Hold() (string, error)
-	// SaveFindings and SaveStarts are those of store.Store. SaveFindings may be called
+	// SaveFindings, SaveStarts, SaveEnds and SaveSample are those of store.Store. SaveFindings may be called
 	// beside the cycles.
 	SaveFindings(context.Context, *store.Findings) error
 	SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]store.ExpectedStart) error
+	SaveEnds(ctx context.Context, at time.Time, ends map[cluster.JobID]store.ExpectedEnd) error
+	SaveSample(ctx context.Context, x *store.Sample) error
 	PromisesSince(ctx context.Context, since time.Time) ([]store.Promise, error)
 	// Pause lets the daemon stop its own writing until somebody resumes it.
 	Pause(why string) error
@@ -117,6 +119,7 @@ type Daemon struct {
 	learning     learning
 	checks       checks
 	expecting    expecting
+	sampling     sampling
 	last         lastCycle
 	availability availability
 	peers        peers
@@ -222,6 +225,9 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 			d.expect(ctx, &result)
 		}
 		took := time.Since(begun)
+		if d.watching {
+			d.sample(ctx, &result, took)
+		}
 		d.health.cycle(took, pause, err)
 		d.metrics.trouble.disk(d.Config.State.Dir, d.Config.State.Shared)
 		if err == nil {

@@ -53,6 +53,7 @@ type fake struct {
 	pastErr error
 	since   time.Time // of the last call of Past
 	applied []plan.Action
+	samples []store.Sample
 	hold    string
 	version string // of slurmctld and the commands; "" for one that priod writes to
 
@@ -199,6 +200,15 @@ func (f *fake) SaveFindings(_ context.Context, found *store.Findings) error {
 	f.found = *found
 	return nil
 }
+func (f *fake) SaveEnds(context.Context, time.Time, map[cluster.JobID]store.ExpectedEnd) error {
+	return nil
+}
+
+func (f *fake) SaveSample(_ context.Context, x *store.Sample) error {
+	f.samples = append(f.samples, *x)
+	return nil
+}
+
 func (f *fake) SaveStarts(_ context.Context, _ time.Time, starts map[cluster.JobID]store.ExpectedStart) error {
 	f.starts = starts
 	return nil

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -50,9 +51,9 @@ func (d *Daemon) expect(ctx context.Context, r *cycle.Result) {
 	go func() {
 		began := time.Now()
 		defer func() { done <- time.Since(began) }()
-		starts := expectedStarts(s, order, past, fit)
+		starts, ends := expected(s, order, past, fit)
 		d.metrics.starting(starts, s.At)
-		if err := d.Store.SaveStarts(ctx, s.At, starts); err != nil && ctx.Err() == nil {
+		if err := errors.Join(d.Store.SaveStarts(ctx, s.At, starts), d.Store.SaveEnds(ctx, s.At, ends)); err != nil && ctx.Err() == nil {
 			d.Log.Warn("when jobs are expected to start is not stored", "error", err)
 		}
 	}()
@@ -88,38 +89,52 @@ func (e *expecting) finish() {
 	}
 }
 
-// expectedStarts are those of jobs in their order: by time limits, and where past runs are known, by what these took. fit is by
-// what to multiply what nine of ten do not exceed.
-func expectedStarts(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.Run, fit float64) map[cluster.JobID]store.ExpectedStart {
+// expected are the starts of jobs in their order: by time limits, and where past runs are known, by what these took; and the ends of
+// those that run. fit is by what to multiply what nine of ten do not exceed.
+func expected(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.Run, fit float64) (starts map[cluster.JobID]store.ExpectedStart, ends map[cluster.JobID]store.ExpectedEnd) {
 	after := func(seconds float64) time.Time { return s.At.Add(time.Duration(seconds * float64(time.Second))) }
 	site := &advise.Site{Snapshot: s, Memory: true}
-	starts := map[cluster.JobID]store.ExpectedStart{}
+	starts, ends = map[cluster.JobID]store.ExpectedStart{}, map[cluster.JobID]store.ExpectedEnd{}
 	for id, at := range advise.Starts(site, order) {
 		starts[id] = store.ExpectedStart{At: after(at)}
 	}
-	if len(past) == 0 || len(starts) == 0 {
-		return starts
+	if len(past) == 0 {
+		return starts, ends
 	}
 	m := runtimes.Learn(slices.Concat(past, runtimes.Going(s.Jobs)), s.At)
 	if !m.Calibrated() { // too few runs to promise anything
-		return starts
+		return starts, ends
 	}
-	arrays := map[cluster.JobID]bool{}
+	runs := advise.ByPast(m, s.At)
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == cluster.Running && j.GPUs > 0 {
+			if d, ran := runs(j), s.At.Sub(j.Start); d != nil {
+				ends[j.ID] = store.ExpectedEnd{Median: j.Start.Add(d.Left(0.5, ran)), P90: j.Start.Add(d.Left(0.9, ran))}
+			}
+		}
+	}
+	if len(starts) == 0 {
+		return starts, ends
+	}
+	of := make(map[cluster.JobID]*cluster.Job, len(order))
 	for _, j := range order {
-		arrays[j.ID] = j.TaskCount > 1
+		of[j.ID] = j
 	}
-	for id, eta := range advise.Expect(site, order, advise.ByPast(m, s.At), ExpectDraws, uint64(s.At.Unix())) {
+	for id, eta := range advise.Expect(site, order, runs, ExpectDraws, uint64(s.At.Unix())) {
 		x, planned := starts[id]
 		if !planned { // never, by time limits
 			continue
 		}
 		x.Median, x.P90 = after(eta.Median), after(max(eta.P90*fit, eta.Median))
-		if !arrays[id] { // of which only the first task is meant
+		if of[id].TaskCount <= 1 { // of an array only the first task is meant
 			x.Raw = after(eta.P90)
+		}
+		if d := runs(of[id]); d != nil {
+			x.RunS = d.Quantile(0.5).Seconds()
 		}
 		starts[id] = x
 	}
-	return starts
+	return starts, ends
 }
 
 // FitOf is by what earlier promises were too short or too long.

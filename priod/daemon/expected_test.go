@@ -66,7 +66,7 @@ func BenchmarkExpectedStarts(b *testing.B) {
 	}
 	for b.Loop() {
 		small, order := planned(r)
-		starts := expectedStarts(small, order, past, 1)
+		starts, _ := expected(small, order, past, 1)
 		if len(starts) == 0 {
 			b.Fatal("no start is expected")
 		}

@@ -26,27 +26,29 @@ type health struct {
 	succeeded time.Time // end of the last cycle that succeeded
 	limit     time.Duration
 	cycles    int
-	trouble   string  // the last cycle's error, "" when it succeeded
-	held      string  // why nothing may be written
-	blocked   Blocked // why the last cycle wrote nothing, or failed
-	standby   StandBy // why the last cycle left the cluster to another host, "" when it did not
-	unready   string  // why this host, which stands by, could not take over
-	loss      string  // what was last lost of the state folder and made anew
+	trouble   string   // the last cycle's error, "" when it succeeded
+	held      string   // why nothing may be written
+	blocked   Blocked  // why the last cycle wrote nothing, or failed
+	standby   StandBy  // why the last cycle left the cluster to another host, "" when it did not
+	unready   string   // why this host, which stands by, could not take over
+	loss      string   // what was last lost of the state folder and made anew
+	on        []string // features that the configuration switches on
 }
 
 // State is what /health answers.
 type State struct {
-	Healthy  bool    `json:"healthy"`
-	Reason   string  `json:"reason,omitempty"`  // why it is not healthy
-	Trouble  string  `json:"trouble,omitempty"` // the last cycle's error
-	Blocked  Blocked `json:"blocked,omitempty"` // why the last cycle wrote nothing, or failed, in a word: docs/alerts.md
-	Hold     string  `json:"hold,omitempty"`    // why nothing is written although cycles succeed
-	StandBy  string  `json:"standby,omitempty"` // why it leaves the cluster to another host's priod
-	Loss     string  `json:"loss,omitempty"`    // what of the state was last lost and made anew, since the start
-	Cycles   int     `json:"cycles"`
-	ReadAge  float64 `json:"read_age_s"`
-	CycleAge float64 `json:"cycle_age_s"` // since the last success, or the start
-	Limit    float64 `json:"limit_s"`
+	Healthy  bool     `json:"healthy"`
+	Reason   string   `json:"reason,omitempty"`  // why it is not healthy
+	Trouble  string   `json:"trouble,omitempty"` // the last cycle's error
+	Blocked  Blocked  `json:"blocked,omitempty"` // why the last cycle wrote nothing, or failed, in a word: docs/alerts.md
+	Hold     string   `json:"hold,omitempty"`    // why nothing is written although cycles succeed
+	StandBy  string   `json:"standby,omitempty"` // why it leaves the cluster to another host's priod
+	Loss     string   `json:"loss,omitempty"`    // what of the state was last lost and made anew, since the start
+	On       []string `json:"on"`                // features that are switched on
+	Cycles   int      `json:"cycles"`
+	ReadAge  float64  `json:"read_age_s"`
+	CycleAge float64  `json:"cycle_age_s"` // since the last success, or the start
+	Limit    float64  `json:"limit_s"`
 }
 
 // note changes what is known of the daemon.
@@ -91,7 +93,7 @@ func (h *health) state() State {
 	defer h.mu.Unlock()
 	age := h.since(h.succeeded)
 	s := State{
-		Trouble: printable(h.trouble), Blocked: h.blocked, Hold: printable(h.held), StandBy: printable(string(h.standby)), Loss: printable(h.loss), Cycles: h.cycles,
+		Trouble: printable(h.trouble), Blocked: h.blocked, Hold: printable(h.held), StandBy: printable(string(h.standby)), Loss: printable(h.loss), Cycles: h.cycles, On: h.on,
 		ReadAge: h.since(h.read).Seconds(), CycleAge: age.Seconds(), Limit: h.limit.Seconds(),
 	}
 	switch {

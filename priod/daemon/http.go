@@ -115,7 +115,8 @@ func removeStale(network, path string) error {
 
 // serve answers on the addresses of the configuration from now on.
 func (d *Daemon) serve(c *config.Config) error {
-	before := d.endpoint.address
+	before, on := d.endpoint.address, c.On()
+	d.health.note(func(h *health) { h.on = on })
 	if err := d.endpoint.move("metrics.listen", c.Metrics.Listen, d.handler(), d.Log); err != nil || d.Pages == nil {
 		return err
 	}

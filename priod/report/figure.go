@@ -2,237 +2,259 @@ package report
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html/template"
-	"image/color"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // Curve is one line of a figure; X and Y have equal length and X ascends.
 type Curve struct {
-	Name string
-	X, Y []float64
+	Name string    `json:"name"`
+	X    []float64 `json:"x"`
+	Y    []float64 `json:"y"`
 }
 
-// Figure is a plot. With LogX, points at X <= 0 are left out.
+// Figure is a plot, drawn by charts/chart.js, with its numbers in a table behind it. With LogX, points at X <= 0 are left out.
 type Figure struct {
-	Title          string
-	XLabel, YLabel string
-	LogX           bool
-	Times          bool // X is Unix seconds, shown as clock times of this machine's zone
-	Points         bool // mark each point: few of them, each measured
-	Scatter        bool // points alone, without lines
-	Steps          bool // Y holds until the next X
-	Beneath        bool // curves may coincide: earlier ones are wider, to be seen beneath later ones
-	Curves         []Curve
-	Bars           []Bar // instead of curves
+	Title   string     `json:"title"`
+	XLabel  string     `json:"x_label,omitempty"`
+	YLabel  string     `json:"y_label,omitempty"`
+	LogX    bool       `json:"log_x,omitempty"`
+	Times   bool       `json:"times,omitempty"`   // X is Unix seconds, shown as clock times of this machine's zone
+	Points  bool       `json:"points,omitempty"`  // mark each point: few of them, each measured
+	Scatter bool       `json:"scatter,omitempty"` // points alone, without lines
+	Steps   bool       `json:"steps,omitempty"`   // Y holds until the next X
+	Beneath bool       `json:"beneath,omitempty"` // curves may coincide: earlier ones are wider, to be seen beneath later ones
+	Spark   bool       `json:"spark,omitempty"`   // small, without axes and numbers
+	Curves  []Curve    `json:"curves,omitempty"`
+	Bars    []Bar      `json:"bars,omitempty"` // instead of curves
+	Zone    [][2]int64 `json:"zone,omitempty"` // with Times: from when on, Unix s, which offset from UTC holds, s
 }
 
 // Bar is one value with a name.
 type Bar struct {
-	Name  string
-	Value float64
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
 }
 
-// palette is Okabe and Ito's, which colour-blind readers can tell apart.
-var palette = []color.RGBA{
-	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
-	{230, 159, 0, 255}, {86, 180, 233, 255}, {0, 0, 0, 255},
+// Timeline shows what happens when, in rows.
+type Timeline struct {
+	Title string        `json:"title"`
+	From  int64         `json:"from"` // Unix s, as all of its times
+	Until int64         `json:"until"`
+	Now   int64         `json:"now"`
+	Rows  []TimelineRow `json:"rows"`
+	Zone  [][2]int64    `json:"zone"`
 }
 
-// SVG draws the figure.
-func (f *Figure) SVG() (template.HTML, error) {
-	p := plot.New()
-	p.Title.Text = f.Title
-	p.X.Label.Text, p.Y.Label.Text = f.XLabel, f.YLabel
-	legend := plot.NewLegend()
-	legend.Top, legend.Left, legend.ThumbnailWidth = true, true, vg.Points(18)
-	legend.Padding = vg.Points(3)
-	for _, style := range []*draw.TextStyle{&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &legend.TextStyle} {
-		style.Font.Variant = "Sans"
+// TimelineRow is one row.
+type TimelineRow struct {
+	Label string        `json:"label"`
+	Job   string        `json:"job,omitempty"` // whose page a click opens
+	Bars  []TimelineBar `json:"bars"`
+}
+
+// TimelineBar is a part of a row. Kind is one of those of charts/chart.js.
+type TimelineBar struct {
+	From  int64  `json:"from"`
+	Until int64  `json:"until"`
+	Kind  string `json:"kind"`
+	Words string `json:"words"`
+}
+
+// tableRows are at most shown of a figure; of longer ones every second, third and so on.
+const tableRows = 100
+
+//go:embed charts
+var charts embed.FS
+
+// Chart is a file that draws figures: uPlot.iife.min.js, chart.js, uPlot.min.css, chart.css.
+func Chart(name string) []byte {
+	text, err := charts.ReadFile("charts/" + name)
+	if err != nil {
+		panic(err) // it is embedded
 	}
-	p.Title.TextStyle.Font.Size = font.Length(13)
-	grid := plotter.NewGrid()
-	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{225}, color.Gray{225}
-	p.Add(grid)
-	shown := 0
-	for i, c := range f.Curves {
-		xys := f.points(c)
-		if len(xys) == 0 {
-			continue
+	return text
+}
+
+var chartScript = string(Chart("uPlot.iife.min.js")) + string(Chart("chart.js"))
+
+// chartPolicy lets a page run what draws its figures, and nothing else.
+func chartPolicy() string {
+	sum := sha256.Sum256([]byte(chartScript))
+	return "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+var figureTemplate = template.Must(template.New("figure").Parse(`<figure class="chart{{if .Spark}} spark{{end}}" id="{{.ID}}"><figcaption>{{.Title}}</figcaption>
+<div class="plot"{{if .Spark}} role="img"{{else}} tabindex="0" role="group"{{end}} aria-label="{{.Label}}"></div>
+<script type="application/json">{{.JSON}}</script>{{with .Table}}
+<details><summary>numbers</summary><div class="scroll" tabindex="0"><table>
+<thead><tr>{{range .Header}}<th>{{.}}</th>{{end}}</tr></thead>
+<tbody>{{range .Rows}}<tr>{{range .}}<td class="n">{{.}}</td>{{end}}</tr>
+{{end}}</tbody></table></div></details>{{end}}</figure>`))
+
+// HTML is the figure as it stands in a page that loads what Chart names. The error says that there is nothing to draw.
+func (f *Figure) HTML() (template.HTML, error) {
+	shown := *f
+	shown.Title, shown.XLabel, shown.YLabel, shown.Curves, shown.Bars = Safe(f.Title), Safe(f.XLabel), Safe(f.YLabel), nil, nil
+	var names []string
+	for _, c := range f.Curves {
+		if c = f.drawn(c); len(c.X) > 0 {
+			shown.Curves = append(shown.Curves, c)
+			names = append(names, c.Name)
 		}
-		line, err := plotter.NewLine(xys)
-		if err != nil {
-			return "", fmt.Errorf("figure %q, curve %q: %w", f.Title, c.Name, err)
-		}
-		line.Color, line.Width = palette[i%len(palette)], vg.Points(1.6)
-		line.Dashes = [][]vg.Length{nil, {vg.Points(6), vg.Points(3)}, {vg.Points(2), vg.Points(2)}}[i/len(palette)%3]
-		if f.Beneath {
-			line.Width += vg.Points(1.4 * float64(len(f.Curves)-1-i))
-		}
-		if f.Steps {
-			line.StepStyle = plotter.PostStep
-		}
-		if !f.Scatter {
-			p.Add(line)
-		}
-		if f.Points || f.Scatter {
-			marks, err := plotter.NewScatter(xys)
-			if err != nil {
-				return "", fmt.Errorf("figure %q, curve %q: %w", f.Title, c.Name, err)
-			}
-			marks.Color, marks.Shape, marks.Radius = line.Color, draw.CircleGlyph{}, vg.Points(2.5)
-			if f.Scatter {
-				marks.Shape, marks.Radius = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.PlusGlyph{}, draw.BoxGlyph{}}[i%3], vg.Points(3.5)
-				legend.Add(Safe(c.Name), marks)
-			}
-			p.Add(marks)
-		}
-		if !f.Scatter {
-			legend.Add(Safe(c.Name), line)
-		}
-		shown++
 	}
-	if len(f.Bars) > 0 {
-		if err := f.bars(p); err != nil {
-			return "", err
-		}
-		shown++
+	for _, b := range f.Bars {
+		shown.Bars = append(shown.Bars, Bar{Safe(b.Name), finite(b.Value)})
 	}
-	if shown == 0 {
+	if len(shown.Curves) == 0 && len(shown.Bars) == 0 {
 		return "", fmt.Errorf("figure %q has nothing to draw", f.Title)
 	}
-	p.X.Tick.Marker, p.Y.Tick.Marker = distinctTicks{p.X.Tick.Marker}, distinctTicks{p.Y.Tick.Marker}
-	if f.LogX {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-		if p.X.Min == p.X.Max { // a log axis needs an extent
-			p.X.Max *= 10
-		}
-	}
 	if f.Times {
-		p.X.Tick.Marker = clockTicks{}
+		first, last := math.Inf(1), math.Inf(-1)
+		for _, c := range shown.Curves {
+			first, last = min(first, c.X[0]), max(last, c.X[len(c.X)-1])
+		}
+		shown.Zone = zoneBetween(time.Unix(int64(first), 0), time.Unix(int64(last), 0))
 	}
-	b, err := drawn(p, &legend)
+	label := shown.Title
+	if len(names) > 0 {
+		label += ": " + strings.Join(names, ", ")
+	}
+	if f.Spark {
+		return figureHTML(shown.Title, label, shown, nil, true)
+	}
+	return figureHTML(shown.Title, label+". Keys: + and - zoom, arrows move, 0 shows all.", shown, shown.table(), false)
+}
+
+// HTML is the line of time as it stands in a page.
+func (t *Timeline) HTML() (template.HTML, error) {
+	shown := *t
+	shown.Zone, shown.Rows = zoneBetween(time.Unix(t.From, 0), time.Unix(t.Until, 0)), make([]TimelineRow, len(t.Rows))
+	for i, r := range t.Rows {
+		r.Label, r.Bars = Safe(r.Label), slices.Clone(r.Bars)
+		for k := range r.Bars {
+			r.Bars[k].Words = Safe(r.Bars[k].Words)
+		}
+		shown.Rows[i] = r
+	}
+	return figureHTML(Safe(t.Title), Safe(t.Title)+". Keys: up and down choose a row, Enter opens its job, + and - zoom, 0 shows all.", shown, nil, false)
+}
+
+func figureHTML(title, label string, data any, table *PageTable, spark bool) (template.HTML, error) {
+	text, err := json.Marshal(data) // with <, > and & as escapes
 	if err != nil {
 		return "", err
 	}
-	if at := bytes.Index(b.Bytes(), []byte("<svg")); at > 0 {
-		b.Next(at) // an XML prologue has no place inside a page
-	}
-	return template.HTML(b.String()), nil
+	id := strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(title)), "-")
+	var b bytes.Buffer
+	err = figureTemplate.Execute(&b, map[string]any{"ID": "f-" + id, "Title": title, "Label": label, "JSON": template.JS(text), "Table": table, "Spark": spark})
+	return template.HTML(b.String()), err
 }
 
-// bars adds the figure's bars to the plot.
-func (f *Figure) bars(p *plot.Plot) error {
-	values, names := make(plotter.Values, len(f.Bars)), make([]string, len(f.Bars))
-	for i, b := range f.Bars {
-		values[i], names[i] = b.Value, Safe(b.Name)
-	}
-	bars, err := plotter.NewBarChart(values, vg.Points(min(30, 300/float64(len(f.Bars)))))
-	if err != nil {
-		return fmt.Errorf("figure %q: %w", f.Title, err)
-	}
-	bars.Color, bars.LineStyle.Width = palette[0], 0
-	p.Add(bars)
-	p.NominalX(names...)
-	p.X.Tick.Label.Rotation, p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = 0.5, draw.XRight, draw.YTop
-	p.Y.Min = min(0, p.Y.Min)
-	return nil
-}
-
-// drawn is a plot with its legend below, so that it covers no curve.
-func drawn(p *plot.Plot, legend *plot.Legend) (b bytes.Buffer, err error) {
-	const width, height = 18 * vg.Centimeter, 10 * vg.Centimeter
-	below := vg.Length(0)
-	if size := legend.Rectangle(draw.New(vgsvg.New(width, height))).Size(); size.Y > 0 {
-		below = size.Y + vg.Points(8)
-	}
-	canvas := vgsvg.New(width, height+below)
-	whole := draw.New(canvas)
-	p.Draw(draw.Crop(whole, 0, 0, below, 0))
-	legend.Draw(draw.Crop(whole, vg.Points(8), 0, 0, -height))
-	_, err = canvas.WriteTo(&b)
-	return b, err
-}
-
-// distinctTicks are those of another ticker, with as many digits as tell them apart; names stay.
-type distinctTicks struct{ plot.Ticker }
-
-// Ticks are between min and max.
-func (d distinctTicks) Ticks(min, max float64) []plot.Tick {
-	ticks := d.Ticker.Ticks(min, max)
-	for digits := range 7 {
-		labels := map[string]float64{}
-		same := false
-		for _, t := range ticks {
-			if _, err := strconv.ParseFloat(t.Label, 64); err != nil {
-				if t.Label != "" {
-					return ticks
-				}
-				continue
-			}
-			label := strconv.FormatFloat(t.Value, 'f', digits, 64)
-			_, twice := labels[label]
-			was, _ := strconv.ParseFloat(label, 64)
-			same = same || twice || math.Abs(was-t.Value) > 1e-6*(max-min)
-			labels[label] = t.Value
-		}
-		if same {
-			continue
-		}
-		for i, t := range ticks {
-			if t.Label != "" {
-				ticks[i].Label = strconv.FormatFloat(t.Value, 'f', digits, 64)
-			}
-		}
-		break
-	}
-	return ticks
-}
-
-// clockTicks marks whole hours, or whole days, of this machine's zone: ten at most.
-type clockTicks struct{}
-
-// Ticks has min and max in Unix seconds.
-func (clockTicks) Ticks(min, max float64) (ticks []plot.Tick) {
-	hours := 168
-	for _, few := range []int{1, 2, 3, 6, 12, 24, 48} {
-		if (max-min)/3600 <= float64(10*few) {
-			hours = few
-			break
-		}
-	}
-	format := "15:04"
-	if hours >= 24 {
-		format = "Jan 2"
-	}
-	first := time.Unix(int64(min), 0)
-	for step := 0; ; step += hours {
-		at := time.Date(first.Year(), first.Month(), first.Day(), step, 0, 0, 0, time.Local)
-		switch value := float64(at.Unix()); {
-		case value > max:
-			return ticks
-		case value >= min:
-			ticks = append(ticks, plot.Tick{Value: value, Label: at.Format(format)})
-		}
-	}
-}
-
-func (f *Figure) points(c Curve) plotter.XYs {
-	xys := make(plotter.XYs, 0, len(c.X))
+// drawn is the part of a curve that can be shown.
+func (f *Figure) drawn(c Curve) Curve {
+	out := Curve{Name: Safe(c.Name), X: make([]float64, 0, len(c.X)), Y: make([]float64, 0, len(c.X))}
 	for i, x := range c.X {
-		if !f.LogX || x > 0 {
-			xys = append(xys, plotter.XY{X: x, Y: c.Y[i]})
+		if (!f.LogX || x > 0) && !math.IsNaN(c.Y[i]) && !math.IsInf(c.Y[i], 0) {
+			if !f.Times {
+				x = sixDigits(x)
+			}
+			out.X, out.Y = append(out.X, x), append(out.Y, sixDigits(c.Y[i]))
 		}
 	}
-	return xys
+	return out
+}
+
+// sixDigits are all that a plot shows.
+func sixDigits(v float64) float64 {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
+	return v
+}
+
+func finite(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0
+	}
+	return v
+}
+
+// table has the numbers of a figure whose curves share their X, or of its bars.
+func (f *Figure) table() *PageTable {
+	t := &PageTable{Header: []string{f.XLabel, f.YLabel}}
+	for _, b := range f.Bars {
+		t.Rows = append(t.Rows, []any{b.Name, digits(b.Value)})
+	}
+	if len(f.Curves) == 0 {
+		return t
+	}
+	xs := map[float64]bool{}
+	values := make([]map[float64]float64, len(f.Curves))
+	t.Header = []string{f.XLabel}
+	for i, c := range f.Curves {
+		name := c.Name
+		if f.YLabel != "" {
+			name += " (" + f.YLabel + ")"
+		}
+		t.Header, values[i] = append(t.Header, name), make(map[float64]float64, len(c.X))
+		for k, x := range c.X {
+			xs[x], values[i][x] = true, c.Y[k]
+		}
+	}
+	all := make([]float64, 0, len(xs))
+	for x := range xs {
+		all = append(all, x)
+	}
+	slices.Sort(all)
+	step := (len(all) + tableRows - 1) / tableRows
+	for i := 0; i < len(all); i += step {
+		x := all[i]
+		row := []any{digits(x)}
+		if f.Times {
+			row[0] = time.Unix(int64(x), 0).Format("2006-01-02 15:04")
+		}
+		for k := range values {
+			if y, known := values[k][x]; known {
+				row = append(row, digits(y))
+			} else {
+				row = append(row, "")
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// digits are as many as a reader needs.
+func digits(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+// zoneBetween lists which offsets from UTC hold on this machine between two times.
+func zoneBetween(from, until time.Time) (zone [][2]int64) {
+	for at := from.Local(); ; {
+		_, offset := at.Zone()
+		zone = append(zone, [2]int64{at.Unix(), int64(offset)})
+		_, end := at.ZoneBounds()
+		if end.IsZero() || end.After(until) {
+			return zone
+		}
+		at = end
+	}
 }

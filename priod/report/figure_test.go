@@ -1,62 +1,83 @@
 package report
 
 import (
-	"fmt"
-	"regexp"
-	"strconv"
+	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/html"
 )
 
-// The names of curves stand below the plot, whatever the curves do: all of these go through
-// all corners.
-func TestLegendCoversNoCurve(t *testing.T) {
-	f := Figure{Title: "Use", XLabel: "hours", YLabel: "GPUs"}
-	for i := range 9 {
-		f.Curves = append(f.Curves, Curve{Name: fmt.Sprintf("curve-%d", i), X: []float64{0, 0, 1, 1}, Y: []float64{float64(i), 0, 9, 0}})
-	}
-	svg, err := f.SVG()
+// dataOf is what a figure has for the script that draws it.
+func dataOf(t *testing.T, f *Figure) (data Figure, text string) {
+	t.Helper()
+	out, err := f.HTML()
 	if err != nil {
 		t.Fatal(err)
 	}
-	height := func(expression string, each func(y float64)) {
-		all := regexp.MustCompile(expression).FindAllStringSubmatch(string(svg), -1)
-		if len(all) != len(f.Curves) {
-			t.Fatalf("%d of %d curves in %s", len(all), len(f.Curves), svg)
-		}
-		for _, m := range all {
-			for _, number := range m[1:] {
-				y, err := strconv.ParseFloat(number, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				each(y)
-			}
-		}
+	_, rest, _ := strings.Cut(string(out), `<script type="application/json">`)
+	text, _, _ = strings.Cut(rest, "</script>")
+	if err := json.Unmarshal([]byte(text), &data); err != nil {
+		t.Fatalf("%v: %s", err, text)
 	}
-	lowest := 1e9
-	const point = `[\d.]+,([\d.]+)`
-	height(`<path d="M`+point+"L"+point+"L"+point+"L"+point+`"`, func(y float64) { lowest = min(lowest, y) })
-	height(`<text x="[\d.]+" y="-([\d.]+)"[^>]*>curve-\d`, func(y float64) {
-		if size := 12.0; y+size > lowest || y < 0 {
-			t.Errorf("a name of the legend at height %v, a curve at %v", y, lowest)
-		}
-	})
+	return data, string(out)
 }
 
-// The axis of times has whole hours or days of this machine's zone, ten at most, within its range.
-func TestClockTicks(t *testing.T) {
-	from := time.Date(2026, 11, 25, 20, 10, 0, 0, time.Local)
-	for length, labels := range map[time.Duration]string{
-		5 * time.Hour: "21:00 22:00 23:00 00:00 01:00", 24 * time.Hour: "21:00 00:00 03:00 06:00 09:00 12:00 15:00 18:00", 7 * 24 * time.Hour: "Nov 26 Nov 27 Nov 28 Nov 29 Nov 30 Dec 1 Dec 2",
-	} {
-		var got []string
-		for _, tick := range (clockTicks{}).Ticks(float64(from.Unix()), float64(from.Add(length).Unix())) {
-			got = append(got, tick.Label)
-		}
-		if text := strings.Join(got, " "); text != labels {
-			t.Errorf("%s: %s, want %s", length, text, labels)
-		}
+// What cannot be drawn is left out; names of users close no element and hold no mark; the table has the numbers.
+func TestFigure(t *testing.T) {
+	name := "</script><img src=x>\x1b[31m\u202e"
+	data, text := dataOf(t, &Figure{Title: name, XLabel: "h", YLabel: "GPUs", LogX: true, Curves: []Curve{{name, []float64{0, 1, 2, 3}, []float64{5, math.NaN(), 0.25, math.Inf(1)}}, {Name: "none"}}})
+	if len(data.Curves) != 1 || len(data.Curves[0].X) != 1 || data.Curves[0].Y[0] != 0.25 {
+		t.Errorf("%+v", data.Curves)
+	}
+	if strings.Contains(text, "<img") || strings.ContainsAny(text, "\x1b\u202e") || strings.Count(text, "</script>") != 1 {
+		t.Error(text)
+	}
+	if !strings.Contains(text, `<td class="n">2</td><td class="n">0.25</td>`) {
+		t.Error(text)
+	}
+	if _, err := html.Parse(strings.NewReader(text)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The table of a long figure has at most a hundred rows.
+func TestTableOfALongFigure(t *testing.T) {
+	c := Curve{Name: "jobs"}
+	for i := range 1234 {
+		c.X, c.Y = append(c.X, float64(i)), append(c.Y, 1)
+	}
+	f := Figure{Curves: []Curve{c}}
+	if n := len(f.table().Rows); n < 50 || n > tableRows {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// The clock of a figure is this machine's, also after summer time ends.
+func TestZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Skip(err)
+	}
+	was := time.Local
+	time.Local = berlin
+	defer func() { time.Local = was }()
+	from := time.Date(2026, 10, 20, 0, 0, 0, 0, berlin)
+	zone := zoneBetween(from, from.Add(10*24*time.Hour))
+	if len(zone) != 2 || zone[0] != [2]int64{from.Unix(), 7200} || zone[1][1] != 3600 || zone[1][0] != time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC).Unix() {
+		t.Error(zone)
+	}
+}
+
+func TestTimeline(t *testing.T) {
+	line := Timeline{Title: "Jobs", From: 100, Until: 200, Now: 150, Rows: []TimelineRow{{Label: "7\x1b", Job: "7", Bars: []TimelineBar{{100, 160, "be", "runs </script>"}}}}}
+	out, err := line.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(out), "</script>") != 1 || strings.Contains(string(out), "\x1b") || line.Rows[0].Label != "7\x1b" {
+		t.Error(out)
 	}
 }

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"cmp"
+
 	"slurmprio/priod/plan"
 )
 
@@ -26,6 +28,22 @@ var reasons = map[plan.Reason]string{
 	plan.Component:  "it follows the leader of its heterogeneous job",
 	plan.Evicted:    "it was evicted for a TE job and goes before other best-effort jobs until it runs again",
 	plan.Round:      "it is owed its GPU type: others yield to it at the end of a round, and it goes before other best-effort jobs until it starts",
+}
+
+// causes are why jobs wait, in a few words.
+var causes = map[plan.Cause]string{
+	plan.NotObserved: "not observed", plan.HeldBack: "held", plan.AfterJob: "after another job", plan.BeforeTime: "begin time not reached",
+	plan.AtLimit: "limit of user or account", plan.NoLicence: "no licence free", plan.NoNode: "its nodes are down", plan.ByOther: "Slurm's own reason",
+	plan.Capacity: "too few GPUs free", plan.Fragmentation: "free GPUs do not fit", plan.Locality: "kept for a better place",
+	plan.Precedence: "jobs before it", plan.Starting: "fits, starts next",
+}
+
+// CauseWords are a cause of waiting in a few words; "" is one that is not known.
+func CauseWords(cause string) string {
+	if cause == "" {
+		return "not known"
+	}
+	return cmp.Or(causes[plan.Cause(cause)], cause)
 }
 
 // Reason is a decision's why in the words of a sentence.

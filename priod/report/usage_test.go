@@ -64,7 +64,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("%+v", u.Idle)
 	}
 	var page bytes.Buffer
-	if err := u.Page().Write(&page); err != nil || !strings.Contains(page.String(), "On more nodes than their GPUs fill") || !strings.Contains(page.String(), "<svg") {
+	if err := u.Page().Write(&page); err != nil || !strings.Contains(page.String(), "On more nodes than their GPUs fill") || !strings.Contains(page.String(), `<figure class="chart"`) {
 		t.Errorf("%v: %s", err, page.String())
 	}
 }

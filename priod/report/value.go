@@ -9,16 +9,33 @@ import (
 
 // ValueWords sum up what priod brought in a sentence, with its doubt.
 func ValueWords(v *store.Value) string {
-	saved, how := v.Completion.Saved(), "sooner"
-	if saved < 0 {
-		how = "later"
-	}
-	doubt := "one replay"
-	if v.Replays > 1 {
-		doubt = fmt.Sprintf("%.0f to %.0f %% in %d replays", 100*v.Low, 100*v.High, v.Replays)
-	}
+	saved := v.Completion.Saved()
 	if math.Abs(saved) < 0.005 {
-		return "with priod jobs complete as soon in the mean as without (" + doubt + ")"
+		return "with priod jobs complete as soon in the mean as without (" + doubtOf(v) + ")"
 	}
-	return fmt.Sprintf("with priod jobs complete %.0f %% %s in the mean than without (%s)", 100*math.Abs(saved), how, doubt)
+	return fmt.Sprintf("with priod jobs complete %s in the mean than without (%s)", ValueShort(v), doubtOf(v))
+}
+
+// ValueShort is the part of the mean completion time that priod saved.
+func ValueShort(v *store.Value) string {
+	saved := v.Completion.Saved()
+	switch {
+	case math.Abs(saved) < 0.005:
+		return "as soon as without"
+	case saved < 0:
+		return fmt.Sprintf("%.0f %% later", -100*saved)
+	}
+	return fmt.Sprintf("%.0f %% sooner", 100*saved)
+}
+
+// ValueDoubt says what that rests on.
+func ValueDoubt(v *store.Value) string {
+	return fmt.Sprintf("mean completion beside a replay without priod: %s, %d GPU jobs since %s", doubtOf(v), v.Jobs, v.Since.Local().Format("Jan 2"))
+}
+
+func doubtOf(v *store.Value) string {
+	if v.Replays > 1 {
+		return fmt.Sprintf("%.0f to %.0f %% in %d replays", 100*v.Low, 100*v.High, v.Replays)
+	}
+	return "one replay"
 }

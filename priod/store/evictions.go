@@ -363,37 +363,39 @@ func (f *evictionFile) with(ctx context.Context, q *db.Queries, tx db.DBTX, told
 
 // Eviction is one victim's one run, and the claim that it made room for.
 type Eviction struct {
-	Number      int64         `json:"eviction"`
-	Victim      cluster.JobID `json:"victim"`
-	VictimUser  string        `json:"victim_user"`
-	VictimTag   string        `json:"victim_tag,omitempty"`
-	For         cluster.JobID `json:"for"` // the job that it made room for
-	ForUser     string        `json:"for_user"`
-	State       string        `json:"state"`
-	Reason      string        `json:"reason,omitempty"`
-	How         string        `json:"how,omitempty"` // it left
-	GPUs        int           `json:"gpus"`
-	Signal      string        `json:"signal,omitempty"`
-	GraceS      float64       `json:"grace_s"`
-	TookS       *float64      `json:"took_s"` // from the signal until it had left
-	Promised    float64       `json:"cost_promised_gpu_s"`
-	Paid        *float64      `json:"cost_paid_gpu_s"`
-	ExitCode    int           `json:"exit_code"`
-	ExitSignal  int           `json:"exit_signal"`
-	Recorded    time.Time     `json:"recorded"`
-	Signalled   time.Time     `json:"signalled,omitzero"`
-	Left        time.Time     `json:"left,omitzero"`
-	Requeued    time.Time     `json:"requeued,omitzero"`
-	Restored    time.Time     `json:"restored,omitzero"`
-	Ended       time.Time     `json:"ended,omitzero"`
-	Claim       int64         `json:"claim"`
-	Purpose     string        `json:"purpose"` // te, round, gang
-	ClaimState  string        `json:"claim_state"`
-	ClaimReason string        `json:"claim_reason,omitempty"`
-	Nodes       string        `json:"node_list"`
-	WaitS       float64       `json:"wait_promised_s"` // of that job, until the last victim has left
-	Room        time.Time     `json:"room,omitzero"`   // the last victim had left
-	ClaimEnded  time.Time     `json:"claim_ended,omitzero"`
+	Number        int64         `json:"eviction"`
+	Victim        cluster.JobID `json:"victim"`
+	VictimUser    string        `json:"victim_user"`
+	VictimAccount string        `json:"victim_account"`
+	VictimTag     string        `json:"victim_tag,omitempty"`
+	For           cluster.JobID `json:"for"` // the job that it made room for
+	ForUser       string        `json:"for_user"`
+	ForAccount    string        `json:"for_account"`
+	State         string        `json:"state"`
+	Reason        string        `json:"reason,omitempty"`
+	How           string        `json:"how,omitempty"` // it left
+	GPUs          int           `json:"gpus"`
+	Signal        string        `json:"signal,omitempty"`
+	GraceS        float64       `json:"grace_s"`
+	TookS         *float64      `json:"took_s"` // from the signal until it had left
+	Promised      float64       `json:"cost_promised_gpu_s"`
+	Paid          *float64      `json:"cost_paid_gpu_s"`
+	ExitCode      int           `json:"exit_code"`
+	ExitSignal    int           `json:"exit_signal"`
+	Recorded      time.Time     `json:"recorded"`
+	Signalled     time.Time     `json:"signalled,omitzero"`
+	Left          time.Time     `json:"left,omitzero"`
+	Requeued      time.Time     `json:"requeued,omitzero"`
+	Restored      time.Time     `json:"restored,omitzero"`
+	Ended         time.Time     `json:"ended,omitzero"`
+	Claim         int64         `json:"claim"`
+	Purpose       string        `json:"purpose"` // te, round, gang
+	ClaimState    string        `json:"claim_state"`
+	ClaimReason   string        `json:"claim_reason,omitempty"`
+	Nodes         string        `json:"node_list"`
+	WaitS         float64       `json:"wait_promised_s"` // of that job, until the last victim has left
+	Room          time.Time     `json:"room,omitzero"`   // the last victim had left
+	ClaimEnded    time.Time     `json:"claim_ended,omitzero"`
 }
 
 // Evictions returns those under way and the latest others.
@@ -417,8 +419,8 @@ func showEviction[R db.RecentEvictionsRow | db.EvictionsSinceRow | db.EvictionsO
 	r := db.RecentEvictionsRow(*row)
 	e, c := &r.Eviction, &r.Claim
 	show := Eviction{
-		Number: e.Eviction, Victim: jobID(r.VictimID, r.VictimTask), VictimUser: r.VictimUser, VictimTag: r.VictimTag,
-		For: jobID(r.TeID, r.TeTask), ForUser: r.TeUser, State: e.State, Reason: e.Reason, How: e.How, GPUs: int(e.Gpus),
+		Number: e.Eviction, Victim: jobID(r.VictimID, r.VictimTask), VictimUser: r.VictimUser, VictimAccount: r.VictimAccount, VictimTag: r.VictimTag,
+		For: jobID(r.TeID, r.TeTask), ForUser: r.TeUser, ForAccount: r.TeAccount, State: e.State, Reason: e.Reason, How: e.How, GPUs: int(e.Gpus),
 		Signal: e.Signal, GraceS: inSeconds(e.GraceMs), Promised: e.CostPromised, ExitCode: int(e.ExitCode), ExitSignal: int(e.ExitSignal),
 		Recorded: instant(e.RecordedMs), Signalled: instant(e.SignalledMs), Left: instant(e.LeftMs), Requeued: instant(e.RequeuedMs),
 		Restored: instant(e.RestoredMs), Ended: instant(e.EndedMs), Claim: c.Claim, Purpose: c.Purpose, ClaimState: c.State, ClaimReason: c.Reason,

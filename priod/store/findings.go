@@ -71,7 +71,12 @@ type ExpectedStart struct {
 	// The earliest and the latest Median that was said of the job so far.
 	Least time.Time `json:"median_least,omitzero"`
 	Most  time.Time `json:"median_most,omitzero"`
+
+	RunS float64 `json:"run_s,omitempty"` // half of such jobs run no longer; 0: not known
 }
+
+// ExpectedEnd is when a running job is expected to end, by what past jobs ran: half of such jobs by the one, nine of ten by the other.
+type ExpectedEnd struct{ Median, P90 time.Time }
 
 // Promise is what was first said of a job, and what came of it.
 type Promise struct {
@@ -149,7 +154,7 @@ func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster
 				!moved(instant(old.MedianMs), start.Median, at) && !moved(instant(old.P90Ms), start.P90, at) {
 				continue
 			}
-			row := db.PutStartParams{Job: e.row, AtMs: millis(at), StartMs: millis(start.At), MedianMs: millis(start.Median), P90Ms: millis(start.P90)}
+			row := db.PutStartParams{Job: e.row, AtMs: millis(at), StartMs: millis(start.At), MedianMs: millis(start.Median), P90Ms: millis(start.P90), RunMs: int64(1000 * start.RunS)}
 			if row.LeastMs, row.MostMs = row.MedianMs, row.MedianMs; old != nil && old.LeastMs != 0 {
 				row.LeastMs, row.MostMs = old.LeastMs, old.MostMs
 				if row.MedianMs != 0 {
@@ -162,6 +167,40 @@ func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster
 		}
 		for row := range was {
 			if err := s.q.DropStart(ctx, tx, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// SaveEnds takes in when running jobs are expected to end, as SaveStarts does starts.
+func (s *Store) SaveEnds(ctx context.Context, at time.Time, ends map[cluster.JobID]ExpectedEnd) error {
+	return s.batch(ctx, func(tx db.DBTX) error {
+		stored, err := s.q.AllEnds(ctx, tx)
+		if err != nil {
+			return err
+		}
+		was := make(map[int64]db.End, len(stored))
+		for _, x := range stored {
+			was[x.Job] = x
+		}
+		for id, end := range ends {
+			e := s.stored.jobs[id]
+			if e == nil || e.seen == 0 {
+				continue
+			}
+			old, known := was[e.row]
+			delete(was, e.row)
+			if known && !moved(instant(old.MedianMs), end.Median, at) && !moved(instant(old.P90Ms), end.P90, at) {
+				continue
+			}
+			if err := s.q.PutEnd(ctx, tx, db.PutEndParams{Job: e.row, MedianMs: millis(end.Median), P90Ms: millis(end.P90)}); err != nil {
+				return err
+			}
+		}
+		for row := range was {
+			if err := s.q.DropEnd(ctx, tx, row); err != nil {
 				return err
 			}
 		}
@@ -193,6 +232,6 @@ func (r *Reader) startOf(ctx context.Context, tx *sql.Tx, row *db.Job) (*Expecte
 func showStart(x *db.Start) *ExpectedStart {
 	return &ExpectedStart{
 		At: instant(x.StartMs), Planned: instant(x.AtMs), Median: instant(x.MedianMs), P90: instant(x.P90Ms),
-		Least: instant(x.LeastMs), Most: instant(x.MostMs),
+		Least: instant(x.LeastMs), Most: instant(x.MostMs), RunS: float64(x.RunMs) / 1000,
 	}
 }

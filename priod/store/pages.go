@@ -31,24 +31,73 @@ func (r *Reader) Pending(ctx context.Context, user string, skip, most int) (page
 		}
 		page, all = make([]Waiting, len(rows)), int(n)
 		for i := range rows {
-			page[i].Job = showJob(&rows[i])
-			if page[i].Now, err = r.waitsFor(ctx, tx, page[i].Job.ID); err != nil {
-				return err
-			}
-			if page[i].Start, err = r.startOf(ctx, tx, &rows[i]); err != nil {
-				return err
-			}
-			d, err := r.q.LastDecision(ctx, tx, rows[i].Job)
-			switch {
-			case err == nil:
-				page[i].Decision = showDecision(&d, page[i].Job.ID)
-			case !errors.Is(err, sql.ErrNoRows):
+			if page[i], err = r.waiting(ctx, tx, &rows[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	return page, all, err
+}
+
+// WaitingKey is by what a waiting job is found in the queue.
+type WaitingKey struct {
+	row int64
+
+	User, Account, Partition, GPUType string
+	Class                             string // te, be, or - of one that priod does not rank
+	Cause                             plan.Cause
+	GPUs                              int
+	Starts                            time.Time // as half of such jobs start; zero: not known
+}
+
+// PendingKeys returns those of all waiting jobs, in the order of their last stored priorities.
+func (r *Reader) PendingKeys(ctx context.Context) ([]WaitingKey, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.PendingKeysRow, error) { return r.q.PendingKeys(ctx, tx) }, func(x *db.PendingKeysRow) WaitingKey {
+		return WaitingKey{row: x.Job, User: x.User, Account: x.Account, Partition: x.Partition, GPUType: x.GpuType, Class: x.Class, Cause: plan.Cause(x.Cause), GPUs: int(x.Gpus), Starts: instant(x.MedianMs)}
+	})
+}
+
+// PendingOf returns the waiting jobs of keys; those that have left since are missing.
+func (r *Reader) PendingOf(ctx context.Context, keys []WaitingKey) (page []Waiting, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		page = make([]Waiting, 0, len(keys))
+		for i := range keys {
+			row, err := r.q.PendingRow(ctx, tx, keys[i].row)
+			if errors.Is(err, sql.ErrNoRows) || err == nil && (row.LeftMs != 0 || row.State != cluster.Pending.String()) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			w, err := r.waiting(ctx, tx, &row)
+			if err != nil {
+				return err
+			}
+			page = append(page, w)
+		}
+		return nil
+	})
+	return page, err
+}
+
+// waiting is a waiting job with its last decision, what it waits for and when it is expected to start.
+func (r *Reader) waiting(ctx context.Context, tx *sql.Tx, row *db.Job) (w Waiting, err error) {
+	w.Job = showJob(row)
+	if w.Now, err = r.waitsFor(ctx, tx, w.Job.ID); err != nil {
+		return w, err
+	}
+	if w.Start, err = r.startOf(ctx, tx, row); err != nil {
+		return w, err
+	}
+	d, err := r.q.LastDecision(ctx, tx, row.Job)
+	switch {
+	case err == nil:
+		w.Decision = showDecision(&d, w.Job.ID)
+	case errors.Is(err, sql.ErrNoRows):
+		err = nil
+	}
+	return w, err
 }
 
 // waitsFor is the last part of a job's wait that has no end.
@@ -71,19 +120,25 @@ func (r *Reader) Nodes(ctx context.Context) ([]cluster.Node, error) {
 
 // Holder is a job that holds nodes.
 type Holder struct {
-	Job           cluster.JobID
-	User, Account string
-	GPUs          int
-	Nodes         string // as a host list
-	Start         time.Time
-	Limit         time.Duration // 0: none
-	Tag           string
+	Job                      cluster.JobID
+	User, Account, Partition string
+	GPUs                     int
+	GPUType                  string
+	Nodes                    string // as a host list
+	Start                    time.Time
+	Limit                    time.Duration // 0: none
+	Tag                      string
+	Class                    string      // te or be, as it counted when it started; "": not seen to start
+	End                      ExpectedEnd // zero: not known
 }
 
 // Holders returns the jobs that hold nodes.
 func (r *Reader) Holders(ctx context.Context) ([]Holder, error) {
 	return list(ctx, r, func(tx *sql.Tx) ([]db.HoldersRow, error) { return r.q.Holders(ctx, tx) }, func(x *db.HoldersRow) Holder {
-		return Holder{Job: jobID(x.ID, x.Task), User: x.User, Account: x.Account, GPUs: int(x.Gpus), Nodes: x.NodeList, Start: instant(x.StartMs), Limit: max(time.Duration(x.TimeLimitMs)*time.Millisecond, 0), Tag: x.Tag}
+		return Holder{
+			Job: jobID(x.ID, x.Task), User: x.User, Account: x.Account, Partition: x.Partition, GPUs: int(x.Gpus), GPUType: x.GpuType, Nodes: x.NodeList, Start: instant(x.StartMs),
+			Limit: max(time.Duration(x.TimeLimitMs)*time.Millisecond, 0), Tag: x.Tag, Class: x.Class, End: ExpectedEnd{instant(x.MedianMs), instant(x.P90Ms)},
+		}
 	})
 }
 
@@ -119,16 +174,25 @@ func (r *Reader) Shares(ctx context.Context, skip, most int) (page []JobShare, a
 
 // Activity is what happened since a time.
 type Activity struct {
-	Stays     []cluster.Stay // on GPUs, that had not ended then; of each, only type, number and times
-	Starts    []FirstStart
-	Writes    []Count
-	Evictions []Count
+	Stays  []cluster.Stay // on GPUs, that had not ended then; of each, all but its job
+	Starts []FirstStart
+	Writes []Count
 }
 
 // FirstStart is the first run of a job.
 type FirstStart struct {
+	User, Account string
 	Class         cluster.Class
 	Submit, Start time.Time
+}
+
+// FirstStarts returns the first runs that began since a time.
+func (r *Reader) FirstStarts(ctx context.Context, since time.Time) ([]FirstStart, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.FirstStartsRow, error) { return r.q.FirstStarts(ctx, tx, millis(since)) }, firstStartOf)
+}
+
+func firstStartOf(x *db.FirstStartsRow) FirstStart {
+	return FirstStart{x.User, x.Account, classOf(x.Class), instant(x.FirstSubmitMs), instant(x.StartMs)}
 }
 
 // Count is how often something happened in the time that begins at From.
@@ -137,8 +201,7 @@ type Count struct {
 	N    int
 }
 
-// Activity returns what happened since a time, writes and evictions counted by bins of
-// such a length.
+// Activity returns what happened since a time, writes counted by bins of such a length.
 func (r *Reader) Activity(ctx context.Context, since time.Time, bin time.Duration) (a Activity, err error) {
 	from, width := millis(since), bin.Milliseconds()
 	err = r.view(ctx, func(tx *sql.Tx) error {
@@ -151,7 +214,7 @@ func (r *Reader) Activity(ctx context.Context, since time.Time, bin time.Duratio
 			return err
 		}
 		a.Stays = each(stays, func(x *db.StaysOverlappingRow) cluster.Stay {
-			s := cluster.Stay{GPUType: x.GpuType, GPUs: int(x.Gpus), Start: instant(x.StartMs), End: instant(x.EndMs), Closed: x.Closed}
+			s := cluster.Stay{GPUType: x.GpuType, GPUs: int(x.Gpus), User: x.User, Account: x.Account, Class: classOf(x.Class), Start: instant(x.StartMs), End: instant(x.EndMs), Closed: x.Closed}
 			if !s.Closed {
 				s.End = instant(max(x.EndMs, last.UntilMs))
 			}
@@ -161,16 +224,12 @@ func (r *Reader) Activity(ctx context.Context, since time.Time, bin time.Duratio
 		if err != nil {
 			return err
 		}
-		a.Starts = each(starts, func(x *db.FirstStartsRow) FirstStart {
-			return FirstStart{classOf(x.Class), instant(x.FirstSubmitMs), instant(x.StartMs)}
-		})
+		a.Starts = each(starts, firstStartOf)
 		writes, err := r.q.WritesByTime(ctx, tx, db.WritesByTimeParams{BinMs: width, SinceMs: from})
 		if err != nil {
 			return err
 		}
 		a.Writes = each(writes, func(x *db.WritesByTimeRow) Count { return Count{instant(x.Bin * width), int(x.Writes)} })
-		evictions, err := r.q.EvictionsByTime(ctx, tx, db.EvictionsByTimeParams{BinMs: width, SinceMs: from})
-		a.Evictions = each(evictions, func(x *db.EvictionsByTimeRow) Count { return Count{instant(x.Bin * width), int(x.Evictions)} })
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {

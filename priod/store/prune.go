@@ -34,7 +34,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 	drops := []func(tx db.DBTX) (int64, error){
 		olderThan(ctx, before, s.q.PruneJobs), olderThan(ctx, before, s.q.PruneIntervals), olderThan(ctx, before, s.q.PruneWrites),
 		olderThan(ctx, before, s.q.PruneWaits), s.pruneDecisions(ctx, before), olderThan(ctx, before, s.q.PruneCycles),
-		olderThan(ctx, before, s.q.PruneFailures), olderThan(ctx, before, s.q.PruneDrained),
+		olderThan(ctx, before, s.q.PruneFailures), olderThan(ctx, before, s.q.PruneDrained), olderThan(ctx, before, s.q.PruneSamples),
 	}
 	dropped := int64(0)
 	for _, drop := range drops {

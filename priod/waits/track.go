@@ -23,6 +23,17 @@ type Tracker struct {
 	changed []*plan.Wait
 }
 
+// Causes are the GPUs that waiting jobs ask for, by what they wait for now.
+func (t *Tracker) Causes() map[plan.Cause]int {
+	causes := map[plan.Cause]int{}
+	for _, e := range t.entries.All() {
+		if spans := e.wait.Spans; e.start.IsZero() && len(spans) > 0 {
+			causes[spans[len(spans)-1].Cause] += e.wait.GPUs * max(e.wait.Tasks, 1)
+		}
+	}
+	return causes
+}
+
 // entry is a job in the queue, or gone from it.
 type entry struct {
 	wait  *plan.Wait

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"slurmprio/priod/store"
@@ -34,7 +35,7 @@ func (p *Pages) stream(most int) http.HandlerFunc {
 		defer tick.Stop()
 		for told := ""; ; {
 			text := ": nothing new\n\n" // finds out who has gone
-			if last := p.lastCycle(ctx); last != told {
+			if last := p.latest.cycle(ctx, p.Dir); last != told {
 				text, told = fmt.Sprintf("event: cycle\ndata: %s\n\n", last), last
 			}
 			_ = control.SetWriteDeadline(time.Now().Add(10 * time.Second)) // a slow reader loses its stream
@@ -50,17 +51,29 @@ func (p *Pages) stream(most int) http.HandlerFunc {
 	}
 }
 
-// lastCycle is the number of the last cycle that changed something, and when the last one
+// latest is the last cycle as all streams share it.
+type latest struct {
+	mu   sync.Mutex
+	at   time.Time
+	last string
+}
+
+// cycle is the number of the last cycle that changed something, and when the last one
 // was; "0" when it cannot be read.
-func (p *Pages) lastCycle(ctx context.Context) string {
-	r, err := store.OpenReader(ctx, p.Dir)
+func (l *latest) cycle(ctx context.Context, dir string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.at) < glance/2 {
+		return l.last
+	}
+	l.at, l.last = time.Now(), "0"
+	r, err := store.OpenReader(context.WithoutCancel(ctx), dir)
 	if err != nil {
-		return "0"
+		return l.last
 	}
 	defer r.Close()
-	last, err := r.LastCycle(ctx)
-	if err != nil {
-		return "0"
+	if last, err := r.LastCycle(ctx); err == nil {
+		l.last = fmt.Sprintf("%d %s", last.Number, clock(last.Until))
 	}
-	return fmt.Sprintf("%d %s", last.Number, clock(last.Until))
+	return l.last
 }

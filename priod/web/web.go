@@ -1,57 +1,62 @@
-// Package web serves what priod knows as pages: read-only, from the state folder alone,
-// with or without the daemon. Each page is also JSON at the same address, for a request
-// that accepts application/json or says ?format=json.
+// Package web serves what priod knows as pages, and as JSON under /api/v1: read-only, from the
+// state folder alone, with or without the daemon.
 //
-//	web.go       addresses, limits, headers
-//	views.go     what each page shows, as data
-//	day.go       the last day as plots
-//	live.go      the stream that tells a page of the next cycle
-//	pages/       templates, style and script
+//	web.go         addresses, limits, headers
+//	cache.go       answers that many ask for at once
+//	page.go        what all pages share
+//	overview.go, clustermap.go, queue.go, job.go, evictions.go, users.go, series.go, health.go
+//	               what each page shows, as data
+//	live.go        the stream that tells a page of the next cycle
+//	pages/         templates, style and scripts; figures are drawn by priod/report/charts
 package web
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/klauspost/compress/gzhttp"
+
+	"slurmprio/etc"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
 
 const (
-	atOnce    = 4                // pages made at the same time
-	patience  = 2 * time.Second  // that a request waits for its turn
-	deadline  = 20 * time.Second // of one page
-	listeners = 32               // open streams
+	atOnce    = 4                // answers made at the same time
+	patience  = 5 * time.Second  // that a request waits for its turn
+	deadline  = 20 * time.Second // of one answer
+	listeners = 256              // open streams
 )
 
-// Line is a line of an explanation: a name, "" where the last one goes on, and a sentence.
-type Line struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
-}
-
-// Pages answers requests for pages.
+// Pages answers requests for pages. What is nil is not offered.
 type Pages struct {
 	Dir      string // the state folder
 	Journals string // the folder of its journals; "": Dir
 	Version  string
+	On       []string      // features that are switched on, where Health is nil
+	Keep     time.Duration // that an answer holds for others who ask for the same; 0: not
 	// Explain says all that is stored of a job, as data and in words. The name is as squeue
 	// prints it. The error is store.ErrNone for a job that was never seen.
 	Explain func(ctx context.Context, r *store.Reader, name string) (view any, lines []Line, err error)
+	// Alternatives says what a waiting job could expect that asked for something else. It may read Slurm's queue.
+	Alternatives func(ctx context.Context, r *store.Reader, name string) ([]Alternative, error)
+	// Budget is how many TE GPU-hours of a day a "user" or an "account" may use on a cluster of so many GPUs; 0: any number.
+	Budget func(kind, name string, gpus int) float64
 	// Health is the daemon's own word; nil where pages are served without it.
 	Health func() daemon.State
+
+	kept    kept
+	waiting waiting
+	latest  latest
 }
 
 // usage is an error of who asks.
@@ -60,78 +65,88 @@ type usage struct{ error }
 func usagef(format string, a ...any) error { return usage{fmt.Errorf(format, a...)} }
 
 // view makes the data of one page.
-type view func(ctx context.Context, r *store.Reader, asked url.Values) (any, error)
+type view func(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (any, error)
 
-//go:embed pages
-var files embed.FS
+// stamp tells one cycle from the next.
+func stamp(c *store.Cycle) string { return fmt.Sprintf("%d %d", c.Number, c.Until.UnixMilli()) }
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"safe": report.Safe, "ago": report.Ago, "clock": clock, "since": func(t time.Time) string { return report.Ago(time.Since(t)) },
-	"fixed":   fixed,
-	"seconds": func(s float64) string { return report.Ago(time.Duration(s * float64(time.Second))) },
-}).ParseFS(files, "pages/*.html"))
+// assets are the files that pages load.
+var assets = map[string]string{"style.css": "text/css", "chart.css": "text/css", "uPlot.min.css": "text/css", "live.js": "text/javascript", "map.js": "text/javascript", "chart.js": "text/javascript", "uPlot.iife.min.js": "text/javascript"}
 
-// fixed is a number with so many decimals. html/template hands on pointers as they are, and
-// fmt prints those as addresses: what is no number ends the page with an error.
-func fixed(decimals int, v any) (string, error) {
-	switch n := v.(type) {
-	case float64:
-		return strconv.FormatFloat(n, 'f', decimals, 64), nil
-	case *float64:
-		if n == nil {
-			return "", nil
-		}
-		return strconv.FormatFloat(*n, 'f', decimals, 64), nil
+func asset(name string) []byte {
+	if text, err := files.ReadFile("pages/" + name); err == nil {
+		return text
 	}
-	return "", fmt.Errorf("%T is no number", v)
+	return report.Chart(name)
 }
 
-func clock(t time.Time) string {
-	if t.IsZero() {
-		return ""
+// answers are what can be asked for: under its path as a page, "" where there is none, and under /api/v1/ and its name as JSON.
+func (p *Pages) answers() []struct {
+	path, name string
+	view       view
+} {
+	return []struct {
+		path, name string
+		view       view
+	}{
+		{"/{$}", "overview", p.overview}, {"/map", "nodes", nodes}, {"", "map", clusterMap}, {"/queue", "queue", p.queue}, {"/job", "job", p.job},
+		{"/evictions", "evictions", evictions}, {"/allocation", "allocation", allocation}, {"/users", "users", p.users}, {"/time", "series", series}, {"/health", "health", p.health},
 	}
-	return t.Local().Format(time.DateTime)
 }
+
+// pageNames are the pages whose data has another name.
+var pageNames = map[string]string{"nodes": "map", "series": "time"}
 
 // Handler answers GET and HEAD.
 func (p *Pages) Handler() http.Handler {
 	mux, turns := http.NewServeMux(), make(chan struct{}, atOnce)
-	for _, x := range []struct {
-		path, name string
-		view       view
-	}{
-		{"/{$}", "overview", p.overview}, {"/nodes", "nodes", nodes}, {"/queue", "queue", queue}, {"/job", "job", p.job},
-		{"/evictions", "evictions", evictions}, {"/allocation", "allocation", allocation}, {"/day", "day", day}, {"/health", "health", p.health},
-	} {
-		mux.HandleFunc("GET "+x.path, func(w http.ResponseWriter, r *http.Request) {
+	serve := func(pattern, name string, make view, asJSON bool) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case turns <- struct{}{}:
 				defer func() { <-turns }()
 			case <-time.After(patience):
-				p.fail(w, r, http.StatusServiceUnavailable, errors.New("too many pages are asked for at once: try again in a moment"))
+				p.fail(w, asJSON, http.StatusServiceUnavailable, errors.New("too many pages are asked for at once: try again in a moment"))
 				return
 			case <-r.Context().Done():
 				return
 			}
-			p.answer(w, r, x.name, x.view)
+			p.answer(w, r, name, make, asJSON)
 		})
 	}
-	for path, kind := range map[string]string{"style.css": "text/css", "live.js": "text/javascript"} {
-		text, err := files.ReadFile("pages/" + path)
-		if err != nil {
-			panic(err) // it is embedded
+	for _, x := range p.answers() {
+		if x.path != "" {
+			serve("GET "+x.path, x.name, x.view, false)
 		}
-		mux.HandleFunc("GET /"+path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", kind+"; charset=utf-8")
-			w.Header().Set("Cache-Control", "max-age=300")
+		if x.name != "job" {
+			serve("GET /api/v1/"+x.name, x.name, x.view, true)
+		}
+	}
+	serve("GET /api/v1/jobs/{id}", "job", p.job, true)
+	file := func(path, kind string, text []byte, age string) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.Header().Set("Cache-Control", age)
 			_, _ = w.Write(text) // fails when the asker has gone
 		})
 	}
-	mux.Handle("GET /events", p.stream(listeners))
+	for name, kind := range assets {
+		file("/"+name, kind+"; charset=utf-8", asset(name), "max-age=300")
+	}
+	file("/api/v1/openapi.json", "application/json", etc.OpenAPI, "max-age=300")
+	for old, now := range map[string]string{"/nodes": "map", "/day": "time"} { // addresses of earlier versions
+		mux.HandleFunc("GET "+old, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", now)
+			w.WriteHeader(http.StatusMovedPermanently)
+		})
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		p.fail(w, r, http.StatusNotFound, errors.New("there is no such page"))
+		p.fail(w, wantsJSON(r), http.StatusNotFound, errors.New("there is no such page"))
 	})
-	return guard(mux)
+	whole := http.NewServeMux()
+	whole.Handle("GET /events", p.stream(listeners))
+	whole.Handle("/", gzhttp.GzipHandler(mux))
+	return guard(whole)
 }
 
 // guard refuses other names of this host than its own, so that no page of another site can
@@ -160,95 +175,119 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// answer reads the state folder and writes one page.
-func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make view) {
-	ctx, cancel := context.WithTimeout(r.Context(), deadline)
-	defer cancel()
+// answer reads the state folder and writes one page, or its JSON.
+func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make view, asJSON bool) {
+	asJSON = asJSON || wantsJSON(r)
 	asked, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		p.fail(w, r, http.StatusBadRequest, fmt.Errorf("the address cannot be read: %w", err))
+		p.fail(w, asJSON, http.StatusBadRequest, fmt.Errorf("the address cannot be read: %w", err))
 		return
+	}
+	if id := r.PathValue("id"); id != "" {
+		asked.Set("id", id)
+	}
+	status, body := p.kept.answer(fmt.Sprint(name, asJSON, "?", asked.Encode()), p.Keep, func() (int, []byte) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deadline) // others may wait for the same
+		defer cancel()
+		status, data := p.read(ctx, name, make, asked)
+		if asJSON {
+			return jsonOf(status, data.json())
+		}
+		return p.render(status, data)
+	})
+	send(w, asJSON, status, body)
+}
+
+// read makes the data of one page.
+func (p *Pages) read(ctx context.Context, name string, make view, asked url.Values) (status int, data page) {
+	data = page{Name: cmp.Or(pageNames[name], name), Data: name, Version: p.Version, On: p.On}
+	if p.Health != nil {
+		data.On = p.Health().On
+	}
+	failed := func(status int, err error) (int, page) {
+		data.Name, data.Data, data.View, data.Error = "error", "", nil, err.Error()
+		return status, data
 	}
 	reader, err := store.OpenReader(ctx, p.Dir)
 	if err != nil {
-		p.fail(w, r, http.StatusServiceUnavailable, err)
-		return
+		return failed(http.StatusServiceUnavailable, err)
 	}
 	defer reader.Close()
 	last, err := reader.LastCycle(ctx)
 	if err != nil {
-		p.fail(w, r, http.StatusServiceUnavailable, err)
-		return
+		return failed(http.StatusServiceUnavailable, err)
 	}
 	last.Hold = store.HoldNow(cmp.Or(p.Journals, p.Dir), last.Hold)
-	data, err := make(ctx, reader, asked)
+	data.Cycle = &last
+	data.View, err = make(ctx, reader, &last, asked)
 	var wrong usage
 	switch {
 	case errors.As(err, &wrong):
-		p.fail(w, r, http.StatusBadRequest, err)
+		data.Cycle = nil
+		return failed(http.StatusBadRequest, err)
 	case errors.Is(err, store.ErrNone):
-		p.fail(w, r, http.StatusNotFound, err)
+		data.Cycle = nil
+		return failed(http.StatusNotFound, err)
 	case err != nil:
-		p.fail(w, r, http.StatusServiceUnavailable, err)
-	case wantsJSON(r) && name == "job":
-		p.json(w, http.StatusOK, data) // it has the cycle of its own
-	case wantsJSON(r):
-		p.json(w, http.StatusOK, map[string]any{"cycle": last, name: data})
-	default:
-		p.page(w, http.StatusOK, page{Name: name, Cycle: &last, View: data, Version: p.Version})
+		return failed(http.StatusServiceUnavailable, err)
 	}
+	return http.StatusOK, data
 }
 
-// page is what the templates get.
-type page struct {
-	Name    string
-	Cycle   *store.Cycle // nil when nothing could be read
-	View    any
-	Error   string
-	Version string
-}
-
-// Stale says that the last cycle is older than cycles should be.
-func (p page) Stale() bool { return p.Cycle != nil && time.Since(p.Cycle.Until) > 5*time.Minute }
-
-// Pages are the names in the navigation.
-func (page) Pages() []string {
-	return []string{"overview", "nodes", "queue", "evictions", "allocation", "day", "health"}
-}
-
-func (p *Pages) page(w http.ResponseWriter, status int, data page) {
-	var body bytes.Buffer // so that a page is whole or not there
-	if err := templates.ExecuteTemplate(&body, "page.html", data); err != nil {
-		http.Error(w, "the page cannot be made: "+err.Error(), http.StatusInternalServerError)
-		return
+// json is what a program gets.
+func (d *page) json() any {
+	switch {
+	case d.Error != "":
+		return map[string]string{"error": d.Error}
+	case d.Data == "job": // it has the cycle of its own
+		return d.View
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = body.WriteTo(w) // fails when the asker has gone
+	return map[string]any{"cycle": d.Cycle, d.Data: d.View}
 }
 
-func (p *Pages) json(w http.ResponseWriter, status int, v any) {
+func jsonOf(status int, v any) (int, []byte) {
 	var body bytes.Buffer
 	if err := report.JSON(&body, v); err != nil {
-		http.Error(w, "the answer cannot be made: "+err.Error(), http.StatusInternalServerError)
-		return
+		return http.StatusInternalServerError, []byte("{\"error\": \"the answer cannot be made\"}\n")
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = body.WriteTo(w)
+	return status, body.Bytes()
 }
 
-func (p *Pages) fail(w http.ResponseWriter, r *http.Request, status int, err error) {
+func (p *Pages) render(status int, data page) (int, []byte) {
+	var body bytes.Buffer // so that a page is whole or not there
+	if err := templates.ExecuteTemplate(&body, "page.html", data); err != nil {
+		return http.StatusInternalServerError, []byte("the page cannot be made: " + report.Safe(err.Error()))
+	}
+	return status, body.Bytes()
+}
+
+func send(w http.ResponseWriter, asJSON bool, status int, body []byte) {
+	kind := "text/html; charset=utf-8"
+	switch {
+	case asJSON:
+		kind = "application/json"
+	case status == http.StatusInternalServerError:
+		kind = "text/plain; charset=utf-8"
+	}
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
-	if wantsJSON(r) {
-		p.json(w, status, map[string]string{"error": err.Error()})
-		return
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // fails when the asker has gone
+}
+
+func (p *Pages) fail(w http.ResponseWriter, asJSON bool, status int, err error) {
+	data := page{Name: "error", Error: err.Error(), Version: p.Version}
+	var body []byte
+	if asJSON {
+		status, body = jsonOf(status, data.json())
+	} else {
+		status, body = p.render(status, data)
 	}
-	p.page(w, status, page{Name: "error", Error: err.Error(), Version: p.Version})
+	send(w, asJSON, status, body)
 }
 
 func wantsJSON(r *http.Request) bool {
-	return r.URL.Query().Get("format") == "json" || strings.HasPrefix(r.Header.Get("Accept"), "application/json")
+	return strings.HasPrefix(r.URL.Path, "/api/") || r.URL.Query().Get("format") == "json" || strings.HasPrefix(r.Header.Get("Accept"), "application/json")
 }

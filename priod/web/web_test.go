@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ import (
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -122,7 +124,7 @@ func (s *site) get(address string) *httptest.ResponseRecorder {
 	return w
 }
 
-var addresses = []string{"/", "/nodes", "/nodes?type=v100", "/queue", "/queue?page=2", "/queue?user=u1", "/job?id=7", "/job?id=1000", "/evictions", "/allocation", "/day", "/health"}
+var addresses = []string{"/", "/map", "/map?type=v100", "/queue", "/queue?page=2", "/queue?user=u1&class=te&cause=capacity", "/job?id=7", "/job?id=1000", "/job?id=1000&if=1", "/evictions", "/allocation", "/users", "/time", "/time?span=month", "/health"}
 
 // Every page is whole, escapes what users wrote, leads to no other host, and is JSON too.
 func TestPages(t *testing.T) {
@@ -171,7 +173,7 @@ func TestFindings(t *testing.T) {
 	if text := s.get("/health").Body.String(); !strings.Contains(text, "The daemon has not looked yet") {
 		t.Error(text)
 	}
-	if text := s.get("/").Body.String(); strings.Contains(text, "Check</a> fails") {
+	if text := s.get("/").Body.String(); strings.Contains(text, "priod check fails") {
 		t.Error(text)
 	}
 	found := &store.Findings{At: time.Now().Add(-2 * time.Hour), Findings: []store.Finding{
@@ -187,7 +189,7 @@ func TestFindings(t *testing.T) {
 		}
 		checkPage(t, address, s.get(address).Body.String())
 	}
-	if text := s.get("/").Body.String(); !strings.Contains(text, `<a href="health">Check</a> fails: rights, &lt;script`) {
+	if text := s.get("/").Body.String(); strings.Count(text, "priod check fails: rights") != 1 || !strings.Contains(text, `<a href="health">priod check fails: &lt;script`) {
 		t.Error(text)
 	}
 	text := s.get("/health").Body.String()
@@ -220,7 +222,7 @@ func TestExpectedStarts(t *testing.T) {
 			t.Errorf("job %s: %q, want %q", j.Job, j.Starts(), want)
 		}
 	}
-	if text := s.get("/queue").Body.String(); !strings.Contains(text, "<br><small>fits now</small></td>") || !strings.Contains(text, "<br><small>starts within 2h0") || !strings.Contains(text, "nine of ten within") {
+	if text := s.get("/queue").Body.String(); !strings.Contains(text, `title="fits now">now</td>`) || !strings.Contains(text, `title="starts within 2h0`) || !strings.Contains(text, "nine of ten within") {
 		t.Error(text)
 	}
 }
@@ -229,7 +231,7 @@ func TestExpectedStarts(t *testing.T) {
 func TestValueOnTheFirstPage(t *testing.T) {
 	s := newSite(t, 2)
 	s.cycle()
-	if text := s.get("/").Body.String(); strings.Contains(text, "without priod") {
+	if text := s.get("/").Body.String(); !strings.Contains(text, "not replayed yet") {
 		t.Error(text)
 	}
 	until := time.Now()
@@ -245,7 +247,7 @@ func TestValueOnTheFirstPage(t *testing.T) {
 	if w := s.get("/"); w.Code != http.StatusOK {
 		t.Errorf("with a spoiled file the first page answers %d", w.Code)
 	}
-	if !strings.Contains(text, "with priod jobs complete 43 % sooner in the mean than without (40 to 45 % in 5 replays): 4211 GPU jobs, replayed without priod.") {
+	if !strings.Contains(text, `<p class="big">43 % sooner</p>`) || !strings.Contains(text, "40 to 45 % in 5 replays, 4211 GPU jobs since") {
 		t.Error(text)
 	}
 }
@@ -275,10 +277,19 @@ func checkPage(t *testing.T, address, text string) {
 				}
 			}
 		}
-		if n.Data == "script" && (n.FirstChild != nil || len(n.Attr) == 0 || n.Attr[0].Val != "live.js") {
+		if n.Data == "script" && attribute(n, "type") != "application/json" && (n.FirstChild != nil || assets[attribute(n, "src")] != "text/javascript") {
 			t.Errorf("%s: a script of its own", address)
 		}
 	}
+}
+
+func attribute(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
 }
 
 func TestPagesOfAQueue(t *testing.T) {
@@ -316,23 +327,23 @@ func TestPagesOfAQueue(t *testing.T) {
 	}
 }
 
-// What is free and useless says why.
+// What is free and stranded says why.
 func TestNodes(t *testing.T) {
 	s := newSite(t, 1)
 	s.cycle()
 	var v struct{ Nodes NodesView }
-	if err := json.Unmarshal(s.get("/nodes?format=json").Body.Bytes(), &v); err != nil {
+	if err := json.Unmarshal(s.get("/map?format=json").Body.Bytes(), &v); err != nil {
 		t.Fatal(err)
 	}
-	if n := v.Nodes.Nodes[0]; n.Name != "n1" || n.Useless != "no CPU is free beside them" || len(n.Holders) != 1 || n.Holders[0].Job.ID != 7 {
+	if n := v.Nodes.Nodes[0]; n.Name != "n1" || n.Stranded != "no CPU is free beside them" || len(n.Holders) != 1 || n.Holders[0].Job.ID != 7 {
 		t.Errorf("n1: %+v", n)
 	}
-	if n := v.Nodes.Nodes[2]; n.Useless != "the node is IDLE+DRAIN" {
+	if n := v.Nodes.Nodes[2]; n.Stranded != "the node is IDLE+DRAIN" {
 		t.Errorf("n3: %+v", n)
 	}
 	for _, x := range v.Nodes.Types {
 		want := map[string]report.TypeUse{
-			"a100": {GPUType: "a100", Nodes: 1, GPUs: 4, InUse: 2, Useless: 2}, "v100": {GPUType: "v100", Nodes: 2, GPUs: 8, Free: 4, Useless: 4},
+			"a100": {GPUType: "a100", Nodes: 1, GPUs: 4, InUse: 2, Stranded: 2}, "v100": {GPUType: "v100", Nodes: 2, GPUs: 8, Free: 4, Stranded: 4},
 		}[x.GPUType]
 		if *x != want {
 			t.Errorf("%+v, want %+v", *x, want)
@@ -347,7 +358,7 @@ func TestWrongRequests(t *testing.T) {
 	}
 	s.cycle()
 	for address, want := range map[string]int{
-		"/queue?page=0": 400, "/queue?page=-1": 400, "/queue?page=x": 400, "/queue?page=99999999999999999999": 400, "/nodes?page=%00": 400,
+		"/queue?page=0": 400, "/queue?page=-1": 400, "/queue?page=x": 400, "/queue?page=99999999999999999999": 400, "/map?page=%00": 400,
 		"/job": 400, "/job?id=abc": 400, "/job?id=99": 404, "/job?id=7%2B3": 404, "/queue?%zz": 400,
 		"/nothing": 404, "/pages/page.html": 404, "/%2e%2e/etc/passwd": 404, "/queue/": 404,
 	} {
@@ -489,25 +500,41 @@ func TestStream(t *testing.T) {
 	}
 }
 
-func TestDayOf(t *testing.T) {
+// What happened falls into the bins of its time; a bin without a value has none.
+func TestBins(t *testing.T) {
 	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	d, err := dayOf(from, from.Add(time.Hour), &store.Activity{
-		Stays:     []cluster.Stay{{GPUType: "a100", GPUs: 4, Start: from.Add(-time.Hour), End: from.Add(30 * time.Minute)}, {GPUs: 1, Start: from.Add(50 * time.Minute), End: from.Add(2 * time.Hour)}},
-		Starts:    []store.FirstStart{{Class: cluster.TE, Submit: from, Start: from.Add(20 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(17 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(18 * time.Minute)}},
-		Writes:    []store.Count{{From: from, N: 3}},
-		Evictions: nil,
-	})
-	if err != nil {
-		t.Fatal(err)
+	b := bins{from, from.Add(time.Hour), 15 * time.Minute}
+	say := func(all []Series) string {
+		var text []string
+		for _, s := range all {
+			words := s.Name
+			for _, v := range s.Values {
+				if v == nil {
+					words += " -"
+				} else {
+					words += fmt.Sprintf(" %.2f", *v)
+				}
+			}
+			text = append(text, words)
+		}
+		return strings.Join(text, "; ")
 	}
-	got := fmt.Sprint(d.Plots[0].Series, d.Plots[1].Series, d.Plots[2].Series, d.Plots[3].Series)
-	want := "[{a100 [4 4 0 0 0]} {no type [0 0 0 0.6666666666666666 0]}] [{te [0 3 3 3 3]}] [{writes [3 0 0 0 0]}] []"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	for i, p := range d.Plots {
-		if (p.Image != "") != (i < 3) {
-			t.Errorf("%s: image %.40q", p.Title, p.Image)
+	paid := 7200.0
+	for want, got := range map[string][]Series{
+		"a100 4.00 4.00 0.00 0.00; no type 0.00 0.00 0.00 0.67": b.inUse([]cluster.Stay{
+			{GPUType: "a100", GPUs: 4, Start: from.Add(-time.Hour), End: from.Add(30 * time.Minute)}, {GPUs: 1, Start: from.Add(50 * time.Minute), End: from.Add(2 * time.Hour)},
+		}, func(s *cluster.Stay) string { return cmp.Or(s.GPUType, "no type") }),
+		"te median - 2.00 - -; te p95 - 20.00 - -": b.waits([]store.FirstStart{
+			{Class: cluster.TE, Submit: from, Start: from.Add(20 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(17 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(16 * time.Minute)},
+			{Class: cluster.TE, Submit: from, Start: from.Add(3 * time.Hour)}, {Class: cluster.BE, Start: from},
+		}),
+		"writes 3.00 0.00 0.00 0.00":                                        b.counted("writes", []store.Count{{From: from, N: 3}, {From: from.Add(-time.Minute), N: 9}}),
+		"evictions 0.00 1.00 0.00 0.00; lost GPU-hours 0.00 2.00 0.00 0.00": b.evictions([]store.Eviction{{Recorded: from.Add(16 * time.Minute), Paid: &paid}, {Recorded: from.Add(-time.Minute)}}),
+		"too few GPUs free 3.00 - 8.00 -":                                   b.causes([]store.Sample{{At: from, Causes: map[plan.Cause]int{plan.Capacity: 2}}, {At: from.Add(time.Minute), Causes: map[plan.Cause]int{plan.Capacity: 4}}, {At: from.Add(31 * time.Minute), Causes: map[plan.Cause]int{plan.Capacity: 8}}}),
+		"oom 0.00 0.00 0.00 1.00":                                           b.failures(&retry.Changes{Failures: []retry.Failure{{Class: "oom", End: from.Add(time.Hour)}, {Class: "oom", End: from.Add(2 * time.Hour)}}}),
+	} {
+		if say(got) != want {
+			t.Errorf("got  %s\nwant %s", say(got), want)
 		}
 	}
 }
@@ -523,7 +550,7 @@ func BenchmarkPages(b *testing.B) {
 	if err := errors.Join(s.store.SaveStarts(b.Context(), time.Now(), starts), s.store.SaveFindings(b.Context(), found)); err != nil {
 		b.Fatal(err)
 	}
-	for _, address := range []string{"/", "/nodes", "/queue", "/queue?page=500", "/job?id=50000", "/evictions", "/allocation", "/day", "/health"} {
+	for _, address := range []string{"/", "/map", "/api/v1/map", "/queue", "/queue?page=500", "/queue?class=te&user=u1", "/job?id=50000", "/evictions", "/allocation", "/users", "/time", "/time?span=month", "/health"} {
 		b.Run(strings.ReplaceAll(address, "/", "page-"), func(b *testing.B) {
 			for b.Loop() {
 				if w := s.get(address); w.Code != http.StatusOK {

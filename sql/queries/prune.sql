@@ -38,3 +38,8 @@ DELETE FROM cycles WHERE cycle IN (
   WHERE c.until_ms < sqlc.arg(before_ms) AND c.cycle < (SELECT max(m.cycle) FROM cycles AS m)
   ORDER BY c.cycle LIMIT sqlc.arg(most)
 );
+
+-- name: PruneSamples :execrows
+DELETE FROM samples WHERE at_ms IN (
+  SELECT s.at_ms FROM samples AS s WHERE s.at_ms < sqlc.arg(before_ms) ORDER BY s.at_ms LIMIT sqlc.arg(most)
+);

@@ -32,15 +32,15 @@ ORDER BY w.write DESC LIMIT sqlc.arg(most);
 
 -- name: RecentEvictions :many
 -- Open evictions, and the latest others, each with the jobs on both sides.
-SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, sqlc.embed(e), sqlc.embed(c)
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.account AS victim_account, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, t.account AS te_account, sqlc.embed(e), sqlc.embed(c)
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 ORDER BY e.ended_ms = 0 DESC, e.eviction DESC LIMIT sqlc.arg(most);
 
 -- name: EvictionsOfJob :many
 -- Those of the job's own runs, and those on its behalf; of an array, -1, those of its tasks.
-SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, sqlc.embed(e), sqlc.embed(c)
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.account AS victim_account, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, t.account AS te_account, sqlc.embed(e), sqlc.embed(c)
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 WHERE v.id = sqlc.arg(id) AND (v.task = sqlc.arg(task) OR sqlc.arg(task) = -1)
   OR t.id = sqlc.arg(id) AND (t.task = sqlc.arg(task) OR sqlc.arg(task) = -1)
@@ -59,8 +59,8 @@ GROUP BY j.job ORDER BY j.job;
 
 -- name: EvictionsSince :many
 -- Those recorded since a time, first to last, each with the jobs on both sides.
-SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, sqlc.embed(e), sqlc.embed(c)
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.account AS victim_account, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, t.account AS te_account, sqlc.embed(e), sqlc.embed(c)
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 WHERE e.recorded_ms >= sqlc.arg(since_ms)
 ORDER BY e.eviction;

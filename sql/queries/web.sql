@@ -8,6 +8,18 @@ SELECT * FROM jobs WHERE job IN (
   ORDER BY q.priority DESC, q.id, q.task LIMIT sqlc.arg(most) OFFSET sqlc.arg(skip)
 ) ORDER BY priority DESC, id, task;
 
+-- name: PendingRow :one
+SELECT * FROM jobs WHERE job = ?;
+
+-- name: PendingKeys :many
+-- By what the queue is filtered: of each waiting job, in the order of their priorities.
+SELECT j.job, j.user, j.account, j.partition, j.gpu_type, j.gpus,
+  CAST(coalesce((SELECT iif(d.ranked, d.class, '-') FROM decisions AS d WHERE d.job = j.job ORDER BY d.decision DESC LIMIT 1), '-') AS TEXT) AS class,
+  CAST(coalesce((SELECT json_extract(w.spans, '$[#-1][2]') FROM waits AS w WHERE w.id = j.id AND w.task = j.task AND w.until_ms = 0 ORDER BY w.submit_ms DESC LIMIT 1), '') AS TEXT) AS cause,
+  CAST(coalesce(s.median_ms, 0) AS INTEGER) AS median_ms
+FROM jobs AS j LEFT JOIN starts AS s ON s.job = j.job
+WHERE j.left_ms = 0 AND j.state = 'pending' ORDER BY j.priority DESC, j.id, j.task;
+
 -- name: CountPending :one
 SELECT count(*) FROM jobs
 WHERE left_ms = 0 AND state = 'pending' AND (CAST(sqlc.arg(user) AS TEXT) = '' OR user = CAST(sqlc.arg(user) AS TEXT));
@@ -16,27 +28,26 @@ WHERE left_ms = 0 AND state = 'pending' AND (CAST(sqlc.arg(user) AS TEXT) = '' O
 SELECT * FROM decisions WHERE job = ? ORDER BY decision DESC LIMIT 1;
 
 -- name: Holders :many
--- The jobs that hold nodes.
-SELECT id, task, user, account, gpus, node_list, start_ms, time_limit_ms, tag FROM jobs
-WHERE left_ms = 0 AND state != 'pending' AND node_list != '' ORDER BY job;
+-- The jobs that hold nodes, with the class of their run and when it is expected to end; '' and 0: not known.
+SELECT j.id, j.task, j.user, j.account, j.partition, j.gpus, j.gpu_type, j.node_list, j.start_ms, j.time_limit_ms, j.tag,
+  CAST(coalesce((SELECT i.class FROM intervals AS i WHERE i.job = j.job AND i.closed = 0 ORDER BY i.start_ms DESC LIMIT 1), '') AS TEXT) AS class,
+  CAST(coalesce(e.median_ms, 0) AS INTEGER) AS median_ms, CAST(coalesce(e.p90_ms, 0) AS INTEGER) AS p90_ms
+FROM jobs AS j LEFT JOIN ends AS e ON e.job = j.job
+WHERE j.left_ms = 0 AND j.state != 'pending' AND j.node_list != '' ORDER BY j.job;
 
 -- name: StaysOverlapping :many
 -- The stays on GPUs that had not ended at a time.
-SELECT i.gpu_type, i.gpus, i.start_ms, i.end_ms, i.closed FROM intervals AS i
+SELECT i.gpu_type, i.gpus, i.user, i.account, i.class, i.start_ms, i.end_ms, i.closed FROM intervals AS i
 WHERE i.closed = 0 OR i.closed = 1 AND i.end_ms > sqlc.arg(since_ms);
 
 -- name: FirstStarts :many
 -- The first runs that began since a time, with when their jobs were submitted.
-SELECT i.class, i.start_ms, j.first_submit_ms FROM intervals AS i JOIN jobs AS j ON j.job = i.job
+SELECT i.class, i.start_ms, i.user, i.account, j.first_submit_ms FROM intervals AS i JOIN jobs AS j ON j.job = i.job
 WHERE i.start_ms > sqlc.arg(since_ms) AND i.restarts = 0;
 
 -- name: WritesByTime :many
 SELECT CAST(at_ms / CAST(sqlc.arg(bin_ms) AS INTEGER) AS INTEGER) AS bin, count(*) AS writes FROM writes
 WHERE at_ms > sqlc.arg(since_ms) GROUP BY bin ORDER BY bin;
-
--- name: EvictionsByTime :many
-SELECT CAST(recorded_ms / CAST(sqlc.arg(bin_ms) AS INTEGER) AS INTEGER) AS bin, count(*) AS evictions FROM evictions
-WHERE recorded_ms > sqlc.arg(since_ms) GROUP BY bin ORDER BY bin;
 
 -- name: SharesPage :many
 -- Some of the jobs that the allocation counts, those that are owed most first.
@@ -56,7 +67,26 @@ INSERT INTO findings (finding, at_ms, level, name, words, fix) VALUES (?, ?, ?, 
 SELECT * FROM findings ORDER BY finding;
 
 -- name: PutStart :exec
-INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms) VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms, run_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: AllEnds :many
+SELECT * FROM ends;
+
+-- name: PutEnd :exec
+INSERT OR REPLACE INTO ends (job, median_ms, p90_ms) VALUES (?, ?, ?);
+
+-- name: DropEnd :exec
+DELETE FROM ends WHERE job = ?;
+
+-- name: AddSample :exec
+INSERT OR REPLACE INTO samples (at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: SamplesSince :many
+SELECT * FROM samples WHERE at_ms >= sqlc.arg(since_ms) ORDER BY at_ms;
+
+-- name: LastSample :one
+SELECT * FROM samples ORDER BY at_ms DESC LIMIT 1;
 
 -- name: AddPromise :exec
 INSERT OR IGNORE INTO promises (job, at_ms, limits_ms, median_ms, p90_ms, raw_ms) VALUES (?, ?, ?, ?, ?, ?);

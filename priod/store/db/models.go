@@ -72,6 +72,12 @@ type Drained struct {
 	Class string
 }
 
+type End struct {
+	Job      int64
+	MedianMs int64
+	P90Ms    int64
+}
+
 type Eviction struct {
 	Eviction     int64
 	Claim        int64
@@ -235,6 +241,19 @@ type Promise struct {
 	RawMs    int64
 }
 
+type Sample struct {
+	AtMs         int64
+	Gpus         int64
+	GpusUsed     int64
+	GpusStranded int64
+	Running      int64
+	WaitingTe    int64
+	WaitingBe    int64
+	TookMs       int64
+	Causes       string
+	Slow         string
+}
+
 type Share struct {
 	Job      int64
 	Cycle    int64
@@ -254,6 +273,7 @@ type Start struct {
 	P90Ms    int64
 	LeastMs  int64
 	MostMs   int64
+	RunMs    int64
 }
 
 type Stay struct {

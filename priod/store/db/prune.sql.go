@@ -128,6 +128,25 @@ func (q *Queries) PruneJobs(ctx context.Context, db DBTX, arg PruneJobsParams) (
 	return result.RowsAffected()
 }
 
+const pruneSamples = `-- name: PruneSamples :execrows
+DELETE FROM samples WHERE at_ms IN (
+  SELECT s.at_ms FROM samples AS s WHERE s.at_ms < ?1 ORDER BY s.at_ms LIMIT ?2
+)
+`
+
+type PruneSamplesParams struct {
+	BeforeMs int64
+	Most     int64
+}
+
+func (q *Queries) PruneSamples(ctx context.Context, db DBTX, arg PruneSamplesParams) (int64, error) {
+	result, err := db.ExecContext(ctx, pruneSamples, arg.BeforeMs, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const pruneWrites = `-- name: PruneWrites :execrows
 DELETE FROM writes WHERE write IN (
   SELECT w.write FROM writes AS w WHERE w.at_ms < ?1 ORDER BY w.write LIMIT ?2

@@ -80,8 +80,8 @@ func (q *Queries) DecisionsOfJob(ctx context.Context, db DBTX, arg DecisionsOfJo
 }
 
 const evictionsOfJob = `-- name: EvictionsOfJob :many
-SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.account AS victim_account, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, t.account AS te_account, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 WHERE v.id = ?1 AND (v.task = ?2 OR ?2 = -1)
   OR t.id = ?1 AND (t.task = ?2 OR ?2 = -1)
@@ -95,15 +95,17 @@ type EvictionsOfJobParams struct {
 }
 
 type EvictionsOfJobRow struct {
-	VictimID   int64
-	VictimTask int64
-	VictimUser string
-	VictimTag  string
-	TeID       int64
-	TeTask     int64
-	TeUser     string
-	Eviction   Eviction
-	Claim      Claim
+	VictimID      int64
+	VictimTask    int64
+	VictimUser    string
+	VictimAccount string
+	VictimTag     string
+	TeID          int64
+	TeTask        int64
+	TeUser        string
+	TeAccount     string
+	Eviction      Eviction
+	Claim         Claim
 }
 
 // Those of the job's own runs, and those on its behalf; of an array, -1, those of its tasks.
@@ -120,10 +122,12 @@ func (q *Queries) EvictionsOfJob(ctx context.Context, db DBTX, arg EvictionsOfJo
 			&i.VictimID,
 			&i.VictimTask,
 			&i.VictimUser,
+			&i.VictimAccount,
 			&i.VictimTag,
 			&i.TeID,
 			&i.TeTask,
 			&i.TeUser,
+			&i.TeAccount,
 			&i.Eviction.Eviction,
 			&i.Eviction.Claim,
 			&i.Eviction.Job,
@@ -183,23 +187,25 @@ func (q *Queries) EvictionsOfJob(ctx context.Context, db DBTX, arg EvictionsOfJo
 }
 
 const evictionsSince = `-- name: EvictionsSince :many
-SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.account AS victim_account, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, t.account AS te_account, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 WHERE e.recorded_ms >= ?1
 ORDER BY e.eviction
 `
 
 type EvictionsSinceRow struct {
-	VictimID   int64
-	VictimTask int64
-	VictimUser string
-	VictimTag  string
-	TeID       int64
-	TeTask     int64
-	TeUser     string
-	Eviction   Eviction
-	Claim      Claim
+	VictimID      int64
+	VictimTask    int64
+	VictimUser    string
+	VictimAccount string
+	VictimTag     string
+	TeID          int64
+	TeTask        int64
+	TeUser        string
+	TeAccount     string
+	Eviction      Eviction
+	Claim         Claim
 }
 
 // Those recorded since a time, first to last, each with the jobs on both sides.
@@ -216,10 +222,12 @@ func (q *Queries) EvictionsSince(ctx context.Context, db DBTX, sinceMs int64) ([
 			&i.VictimID,
 			&i.VictimTask,
 			&i.VictimUser,
+			&i.VictimAccount,
 			&i.VictimTag,
 			&i.TeID,
 			&i.TeTask,
 			&i.TeUser,
+			&i.TeAccount,
 			&i.Eviction.Eviction,
 			&i.Eviction.Claim,
 			&i.Eviction.Job,
@@ -562,22 +570,24 @@ func (q *Queries) RecentCycles(ctx context.Context, db DBTX, most int64) ([]Cycl
 }
 
 const recentEvictions = `-- name: RecentEvictions :many
-SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.tag AS victim_tag,
-  t.id AS te_id, t.task AS te_task, t.user AS te_user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
+SELECT v.id AS victim_id, v.task AS victim_task, v.user AS victim_user, v.account AS victim_account, v.tag AS victim_tag,
+  t.id AS te_id, t.task AS te_task, t.user AS te_user, t.account AS te_account, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose
 FROM evictions AS e JOIN claims AS c ON c.claim = e.claim JOIN jobs AS v ON v.job = e.job JOIN jobs AS t ON t.job = c.job
 ORDER BY e.ended_ms = 0 DESC, e.eviction DESC LIMIT ?1
 `
 
 type RecentEvictionsRow struct {
-	VictimID   int64
-	VictimTask int64
-	VictimUser string
-	VictimTag  string
-	TeID       int64
-	TeTask     int64
-	TeUser     string
-	Eviction   Eviction
-	Claim      Claim
+	VictimID      int64
+	VictimTask    int64
+	VictimUser    string
+	VictimAccount string
+	VictimTag     string
+	TeID          int64
+	TeTask        int64
+	TeUser        string
+	TeAccount     string
+	Eviction      Eviction
+	Claim         Claim
 }
 
 // Open evictions, and the latest others, each with the jobs on both sides.
@@ -594,10 +604,12 @@ func (q *Queries) RecentEvictions(ctx context.Context, db DBTX, most int64) ([]R
 			&i.VictimID,
 			&i.VictimTask,
 			&i.VictimUser,
+			&i.VictimAccount,
 			&i.VictimTag,
 			&i.TeID,
 			&i.TeTask,
 			&i.TeUser,
+			&i.TeAccount,
 			&i.Eviction.Eviction,
 			&i.Eviction.Claim,
 			&i.Eviction.Job,

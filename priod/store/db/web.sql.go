@@ -59,6 +59,67 @@ func (q *Queries) AddPromise(ctx context.Context, db DBTX, arg AddPromiseParams)
 	return err
 }
 
+const addSample = `-- name: AddSample :exec
+INSERT OR REPLACE INTO samples (at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+`
+
+type AddSampleParams struct {
+	AtMs         int64
+	Gpus         int64
+	GpusUsed     int64
+	GpusStranded int64
+	Running      int64
+	WaitingTe    int64
+	WaitingBe    int64
+	TookMs       int64
+	Causes       string
+	Slow         string
+}
+
+func (q *Queries) AddSample(ctx context.Context, db DBTX, arg AddSampleParams) error {
+	_, err := db.ExecContext(ctx, addSample,
+		arg.AtMs,
+		arg.Gpus,
+		arg.GpusUsed,
+		arg.GpusStranded,
+		arg.Running,
+		arg.WaitingTe,
+		arg.WaitingBe,
+		arg.TookMs,
+		arg.Causes,
+		arg.Slow,
+	)
+	return err
+}
+
+const allEnds = `-- name: AllEnds :many
+SELECT job, median_ms, p90_ms FROM ends
+`
+
+func (q *Queries) AllEnds(ctx context.Context, db DBTX) ([]End, error) {
+	rows, err := db.QueryContext(ctx, allEnds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []End
+	for rows.Next() {
+		var i End
+		if err := rows.Scan(&i.Job, &i.MedianMs, &i.P90Ms); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const allFindings = `-- name: AllFindings :many
 SELECT finding, at_ms, level, name, words, fix FROM findings ORDER BY finding
 `
@@ -94,7 +155,7 @@ func (q *Queries) AllFindings(ctx context.Context, db DBTX) ([]Finding, error) {
 }
 
 const allStarts = `-- name: AllStarts :many
-SELECT job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms FROM starts
+SELECT job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms, run_ms FROM starts
 `
 
 func (q *Queries) AllStarts(ctx context.Context, db DBTX) ([]Start, error) {
@@ -114,6 +175,7 @@ func (q *Queries) AllStarts(ctx context.Context, db DBTX) ([]Start, error) {
 			&i.P90Ms,
 			&i.LeastMs,
 			&i.MostMs,
+			&i.RunMs,
 		); err != nil {
 			return nil, err
 		}
@@ -151,6 +213,15 @@ func (q *Queries) CountShares(ctx context.Context, db DBTX) (int64, error) {
 	return count, err
 }
 
+const dropEnd = `-- name: DropEnd :exec
+DELETE FROM ends WHERE job = ?
+`
+
+func (q *Queries) DropEnd(ctx context.Context, db DBTX, job int64) error {
+	_, err := db.ExecContext(ctx, dropEnd, job)
+	return err
+}
+
 const dropFindings = `-- name: DropFindings :exec
 DELETE FROM findings
 `
@@ -169,52 +240,16 @@ func (q *Queries) DropStart(ctx context.Context, db DBTX, job int64) error {
 	return err
 }
 
-const evictionsByTime = `-- name: EvictionsByTime :many
-SELECT CAST(recorded_ms / CAST(?1 AS INTEGER) AS INTEGER) AS bin, count(*) AS evictions FROM evictions
-WHERE recorded_ms > ?2 GROUP BY bin ORDER BY bin
-`
-
-type EvictionsByTimeParams struct {
-	BinMs   int64
-	SinceMs int64
-}
-
-type EvictionsByTimeRow struct {
-	Bin       int64
-	Evictions int64
-}
-
-func (q *Queries) EvictionsByTime(ctx context.Context, db DBTX, arg EvictionsByTimeParams) ([]EvictionsByTimeRow, error) {
-	rows, err := db.QueryContext(ctx, evictionsByTime, arg.BinMs, arg.SinceMs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []EvictionsByTimeRow
-	for rows.Next() {
-		var i EvictionsByTimeRow
-		if err := rows.Scan(&i.Bin, &i.Evictions); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const firstStarts = `-- name: FirstStarts :many
-SELECT i.class, i.start_ms, j.first_submit_ms FROM intervals AS i JOIN jobs AS j ON j.job = i.job
+SELECT i.class, i.start_ms, i.user, i.account, j.first_submit_ms FROM intervals AS i JOIN jobs AS j ON j.job = i.job
 WHERE i.start_ms > ?1 AND i.restarts = 0
 `
 
 type FirstStartsRow struct {
 	Class         string
 	StartMs       int64
+	User          string
+	Account       string
 	FirstSubmitMs int64
 }
 
@@ -228,7 +263,13 @@ func (q *Queries) FirstStarts(ctx context.Context, db DBTX, sinceMs int64) ([]Fi
 	var items []FirstStartsRow
 	for rows.Next() {
 		var i FirstStartsRow
-		if err := rows.Scan(&i.Class, &i.StartMs, &i.FirstSubmitMs); err != nil {
+		if err := rows.Scan(
+			&i.Class,
+			&i.StartMs,
+			&i.User,
+			&i.Account,
+			&i.FirstSubmitMs,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -277,8 +318,11 @@ func (q *Queries) HeldCycles(ctx context.Context, db DBTX, sinceMs int64) ([]Hel
 }
 
 const holders = `-- name: Holders :many
-SELECT id, task, user, account, gpus, node_list, start_ms, time_limit_ms, tag FROM jobs
-WHERE left_ms = 0 AND state != 'pending' AND node_list != '' ORDER BY job
+SELECT j.id, j.task, j.user, j.account, j.partition, j.gpus, j.gpu_type, j.node_list, j.start_ms, j.time_limit_ms, j.tag,
+  CAST(coalesce((SELECT i.class FROM intervals AS i WHERE i.job = j.job AND i.closed = 0 ORDER BY i.start_ms DESC LIMIT 1), '') AS TEXT) AS class,
+  CAST(coalesce(e.median_ms, 0) AS INTEGER) AS median_ms, CAST(coalesce(e.p90_ms, 0) AS INTEGER) AS p90_ms
+FROM jobs AS j LEFT JOIN ends AS e ON e.job = j.job
+WHERE j.left_ms = 0 AND j.state != 'pending' AND j.node_list != '' ORDER BY j.job
 `
 
 type HoldersRow struct {
@@ -286,14 +330,19 @@ type HoldersRow struct {
 	Task        int64
 	User        string
 	Account     string
+	Partition   string
 	Gpus        int64
+	GpuType     string
 	NodeList    string
 	StartMs     int64
 	TimeLimitMs int64
 	Tag         string
+	Class       string
+	MedianMs    int64
+	P90Ms       int64
 }
 
-// The jobs that hold nodes.
+// The jobs that hold nodes, with the class of their run and when it is expected to end; ” and 0: not known.
 func (q *Queries) Holders(ctx context.Context, db DBTX) ([]HoldersRow, error) {
 	rows, err := db.QueryContext(ctx, holders)
 	if err != nil {
@@ -308,11 +357,16 @@ func (q *Queries) Holders(ctx context.Context, db DBTX) ([]HoldersRow, error) {
 			&i.Task,
 			&i.User,
 			&i.Account,
+			&i.Partition,
 			&i.Gpus,
+			&i.GpuType,
 			&i.NodeList,
 			&i.StartMs,
 			&i.TimeLimitMs,
 			&i.Tag,
+			&i.Class,
+			&i.MedianMs,
+			&i.P90Ms,
 		); err != nil {
 			return nil, err
 		}
@@ -352,6 +406,83 @@ func (q *Queries) LastDecision(ctx context.Context, db DBTX, job int64) (Decisio
 		&i.Counted,
 	)
 	return i, err
+}
+
+const lastSample = `-- name: LastSample :one
+SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow FROM samples ORDER BY at_ms DESC LIMIT 1
+`
+
+func (q *Queries) LastSample(ctx context.Context, db DBTX) (Sample, error) {
+	row := db.QueryRowContext(ctx, lastSample)
+	var i Sample
+	err := row.Scan(
+		&i.AtMs,
+		&i.Gpus,
+		&i.GpusUsed,
+		&i.GpusStranded,
+		&i.Running,
+		&i.WaitingTe,
+		&i.WaitingBe,
+		&i.TookMs,
+		&i.Causes,
+		&i.Slow,
+	)
+	return i, err
+}
+
+const pendingKeys = `-- name: PendingKeys :many
+SELECT j.job, j.user, j.account, j.partition, j.gpu_type, j.gpus,
+  CAST(coalesce((SELECT iif(d.ranked, d.class, '-') FROM decisions AS d WHERE d.job = j.job ORDER BY d.decision DESC LIMIT 1), '-') AS TEXT) AS class,
+  CAST(coalesce((SELECT json_extract(w.spans, '$[#-1][2]') FROM waits AS w WHERE w.id = j.id AND w.task = j.task AND w.until_ms = 0 ORDER BY w.submit_ms DESC LIMIT 1), '') AS TEXT) AS cause,
+  CAST(coalesce(s.median_ms, 0) AS INTEGER) AS median_ms
+FROM jobs AS j LEFT JOIN starts AS s ON s.job = j.job
+WHERE j.left_ms = 0 AND j.state = 'pending' ORDER BY j.priority DESC, j.id, j.task
+`
+
+type PendingKeysRow struct {
+	Job       int64
+	User      string
+	Account   string
+	Partition string
+	GpuType   string
+	Gpus      int64
+	Class     string
+	Cause     string
+	MedianMs  int64
+}
+
+// By what the queue is filtered: of each waiting job, in the order of their priorities.
+func (q *Queries) PendingKeys(ctx context.Context, db DBTX) ([]PendingKeysRow, error) {
+	rows, err := db.QueryContext(ctx, pendingKeys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PendingKeysRow
+	for rows.Next() {
+		var i PendingKeysRow
+		if err := rows.Scan(
+			&i.Job,
+			&i.User,
+			&i.Account,
+			&i.Partition,
+			&i.GpuType,
+			&i.Gpus,
+			&i.Class,
+			&i.Cause,
+			&i.MedianMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const pendingPage = `-- name: PendingPage :many
@@ -434,6 +565,57 @@ func (q *Queries) PendingPage(ctx context.Context, db DBTX, arg PendingPageParam
 	return items, nil
 }
 
+const pendingRow = `-- name: PendingRow :one
+SELECT job, id, task, first_submit_ms, seen_ms, changed_ms, left_ms, raw_id, tasks, task_count, het_leader, het_offset, user, account, "partition", qos, reservation, state, reason, priority, nice, site_factor, site_factor_known, restarts, nodes, cpus, mem_mb, gpus, gpu_type, features, prefer, node_list, time_limit_ms, submit_ms, eligible_ms, start_ms, dependency, tag, tag_error FROM jobs WHERE job = ?
+`
+
+func (q *Queries) PendingRow(ctx context.Context, db DBTX, job int64) (Job, error) {
+	row := db.QueryRowContext(ctx, pendingRow, job)
+	var i Job
+	err := row.Scan(
+		&i.Job,
+		&i.ID,
+		&i.Task,
+		&i.FirstSubmitMs,
+		&i.SeenMs,
+		&i.ChangedMs,
+		&i.LeftMs,
+		&i.RawID,
+		&i.Tasks,
+		&i.TaskCount,
+		&i.HetLeader,
+		&i.HetOffset,
+		&i.User,
+		&i.Account,
+		&i.Partition,
+		&i.Qos,
+		&i.Reservation,
+		&i.State,
+		&i.Reason,
+		&i.Priority,
+		&i.Nice,
+		&i.SiteFactor,
+		&i.SiteFactorKnown,
+		&i.Restarts,
+		&i.Nodes,
+		&i.Cpus,
+		&i.MemMb,
+		&i.Gpus,
+		&i.GpuType,
+		&i.Features,
+		&i.Prefer,
+		&i.NodeList,
+		&i.TimeLimitMs,
+		&i.SubmitMs,
+		&i.EligibleMs,
+		&i.StartMs,
+		&i.Dependency,
+		&i.Tag,
+		&i.TagError,
+	)
+	return i, err
+}
+
 const promisesSince = `-- name: PromisesSince :many
 SELECT p.at_ms, p.limits_ms, p.median_ms, p.p90_ms, p.raw_ms, j.id, j.task, j.user, j.account, j.partition, j.gpus, j.left_ms,
   CAST(coalesce((SELECT min(i.start_ms) FROM intervals AS i WHERE i.job = p.job AND i.start_ms > p.at_ms - 1000),
@@ -495,8 +677,23 @@ func (q *Queries) PromisesSince(ctx context.Context, db DBTX, sinceMs int64) ([]
 	return items, nil
 }
 
+const putEnd = `-- name: PutEnd :exec
+INSERT OR REPLACE INTO ends (job, median_ms, p90_ms) VALUES (?, ?, ?)
+`
+
+type PutEndParams struct {
+	Job      int64
+	MedianMs int64
+	P90Ms    int64
+}
+
+func (q *Queries) PutEnd(ctx context.Context, db DBTX, arg PutEndParams) error {
+	_, err := db.ExecContext(ctx, putEnd, arg.Job, arg.MedianMs, arg.P90Ms)
+	return err
+}
+
 const putStart = `-- name: PutStart :exec
-INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO starts (job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms, run_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type PutStartParams struct {
@@ -507,6 +704,7 @@ type PutStartParams struct {
 	P90Ms    int64
 	LeastMs  int64
 	MostMs   int64
+	RunMs    int64
 }
 
 func (q *Queries) PutStart(ctx context.Context, db DBTX, arg PutStartParams) error {
@@ -518,8 +716,47 @@ func (q *Queries) PutStart(ctx context.Context, db DBTX, arg PutStartParams) err
 		arg.P90Ms,
 		arg.LeastMs,
 		arg.MostMs,
+		arg.RunMs,
 	)
 	return err
+}
+
+const samplesSince = `-- name: SamplesSince :many
+SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow FROM samples WHERE at_ms >= ?1 ORDER BY at_ms
+`
+
+func (q *Queries) SamplesSince(ctx context.Context, db DBTX, sinceMs int64) ([]Sample, error) {
+	rows, err := db.QueryContext(ctx, samplesSince, sinceMs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Sample
+	for rows.Next() {
+		var i Sample
+		if err := rows.Scan(
+			&i.AtMs,
+			&i.Gpus,
+			&i.GpusUsed,
+			&i.GpusStranded,
+			&i.Running,
+			&i.WaitingTe,
+			&i.WaitingBe,
+			&i.TookMs,
+			&i.Causes,
+			&i.Slow,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const sharesPage = `-- name: SharesPage :many
@@ -578,7 +815,7 @@ func (q *Queries) SharesPage(ctx context.Context, db DBTX, arg SharesPageParams)
 }
 
 const startOf = `-- name: StartOf :one
-SELECT job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms FROM starts WHERE job = ?
+SELECT job, at_ms, start_ms, median_ms, p90_ms, least_ms, most_ms, run_ms FROM starts WHERE job = ?
 `
 
 func (q *Queries) StartOf(ctx context.Context, db DBTX, job int64) (Start, error) {
@@ -592,18 +829,22 @@ func (q *Queries) StartOf(ctx context.Context, db DBTX, job int64) (Start, error
 		&i.P90Ms,
 		&i.LeastMs,
 		&i.MostMs,
+		&i.RunMs,
 	)
 	return i, err
 }
 
 const staysOverlapping = `-- name: StaysOverlapping :many
-SELECT i.gpu_type, i.gpus, i.start_ms, i.end_ms, i.closed FROM intervals AS i
+SELECT i.gpu_type, i.gpus, i.user, i.account, i.class, i.start_ms, i.end_ms, i.closed FROM intervals AS i
 WHERE i.closed = 0 OR i.closed = 1 AND i.end_ms > ?1
 `
 
 type StaysOverlappingRow struct {
 	GpuType string
 	Gpus    int64
+	User    string
+	Account string
+	Class   string
 	StartMs int64
 	EndMs   int64
 	Closed  bool
@@ -622,6 +863,9 @@ func (q *Queries) StaysOverlapping(ctx context.Context, db DBTX, sinceMs int64) 
 		if err := rows.Scan(
 			&i.GpuType,
 			&i.Gpus,
+			&i.User,
+			&i.Account,
+			&i.Class,
 			&i.StartMs,
 			&i.EndMs,
 			&i.Closed,

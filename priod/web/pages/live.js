@@ -1,16 +1,52 @@
-// Shows each new cycle without a reload; without JavaScript the page is whole, and still.
+// Shows each new cycle without a reload and without a flicker: figures stay and take the new numbers.
+// Without JavaScript the page is whole, and still.
 "use strict";
-const stream = new EventSource("events");
-let shown = "";
-stream.addEventListener("cycle", async (event) => {
-  const cycle = event.data.split(" ")[0];
-  const time = document.getElementById("last");
-  if (time && event.data.includes(" ")) time.textContent = event.data.slice(cycle.length + 1);
-  if (shown !== "" && cycle !== shown && !document.querySelector("main :focus")) {
-    const answer = await fetch(location.href);
-    if (!answer.ok) return;
-    const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
-    if (next) document.querySelector("main").replaceWith(next);
+let shown = "", pending = false;
+
+async function renew() {
+  if (pending || document.hidden || document.querySelector("main :is(select, input):focus")) return;
+  pending = true;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main"), main = document.querySelector("main");
+    if (!next) return;
+    const focused = document.activeElement?.closest("figure.chart, .map")?.id;
+    for (const figure of next.querySelectorAll("figure.chart")) {
+      const old = document.getElementById(figure.id);
+      if (!old) continue;
+      charts.update(old, figure);
+      figure.replaceWith(old);
+    }
+    const map = next.querySelector(".map"), old = main.querySelector(".map");
+    if (map && old) {
+      map.replaceWith(old);
+      clustermap.renew();
+    }
+    main.replaceChildren(...next.childNodes);
+    for (const figure of main.querySelectorAll("figure.chart")) if (!figure.querySelector(".plot").hasChildNodes()) charts.draw(figure);
+    if (!old) clustermap.begin();
+    if (focused) document.getElementById(focused)?.querySelector("[tabindex]")?.focus({ preventScroll: true });
+  } catch {
+    // The daemon is away; the stream tells when it is back.
+  } finally {
+    pending = false;
   }
-  shown = cycle;
+}
+
+function say(text) {
+  const last = document.getElementById("last");
+  if (last) last.textContent = text;
+}
+
+const stream = new EventSource("events");
+stream.addEventListener("cycle", (event) => {
+  const [cycle] = event.data.split(" "), at = event.data.slice(cycle.length + 1);
+  if (at) say(at);
+  if (shown !== "" && event.data !== shown) renew();
+  shown = event.data;
 });
+stream.addEventListener("error", () => {
+  if (stream.readyState === EventSource.CLOSED) setInterval(renew, 30000); // no place in the stream: look now and then
+});
+document.addEventListener("visibilitychange", renew);
+document.addEventListener("change", (event) => event.target.closest("form.filters")?.requestSubmit());

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/store"
+)
+
+const sampleEvery = time.Minute
+
+// sampling takes one sample of the cluster for each minute.
+type sampling struct {
+	next    time.Time     // by the time that a process keeps
+	longest time.Duration // cycle since the last sample
+}
+
+// sample takes one when it is time for it, for the curves of priod web.
+func (d *Daemon) sample(ctx context.Context, r *cycle.Result, took time.Duration) {
+	s := &d.sampling
+	s.longest = max(s.longest, took)
+	if time.Now().Before(s.next) {
+		return
+	}
+	x := &store.Sample{At: r.Snapshot.At, TookS: s.longest.Seconds(), Causes: d.state.Waits.Causes(), Slow: map[string]float64{}}
+	for i := range r.Snapshot.Nodes {
+		n := &r.Snapshot.Nodes[i]
+		x.GPUs, x.InUse = x.GPUs+n.GPUs, x.InUse+min(n.GPUsUsed, n.GPUs)
+		if n.Stranded() != "" {
+			x.Stranded += n.GPUs - n.GPUsUsed
+		}
+	}
+	for i := range r.Snapshot.Jobs {
+		switch j := &r.Snapshot.Jobs[i]; {
+		case j.State == cluster.Running:
+			x.Running++
+		case j.State == cluster.Pending && d.history.ClassOf(j) == cluster.TE:
+			x.WaitingTE += max(j.TaskCount, 1)
+		case j.State == cluster.Pending:
+			x.WaitingBE += max(j.TaskCount, 1)
+		}
+	}
+	for i := range d.learning.speeds.slow.Nodes {
+		if n := &d.learning.speeds.slow.Nodes[i]; n.Factor != nil {
+			x.Slow[n.Name] = *n.Factor
+		}
+	}
+	s.next, s.longest = time.Now().Add(sampleEvery), 0
+	if err := d.Store.SaveSample(ctx, x); err != nil && ctx.Err() == nil {
+		d.Log.Warn("the sample of this minute is not stored", "error", err)
+	}
+}

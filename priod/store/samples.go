@@ -1,0 +1,72 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store/db"
+)
+
+// Sample is the cluster at a time, as curves over days and weeks are drawn from it.
+type Sample struct {
+	At        time.Time          `json:"at"`
+	GPUs      int                `json:"gpus"`
+	InUse     int                `json:"gpus_in_use"`
+	Stranded  int                `json:"gpus_stranded"` // free, on a node where no job can start
+	Running   int                `json:"running_jobs"`
+	WaitingTE int                `json:"waiting_te_jobs"`
+	WaitingBE int                `json:"waiting_be_jobs"` // with those that priod does not rank
+	TookS     float64            `json:"cycle_s"`         // the longest cycle since the last sample
+	Causes    map[plan.Cause]int `json:"waiting_gpus"`    // that waiting jobs ask for, by cause of the wait
+	Slow      map[string]float64 `json:"slow_nodes"`      // beyond doubt, times as long as typical
+}
+
+// SaveSample adds one. It may be called beside the cycles.
+func (s *Store) SaveSample(ctx context.Context, x *Sample) error {
+	causes, err := json.Marshal(x.Causes)
+	if err != nil {
+		return err
+	}
+	slow, err := json.Marshal(x.Slow)
+	if err != nil {
+		return err
+	}
+	return s.batch(ctx, func(tx db.DBTX) error {
+		return s.q.AddSample(ctx, tx, db.AddSampleParams{
+			AtMs: millis(x.At), Gpus: int64(x.GPUs), GpusUsed: int64(x.InUse), GpusStranded: int64(x.Stranded), Running: int64(x.Running),
+			WaitingTe: int64(x.WaitingTE), WaitingBe: int64(x.WaitingBE), TookMs: int64(1000 * x.TookS), Causes: string(causes), Slow: string(slow),
+		})
+	})
+}
+
+// Samples returns those since a time, the first to the last.
+func (r *Reader) Samples(ctx context.Context, since time.Time) ([]Sample, error) {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.Sample, error) { return r.q.SamplesSince(ctx, tx, millis(since)) }, sampleOf)
+}
+
+// LastSample returns the latest one; the zero value: there is none.
+func (r *Reader) LastSample(ctx context.Context) (x Sample, err error) {
+	err = r.view(ctx, func(tx *sql.Tx) error {
+		row, err := r.q.LastSample(ctx, tx)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		x = sampleOf(&row)
+		return err
+	})
+	return x, err
+}
+
+func sampleOf(x *db.Sample) Sample {
+	s := Sample{
+		At: instant(x.AtMs), GPUs: int(x.Gpus), InUse: int(x.GpusUsed), Stranded: int(x.GpusStranded), Running: int(x.Running),
+		WaitingTE: int(x.WaitingTe), WaitingBE: int(x.WaitingBe), TookS: float64(x.TookMs) / 1000,
+	}
+	_ = json.Unmarshal([]byte(x.Causes), &s.Causes) // SaveSample wrote both
+	_ = json.Unmarshal([]byte(x.Slow), &s.Slow)
+	return s
+}

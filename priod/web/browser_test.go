@@ -1,0 +1,195 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
+	"slurmprio/tests/browser"
+)
+
+// full fills the site with a cluster of so many nodes of three types, racks of 16, most of them in use, and that many waiting jobs;
+// a day of samples; expected starts and ends; and users whose names are hostile.
+func (s *site) full(nodes, waiting int) {
+	s.Helper()
+	now := time.Now()
+	snap := cluster.Snapshot{At: now.Add(-time.Minute), Cluster: "test"}
+	users := []string{"ada", "bob", "cyn", "dee", "eve", "fay", "gus", "hal", "ivy", "jon", hostile, strings.Repeat("x", 4000)}
+	tags := []string{"prio:type=te&v=1", "prio:type=be&v=1"}
+	job := func(i int) cluster.Job {
+		tag, err := jobtag.Parse(tags[min(i%4, 1)])
+		if err != nil {
+			s.Fatal(err)
+		}
+		return cluster.Job{
+			ID: slurmplug.Plain(uint32(1000 + i)), RawID: uint32(1000 + i), User: users[i%len(users)], Account: fmt.Sprint("group", i%7), Partition: "gpu", GPUs: 1 + i%4, Nodes: 1, CPUs: 4, TimeLimit: time.Duration(1+i%30) * time.Hour,
+			Tag: tag, TagText: tags[min(i%4, 1)], Priority: int64(1_000_000 - i), Submit: now.Add(-time.Duration(1+i%600) * time.Minute), Eligible: now.Add(-time.Duration(1+i%600) * time.Minute),
+		}
+	}
+	starts, ends, n := map[cluster.JobID]store.ExpectedStart{}, map[cluster.JobID]store.ExpectedEnd{}, 0
+	for i := range nodes {
+		x := cluster.Node{Name: fmt.Sprintf("r%02dn%02d", i/16, i%16), Usable: true, State: "IDLE", GPUType: []string{"a100", "v100", "t4"}[i*3/nodes], GPUs: 8, CPUs: 64, MemMB: 512 << 10}
+		if x.GPUType == "t4" {
+			x.GPUs = 4
+		}
+		switch {
+		case i%37 == 5:
+			x.State, x.Usable = "IDLE+DRAIN", false
+		case i%23 == 7:
+			x.CPUsUsed = x.CPUs
+			fallthrough
+		case i%11 != 3:
+			j := job(n)
+			j.State, j.NodeList, j.GPUType, j.Start, j.GPUs = cluster.Running, x.Name, x.GPUType, now.Add(-time.Duration(1+i%300)*time.Minute), x.GPUs-i%3
+			x.State, x.GPUsUsed, x.CPUsUsed = "MIXED", j.GPUs, max(x.CPUsUsed, 4*j.GPUs)
+			snap.Jobs = append(snap.Jobs, j)
+			ends[j.ID] = store.ExpectedEnd{Median: now.Add(time.Duration(10+i%200) * time.Minute), P90: now.Add(time.Duration(30+i%400) * time.Minute)}
+			n++
+		}
+		snap.Nodes = append(snap.Nodes, x)
+	}
+	for i := range waiting {
+		j := job(n + i)
+		j.State, j.Reason = cluster.Pending, "Resources"
+		snap.Jobs = append(snap.Jobs, j)
+		if i < 10_000 {
+			at := now.Add(time.Duration(i+5) * time.Minute)
+			starts[j.ID] = store.ExpectedStart{At: at.Add(3 * time.Hour), Median: at, P90: at.Add(time.Hour), RunS: float64(600 + 60*(i%100))}
+		}
+	}
+	s.slurm.snapshot = snap
+	s.cycle()
+	save := func(err error) {
+		if err != nil {
+			s.Fatal(err)
+		}
+	}
+	save(s.store.SaveStarts(s.Context(), now, starts))
+	save(s.store.SaveEnds(s.Context(), now, ends))
+	for i := range 24 * 60 {
+		busy := nodes*5 + i*nodes/1500
+		save(s.store.SaveSample(s.Context(), &store.Sample{
+			At: now.Add(-time.Duration(i) * time.Minute), GPUs: nodes * 7, InUse: busy, Stranded: nodes / 10, Running: n, WaitingTE: i % 40, WaitingBE: waiting, TookS: 0.2 + float64(i%60)/100,
+			Causes: map[plan.Cause]int{plan.Capacity: 100 + i%300, plan.Fragmentation: 50, plan.Precedence: 300 - i%200}, Slow: map[string]float64{"r00n03": 1.4},
+		}))
+	}
+	save(s.store.SaveFindings(s.Context(), &store.Findings{At: now, Findings: []store.Finding{{Level: "FAIL", Name: "rights", Text: "user priod may not change others' jobs", Fix: "sacctmgr -i add user priod"}, {Level: "PASS", Name: "version", Text: "Slurm 24.11"}}}))
+	save(store.SaveValue(s.dir, &store.Value{
+		Since: now.Add(-week), Until: now, Jobs: 4211, Completion: store.ValueOf{With: 57, Without: 100}, Low: 0.4, High: 0.45, Replays: 5,
+		Gained: []store.ValueOwner{{User: "ada", Jobs: 10, ValueOf: store.ValueOf{With: 4000, Without: 9000}}}, Lost: []store.ValueOwner{{User: "bob", Jobs: 3, ValueOf: store.ValueOf{With: 5000, Without: 4500}}},
+	}))
+}
+
+// paths are the pages, each with data of its own.
+var paths = []string{"", "map", "map?colour=user&group=name", "queue", "queue?class=te&user=ada", "job?id=1000", "evictions", "allocation", "users", "time", "time?span=week", "health"}
+
+// Every page in Chromium, at two widths, light and dark, empty and full, and with a database that is gone: no complaint of the
+// console, none of axe-core, nothing wider than the screen, and every file from the site itself.
+func TestPagesInChromium(t *testing.T) {
+	for name, fill := range map[string]func(s *site){
+		"full": func(s *site) { s.full(400, 2000) }, "empty": func(s *site) { s.slurm.snapshot = cluster.Snapshot{At: time.Now(), Cluster: "test"}; s.cycle() },
+		"one node": func(s *site) { s.full(1, 1) },
+		"broken": func(s *site) {
+			s.cycle()
+			if err := os.Rename(filepath.Join(s.dir, "priod.db"), filepath.Join(s.dir, "away")); err != nil {
+				s.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, 0)
+			fill(s)
+			server := httptest.NewServer(s.handle)
+			t.Cleanup(server.Close)
+			b := browser.New(t, server.URL)
+			for _, width := range []int{1400, 390} {
+				for _, scheme := range []string{"light", "dark"} {
+					b.Run(chromedp.EmulateViewport(int64(width), 900), browser.Command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
+					for i, path := range paths {
+						b.Open("/" + path)
+						browser.Eval[bool](b, "new Promise((ok) => setTimeout(() => ok(true), 150))")
+						b.Screenshot(fmt.Sprintf("%s-%d-%s-%02d", name, width, scheme, i))
+						if wide := browser.Eval[int](b, "document.documentElement.scrollWidth"); wide > width {
+							t.Errorf("%s, %d px: %d wide", path, width, wide)
+						}
+						if found := b.Violations(); len(found) > 0 {
+							t.Errorf("%s, %d px, %s: axe: %q", path, width, scheme, found)
+						}
+						for _, text := range b.Complaints() {
+							if !strings.Contains(text, map[string]string{"broken": " 503 ", "empty": "/job?id="}[name]) || name == "full" {
+								t.Errorf("%s, %d px, %s: console: %s", path, width, scheme, text)
+							}
+						}
+					}
+				}
+			}
+			for _, address := range b.Asked {
+				if !strings.HasPrefix(address, server.URL+"/") && !strings.HasPrefix(address, "data:") {
+					t.Errorf("a page asked for %s", address)
+				}
+			}
+		})
+	}
+}
+
+// A full cluster: the first paint, the weight and the time of an interaction. Figures are logged, limits of size asserted.
+func TestFullPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("10,000 nodes and 100,000 jobs")
+	}
+	s := newSite(t, 0)
+	s.full(10_000, 100_000)
+	server := httptest.NewServer(s.handle)
+	t.Cleanup(server.Close)
+	b := browser.New(t, server.URL)
+	for _, path := range paths {
+		b.Open("/" + path)
+		browser.Eval[bool](b, "new Promise((ok) => setTimeout(() => ok(true), 1500))")
+		weight := browser.Eval[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).reduce((n, r) => n + r.transferSize, 0)")
+		t.Logf("/%s: first paint %.0f ms, %d kB", path, browser.Eval[float64](b, "(performance.getEntriesByName('first-contentful-paint')[0] ?? {startTime: -1}).startTime"), weight>>10)
+		if weight > 400<<10 {
+			t.Errorf("/%s: %d kB over the wire, want at most 400", path, weight>>10)
+		}
+		if strings.HasPrefix(path, "map") {
+			took := browser.Eval[float64](b, "(() => { const s = document.querySelector('select[name=colour]'), began = performance.now(); s.value = 'user'; s.dispatchEvent(new Event('change')); return performance.now() - began; })()")
+			t.Logf("/%s: another colour after %.0f ms", path, took)
+			b.Screenshot("all-" + strings.NewReplacer("?", "-", "&", "-", "=", "-").Replace(path))
+		}
+		for _, text := range b.Complaints() {
+			t.Errorf("/%s: console: %s", path, text)
+		}
+	}
+}
+
+// Each answer under /api/v1 agrees with its description.
+func (s *site) json(path string) (status int, v any) {
+	s.Helper()
+	answer, err := http.Get(path)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		s.Fatalf("%s: %v: %.200s", path, err, text)
+	}
+	return answer.StatusCode, v
+}

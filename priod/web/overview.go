@@ -1,0 +1,227 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"html/template"
+	"net/url"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/daemon"
+	"slurmprio/priod/live"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+)
+
+// Overview is the first page.
+type Overview struct {
+	Types     []*report.TypeUse `json:"gpu_types"`
+	Busy      Trend             `json:"gpus_in_use"`
+	Stranded  Trend             `json:"gpus_stranded"`
+	TEWait    Trend             `json:"te_wait_p95_s"`
+	GPUs      int               `json:"gpus"`
+	TEStarted int               `json:"te_started_of_the_day"`
+	Value     *store.Value      `json:"value,omitempty"` // what priod brought; nil: priod-value.timer is off
+	Attention []Attention       `json:"attention"`       // what needs a person
+	Evictions []store.Eviction  `json:"evictions_under_way"`
+	First     []JobView         `json:"first_of_the_queue"`
+	Writes    []store.Write     `json:"last_writes"`
+	Health    *daemon.State     `json:"health,omitempty"` // nil: served without the daemon
+}
+
+// Trend is a figure of now, or of the last day, with what it was before.
+type Trend struct {
+	Now    *float64 `json:"now"`    // null: not known
+	Before *float64 `json:"before"` // mean of the last day; of te_wait_p95_s that of the last week
+	Day    Series   `json:"day"`    // each half hour
+}
+
+// Attention is what needs a person, with the page that has more.
+type Attention struct {
+	Text string `json:"text"`
+	Page string `json:"page"`
+}
+
+// Tile is one figure as it stands on the page.
+type Tile struct {
+	Name, Value, Trend string
+	Spark              template.HTML
+}
+
+const sparkBin = 30 * time.Minute
+
+func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (any, error) {
+	v := &Overview{Evictions: []store.Eviction{}, Attention: []Attention{}}
+	all, err := r.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.Types = report.ByType(all)
+	if err := v.trends(ctx, r, last); err != nil {
+		return nil, err
+	}
+	open, err := openEvictions(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	v.Evictions = append(v.Evictions, open...)
+	first, _, err := r.Pending(ctx, "", 0, 10)
+	if err != nil {
+		return nil, err
+	}
+	room, places := map[cluster.JobID]bool{}, make([]int, len(first))
+	for i := range open {
+		room[open[i].For] = true
+	}
+	for i := range places {
+		places[i] = i + 1
+	}
+	v.First = jobViews(first, places, room)
+	if v.Writes, err = r.Writes(ctx, 8); err != nil {
+		return nil, err
+	}
+	if p.Health != nil {
+		state := p.Health()
+		v.Health = &state
+	}
+	v.Value, _ = r.Value() // one that is spoiled is made anew by the next replay, and priod report value names it
+	return v, v.attend(ctx, r, all)
+}
+
+// trends fill in the figures of now and of the last day.
+func (v *Overview) trends(ctx context.Context, r *store.Reader, last *store.Cycle) error {
+	b := bins{from: last.Until.Add(-24 * time.Hour).Truncate(sparkBin), until: last.Until, bin: sparkBin}
+	samples, err := r.Samples(ctx, b.from)
+	if err != nil {
+		return err
+	}
+	busy, stranded := 0, 0
+	for _, t := range v.Types {
+		v.GPUs, busy, stranded = v.GPUs+t.GPUs, busy+t.InUse, stranded+t.Stranded
+	}
+	trend := func(now int, of func(x *store.Sample) float64) Trend {
+		n := float64(now)
+		t := Trend{Now: &n, Day: Series{Values: []*float64{}}}
+		if s := b.ofSamples(samples, map[string]func(*store.Sample) float64{"of the day": of}); len(s) > 0 {
+			t.Day = s[0]
+			sum := 0.0
+			for i := range samples {
+				sum += of(&samples[i])
+			}
+			sum /= float64(len(samples))
+			t.Before = &sum
+		}
+		return t
+	}
+	v.Busy = trend(busy, func(x *store.Sample) float64 { return float64(x.InUse) })
+	v.Stranded = trend(stranded, func(x *store.Sample) float64 { return float64(x.Stranded) })
+	v.TEWait.Day.Values = []*float64{}
+	starts, err := r.FirstStarts(ctx, last.Until.Add(-week))
+	if err != nil {
+		return err
+	}
+	var today, before []float64
+	for _, s := range starts {
+		if s.Class != cluster.TE || s.Submit.IsZero() {
+			continue
+		}
+		wait := max(s.Start.Sub(s.Submit).Seconds(), 0)
+		before = append(before, wait)
+		if s.Start.After(last.Until.Add(-24 * time.Hour)) {
+			today = append(today, wait)
+		}
+	}
+	v.TEStarted = len(today)
+	if len(today) > 0 {
+		now, was := quantile(today, 0.95), quantile(before, 0.95)
+		v.TEWait.Now, v.TEWait.Before = &now, &was
+	}
+	return nil
+}
+
+// attend lists what needs a person.
+func (v *Overview) attend(ctx context.Context, r *store.Reader, all []cluster.Node) error {
+	add := func(page, format string, a ...any) {
+		v.Attention = append(v.Attention, Attention{fmt.Sprintf(format, a...), page})
+	}
+	found, err := r.Findings(ctx)
+	var failed []string
+	for i := range found.Findings {
+		if f := &found.Findings[i]; f.Level == string(live.Fail) && !slices.Contains(failed, f.Name) {
+			failed = append(failed, f.Name)
+			add("health", "priod check fails: %s", f.Name)
+		}
+	}
+	if h := v.Health; h != nil && !h.Healthy {
+		add("health", "the daemon is not healthy: %s", h.Reason)
+	} else if h != nil && h.Blocked != "" {
+		add("health", "the last cycle wrote nothing, or failed: %s", h.Blocked)
+	}
+	down, gpus := 0, 0
+	for i := range all {
+		if n := &all[i]; n.GPUs > 0 && !n.Usable {
+			down, gpus = down+1, gpus+n.GPUs
+		}
+	}
+	switch {
+	case down == 1:
+		add("map?colour=health", "1 node of %d GPUs is down or drained", gpus)
+	case down > 1:
+		add("map?colour=health", "%d nodes with %d GPUs are down or drained", down, gpus)
+	}
+	last, failure := r.LastSample(ctx)
+	for _, name := range sortedKeys(last.Slow) {
+		add("map?colour=health", "node %s is slow: jobs run %.1f times as long", name, last.Slow[name])
+	}
+	for i := range v.Evictions {
+		if x := &v.Evictions[i]; time.Since(x.Recorded) > time.Hour {
+			add("evictions", "the eviction of job %s has been under way for %s: %s", x.Victim, report.Ago(time.Since(x.Recorded)), x.State)
+		}
+	}
+	return cmp.Or(err, failure)
+}
+
+// Tiles are the four figures.
+func (v *Overview) Tiles() ([]Tile, error) {
+	part := func(n *float64) string { return fmt.Sprintf("%.0f %%", 100**n/float64(max(v.GPUs, 1))) }
+	tile := func(name string, t *Trend) (Tile, error) {
+		x := Tile{Name: name, Value: fmt.Sprintf("%.0f of %d", *t.Now, v.GPUs), Trend: part(t.Now) + " now"}
+		if t.Before != nil {
+			x.Trend += ", " + part(t.Before) + " in the mean of a day"
+		}
+		values := 0
+		f := report.Figure{Title: name + " of the day", Spark: true, Curves: []report.Curve{{Name: name}}}
+		for i, y := range t.Day.Values {
+			if y != nil {
+				values++
+				f.Curves[0].X, f.Curves[0].Y = append(f.Curves[0].X, float64(i)), append(f.Curves[0].Y, *y)
+			}
+		}
+		var err error
+		if values > 1 {
+			x.Spark, err = f.HTML()
+		}
+		return x, err
+	}
+	busy, err := tile("GPUs in use", &v.Busy)
+	if err != nil {
+		return nil, err
+	}
+	stranded, err := tile("GPUs stranded", &v.Stranded)
+	if err != nil {
+		return nil, err
+	}
+	wait := Tile{Name: "TE wait, p95", Value: "none yet", Trend: "no TE job started in the last day"}
+	if v.TEWait.Now != nil {
+		ago := func(s *float64) string { return report.Ago(time.Duration(*s * float64(time.Second))) }
+		wait.Value, wait.Trend = ago(v.TEWait.Now), fmt.Sprintf("of the %d TE jobs started in the last day; last week %s", v.TEStarted, ago(v.TEWait.Before))
+	}
+	value := Tile{Name: "What priod brought", Value: "not replayed yet", Trend: "priod-value.timer replays each week without priod"}
+	if v.Value != nil {
+		value.Value, value.Trend = report.ValueShort(v.Value), report.ValueDoubt(v.Value)
+	}
+	return []Tile{busy, stranded, wait, value}, nil
+}

@@ -1,0 +1,309 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"html/template"
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+
+	"slurmprio/priod/report"
+	"slurmprio/priod/retry"
+
+	"slurmprio/priod/store"
+)
+
+const week = 7 * 24 * time.Hour
+
+// spans of time that are drawn, with the length of their bins.
+var spans = map[string]struct{ length, bin time.Duration }{
+	"day": {24 * time.Hour, 15 * time.Minute}, "week": {week, time.Hour}, "month": {30 * 24 * time.Hour, 6 * time.Hour},
+}
+
+// Series is one curve: a value for each bin; null: there is none.
+type Series struct {
+	Name   string     `json:"name"`
+	Values []*float64 `json:"values"`
+}
+
+// Plot is one figure over time.
+type Plot struct {
+	Title  string   `json:"title"`
+	Unit   string   `json:"unit"`
+	Series []Series `json:"series"`
+}
+
+// SeriesView is what happened over a day, a week or a month.
+type SeriesView struct {
+	Span  string    `json:"span"`
+	From  time.Time `json:"from"`
+	BinS  float64   `json:"bin_s"`
+	Plots []Plot    `json:"plots"`
+}
+
+func series(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (any, error) {
+	name := cmp.Or(asked.Get("span"), "day")
+	s, known := spans[name]
+	if !known {
+		return nil, usagef("span=%.20q: want day, week or month", name)
+	}
+	b := bins{from: last.Until.Add(-s.length).Truncate(s.bin), until: last.Until, bin: s.bin}
+	seen, err := r.Activity(ctx, b.from, b.bin)
+	if err != nil {
+		return nil, err
+	}
+	samples, err := r.Samples(ctx, b.from)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := r.EvictionsSince(ctx, b.from)
+	if err != nil {
+		return nil, err
+	}
+	failed, err := r.FailuresSince(ctx, b.from)
+	if err != nil {
+		return nil, err
+	}
+	v := &SeriesView{Span: name, From: b.from, BinS: b.bin.Seconds()}
+	v.Plots = []Plot{
+		{"GPUs in use by type", "GPUs", b.inUse(seen.Stays, func(s *cluster.Stay) string { return cmp.Or(s.GPUType, "no type") })},
+		{"GPUs in use by class", "GPUs", b.inUse(seen.Stays, func(s *cluster.Stay) string { return s.Class.String() })},
+		{"GPUs of the cluster, in use and stranded", "GPUs", b.ofSamples(samples, map[string]func(x *store.Sample) float64{
+			"all": func(x *store.Sample) float64 { return float64(x.GPUs) }, "in use": func(x *store.Sample) float64 { return float64(x.InUse) }, "stranded": func(x *store.Sample) float64 { return float64(x.Stranded) },
+		})},
+		{"GPUs that waiting jobs ask for, by cause", "GPUs", b.causes(samples)},
+		{"Waiting jobs by class", "jobs", b.ofSamples(samples, map[string]func(x *store.Sample) float64{
+			"te": func(x *store.Sample) float64 { return float64(x.WaitingTE) }, "be": func(x *store.Sample) float64 { return float64(x.WaitingBE) },
+		})},
+		{"Waits of jobs that started", "minutes", b.waits(seen.Starts)},
+		{"Evictions, and the work that they cost", "evictions, GPU-hours", b.evictions(gone)},
+		{"Failures by class", "runs", b.failures(&failed)},
+		{"Values written", "writes", b.counted("writes", seen.Writes)},
+		{"The longest cycle", "s", b.ofSamples(samples, map[string]func(x *store.Sample) float64{"cycle": func(x *store.Sample) float64 { return x.TookS }})},
+	}
+	return v, nil
+}
+
+// Spans are those that can be asked for.
+func (v *SeriesView) Spans() []string { return []string{"day", "week", "month"} }
+
+// Drawn are the plots as figures; "" where there is nothing to draw.
+func (v *SeriesView) Drawn() (all []Drawn, err error) {
+	for i := range v.Plots {
+		d := Drawn{Title: v.Plots[i].Title}
+		if len(v.Plots[i].Series) > 0 {
+			if d.Figure, err = v.Plots[i].figure(v.From, time.Duration(v.BinS*float64(time.Second))); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// Drawn is a plot as it stands on a page.
+type Drawn struct {
+	Title  string
+	Figure template.HTML
+}
+
+func (p *Plot) figure(from time.Time, bin time.Duration) (template.HTML, error) {
+	zone, _ := from.Local().Zone()
+	f := report.Figure{Title: p.Title, YLabel: p.Unit, XLabel: "time (" + zone + ")", Times: true, Steps: true}
+	for _, s := range p.Series {
+		c := report.Curve{Name: s.Name}
+		for i, v := range s.Values {
+			y := math.NaN()
+			if v != nil {
+				y = *v
+			}
+			c.X, c.Y = append(c.X, float64(from.Add(time.Duration(i)*bin).Unix())), append(c.Y, y)
+		}
+		f.Curves = append(f.Curves, c)
+	}
+	return f.HTML()
+}
+
+// bins divide a span of time.
+type bins struct {
+	from, until time.Time
+	bin         time.Duration
+}
+
+func (b *bins) count() int { return int((b.until.Sub(b.from) + b.bin - 1) / b.bin) }
+
+// at is the bin of a time; ok is false outside.
+func (b *bins) at(t time.Time) (bin int, ok bool) {
+	bin = int(t.Sub(b.from) / b.bin)
+	return min(bin, b.count()-1), !t.Before(b.from) && !t.After(b.until)
+}
+
+// sums are values of all bins by name; those that nothing is added to are 0.
+type sums map[string][]float64
+
+func (s sums) add(name string, bins, bin int, v float64) {
+	if s[name] == nil {
+		s[name] = make([]float64, bins)
+	}
+	s[name][bin] += v
+}
+
+func (s sums) series() []Series {
+	all := []Series{}
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		all = append(all, seriesOf(name, s[name]))
+	}
+	return all
+}
+
+// seriesOf takes NaN for a bin without a value.
+func seriesOf(name string, values []float64) Series {
+	s := Series{name, make([]*float64, len(values))}
+	for i, v := range values {
+		if !math.IsNaN(v) {
+			s.Values[i] = &values[i]
+		}
+	}
+	return s
+}
+
+// inUse is the mean number of GPUs of each name that were in use in each bin.
+func (b *bins) inUse(stays []cluster.Stay, name func(*cluster.Stay) string) []Series {
+	all := sums{}
+	for i := range stays {
+		s := &stays[i]
+		start, end := cluster.Later(s.Start, b.from), cluster.Earlier(s.End, b.until)
+		for start.Before(end) {
+			bin := int(start.Sub(b.from) / b.bin)
+			begins, ends := b.from.Add(time.Duration(bin)*b.bin), cluster.Earlier(b.from.Add(time.Duration(bin+1)*b.bin), b.until)
+			edge := cluster.Earlier(ends, end)
+			all.add(name(s), b.count(), bin, float64(s.GPUs)*edge.Sub(start).Seconds()/ends.Sub(begins).Seconds())
+			start = edge
+		}
+	}
+	return all.series()
+}
+
+// waits are, for each class, the median and the 95th percentile of the waits in minutes of the jobs that started in each bin.
+func (b *bins) waits(starts []store.FirstStart) []Series {
+	waits := map[cluster.Class][][]float64{}
+	for _, s := range starts {
+		bin, ok := b.at(s.Start)
+		if !ok || s.Submit.IsZero() {
+			continue
+		}
+		if waits[s.Class] == nil {
+			waits[s.Class] = make([][]float64, b.count())
+		}
+		waits[s.Class][bin] = append(waits[s.Class][bin], max(0, s.Start.Sub(s.Submit).Minutes()))
+	}
+	all := []Series{}
+	for _, class := range []cluster.Class{cluster.TE, cluster.BE} {
+		if waits[class] == nil {
+			continue
+		}
+		for _, q := range []struct {
+			name string
+			part float64
+		}{{"median", 0.5}, {"p95", 0.95}} {
+			values := make([]float64, b.count())
+			for i, w := range waits[class] {
+				values[i] = quantile(w, q.part)
+			}
+			all = append(all, seriesOf(class.String()+" "+q.name, values))
+		}
+	}
+	return all
+}
+
+// quantile is the least value that a part of all do not exceed; NaN of none. It sorts them.
+func quantile(all []float64, part float64) float64 {
+	if len(all) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(all)
+	return all[max(int(math.Ceil(part*float64(len(all))))-1, 0)]
+}
+
+// evictions are how many were recorded in each bin, and the GPU-hours that they cost.
+func (b *bins) evictions(gone []store.Eviction) []Series {
+	counts, paid := make([]float64, b.count()), make([]float64, b.count())
+	for i := range gone {
+		bin, ok := b.at(gone[i].Recorded)
+		if !ok {
+			continue
+		}
+		counts[bin]++
+		if gone[i].Paid != nil {
+			paid[bin] += *gone[i].Paid / 3600
+		}
+	}
+	return []Series{seriesOf("evictions", counts), seriesOf("lost GPU-hours", paid)}
+}
+
+func (b *bins) failures(failed *retry.Changes) []Series {
+	all := sums{}
+	for i := range failed.Failures {
+		if bin, ok := b.at(failed.Failures[i].End); ok {
+			all.add(string(failed.Failures[i].Class), b.count(), bin, 1)
+		}
+	}
+	return all.series()
+}
+
+func (b *bins) counted(name string, counts []store.Count) []Series {
+	all := sums{}
+	for _, c := range counts {
+		if bin, ok := b.at(c.From); ok {
+			all.add(name, b.count(), bin, float64(c.N))
+		}
+	}
+	return all.series()
+}
+
+// ofSamples are means over the samples of each bin.
+func (b *bins) ofSamples(samples []store.Sample, of map[string]func(*store.Sample) float64) []Series {
+	all, n := sums{}, make([]float64, b.count())
+	for i := range samples {
+		bin, ok := b.at(samples[i].At)
+		if !ok {
+			continue
+		}
+		n[bin]++
+		for name, value := range of {
+			all.add(name, b.count(), bin, value(&samples[i]))
+		}
+	}
+	return means(all, n)
+}
+
+// causes are the GPUs that jobs waited for, by cause: means over the samples of each bin.
+func (b *bins) causes(samples []store.Sample) []Series {
+	all, n := sums{}, make([]float64, b.count())
+	for i := range samples {
+		bin, ok := b.at(samples[i].At)
+		if !ok {
+			continue
+		}
+		n[bin]++
+		for cause, gpus := range samples[i].Causes {
+			all.add(report.CauseWords(string(cause)), b.count(), bin, float64(gpus))
+		}
+	}
+	return means(all, n)
+}
+
+// means are sums over how many there were; a bin without any has no value.
+func means(all sums, n []float64) []Series {
+	for _, values := range all {
+		for i := range values {
+			values[i] /= n[i]
+		}
+	}
+	return all.series()
+}

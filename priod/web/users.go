@@ -1,0 +1,174 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"html/template"
+	"maps"
+	"net/url"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+)
+
+// UsersView is what users and accounts had of a week.
+type UsersView struct {
+	Since    time.Time `json:"since"`
+	Until    time.Time `json:"until"`
+	Users    []Owner   `json:"users"` // those with the most GPU-hours first
+	Accounts []Owner   `json:"accounts"`
+}
+
+// Owner is a user or an account.
+type Owner struct {
+	Name        string   `json:"name"`
+	GPUHours    float64  `json:"gpu_h"`
+	GPUs        int      `json:"gpus_in_use"`
+	Waiting     int      `json:"waiting_jobs"`
+	WaitingGPUs int      `json:"waiting_gpus"`
+	Started     int      `json:"started_jobs"`
+	WaitP50     *float64 `json:"wait_p50_s"` // of the jobs that started; null: none has
+	WaitP95     *float64 `json:"wait_p95_s"`
+	Evicted     int      `json:"evicted_runs"`     // of its jobs
+	LostGPUH    float64  `json:"lost_gpu_h"`       // work that these lost
+	Evictions   int      `json:"runs_evicted_for"` // jobs of others that left for its jobs
+	TEGPUHours  float64  `json:"te_gpu_h_of_the_day"`
+	TEBudget    float64  `json:"te_budget_gpu_h"` // of a day; 0: none
+	With        *float64 `json:"completion_s"`    // mean, as it happened; null: not replayed, or among neither those that gained most nor those that lost
+	Without     *float64 `json:"completion_without_priod_s"`
+
+	waits []float64
+}
+
+// BudgetLeft is the part of the TE budget that is left, in GPU-hours; "": there is no budget.
+func (o *Owner) BudgetLeft() float64 { return max(o.TEBudget-o.TEGPUHours, 0) }
+
+// mostOwners are listed.
+const mostOwners = 200
+
+func (p *Pages) users(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (any, error) {
+	v := &UsersView{Since: last.Until.Add(-week), Until: last.Until}
+	seen, err := r.Activity(ctx, v.Since, week)
+	if err != nil {
+		return nil, err
+	}
+	holders, err := r.Holders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys, _, err := p.waiting.read(ctx, r, stamp(last))
+	if err != nil {
+		return nil, err
+	}
+	gone, err := r.EvictionsSince(ctx, v.Since)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gpus := 0
+	for i := range all {
+		gpus += all[i].GPUs
+	}
+	users, accounts := owners{}, owners{}
+	both := func(user, account string, add func(o *Owner)) {
+		add(users.of(user))
+		add(accounts.of(account))
+	}
+	for i := range seen.Stays {
+		s := &seen.Stays[i]
+		hours := func(since time.Time) float64 {
+			return float64(s.GPUs) * max(cluster.Earlier(s.End, v.Until).Sub(cluster.Later(s.Start, since)).Hours(), 0)
+		}
+		both(s.User, s.Account, func(o *Owner) {
+			o.GPUHours += hours(v.Since)
+			if s.Class == cluster.TE {
+				o.TEGPUHours += hours(v.Until.Add(-cluster.UsePeriod))
+			}
+		})
+	}
+	for i := range seen.Starts {
+		if s := &seen.Starts[i]; !s.Submit.IsZero() {
+			both(s.User, s.Account, func(o *Owner) { o.waits = append(o.waits, max(s.Start.Sub(s.Submit).Seconds(), 0)) })
+		}
+	}
+	for i := range holders {
+		h := &holders[i]
+		both(h.User, h.Account, func(o *Owner) { o.GPUs += h.GPUs })
+	}
+	for i := range keys {
+		k := &keys[i]
+		both(k.User, k.Account, func(o *Owner) { o.Waiting, o.WaitingGPUs = o.Waiting+1, o.WaitingGPUs+k.GPUs })
+	}
+	for i := range gone {
+		x := &gone[i]
+		if x.Left.IsZero() {
+			continue
+		}
+		both(x.VictimUser, x.VictimAccount, func(o *Owner) {
+			o.Evicted++
+			if x.Paid != nil {
+				o.LostGPUH += *x.Paid / 3600
+			}
+		})
+		both(x.ForUser, x.ForAccount, func(o *Owner) { o.Evictions++ })
+	}
+	if value, _ := r.Value(); value != nil {
+		for _, x := range slices.Concat(value.Gained, value.Lost) {
+			if o := users[x.User]; o != nil {
+				o.With, o.Without = &x.With, &x.Without
+			}
+		}
+	}
+	v.Users, v.Accounts = users.list("user", gpus, p.Budget), accounts.list("account", gpus, p.Budget)
+	return v, nil
+}
+
+type owners map[string]*Owner
+
+func (all owners) of(name string) *Owner {
+	o := all[name]
+	if o == nil {
+		o = &Owner{Name: name}
+		all[name] = o
+	}
+	return o
+}
+
+func (all owners) list(kind string, gpus int, budget func(kind, name string, gpus int) float64) []Owner {
+	list := make([]Owner, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		o := all[name]
+		if o.Started = len(o.waits); o.Started > 0 {
+			half, most := quantile(o.waits, 0.5), quantile(o.waits, 0.95)
+			o.WaitP50, o.WaitP95 = &half, &most
+		}
+		if budget != nil {
+			o.TEBudget = budget(kind, name, gpus)
+		}
+		list = append(list, *o)
+	}
+	slices.SortStableFunc(list, func(a, b Owner) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
+	return list[:min(len(list), mostOwners)]
+}
+
+// Figure draws who used the GPUs; "": nobody did.
+func (v *UsersView) Figure() (template.HTML, error) {
+	f := report.Figure{Title: "GPU-hours of the last week, by user", YLabel: "GPU-hours", XLabel: "user"}
+	for i := range v.Users[:min(len(v.Users), 15)] {
+		if o := &v.Users[i]; o.GPUHours > 0 {
+			f.Bars = append(f.Bars, report.Bar{Name: name(o.Name), Value: o.GPUHours})
+		}
+	}
+	if len(f.Bars) == 0 {
+		return "", nil
+	}
+	return f.HTML()
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
