@@ -77,7 +77,7 @@ bench: deps ## figures, side by side with the bare Slurm command
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
 screenshots: deps-browser ## docs/pages: the pages of a lab, in Chromium
-	SLURMPRIO_SCREENSHOTS=$(CURDIR)/docs/pages SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -count=1 ./tests -run '^TestPagesInABrowser$$'
+	SLURMPRIO_SCREENSHOTS=$(CURDIR)/docs/pages SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -count=1 ./tests -run '^TestScreenshots$$'
 
 DATA  ?=
 SEEDS ?= 7 8 9

@@ -317,31 +317,53 @@ func (c *Client) isReserved(ctx context.Context, name string) bool {
 
 // ReservationNodes are the nodes of a reservation, as a host list; "": there is none of the name.
 func (c *Client) ReservationNodes(ctx context.Context, name string) (nodes string, err error) {
-	out, err := c.read(ctx, "scontrol", "--oneliner", "show", "reservation")
-	for line := range strings.Lines(string(out)) {
-		words := strings.Fields(line)
-		if len(words) == 0 || words[0] != "ReservationName="+name {
-			continue
-		}
-		for _, w := range words {
-			if list, is := strings.CutPrefix(w, "Nodes="); is {
-				return list, err
-			}
+	all, err := c.Reservations(ctx)
+	for i := range all {
+		if all[i].Name == name {
+			nodes = all[i].Nodes
 		}
 	}
-	return "", err
+	return nodes, err
 }
 
-// Reservations are the names of all reservations.
-func (c *Client) Reservations(ctx context.Context) (names []string, err error) {
+// NodeReservation is one of Slurm's.
+type NodeReservation struct {
+	Name  string    `json:"name"`
+	Nodes string    `json:"nodes"` // as a host list; "": of none, as one of licences
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+// Reservations are all of them, those to come too.
+func (c *Client) Reservations(ctx context.Context) ([]NodeReservation, error) {
 	out, err := c.read(ctx, "scontrol", "--oneliner", "show", "reservation")
-	for line := range strings.Lines(string(out)) {
-		if rest, ok := strings.CutPrefix(line, "ReservationName="); ok {
-			name, _, _ := strings.Cut(rest, " ")
-			names = append(names, name)
+	return parseReservations(string(out)), err
+}
+
+// parseReservations reads what scontrol --oneliner show reservation prints. A value that cannot be read is left zero.
+func parseReservations(text string) (all []NodeReservation) {
+	for line := range strings.Lines(text) {
+		rest, is := strings.CutPrefix(line, "ReservationName=")
+		words := strings.Fields(rest)
+		if !is || len(words) == 0 {
+			continue // "No reservations in the system"
 		}
+		r := NodeReservation{Name: words[0]}
+		for _, w := range words[1:] {
+			switch key, value, _ := strings.Cut(w, "="); key {
+			case "Nodes":
+				if value != "(null)" {
+					r.Nodes = value
+				}
+			case "StartTime":
+				r.Start, _ = parseEpoch(value)
+			case "EndTime":
+				r.End, _ = parseEpoch(value)
+			}
+		}
+		all = append(all, r)
 	}
-	return names, err
+	return all
 }
 
 // DeleteReservation ends a reservation; Refused when there is none of the name.

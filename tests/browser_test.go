@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -59,12 +60,6 @@ func TestPagesInABrowser(t *testing.T) {
 			if found := browser.Eval[[]string](b.Browser, browser.Faint); len(found) > 0 {
 				t.Errorf("%s, %s: too little contrast: %q", path, scheme, found)
 			}
-			switch name, _, _ := strings.Cut(path, "?"); scheme + name { // those in docs/pages
-			case "light":
-				b.Screenshot("overview")
-			case "lightqueue", "darkjob":
-				b.Screenshot(name)
-			}
 		}
 	}
 	b.agreesWithJSON(trial)
@@ -74,7 +69,7 @@ func TestPagesInABrowser(t *testing.T) {
 }
 
 // pageNames are the addresses of the navigation.
-var pageNames = []string{"", "nodes", "queue", "evictions", "allocation", "day", "health"}
+var pageNames = []string{"", "map", "queue", "evictions", "allocation", "users", "time", "health"}
 
 func socketTransport(path string) *http.Transport {
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -98,7 +93,7 @@ func (b *pageTest) navigates() {
 	}
 	b.Open("/")
 	b.Run(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab))
-	if at := browser.Eval[string](b.Browser, "document.activeElement.textContent + getComputedStyle(document.activeElement).outlineStyle"); at != "nodessolid" {
+	if at := browser.Eval[string](b.Browser, "document.activeElement.textContent + getComputedStyle(document.activeElement).outlineStyle"); at != "mapsolid" {
 		b.Errorf("the second stop of the Tab key is %q", at)
 	}
 	b.Run(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("nav a:nth-of-type(2)[aria-current]"))
@@ -141,11 +136,7 @@ func (b *pageTest) agreesWithJSON(job string) {
 		for range 5 {
 			b.Open("/" + path)
 			html := browser.Eval[string](b.Browser, "document.querySelector('main').outerHTML")
-			join := "?"
-			if strings.Contains(path, "?") {
-				join = "&"
-			}
-			response, err := http.Get(b.Base + "/" + path + join + "format=json")
+			response, err := http.Get(b.Base + "/api/v1/" + cmp.Or(strings.NewReplacer("job?id=", "jobs/", "map", "nodes", "time", "series").Replace(path), "overview"))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -177,8 +168,6 @@ func (b *pageTest) fitsAPhone(job string) {
 			b.Errorf("%s is %d wide", path, wide)
 		}
 	}
-	b.Open("/queue")
-	b.Screenshot("phone")
 	b.Run(chromedp.EmulateReset())
 }
 
@@ -189,7 +178,7 @@ func (b *pageTest) worksWithoutScripts(job string) {
 	b.Open("/queue")
 	b.Run(chromedp.WaitVisible("main tbody tr"))
 	b.Open("/")
-	b.Run(chromedp.SetValue("header input", job), chromedp.Submit("header form"), chromedp.WaitVisible("svg.line"))
+	b.Run(chromedp.SetValue("header input", job), chromedp.Submit("header form"), chromedp.WaitVisible("dl.answer"))
 	b.Run(browser.Command(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: false}))
 }
 

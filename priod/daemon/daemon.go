@@ -91,6 +91,8 @@ type Slurm interface {
 	Controllers(context.Context) ([]slurmplug.Controller, error)
 	Answers(context.Context) error
 	Identity(context.Context) (string, error)
+	// Reserved are all of Slurm's reservations, those to come too.
+	Reserved(context.Context) ([]slurmplug.NodeReservation, error)
 	// Versions are those of slurmctld and of the commands on this host.
 	Versions(context.Context) (slurmctld, commands string, err error)
 }

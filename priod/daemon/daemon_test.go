@@ -200,6 +200,8 @@ func (f *fake) SaveFindings(_ context.Context, found *store.Findings) error {
 	f.found = *found
 	return nil
 }
+func (f *fake) Reserved(context.Context) ([]slurmplug.NodeReservation, error) { return nil, nil }
+
 func (f *fake) SaveEnds(context.Context, time.Time, map[cluster.JobID]store.ExpectedEnd) error {
 	return nil
 }

@@ -26,32 +26,33 @@ import (
 // all of them there from the start: text of users never becomes one, and a
 // rate is right from the first event on.
 type metrics struct {
-	registry   *prometheus.Registry
-	evictions  *prometheus.CounterVec
-	yields     *prometheus.CounterVec
-	stages     *prometheus.HistogramVec
-	waits      *prometheus.HistogramVec
-	seen       time.Time // when the last cycle looked
-	cycles     *prometheus.CounterVec
-	reloads    *prometheus.CounterVec
-	accounting *prometheus.CounterVec
-	writes     *prometheus.CounterVec
-	renumbered prometheus.Counter
-	steered    prometheus.Gauge
-	headroom   prometheus.Gauge
-	jobs       *prometheus.GaugeVec
-	expected   prometheus.Gauge
-	kept       prometheus.Gauge
-	decisions  *prometheus.GaugeVec
-	unwritten  *prometheus.GaugeVec
-	paused     prometheus.Gauge
-	steps      prometheus.Counter
-	losses     prometheus.Counter
-	early      prometheus.Counter
-	standby    prometheus.Gauge
-	findings   *prometheus.GaugeVec
-	rival      prometheus.Gauge
-	trouble    *troubleMetrics
+	registry      *prometheus.Registry
+	evictions     *prometheus.CounterVec
+	yields        *prometheus.CounterVec
+	stages        *prometheus.HistogramVec
+	waits         *prometheus.HistogramVec
+	seen          time.Time // when the last cycle looked
+	cycles        *prometheus.CounterVec
+	reloads       *prometheus.CounterVec
+	accounting    *prometheus.CounterVec
+	writes        *prometheus.CounterVec
+	renumbered    prometheus.Counter
+	steered       prometheus.Gauge
+	gpus, waiting *prometheus.GaugeVec
+	headroom      prometheus.Gauge
+	jobs          *prometheus.GaugeVec
+	expected      prometheus.Gauge
+	kept          prometheus.Gauge
+	decisions     *prometheus.GaugeVec
+	unwritten     *prometheus.GaugeVec
+	paused        prometheus.Gauge
+	steps         prometheus.Counter
+	losses        prometheus.Counter
+	early         prometheus.Counter
+	standby       prometheus.Gauge
+	findings      *prometheus.GaugeVec
+	rival         prometheus.Gauge
+	trouble       *troubleMetrics
 }
 
 // Values of the label "result".
@@ -120,6 +121,8 @@ func newMetrics(version string, h *health, dir string) *metrics {
 		unwritten:  gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
 		steered:    gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote.").WithLabelValues(),
 		headroom:   gauge("priod_headroom_gpus", "GPUs of the nodes that are kept for TE jobs.").WithLabelValues(),
+		gpus:       gauge("priod_gpus", "GPUs by type and by whether jobs hold them; stranded ones are free on a node where no job can start.", "type", "state"),
+		waiting:    gauge("priod_waiting_gpus", "GPUs that waiting jobs ask for, by cause of the wait.", "cause"),
 		expected:   gauge("priod_expected_wait_seconds", "Mean expected wait from now on of the waiting GPU jobs whose start is expected from past runs.").WithLabelValues(),
 		kept:       gauge("priod_expected_starts_held_ratio", "Part of the jobs of 30 days that started by the first time said for nine of ten; NaN where none can be scored.").WithLabelValues(),
 		steps:      single("priod_clock_steps_total", "Times that the system's clock was set by a minute or more."),
@@ -203,6 +206,26 @@ func (m *metrics) promised(promises []store.Promise, now time.Time) {
 		}
 	}
 	m.kept.Set(held / scored) // NaN without any
+}
+
+// sampled takes in the nodes and why jobs wait.
+func (m *metrics) sampled(nodes []cluster.Node, causes map[plan.Cause]int) {
+	m.gpus.Reset()
+	for i := range nodes {
+		n := &nodes[i]
+		used, free, stranded := min(n.GPUsUsed, n.GPUs), max(n.GPUs-n.GPUsUsed, 0), 0
+		if n.Stranded() != "" {
+			free, stranded = 0, free
+		}
+		for state, gpus := range map[string]int{"in_use": used, "free": free, "stranded": stranded} {
+			if n.GPUs > 0 {
+				m.gpus.WithLabelValues(n.GPUType, state).Add(float64(gpus))
+			}
+		}
+	}
+	for _, c := range plan.Causes {
+		m.waiting.WithLabelValues(string(c)).Set(float64(causes[c]))
+	}
 }
 
 // starting takes in when waiting jobs are expected to start.

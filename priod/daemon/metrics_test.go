@@ -340,6 +340,8 @@ func opened(t *testing.T) (*Daemon, catalogue) {
 	f.jobs = []cluster.Job{startedNow()} // waits have no labels before a job starts
 	turn(t, d)
 	d.metrics.trouble.disk(t.TempDir(), t.TempDir())
+	d.metrics.sampled([]cluster.Node{{GPUType: "a100", GPUs: 4, Usable: true}}, nil)
+	d.metrics.waits.WithLabelValues("gpu", cluster.TE.String()).Observe(1)
 	return d, catalogueOf(t, d)
 }
 

@@ -47,6 +47,11 @@ func (d *Daemon) sample(ctx context.Context, r *cycle.Result, took time.Duration
 			x.Slow[n.Name] = *n.Factor
 		}
 	}
+	d.metrics.sampled(r.Snapshot.Nodes, x.Causes)
+	var err error
+	if x.Reservations, err = d.slurm.Reserved(ctx); err != nil {
+		d.Log.Debug("reservations are not read", "error", err)
+	}
 	s.next, s.longest = time.Now().Add(sampleEvery), 0
 	if err := d.Store.SaveSample(ctx, x); err != nil && ctx.Err() == nil {
 		d.Log.Warn("the sample of this minute is not stored", "error", err)

@@ -165,9 +165,19 @@ func (c *Cluster) Notify(ctx context.Context, job cluster.JobID, text string) er
 }
 
 // Reservations are the names of those that priod made for evictions.
-func (c *Cluster) Reservations(ctx context.Context) ([]string, error) {
+func (c *Cluster) Reservations(ctx context.Context) (names []string, err error) {
 	all, err := c.client.Reservations(ctx)
-	return slices.DeleteFunc(all, func(name string) bool { return !evict.IsReservation(name) }), err
+	for i := range all {
+		if evict.IsReservation(all[i].Name) {
+			names = append(names, all[i].Name)
+		}
+	}
+	return names, err
+}
+
+// Reserved are all of Slurm's reservations, those to come too.
+func (c *Cluster) Reserved(ctx context.Context) ([]slurmplug.NodeReservation, error) {
+	return c.client.Reservations(ctx)
 }
 
 func (c *Cluster) set(ctx context.Context, cmd *plan.Command, lever slurmplug.Lever) slurmplug.Result {

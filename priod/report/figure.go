@@ -24,19 +24,20 @@ type Curve struct {
 
 // Figure is a plot, drawn by charts/chart.js, with its numbers in a table behind it. With LogX, points at X <= 0 are left out.
 type Figure struct {
-	Title   string     `json:"title"`
-	XLabel  string     `json:"x_label,omitempty"`
-	YLabel  string     `json:"y_label,omitempty"`
-	LogX    bool       `json:"log_x,omitempty"`
-	Times   bool       `json:"times,omitempty"`   // X is Unix seconds, shown as clock times of this machine's zone
-	Points  bool       `json:"points,omitempty"`  // mark each point: few of them, each measured
-	Scatter bool       `json:"scatter,omitempty"` // points alone, without lines
-	Steps   bool       `json:"steps,omitempty"`   // Y holds until the next X
-	Beneath bool       `json:"beneath,omitempty"` // curves may coincide: earlier ones are wider, to be seen beneath later ones
-	Spark   bool       `json:"spark,omitempty"`   // small, without axes and numbers
-	Curves  []Curve    `json:"curves,omitempty"`
-	Bars    []Bar      `json:"bars,omitempty"` // instead of curves
-	Zone    [][2]int64 `json:"zone,omitempty"` // with Times: from when on, Unix s, which offset from UTC holds, s
+	Title   string      `json:"title"`
+	XLabel  string      `json:"x_label,omitempty"`
+	YLabel  string      `json:"y_label,omitempty"`
+	LogX    bool        `json:"log_x,omitempty"`
+	Times   bool        `json:"times,omitempty"`   // X is Unix seconds, shown as clock times of this machine's zone
+	Points  bool        `json:"points,omitempty"`  // mark each point: few of them, each measured
+	Scatter bool        `json:"scatter,omitempty"` // points alone, without lines
+	Steps   bool        `json:"steps,omitempty"`   // Y holds until the next X
+	Beneath bool        `json:"beneath,omitempty"` // curves may coincide: earlier ones are wider, to be seen beneath later ones
+	Spark   bool        `json:"spark,omitempty"`   // small, without axes and numbers
+	Curves  []Curve     `json:"curves,omitempty"`
+	Bars    []Bar       `json:"bars,omitempty"`  // instead of curves
+	Range   *[2]float64 `json:"range,omitempty"` // of X, where the curves may end before; nil: that of the curves
+	Zone    [][2]int64  `json:"zone,omitempty"`  // with Times: from when on, Unix s, which offset from UTC holds, s
 }
 
 // Bar is one value with a name.
@@ -122,6 +123,9 @@ func (f *Figure) HTML() (template.HTML, error) {
 		first, last := math.Inf(1), math.Inf(-1)
 		for _, c := range shown.Curves {
 			first, last = min(first, c.X[0]), max(last, c.X[len(c.X)-1])
+		}
+		if f.Range != nil {
+			first, last = f.Range[0], f.Range[1]
 		}
 		shown.Zone = zoneBetween(time.Unix(int64(first), 0), time.Unix(int64(last), 0))
 	}

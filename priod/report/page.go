@@ -47,6 +47,7 @@ pre { border: 1px solid var(--line); padding: 0.6em; overflow-x: auto }
 </style>
 </head>
 <body>
+<main>
 <h1>{{safe .Page.Title}}</h1>
 {{range .Page.Words}}<p>{{safe .}}</p>
 {{end}}{{with .Page.Diff}}<pre>{{range lines .}}{{safe .}}
@@ -57,7 +58,8 @@ pre { border: 1px solid var(--line); padding: 0.6em; overflow-x: auto }
 {{range .Rows}}<tr>{{range .}}<td>{{cell .}}</td>{{end}}</tr>
 {{end}}</table></div>
 {{end}}{{range .Plots}}{{.}}
-{{end}}{{with .Script}}<script>{{.}}</script>
+{{end}}</main>
+{{with .Script}}<script>{{.}}</script>
 {{end}}</body>
 </html>
 `))

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"slurmprio/priod/store"
@@ -28,14 +29,17 @@ func StartsShort(s *store.ExpectedStart) string {
 	case time.Until(s.At) <= 90*time.Second:
 		return "now"
 	case s.Median.IsZero():
-		return "< " + Ago(time.Until(s.At).Round(time.Minute))
+		return "< " + minutes(time.Until(s.At))
 	}
-	in := func(t time.Time) string { return Ago(max(time.Until(t), time.Minute).Round(time.Minute)) }
+	in := func(t time.Time) string { return minutes(max(time.Until(t), time.Minute)) }
 	if in(s.Median) == in(s.P90) {
 		return in(s.Median)
 	}
 	return in(s.Median) + "-" + in(s.P90)
 }
+
+// minutes is a time rounded to minutes.
+func minutes(d time.Duration) string { return strings.TrimSuffix(Ago(d.Round(time.Minute)), "00s") }
 
 // ByTimeLimits says what such an expectation is worth.
 func ByTimeLimits(planned time.Time) string {

@@ -9,6 +9,7 @@ import (
 
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
+	"slurmprio/slurmplug"
 )
 
 // Sample is the cluster at a time, as curves over days and weeks are drawn from it.
@@ -23,6 +24,8 @@ type Sample struct {
 	TookS     float64            `json:"cycle_s"`         // the longest cycle since the last sample
 	Causes    map[plan.Cause]int `json:"waiting_gpus"`    // that waiting jobs ask for, by cause of the wait
 	Slow      map[string]float64 `json:"slow_nodes"`      // beyond doubt, times as long as typical
+
+	Reservations []slurmplug.NodeReservation `json:"reservations"`
 }
 
 // SaveSample adds one. It may be called beside the cycles.
@@ -35,10 +38,14 @@ func (s *Store) SaveSample(ctx context.Context, x *Sample) error {
 	if err != nil {
 		return err
 	}
+	reserved, err := json.Marshal(x.Reservations)
+	if err != nil {
+		return err
+	}
 	return s.batch(ctx, func(tx db.DBTX) error {
 		return s.q.AddSample(ctx, tx, db.AddSampleParams{
 			AtMs: millis(x.At), Gpus: int64(x.GPUs), GpusUsed: int64(x.InUse), GpusStranded: int64(x.Stranded), Running: int64(x.Running),
-			WaitingTe: int64(x.WaitingTE), WaitingBe: int64(x.WaitingBE), TookMs: int64(1000 * x.TookS), Causes: string(causes), Slow: string(slow),
+			WaitingTe: int64(x.WaitingTE), WaitingBe: int64(x.WaitingBE), TookMs: int64(1000 * x.TookS), Causes: string(causes), Slow: string(slow), Reservations: string(reserved),
 		})
 	})
 }
@@ -66,7 +73,8 @@ func sampleOf(x *db.Sample) Sample {
 		At: instant(x.AtMs), GPUs: int(x.Gpus), InUse: int(x.GpusUsed), Stranded: int(x.GpusStranded), Running: int(x.Running),
 		WaitingTE: int(x.WaitingTe), WaitingBE: int(x.WaitingBe), TookS: float64(x.TookMs) / 1000,
 	}
-	_ = json.Unmarshal([]byte(x.Causes), &s.Causes) // SaveSample wrote both
+	_ = json.Unmarshal([]byte(x.Causes), &s.Causes) // SaveSample wrote all three
 	_ = json.Unmarshal([]byte(x.Slow), &s.Slow)
+	_ = json.Unmarshal([]byte(x.Reservations), &s.Reservations)
 	return s
 }

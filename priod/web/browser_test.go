@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -144,6 +145,91 @@ func TestPagesInChromium(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A page that follows the daemon keeps what its reader zoomed and opened, and is not loaded anew.
+func TestPageFollowsWithoutAFlicker(t *testing.T) {
+	s := newSite(t, 0)
+	s.full(40, 300)
+	server := httptest.NewServer(s.handle)
+	t.Cleanup(server.Close)
+	b := browser.New(t, server.URL)
+	b.Run(chromedp.EmulateViewport(1400, 900))
+	b.Open("/time")
+	b.Run(chromedp.WaitVisible("#f-the-longest-cycle canvas"))
+	const ticks = "[...document.querySelectorAll('#f-the-longest-cycle .uplot')].length"
+	browser.Eval[bool](b, `window.same = true, document.querySelector('#f-the-longest-cycle details').open = true,
+		document.querySelector('#f-the-longest-cycle .plot').dispatchEvent(new KeyboardEvent('keydown', { key: '+' })), window.canvas = document.querySelector('#f-the-longest-cycle canvas'), true`)
+	rows := browser.Eval[string](b, "document.querySelector('#f-the-longest-cycle details tbody').textContent")
+	if err := s.store.SaveSample(t.Context(), &store.Sample{At: s.slurm.snapshot.At, TookS: 9}); err != nil {
+		t.Fatal(err)
+	}
+	s.slurm.snapshot.Jobs = s.slurm.snapshot.Jobs[:100]
+	s.cycle()
+	browser.Value(b, chromedp.Poll[bool]("document.querySelector('#f-the-longest-cycle details tbody').textContent !== "+fmt.Sprintf("%q", rows)))
+	if !browser.Eval[bool](b, "window.same && document.querySelector('#f-the-longest-cycle details').open && window.canvas === document.querySelector('#f-the-longest-cycle canvas')") {
+		t.Error("the page was loaded anew, its table closed, or the figure drawn on another canvas")
+	}
+	if n := browser.Eval[int](b, ticks); n != 1 {
+		t.Errorf("%d plots in one figure", n)
+	}
+	b.Run(chromedp.EmulateViewport(900, 900)) // the figure fits the window
+	browser.Value(b, chromedp.Poll[bool]("document.querySelector('#f-the-longest-cycle canvas').getBoundingClientRect().width <= 900"))
+	for _, text := range b.Complaints() {
+		t.Error(text)
+	}
+}
+
+// Clock times are those of priod's host, in whatever zone the browser is.
+func TestClockOfTheHost(t *testing.T) {
+	s := newSite(t, 0)
+	s.full(40, 30)
+	server := httptest.NewServer(s.handle)
+	t.Cleanup(server.Close)
+	b := browser.New(t, server.URL)
+	b.Run(browser.Command(emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Pacific/Auckland"}))
+	b.Open("/queue")
+	now := browser.Eval[int64](b, "JSON.parse(document.querySelector('figure.chart script').textContent).now")
+	shown := browser.Eval[string](b, fmt.Sprintf("charts.moment(JSON.parse(document.querySelector('figure.chart script').textContent).zone, %d)", now))
+	if want := time.Unix(now, 0).Local().Format("Jan 2 15:04"); shown != want {
+		t.Errorf("%s, want %s", shown, want)
+	}
+}
+
+// The map by mouse and keyboard: a GPU tells its node and job, and leads to the job.
+func TestMapTellsAndLeads(t *testing.T) {
+	s := newSite(t, 0)
+	s.full(40, 30)
+	server := httptest.NewServer(s.handle)
+	t.Cleanup(server.Close)
+	b := browser.New(t, server.URL)
+	b.Run(chromedp.EmulateViewport(1400, 900))
+	b.Open("/map?group=name&colour=left")
+	browser.Value(b, chromedp.Poll[bool]("document.querySelectorAll('.map .key li').length > 0"))
+	if group := browser.Eval[string](b, "document.querySelector('select[name=group]').value + document.querySelector('select[name=colour]').value"); group != "nameleft" {
+		t.Error(group)
+	}
+	browser.Eval[bool](b, "document.querySelector('.map canvas').focus(), true")
+	b.Run(chromedp.KeyEvent(kb.ArrowRight))
+	if tip := browser.Eval[string](b, "document.querySelector('.map .tip').textContent"); !strings.HasPrefix(tip, "r00n00 (a100, mixed), 8 of 8 GPUs in use. Job 1000 of ada (group0), te, 8 GPUs, runs for ") || !strings.Contains(tip, "expected to end in ") {
+		t.Error(tip)
+	}
+	b.Run(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
+	if tip := browser.Eval[string](b, "document.querySelector('.map .tip').textContent"); !strings.Contains(tip, "r00n03 (a100, idle), 0 of 8 GPUs in use; slow: jobs run 1.4 times as long. This GPU is free.") {
+		t.Error(tip)
+	}
+	b.Run(chromedp.KeyEvent(kb.ArrowUp), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("main h1"))
+	browser.Value(b, chromedp.Poll[bool]("location.pathname === '/job'"))
+	b.Open("/map")
+	browser.Value(b, chromedp.Poll[bool]("document.querySelectorAll('.map .key li').length > 0"))
+	browser.Eval[bool](b, `(() => { const c = document.querySelector('.map canvas'), r = c.getBoundingClientRect();
+		for (const type of ['mousemove', 'click']) c.dispatchEvent(new MouseEvent(type, { bubbles: true, clientX: r.left + 6, clientY: r.top + 40 })); return true; })()`)
+	if tip := browser.Eval[string](b, "document.querySelector('.map .tip').textContent"); !strings.HasPrefix(tip, "r00n00 ") {
+		t.Error(tip)
+	}
+	for _, text := range b.Complaints() {
+		t.Error(text)
 	}
 }
 

@@ -9,38 +9,59 @@ import (
 
 const mostKept = 64 // answers
 
-// kept are answers that many ask for at once: each is made once and holds for a moment.
+// kept are answers that many ask for at once: each is made once and holds for a moment, as a page and as JSON.
 type kept struct {
 	flight singleflight.Group
 	mu     sync.Mutex
-	of     map[string]keptAnswer
+	of     map[string]*answer
 }
 
-type keptAnswer struct {
+// answer is what was read for a page.
+type answer struct {
 	made   time.Time
+	status int
+	data   page
+	once   [2]sync.Once
+	text   [2]rendered // as a page, as JSON
+}
+
+type rendered struct {
 	status int
 	body   []byte
 }
 
-// answer is the one of that name that is not older than age, else a new one.
-func (k *kept) answer(name string, age time.Duration, anew func() (status int, body []byte)) (int, []byte) {
+// get is the answer of that name that is not older than age, else a new one.
+func (k *kept) get(name string, age time.Duration, read func() (status int, data page)) *answer {
 	k.mu.Lock()
-	a, known := k.of[name]
+	a := k.of[name]
 	k.mu.Unlock()
-	if known && time.Since(a.made) < age {
-		return a.status, a.body
+	if a != nil && time.Since(a.made) < age {
+		return a
 	}
 	made, _, _ := k.flight.Do(name, func() (any, error) {
-		status, body := anew()
-		a := keptAnswer{time.Now(), status, body}
+		a := &answer{}
+		a.status, a.data = read()
+		a.made = time.Now()
+		if age == 0 {
+			return a, nil
+		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.of == nil || len(k.of) >= mostKept {
-			k.of = map[string]keptAnswer{}
+			k.of = map[string]*answer{}
 		}
 		k.of[name] = a
 		return a, nil
 	})
-	a = made.(keptAnswer)
-	return a.status, a.body
+	return made.(*answer)
+}
+
+// in is the answer as a page, or as JSON.
+func (a *answer) in(asJSON bool) (status int, body []byte) {
+	at, render := 0, renderPage
+	if asJSON {
+		at, render = 1, renderJSON
+	}
+	a.once[at].Do(func() { a.text[at].status, a.text[at].body = render(a.status, a.data) })
+	return a.text[at].status, a.text[at].body
 }

@@ -116,6 +116,9 @@ func readNodes(ctx context.Context, r *store.Reader) (x onNodes, err error) {
 	}
 	x.vacated = map[string]string{}
 	for i := range open {
+		if !open[i].ClaimEnded.IsZero() {
+			continue
+		}
 		for _, name := range hosts(open[i].Nodes) {
 			x.vacated[name] = open[i].For.String()
 		}
@@ -186,7 +189,9 @@ func clusterMap(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.V
 	}
 	leaves := map[cluster.JobID]string{}
 	for i := range open {
-		leaves[open[i].Victim] = open[i].For.String()
+		if open[i].Left.IsZero() {
+			leaves[open[i].Victim] = open[i].For.String()
+		}
 	}
 	v := &MapView{At: last.Until, Jobs: []MapJob{}, Nodes: []MapNode{}}
 	at := map[string]int{}

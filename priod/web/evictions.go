@@ -31,7 +31,8 @@ type EvictionsView struct {
 	PaidGPUH  float64        `json:"paid_gpu_h"`     // work that was lost
 	Promised  float64        `json:"promised_gpu_h"` // what the choices took it to cost
 	Evictions []EvictionView `json:"evictions"`      // under way, and the latest others
-	ByDay     Plot           `json:"by_day"`
+	Times     []time.Time    `json:"times"`          // of the plot: its bins begin
+	Week      Plot           `json:"week"`
 }
 
 // EvictionView is one eviction and how much of its grace is left.
@@ -64,7 +65,7 @@ func evictions(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Va
 		}
 	}
 	b := bins{from: v.Since, until: last.Until, bin: 6 * time.Hour}
-	v.ByDay = Plot{Title: "Evictions of the last week, each six hours", Unit: "evictions", Series: b.evictions(past)[:1]}
+	v.Times, v.Week = b.times(), Plot{Title: "Evictions of the last week, each six hours", Unit: "evictions", Series: b.evictions(past)[:1]}
 	return v, nil
 }
 
@@ -73,24 +74,27 @@ func (v *EvictionsView) Figure() (template.HTML, error) {
 	if v.Count == 0 {
 		return "", nil
 	}
-	return v.ByDay.figure(v.Since, 6*time.Hour)
+	return v.Week.figure(v.Times)
 }
 
 // AllocationView is the page of the allocation.
 type AllocationView struct {
 	Turn
 	Jobs []store.JobShare `json:"jobs"`
+	Owed []Owed           `json:"owed"` // those that are owed most, of the page
+}
+
+// Owed is what a job is owed on all types together.
+type Owed struct {
+	Job   string  `json:"job"`
+	Hours float64 `json:"owed_h"`
 }
 
 // Figure draws what the jobs of the page are owed; "": nothing.
 func (v *AllocationView) Figure() (template.HTML, error) {
 	f := report.Figure{Title: "Time owed to the jobs that are owed most", YLabel: "hours", XLabel: "job"}
-	for i := range v.Jobs[:min(len(v.Jobs), 20)] {
-		owed := 0.0
-		for _, t := range v.Jobs[i].Types {
-			owed += t.OwedS / 3600
-		}
-		f.Bars = append(f.Bars, report.Bar{Name: v.Jobs[i].Job.String(), Value: owed})
+	for _, x := range v.Owed {
+		f.Bars = append(f.Bars, report.Bar{Name: x.Job, Value: x.Hours})
 	}
 	if len(f.Bars) == 0 {
 		return "", nil
@@ -108,7 +112,14 @@ func allocation(ctx context.Context, r *store.Reader, _ *store.Cycle, asked url.
 	if err != nil {
 		return nil, err
 	}
-	v.Jobs = jobs
+	v.Jobs, v.Owed = jobs, []Owed{}
+	for i := range jobs[:min(len(jobs), 20)] {
+		x := Owed{Job: jobs[i].Job.String()}
+		for _, t := range jobs[i].Types {
+			x.Hours += t.OwedS / 3600
+		}
+		v.Owed = append(v.Owed, x)
+	}
 	part, _, err := partOf(asked, all)
 	v.Turn = Turn{part, "allocation", asked}
 	return v, err

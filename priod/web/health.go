@@ -19,7 +19,7 @@ type HealthView struct {
 	Daemon *daemon.State  `json:"daemon"` // nil: served without the daemon
 	Check  store.Findings `json:"check"`  // what fails first
 	Cycles []store.Cycle  `json:"cycles"` // the latest first
-	From   time.Time      `json:"from"`   // of took
+	Times  []time.Time    `json:"times"`  // of took: its bins begin
 	Took   Plot           `json:"took"`   // the longest cycle of each 15 minutes
 }
 
@@ -30,7 +30,7 @@ func (v *HealthView) Figure() (template.HTML, error) {
 	if len(v.Took.Series) == 0 {
 		return "", nil
 	}
-	return v.Took.figure(v.From, tookBin)
+	return v.Took.figure(v.Times)
 }
 
 // Counts says how many findings there are of each level.
@@ -57,6 +57,6 @@ func (p *Pages) health(ctx context.Context, r *store.Reader, last *store.Cycle, 
 	}
 	b := bins{from: last.Until.Add(-24 * time.Hour).Truncate(tookBin), until: last.Until, bin: tookBin}
 	samples, err := r.Samples(ctx, b.from)
-	v.From, v.Took = b.from, Plot{"The longest cycle", "s", b.ofSamples(samples, map[string]func(x *store.Sample) float64{"cycle": func(x *store.Sample) float64 { return x.TookS }})}
+	v.Times, v.Took = b.times(), Plot{"The longest cycle", "s", b.ofSamples(samples, map[string]func(x *store.Sample) float64{"cycle": func(x *store.Sample) float64 { return x.TookS }})}
 	return v, err
 }

@@ -140,9 +140,13 @@ func (p *Pages) job(ctx context.Context, r *store.Reader, last *store.Cycle, ask
 	if v.Data, v.Lines, err = p.Explain(ctx, r, v.Name); err != nil {
 		return nil, err
 	}
-	for len(v.Lines) > 0 && slices.Contains([]string{"Why", "Start", "Advice"}, v.Lines[0].Name) {
-		v.Answer, v.Lines = append(v.Answer, v.Lines[0]), v.Lines[1:]
+	isAnswer := func(l Line) bool { return slices.Contains([]string{"Why", "Start", "Advice"}, l.Name) }
+	for _, l := range v.Lines {
+		if isAnswer(l) {
+			v.Answer = append(v.Answer, l)
+		}
 	}
+	v.Lines = slices.DeleteFunc(v.Lines, isAnswer)
 	id := name.Job
 	if name.Offset >= 0 {
 		if id, err = r.Component(ctx, id.ID, name.Offset); err != nil {
@@ -186,7 +190,7 @@ func historyOf(ctx context.Context, r *store.Reader, id cluster.JobID, story *st
 	}
 	for i := range story.Stays {
 		s := &story.Stays[i]
-		events = append(events, Event{s.Start, s.End, "ran", fmt.Sprintf("on %d GPUs of type %s, as %s", s.GPUs, cmp.Or(s.GPUType, "none"), s.Class), s.Class.String()})
+		events = append(events, Event{s.Start, s.End, "ran", fmt.Sprintf("on %s of type %s, as %s", counted(s.GPUs, "GPU"), cmp.Or(s.GPUType, "none"), s.Class), s.Class.String()})
 	}
 	for i := range story.Writes {
 		x := &story.Writes[i]

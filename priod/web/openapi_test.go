@@ -37,7 +37,7 @@ var described = []struct {
 	{"evictions", "Evictions under way and the latest others", "evictions", reflect.TypeFor[EvictionsView](), nil},
 	{"allocation", "What jobs were allocated on each GPU type, received and are owed", "allocation", reflect.TypeFor[AllocationView](), []string{"page"}},
 	{"users", "What users and accounts used, waited and lost in a week, and their TE budgets", "users", reflect.TypeFor[UsersView](), nil},
-	{"series", "Curves over a day, a week or a month", "series", reflect.TypeFor[SeriesView](), []string{"span: day, week or month"}},
+	{"series", "Curves over an hour, a day, a week or a month", "series", reflect.TypeFor[SeriesView](), []string{"span: hour, day, week or month"}},
 	{"health", "The daemon's health, what priod check found, the last cycles", "health", reflect.TypeFor[HealthView](), nil},
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"math"
 	"net/url"
 	"slices"
 	"time"
@@ -74,7 +75,7 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle
 	}
 	room, places := map[cluster.JobID]bool{}, make([]int, len(first))
 	for i := range open {
-		room[open[i].For] = true
+		room[open[i].For] = open[i].ClaimEnded.IsZero()
 	}
 	for i := range places {
 		places[i] = i + 1
@@ -166,11 +167,8 @@ func (v *Overview) attend(ctx context.Context, r *store.Reader, all []cluster.No
 			down, gpus = down+1, gpus+n.GPUs
 		}
 	}
-	switch {
-	case down == 1:
-		add("map?colour=health", "1 node of %d GPUs is down or drained", gpus)
-	case down > 1:
-		add("map?colour=health", "%d nodes with %d GPUs are down or drained", down, gpus)
+	if down > 0 {
+		add("map?colour=health", "down or drained: %s with %s", counted(down, "node"), counted(gpus, "GPU"))
 	}
 	last, failure := r.LastSample(ctx)
 	for _, name := range sortedKeys(last.Slow) {
@@ -190,7 +188,7 @@ func (v *Overview) Tiles() ([]Tile, error) {
 	tile := func(name string, t *Trend) (Tile, error) {
 		x := Tile{Name: name, Value: fmt.Sprintf("%.0f of %d", *t.Now, v.GPUs), Trend: part(t.Now) + " now"}
 		if t.Before != nil {
-			x.Trend += ", " + part(t.Before) + " in the mean of a day"
+			x.Trend += ", mean of the last day " + part(t.Before)
 		}
 		values := 0
 		f := report.Figure{Title: name + " of the day", Spark: true, Curves: []report.Curve{{Name: name}}}
@@ -217,11 +215,36 @@ func (v *Overview) Tiles() ([]Tile, error) {
 	wait := Tile{Name: "TE wait, p95", Value: "none yet", Trend: "no TE job started in the last day"}
 	if v.TEWait.Now != nil {
 		ago := func(s *float64) string { return report.Ago(time.Duration(*s * float64(time.Second))) }
-		wait.Value, wait.Trend = ago(v.TEWait.Now), fmt.Sprintf("of the %d TE jobs started in the last day; last week %s", v.TEStarted, ago(v.TEWait.Before))
+		wait.Value, wait.Trend = ago(v.TEWait.Now), fmt.Sprintf("%s started in the last day; last week %s", counted(v.TEStarted, "TE job"), ago(v.TEWait.Before))
 	}
 	value := Tile{Name: "What priod brought", Value: "not replayed yet", Trend: "priod-value.timer replays each week without priod"}
 	if v.Value != nil {
 		value.Value, value.Trend = report.ValueShort(v.Value), report.ValueDoubt(v.Value)
 	}
 	return []Tile{busy, stranded, wait, value}, nil
+}
+
+// Brought is a figure with priod beside a replay without it.
+type Brought struct{ Name, With, Without, Saved string }
+
+// Brought are the figures of the last replay; nil: nothing was replayed.
+func (v *Overview) Brought() (all []Brought) {
+	if v.Value == nil {
+		return nil
+	}
+	ago := func(s float64) string { return report.Ago(time.Duration(s * float64(time.Second))) }
+	add := func(name string, x store.ValueOf, words func(float64) string) {
+		b := Brought{name, words(x.With), words(x.Without), "-"}
+		if saved := x.Saved(); !math.IsNaN(saved) {
+			b.Saved = fmt.Sprintf("%.0f %%", 100*saved)
+		}
+		all = append(all, b)
+	}
+	add("completion, mean", v.Value.Completion, ago)
+	add("wait, mean", v.Value.Wait, ago)
+	if v.Value.TEWaitP95 != nil {
+		add("TE wait, p95", *v.Value.TEWaitP95, ago)
+	}
+	add("GPU-hours held, lost work included", v.Value.GPUHours, func(h float64) string { return fmt.Sprintf("%.1f", h) })
+	return all
 }

@@ -50,6 +50,14 @@ func name(s string) string {
 	return string([]rune(s)[:longestName-1]) + "…"
 }
 
+// counted is a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}
+
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -8,13 +8,13 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
 )
 
 // JobView is a waiting job in a list.
@@ -251,7 +251,7 @@ func (p *Pages) queue(ctx context.Context, r *store.Reader, last *store.Cycle, a
 	}
 	room := map[cluster.JobID]bool{}
 	for i := range open {
-		room[open[i].For] = true
+		room[open[i].For] = open[i].ClaimEnded.IsZero()
 	}
 	v.Jobs = jobViews(page, places[skip:], room)
 	v.Schedule, err = scheduleOf(ctx, r, last.Until, &v.Filter, v.Jobs, open)
@@ -278,23 +278,40 @@ type Scheduled struct {
 	EndP90    time.Time     `json:"end_p90,omitzero"`
 	Running   bool          `json:"running"`
 	LeavesFor string        `json:"leaves_for,omitempty"` // the job for which it was told to leave
+	Room      time.Time     `json:"room_is_made_since,omitzero"`
 }
 
 // Schedule is what is expected of the next hours: the running jobs that end first, the waiting ones that start first.
 type Schedule struct {
-	Now  time.Time   `json:"now"`
-	Jobs []Scheduled `json:"jobs"`
+	Now          time.Time                   `json:"now"`
+	Jobs         []Scheduled                 `json:"jobs"`
+	Reservations []slurmplug.NodeReservation `json:"reservations"` // of Slurm, that have not ended
 }
 
 func scheduleOf(ctx context.Context, r *store.Reader, now time.Time, f *Filter, waiting []JobView, open []store.Eviction) (s Schedule, err error) {
-	s = Schedule{Now: now, Jobs: []Scheduled{}}
+	s = Schedule{Now: now, Jobs: []Scheduled{}, Reservations: []slurmplug.NodeReservation{}}
 	holders, err := r.Holders(ctx)
 	if err != nil {
 		return s, err
 	}
-	leaves := map[cluster.JobID]string{}
+	last, err := r.LastSample(ctx)
+	if err != nil {
+		return s, err
+	}
+	for _, x := range last.Reservations {
+		if x.End.After(now) {
+			s.Reservations = append(s.Reservations, x)
+		}
+	}
+	leaves, room := map[cluster.JobID]string{}, map[cluster.JobID][2]time.Time{}
 	for i := range open {
-		leaves[open[i].Victim] = open[i].For.String()
+		x := &open[i]
+		if x.Left.IsZero() {
+			leaves[x.Victim] = x.For.String()
+		}
+		if x.ClaimEnded.IsZero() {
+			room[x.For] = [2]time.Time{x.Recorded, x.Recorded.Add(time.Duration(x.WaitS * float64(time.Second)))}
+		}
 	}
 	for i := range holders {
 		h := &holders[i]
@@ -317,6 +334,10 @@ func scheduleOf(ctx context.Context, r *store.Reader, now time.Time, f *Filter, 
 	running := len(s.Jobs)
 	for i := range waiting {
 		v := &waiting[i]
+		if made, is := room[v.Job]; is {
+			s.Jobs = append(s.Jobs, Scheduled{Job: v.Job, User: v.User, Class: v.Class, GPUs: v.GPUs, GPUType: v.GPUType, Nodes: v.Nodes, Start: cluster.Later(made[1], now), End: made[1], Room: made[0]})
+			continue
+		}
 		if v.Start == nil {
 			continue
 		}
@@ -342,7 +363,7 @@ func compareKnown(a, b time.Time) int {
 
 // Figure draws the schedule; "": there is nothing to draw.
 func (s *Schedule) Figure() (template.HTML, error) {
-	if len(s.Jobs) == 0 {
+	if len(s.Jobs)+len(s.Reservations) == 0 {
 		return "", nil
 	}
 	line := report.Timeline{Title: "The next hours", Now: s.Now.Unix()}
@@ -353,20 +374,28 @@ func (s *Schedule) Figure() (template.HTML, error) {
 			until = cluster.Later(until, t.Add(5*time.Minute))
 		}
 	}
+	for _, x := range s.Reservations {
+		until = cluster.Later(until, x.Start.Add(30*time.Minute))
+	}
 	until = cluster.Earlier(until, s.Now.Add(longest))
 	line.From, line.Until = from.Unix(), until.Unix()
 	for i := range s.Jobs {
 		line.Rows = append(line.Rows, s.Jobs[i].row(from, until))
+	}
+	for _, x := range s.Reservations {
+		a, b := cluster.Later(x.Start, from), cluster.Earlier(x.End, until)
+		row := report.TimelineRow{Label: name(x.Name), Bars: []report.TimelineBar{}}
+		if !b.Before(a) {
+			row.Bars = append(row.Bars, report.TimelineBar{From: a.Unix(), Until: b.Unix(), Kind: "reserved", Words: "reservation of " + cmp.Or(x.Nodes, "no node")})
+		}
+		line.Rows = append(line.Rows, row)
 	}
 	return line.HTML()
 }
 
 func (x *Scheduled) row(from, until time.Time) report.TimelineRow {
 	row := report.TimelineRow{Label: fmt.Sprintf("%s %s", x.Job, name(x.User)), Job: x.Job.String()}
-	what := strconv.Itoa(x.GPUs) + " GPUs"
-	if x.GPUs == 1 {
-		what = "1 GPU"
-	}
+	what := counted(x.GPUs, "GPU")
 	if x.GPUType != "" {
 		what += " " + x.GPUType
 	}
@@ -388,6 +417,8 @@ func (x *Scheduled) row(from, until time.Time) report.TimelineRow {
 		end = until
 	}
 	switch {
+	case !x.Room.IsZero():
+		add(x.Room, x.Start, "room", "others leave for it")
 	case x.LeavesFor != "":
 		add(x.Start, end, "left", "told to leave for job "+x.LeavesFor)
 	case x.Running:

@@ -22,7 +22,7 @@ const week = 7 * 24 * time.Hour
 
 // spans of time that are drawn, with the length of their bins.
 var spans = map[string]struct{ length, bin time.Duration }{
-	"day": {24 * time.Hour, 15 * time.Minute}, "week": {week, time.Hour}, "month": {30 * 24 * time.Hour, 6 * time.Hour},
+	"hour": {time.Hour, time.Minute}, "day": {24 * time.Hour, 15 * time.Minute}, "week": {week, time.Hour}, "month": {30 * 24 * time.Hour, 6 * time.Hour},
 }
 
 // Series is one curve: a value for each bin; null: there is none.
@@ -38,19 +38,18 @@ type Plot struct {
 	Series []Series `json:"series"`
 }
 
-// SeriesView is what happened over a day, a week or a month.
+// SeriesView is what happened over an hour, a day, a week or a month.
 type SeriesView struct {
-	Span  string    `json:"span"`
-	From  time.Time `json:"from"`
-	BinS  float64   `json:"bin_s"`
-	Plots []Plot    `json:"plots"`
+	Span  string      `json:"span"`
+	Times []time.Time `json:"times"` // the bins of all plots begin
+	Plots []Plot      `json:"plots"`
 }
 
 func series(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (any, error) {
 	name := cmp.Or(asked.Get("span"), "day")
 	s, known := spans[name]
 	if !known {
-		return nil, usagef("span=%.20q: want day, week or month", name)
+		return nil, usagef("span=%.20q: want hour, day, week or month", name)
 	}
 	b := bins{from: last.Until.Add(-s.length).Truncate(s.bin), until: last.Until, bin: s.bin}
 	seen, err := r.Activity(ctx, b.from, b.bin)
@@ -69,7 +68,7 @@ func series(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.V
 	if err != nil {
 		return nil, err
 	}
-	v := &SeriesView{Span: name, From: b.from, BinS: b.bin.Seconds()}
+	v := &SeriesView{Span: name, Times: b.times()}
 	v.Plots = []Plot{
 		{"GPUs in use by type", "GPUs", b.inUse(seen.Stays, func(s *cluster.Stay) string { return cmp.Or(s.GPUType, "no type") })},
 		{"GPUs in use by class", "GPUs", b.inUse(seen.Stays, func(s *cluster.Stay) string { return s.Class.String() })},
@@ -83,21 +82,21 @@ func series(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.V
 		{"Waits of jobs that started", "minutes", b.waits(seen.Starts)},
 		{"Evictions, and the work that they cost", "evictions, GPU-hours", b.evictions(gone)},
 		{"Failures by class", "runs", b.failures(&failed)},
-		{"Values written", "writes", b.counted("writes", seen.Writes)},
+		{"Values written", "writes", b.counts("writes", seen.Writes)},
 		{"The longest cycle", "s", b.ofSamples(samples, map[string]func(x *store.Sample) float64{"cycle": func(x *store.Sample) float64 { return x.TookS }})},
 	}
 	return v, nil
 }
 
 // Spans are those that can be asked for.
-func (v *SeriesView) Spans() []string { return []string{"day", "week", "month"} }
+func (v *SeriesView) Spans() []string { return []string{"hour", "day", "week", "month"} }
 
 // Drawn are the plots as figures; "" where there is nothing to draw.
 func (v *SeriesView) Drawn() (all []Drawn, err error) {
 	for i := range v.Plots {
 		d := Drawn{Title: v.Plots[i].Title}
 		if len(v.Plots[i].Series) > 0 {
-			if d.Figure, err = v.Plots[i].figure(v.From, time.Duration(v.BinS*float64(time.Second))); err != nil {
+			if d.Figure, err = v.Plots[i].figure(v.Times); err != nil {
 				return nil, err
 			}
 		}
@@ -112,9 +111,10 @@ type Drawn struct {
 	Figure template.HTML
 }
 
-func (p *Plot) figure(from time.Time, bin time.Duration) (template.HTML, error) {
-	zone, _ := from.Local().Zone()
+func (p *Plot) figure(times []time.Time) (template.HTML, error) {
+	zone, _ := times[0].Local().Zone()
 	f := report.Figure{Title: p.Title, YLabel: p.Unit, XLabel: "time (" + zone + ")", Times: true, Steps: true}
+	f.Range = &[2]float64{float64(times[0].Unix()), float64(times[len(times)-1].Add(times[1].Sub(times[0])).Unix())}
 	for _, s := range p.Series {
 		c := report.Curve{Name: s.Name}
 		for i, v := range s.Values {
@@ -122,7 +122,7 @@ func (p *Plot) figure(from time.Time, bin time.Duration) (template.HTML, error) 
 			if v != nil {
 				y = *v
 			}
-			c.X, c.Y = append(c.X, float64(from.Add(time.Duration(i)*bin).Unix())), append(c.Y, y)
+			c.X, c.Y = append(c.X, float64(times[i].Unix())), append(c.Y, y)
 		}
 		f.Curves = append(f.Curves, c)
 	}
@@ -136,6 +136,15 @@ type bins struct {
 }
 
 func (b *bins) count() int { return int((b.until.Sub(b.from) + b.bin - 1) / b.bin) }
+
+// times are those at which the bins begin.
+func (b *bins) times() []time.Time {
+	all := make([]time.Time, b.count())
+	for i := range all {
+		all[i] = b.from.Add(time.Duration(i) * b.bin)
+	}
+	return all
+}
 
 // at is the bin of a time; ok is false outside.
 func (b *bins) at(t time.Time) (bin int, ok bool) {
@@ -256,7 +265,7 @@ func (b *bins) failures(failed *retry.Changes) []Series {
 	return all.series()
 }
 
-func (b *bins) counted(name string, counts []store.Count) []Series {
+func (b *bins) counts(name string, counts []store.Count) []Series {
 	all := sums{}
 	for _, c := range counts {
 		if bin, ok := b.at(c.From); ok {

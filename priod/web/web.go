@@ -179,6 +179,7 @@ func loopback(host string) bool {
 func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make view, asJSON bool) {
 	asJSON = asJSON || wantsJSON(r)
 	asked, err := url.ParseQuery(r.URL.RawQuery)
+	asked.Del("format")
 	if err != nil {
 		p.fail(w, asJSON, http.StatusBadRequest, fmt.Errorf("the address cannot be read: %w", err))
 		return
@@ -186,15 +187,12 @@ func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make
 	if id := r.PathValue("id"); id != "" {
 		asked.Set("id", id)
 	}
-	status, body := p.kept.answer(fmt.Sprint(name, asJSON, "?", asked.Encode()), p.Keep, func() (int, []byte) {
+	made := p.kept.get(fmt.Sprint(name, "?", asked.Encode()), p.Keep, func() (int, page) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deadline) // others may wait for the same
 		defer cancel()
-		status, data := p.read(ctx, name, make, asked)
-		if asJSON {
-			return jsonOf(status, data.json())
-		}
-		return p.render(status, data)
+		return p.read(ctx, name, make, asked)
 	})
+	status, body := made.in(asJSON)
 	send(w, asJSON, status, body)
 }
 
@@ -245,15 +243,15 @@ func (d *page) json() any {
 	return map[string]any{"cycle": d.Cycle, d.Data: d.View}
 }
 
-func jsonOf(status int, v any) (int, []byte) {
+func renderJSON(status int, data page) (int, []byte) {
 	var body bytes.Buffer
-	if err := report.JSON(&body, v); err != nil {
+	if err := report.JSON(&body, data.json()); err != nil {
 		return http.StatusInternalServerError, []byte("{\"error\": \"the answer cannot be made\"}\n")
 	}
 	return status, body.Bytes()
 }
 
-func (p *Pages) render(status int, data page) (int, []byte) {
+func renderPage(status int, data page) (int, []byte) {
 	var body bytes.Buffer // so that a page is whole or not there
 	if err := templates.ExecuteTemplate(&body, "page.html", data); err != nil {
 		return http.StatusInternalServerError, []byte("the page cannot be made: " + report.Safe(err.Error()))
@@ -278,13 +276,8 @@ func send(w http.ResponseWriter, asJSON bool, status int, body []byte) {
 }
 
 func (p *Pages) fail(w http.ResponseWriter, asJSON bool, status int, err error) {
-	data := page{Name: "error", Error: err.Error(), Version: p.Version}
-	var body []byte
-	if asJSON {
-		status, body = jsonOf(status, data.json())
-	} else {
-		status, body = p.render(status, data)
-	}
+	a := answer{status: status, data: page{Name: "error", Error: err.Error(), Version: p.Version}}
+	status, body := a.in(asJSON)
 	send(w, asJSON, status, body)
 }
 

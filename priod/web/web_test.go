@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"golang.org/x/net/html"
+	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
@@ -417,6 +419,97 @@ func TestDatabaseLostAndBack(t *testing.T) {
 	}
 }
 
+// A database of an older schema is an answer that says so.
+func TestOlderSchema(t *testing.T) {
+	s := newSite(t, 3)
+	s.cycle()
+	s.store.Close()
+	db, err := sql.Open("sqlite3", "file:"+filepath.Join(s.dir, "priod.db"))
+	if err == nil {
+		_, err = db.Exec("DELETE FROM goose_db_version WHERE version_id > 12")
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"/queue", "/api/v1/queue"} {
+		if w := s.get(address); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "schema 12") {
+			t.Errorf("%d: %s", w.Code, w.Body)
+		}
+	}
+}
+
+// What many ask for at once is read once, and anew when it is old; without an age always.
+func TestKept(t *testing.T) {
+	var k kept
+	reads := 0
+	ask := func(name string, age time.Duration) *answer {
+		return k.get(name, age, func() (int, page) {
+			reads++
+			time.Sleep(20 * time.Millisecond)
+			return http.StatusOK, page{Name: "error", Error: fmt.Sprint(reads)}
+		})
+	}
+	var group sync.WaitGroup
+	for range 200 {
+		group.Go(func() { ask("queue", time.Minute).in(true) })
+	}
+	group.Wait()
+	if reads != 1 {
+		t.Errorf("%d reads for 200 who ask at once", reads)
+	}
+	if ask("map", time.Minute); reads != 2 {
+		t.Errorf("%d reads of two answers", reads)
+	}
+	if ask("queue", time.Nanosecond); reads != 3 {
+		t.Errorf("%d reads once it is old", reads)
+	}
+	if ask("queue", 0); ask("queue", 0).data.Error != "5" {
+		t.Errorf("%d reads without an age", reads)
+	}
+	for i := range 3 * mostKept {
+		k.get(fmt.Sprint(i), time.Minute, func() (int, page) { return http.StatusOK, page{} })
+	}
+	if len(k.of) > mostKept {
+		t.Errorf("%d answers are kept", len(k.of))
+	}
+}
+
+// Filters leave the jobs that have all of what is asked for, wherever they stand in the queue.
+func TestFilters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.SampledFrom([]string{"", "a", "b", hostile})
+		keys := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) store.WaitingKey {
+			return store.WaitingKey{User: word.Draw(t, "user"), Account: word.Draw(t, "account"), Partition: word.Draw(t, "partition"), Class: rapid.SampledFrom([]string{"te", "be", "-"}).Draw(t, "class"), GPUType: word.Draw(t, "type"), GPUs: 1}
+		}), 0, 20).Draw(t, "keys")
+		f := Filter{User: word.Draw(t, "of user"), Class: rapid.SampledFrom([]string{"", "te", "be"}).Draw(t, "of class"), GPUType: rapid.SampledFrom([]string{"", "a", "any"}).Draw(t, "of type")}
+		for _, by := range [][]Choice{choices(keys, func(k *store.WaitingKey) string { return k.User })} {
+			sum := 0
+			for _, c := range by {
+				sum += c.Jobs
+				only, n := Filter{User: c.Value}, 0
+				for i := range keys {
+					if only.fits(&keys[i]) {
+						n++
+					}
+				}
+				if c.Value != "" && n != c.Jobs {
+					t.Fatalf("%q has %d jobs, its filter leaves %d", c.Value, c.Jobs, n)
+				}
+			}
+			if sum != len(keys) {
+				t.Fatalf("%d of %d jobs in the choices", sum, len(keys))
+			}
+		}
+		for i := range keys {
+			k := &keys[i]
+			want := (f.User == "" || k.User == f.User) && (f.Class == "" || k.Class == f.Class) && (f.GPUType == "" || k.GPUType == f.GPUType || f.GPUType == "any" && k.GPUType == "")
+			if f.fits(k) != want {
+				t.Fatalf("%+v of %+v: %v", k, f, !want)
+			}
+		}
+	})
+}
+
 // However many ask, few pages are made at once, and everybody gets an answer.
 func TestFlood(t *testing.T) {
 	s := newSite(t, 250)
@@ -528,7 +621,7 @@ func TestBins(t *testing.T) {
 			{Class: cluster.TE, Submit: from, Start: from.Add(20 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(17 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(16 * time.Minute)},
 			{Class: cluster.TE, Submit: from, Start: from.Add(3 * time.Hour)}, {Class: cluster.BE, Start: from},
 		}),
-		"writes 3.00 0.00 0.00 0.00":                                        b.counted("writes", []store.Count{{From: from, N: 3}, {From: from.Add(-time.Minute), N: 9}}),
+		"writes 3.00 0.00 0.00 0.00":                                        b.counts("writes", []store.Count{{From: from, N: 3}, {From: from.Add(-time.Minute), N: 9}}),
 		"evictions 0.00 1.00 0.00 0.00; lost GPU-hours 0.00 2.00 0.00 0.00": b.evictions([]store.Eviction{{Recorded: from.Add(16 * time.Minute), Paid: &paid}, {Recorded: from.Add(-time.Minute)}}),
 		"too few GPUs free 3.00 - 8.00 -":                                   b.causes([]store.Sample{{At: from, Causes: map[plan.Cause]int{plan.Capacity: 2}}, {At: from.Add(time.Minute), Causes: map[plan.Cause]int{plan.Capacity: 4}}, {At: from.Add(31 * time.Minute), Causes: map[plan.Cause]int{plan.Capacity: 8}}}),
 		"oom 0.00 0.00 0.00 1.00":                                           b.failures(&retry.Changes{Failures: []retry.Failure{{Class: "oom", End: from.Add(time.Hour)}, {Class: "oom", End: from.Add(2 * time.Hour)}}}),
@@ -536,6 +629,29 @@ func TestBins(t *testing.T) {
 		if say(got) != want {
 			t.Errorf("got  %s\nwant %s", say(got), want)
 		}
+	}
+}
+
+// What a viewer costs the daemon who has a page open for a cycle of ten seconds, with 99 others.
+func BenchmarkViewers(b *testing.B) {
+	s := newSite(b, 0)
+	s.full(10_000, 100_000)
+	s.pages.Keep = 2 * time.Second
+	for _, addresses := range [][]string{{"/", "/api/v1/map"}, {"/queue"}, {"/time"}} {
+		b.Run(addresses[0], func(b *testing.B) {
+			const viewers = 100
+			for b.Loop() {
+				s.pages.kept = kept{} // a new cycle
+				for range viewers {
+					for _, address := range addresses {
+						r := httptest.NewRequest(http.MethodGet, address, nil)
+						r.Header.Set("Accept-Encoding", "gzip")
+						s.handle.ServeHTTP(httptest.NewRecorder(), r)
+					}
+				}
+			}
+			b.ReportMetric(100*b.Elapsed().Seconds()/float64(b.N)/viewers/10, "%-of-a-core/viewer")
+		})
 	}
 }
 

@@ -11,7 +11,8 @@ CREATE TABLE samples (
   waiting_be    INTEGER NOT NULL, -- with those that priod does not rank
   took_ms       INTEGER NOT NULL, -- of the longest cycle since the last sample
   causes        TEXT    NOT NULL, -- JSON object: GPUs that waiting jobs ask for, by cause of the wait
-  slow          TEXT    NOT NULL  -- JSON object: nodes that are slow beyond doubt, times as long as typical
+  slow          TEXT    NOT NULL, -- JSON object: nodes that are slow beyond doubt, times as long as typical
+  reservations  TEXT    NOT NULL  -- JSON array of Slurm's
 ) STRICT;
 CREATE TABLE ends (
   job       INTEGER PRIMARY KEY REFERENCES jobs (job) ON DELETE CASCADE,

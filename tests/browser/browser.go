@@ -156,6 +156,22 @@ const Faint = `(() => {
   return texts === 0 ? ["no text at all"] : found;
 })()`
 
+// ScreenshotOf keeps a picture of one element, "": of what the window shows, where SLURMPRIO_SCREENSHOTS names a folder.
+func (b *Browser) ScreenshotOf(name, selector string) {
+	b.Helper()
+	dir := os.Getenv("SLURMPRIO_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	shot := chromedp.CaptureScreenshot()
+	if selector != "" {
+		shot = chromedp.Screenshot(selector)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), Value(b, shot), 0o644); err != nil {
+		b.Fatal(err)
+	}
+}
+
 //go:embed axe.min.js
 var axe string
 

@@ -26,7 +26,8 @@ const charts = (() => {
   // ticks are at whole minutes, hours or days of the host's clock.
   const steps = [60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
   const ticks = (zone) => (u, axis, min, max) => {
-    const step = steps.find((s) => (max - min) / s <= Math.max(2, u.bbox.width / devicePixelRatio / 75)) ?? 2592000;
+    let step = steps.find((s) => (max - min) / s <= Math.max(2, u.bbox.width / devicePixelRatio / 75)) ?? 2592000;
+    while ((max - min) / step > 20) step *= 2;
     const all = [], offset = at(zone, min).getTime() / 1000 - min;
     for (let t = Math.ceil((min + offset) / step) * step - offset; t <= max; t += step) all.push(t);
     return all;
@@ -53,11 +54,19 @@ const charts = (() => {
     u.setScale("x", { min: Math.max(first, to[0]), max: Math.min(last, to[1]) });
   };
 
-  const curveData = (f) => f.curves.length > 1 ? uPlot.join(f.curves.map((c) => [c.x, c.y])) : [f.curves[0].x, f.curves[0].y];
+  // curveData has all curves at the same x, from the first to the last of the figure's range; the last step goes on to its end.
+  function curveData(f) {
+    const data = f.curves.length > 1 ? uPlot.join(f.curves.map((c) => [c.x, c.y])) : [[...f.curves[0].x], [...f.curves[0].y]];
+    if (!f.range) return data;
+    const [xs, ...ys] = data, [from, until] = f.range;
+    if (xs[0] > from) { xs.unshift(from); ys.forEach((y) => y.unshift(null)); }
+    if (xs.at(-1) < until) { xs.push(until); ys.forEach((y) => y.push(f.steps ? y.at(-1) : null)); }
+    return data;
+  }
 
   function curves(box, f) {
     const text = f.times ? (t) => moment(f.zone, t) : number;
-    const x = f.times ? { splits: ticks(f.zone), values: tickTexts(f.zone), size: 44 } : { values: (u, all) => all.map((v) => v == null ? "" : number(v)) };
+    const x = f.times ? { splits: ticks(f.zone), values: tickTexts(f.zone), size: 54 } : { values: (u, all) => all.map((v) => v == null ? "" : number(v)) };
     const u = new uPlot({
       width: box.clientWidth, height: 300, pxAlign: 0,
       cursor: { drag: { x: true, y: false }, sync: f.times ? { key: "times", setSeries: false } : undefined },
@@ -69,7 +78,7 @@ const charts = (() => {
       series: [{ label: f.x_label || "x", value: (u, v) => v == null ? "" : text(v) }, ...f.curves.map((c, i) => ({
         label: c.name, stroke: () => colour(i), width: f.scatter ? 0 : f.beneath ? 2 + 1.5 * (f.curves.length - 1 - i) : 2, dash: dashes[i % dashes.length], spanGaps: true,
         paths: f.scatter ? () => null : f.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
-        points: { show: !!(f.points || f.scatter), size: f.scatter ? 9 : 6, width: 2, fill: () => f.scatter && i % 2 ? css("--paper") : colour(i), stroke: () => colour(i) },
+        points: { show: !!(f.points || f.scatter || c.x.length === 1), size: f.scatter ? 9 : 6, width: 2, fill: () => f.scatter && i % 2 ? css("--paper") : colour(i), stroke: () => colour(i) },
         value: (u, v) => v == null ? "" : number(v),
       }))],
     }, curveData(f), box);
@@ -86,10 +95,10 @@ const charts = (() => {
     const names = f.bars.map((b) => b.name), xs = names.map((_, i) => i);
     const turned = box.clientWidth / names.length < 9 * Math.max(...names.map((n) => n.length));
     return new uPlot({
-      width: box.clientWidth, height: turned ? 340 : 280, cursor: { drag: { x: false, y: false } },
+      width: box.clientWidth, height: turned ? 340 : names.length < 4 ? 180 : 280, cursor: { drag: { x: false, y: false } },
       scales: { x: { time: false, range: [-0.6, names.length - 0.4] }, y: { range: (u, lo, hi) => [Math.min(lo ?? 0, 0), hi > 0 ? hi * 1.05 : 1] } },
       axes: [
-        axis(f.x_label, { splits: () => xs, values: () => names, grid: { show: false }, rotate: turned ? -35 : 0, size: turned ? 90 : 30 }),
+        axis("", { splits: () => xs, values: () => names, grid: { show: false }, rotate: turned ? -35 : 0, size: turned ? 90 : 30 }),
         axis(f.y_label, { size: widest, values: (u, all) => all.map(number) }),
       ],
       series: [{ label: f.x_label || "", value: (u, v) => names[v] ?? "" }, {
@@ -142,7 +151,7 @@ const charts = (() => {
   const kinds = {
     be: ["runs, best-effort", "solid", "--c0"], te: ["runs, trial (TE)", "hatch", "--c1"], tail: ["one of ten still runs", "dots", "--c5"],
     start: ["starts: median to nine of ten", "back", "--c4"], "next-be": ["expected run, best-effort", "bars", "--c0"], "next-te": ["expected run, trial (TE)", "bars", "--c1"],
-    waited: ["waited", "dots", "--c4"], left: ["told to leave", "cross", "--bad"], room: ["others leave for it", "back", "--c2"], wrote: ["priod wrote", "solid", "--ink"],
+    waited: ["waited", "dots", "--c4"], left: ["told to leave", "cross", "--bad"], room: ["others leave for it", "back", "--c2"], wrote: ["priod wrote", "solid", "--ink"], reserved: ["reservation", "hatch", "--c3"],
   };
 
   function timeline(box, f) {
@@ -160,7 +169,7 @@ const charts = (() => {
       cursor: { drag: { x: true, y: false }, points: { show: false } },
       scales: { x: { time: false, range: (u, lo, hi) => [lo, hi] }, y: { range: () => [0, n], dir: -1 } },
       axes: [
-        axis("", { splits: ticks(f.zone), values: tickTexts(f.zone), size: 44 }),
+        axis("", { side: 0, splits: ticks(f.zone), values: tickTexts(f.zone), size: 48 }),
         axis("", { splits: () => f.rows.map((_, i) => i + 0.5), values: () => f.rows.map((r) => short(r.label)), grid: { show: false }, size: (u, texts) => Math.min(widest(u, texts), box.clientWidth / 3) }),
       ],
       series: [{}, { paths: () => null, points: { show: false } }],

@@ -252,6 +252,7 @@ type Sample struct {
 	TookMs       int64
 	Causes       string
 	Slow         string
+	Reservations string
 }
 
 type Share struct {

@@ -60,8 +60,8 @@ func (q *Queries) AddPromise(ctx context.Context, db DBTX, arg AddPromiseParams)
 }
 
 const addSample = `-- name: AddSample :exec
-INSERT OR REPLACE INTO samples (at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO samples (at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type AddSampleParams struct {
@@ -75,6 +75,7 @@ type AddSampleParams struct {
 	TookMs       int64
 	Causes       string
 	Slow         string
+	Reservations string
 }
 
 func (q *Queries) AddSample(ctx context.Context, db DBTX, arg AddSampleParams) error {
@@ -89,6 +90,7 @@ func (q *Queries) AddSample(ctx context.Context, db DBTX, arg AddSampleParams) e
 		arg.TookMs,
 		arg.Causes,
 		arg.Slow,
+		arg.Reservations,
 	)
 	return err
 }
@@ -409,7 +411,7 @@ func (q *Queries) LastDecision(ctx context.Context, db DBTX, job int64) (Decisio
 }
 
 const lastSample = `-- name: LastSample :one
-SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow FROM samples ORDER BY at_ms DESC LIMIT 1
+SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations FROM samples ORDER BY at_ms DESC LIMIT 1
 `
 
 func (q *Queries) LastSample(ctx context.Context, db DBTX) (Sample, error) {
@@ -426,6 +428,7 @@ func (q *Queries) LastSample(ctx context.Context, db DBTX) (Sample, error) {
 		&i.TookMs,
 		&i.Causes,
 		&i.Slow,
+		&i.Reservations,
 	)
 	return i, err
 }
@@ -722,7 +725,7 @@ func (q *Queries) PutStart(ctx context.Context, db DBTX, arg PutStartParams) err
 }
 
 const samplesSince = `-- name: SamplesSince :many
-SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow FROM samples WHERE at_ms >= ?1 ORDER BY at_ms
+SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations FROM samples WHERE at_ms >= ?1 ORDER BY at_ms
 `
 
 func (q *Queries) SamplesSince(ctx context.Context, db DBTX, sinceMs int64) ([]Sample, error) {
@@ -745,6 +748,7 @@ func (q *Queries) SamplesSince(ctx context.Context, db DBTX, sinceMs int64) ([]S
 			&i.TookMs,
 			&i.Causes,
 			&i.Slow,
+			&i.Reservations,
 		); err != nil {
 			return nil, err
 		}

@@ -1,7 +1,7 @@
 // Shows each new cycle without a reload and without a flicker: figures stay and take the new numbers.
 // Without JavaScript the page is whole, and still.
 "use strict";
-let shown = "", pending = false;
+let shown = document.getElementById("last")?.dataset.cycle ?? "", pending = false;
 
 async function renew() {
   if (pending || document.hidden || document.querySelector("main :is(select, input):focus")) return;

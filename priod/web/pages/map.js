@@ -48,7 +48,7 @@ const clustermap = (() => {
 
   const states = () => {
     const { css } = charts;
-    return { free: ["free", "outline", css("--dim")], stranded: ["stranded", "cross", css("--stranded")], down: ["down or drained", "back", css("--bad")], vacated: ["being vacated", "dots", css("--c2")], unknown: ["in use, job not known", "bars", css("--dim")] };
+    return { free: ["free", "outline", css("--dim")], stranded: ["stranded", "cross", css("--stranded")], down: ["down or drained", "back", css("--bad")], vacated: ["being vacated", "dots", css("--c2")], reserved: ["reserved", "hatch", css("--c3")], headroom: ["kept for trials", "bars", css("--c1")], unknown: ["in use, job not known", "bars", css("--dim")] };
   };
 
   const wide = (n) => n <= 4 ? n : Math.ceil(n / 2); // GPUs of a node stand in two rows
@@ -104,7 +104,7 @@ const clustermap = (() => {
     for (const t of tiles) {
       const held = t.n.held ?? [];
       for (let i = 0; i < t.n.gpus; i++) {
-        const look = i < held.length ? paint.of(data.jobs[held[i]], t.n) : i < t.n.gpus_in_use ? state.unknown : t.n.down ? state.down : t.n.vacated_for ? state.vacated : t.n.stranded ? state.stranded : state.free;
+        const look = i < held.length ? paint.of(data.jobs[held[i]], t.n) : i < t.n.gpus_in_use ? state.unknown : t.n.down ? state.down : t.n.vacated_for ? state.vacated : t.n.headroom ? state.headroom : /RESERVED|MAINT/.test(t.n.state) ? state.reserved : t.n.stranded ? state.stranded : state.free;
         const name = look.join();
         (todo.get(name) ?? todo.set(name, { look, at: [] }).get(name)).at.push(cell(t, i));
       }
