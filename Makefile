@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 BIN     ?= bin
 
-.PHONY: demo test deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence evidence-sizing screenshots build man install install-client install-daemon dist deps help clean
+.PHONY: demo test charts deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence evidence-sizing screenshots build man install install-client install-daemon dist deps help clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/priod ./priod
@@ -32,7 +32,7 @@ SEED       ?= 0x0$(shell git rev-parse --short=12 HEAD 2>/dev/null)
 PROPERTIES  = $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | sed -n '/rapid/s/ .*//p'
 
 test-properties: ## the packages with properties of random input
-	SLURMPRIO_REQUIRE_LAB=1 $(GO) test $(QUICK) -timeout 15m $$($(PROPERTIES)) -rapid.seed=$(SEED)
+	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test $(QUICK) -timeout 15m $$($(PROPERTIES)) -rapid.seed=$(SEED)
 
 test-rest: ## all others, with the real Slurm; the longest first
 	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test $(QUICK) -parallel 4 -timeout 40m ./tests $$($(GO) list ./... | grep -vxF -e slurmprio/tests -e "$$($(PROPERTIES))")
@@ -78,6 +78,15 @@ bench: deps ## figures, side by side with the bare Slurm command
 
 screenshots: deps-browser ## docs/pages: the pages of a lab, in Chromium
 	SLURMPRIO_SCREENSHOTS=$(CURDIR)/docs/pages SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -count=1 ./tests -run '^TestScreenshots$$'
+
+UPLOT = 1.6.32
+AXE   = 4.14.1
+
+charts: ## uPlot, which draws the figures, and axe-core, which tests the pages: fetched anew with npm
+	d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && cd $$d && npm pack --silent uplot@$(UPLOT) axe-core@$(AXE) && \
+	mkdir uplot axe && tar xzf uplot-$(UPLOT).tgz -C uplot && tar xzf axe-core-$(AXE).tgz -C axe && \
+	cp uplot/package/dist/uPlot.iife.min.js uplot/package/dist/uPlot.min.css $(CURDIR)/priod/report/charts/ && cp uplot/package/LICENSE $(CURDIR)/priod/report/charts/LICENSE.uPlot && \
+	cp axe/package/axe.min.js $(CURDIR)/tests/browser/ && cp axe/package/LICENSE $(CURDIR)/tests/browser/LICENSE.axe
 
 DATA  ?=
 SEEDS ?= 7 8 9

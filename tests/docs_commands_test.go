@@ -92,13 +92,13 @@ func TestDocsBlocksSayWhatTheyHold(t *testing.T) {
 				if len(b.commands()) == 0 {
 					t.Errorf("%s: no command in the block %.60q", page, b.text)
 				}
-			case "toml", "conf", "csv", "nginx", "bash", "python":
+			case "toml", "conf", "csv", "nginx", "bash", "python", "yaml":
 			case "text":
 				if m := typed.FindString(b.text); m != "" {
 					t.Errorf("%s: %q in a block of text: sh or console", page, m)
 				}
 			default:
-				t.Errorf("%s: a block of %q: want sh, console, text, toml, conf, csv, nginx, bash or python", page, b.kind)
+				t.Errorf("%s: a block of %q: want sh, console, text, toml, conf, csv, nginx, bash, python or yaml", page, b.kind)
 			}
 		}
 	}

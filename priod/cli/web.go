@@ -94,9 +94,7 @@ func Pages(version string, cfg *config.Config) func(health func() daemon.State) 
 			_, err = forecasts.with(ctx, true, func(f *forecaster, r *store.Reader) error {
 				views, err := etasOf(ctx, cfg, r, f, []string{name}, "", false)
 				if err == nil {
-					for _, a := range views[0].Alternatives {
-						all = append(all, a)
-					}
+					all = views[0].Alternatives
 				}
 				return err
 			})

@@ -244,8 +244,11 @@ func (f *Figure) table() *PageTable {
 
 // digits are as many as a reader needs.
 func digits(v float64) string {
-	if math.Abs(v) >= 1000 {
+	switch size := math.Abs(v); {
+	case size >= 1000:
 		return strconv.FormatFloat(v, 'f', 0, 64)
+	case size < 0.001:
+		return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(v, 'f', 6, 64), "0"), ".")
 	}
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
