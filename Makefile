@@ -86,7 +86,7 @@ charts: ## uPlot, which draws the figures, and axe-core, which tests the pages: 
 	d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && cd $$d && npm pack --silent uplot@$(UPLOT) axe-core@$(AXE) && \
 	mkdir uplot axe && tar xzf uplot-$(UPLOT).tgz -C uplot && tar xzf axe-core-$(AXE).tgz -C axe && \
 	cp uplot/package/dist/uPlot.iife.min.js uplot/package/dist/uPlot.min.css $(CURDIR)/priod/report/charts/ && cp uplot/package/LICENSE $(CURDIR)/priod/report/charts/LICENSE.uPlot && \
-	cp axe/package/axe.min.js $(CURDIR)/tests/browser/ && cp axe/package/LICENSE $(CURDIR)/tests/browser/LICENSE.axe
+	cp axe/package/axe.min.js $(CURDIR)/tests/browser/testdata/ && cp axe/package/LICENSE $(CURDIR)/tests/browser/testdata/LICENSE.axe
 
 DATA  ?=
 SEEDS ?= 7 8 9

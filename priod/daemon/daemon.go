@@ -225,11 +225,9 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 			d.learn(ctx)
 			d.check(ctx)
 			d.expect(ctx, &result)
+			d.sample(ctx, &result, time.Since(begun))
 		}
 		took := time.Since(begun)
-		if d.watching {
-			d.sample(ctx, &result, took)
-		}
 		d.health.cycle(took, pause, err)
 		d.metrics.trouble.disk(d.Config.State.Dir, d.Config.State.Shared)
 		if err == nil {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -105,6 +106,18 @@ func TestPagesInChromium(t *testing.T) {
 	for name, fill := range map[string]func(s *site){
 		"full": func(s *site) { s.full(400, 2000) }, "empty": func(s *site) { s.slurm.snapshot = cluster.Snapshot{At: time.Now(), Cluster: "test"}; s.cycle() },
 		"one node": func(s *site) { s.full(1, 1) },
+		"locked": func(s *site) { // by another program: readers go on
+			s.full(8, 8)
+			db, err := sql.Open("sqlite3", "file:"+filepath.Join(s.dir, "priod.db"))
+			if err == nil {
+				db.SetMaxOpenConns(1)
+				_, err = db.Exec("BEGIN EXCLUSIVE")
+			}
+			if err != nil {
+				s.Fatal(err)
+			}
+			s.Cleanup(func() { db.Close() })
+		},
 		"broken": func(s *site) {
 			s.cycle()
 			if err := os.Rename(filepath.Join(s.dir, "priod.db"), filepath.Join(s.dir, "away")); err != nil {
@@ -119,7 +132,7 @@ func TestPagesInChromium(t *testing.T) {
 			t.Cleanup(server.Close)
 			b := browser.New(t, server.URL)
 			shown := paths
-			if name == "broken" {
+			if name == "broken" || name == "locked" {
 				shown = paths[:2] // all are alike
 			}
 			for _, width := range []int{1400, 390} {
@@ -185,6 +198,12 @@ func TestPageFollowsWithoutAFlicker(t *testing.T) {
 	browser.Value(b, chromedp.Poll[bool]("document.querySelector('#f-the-longest-cycle canvas').getBoundingClientRect().width <= 900"))
 	for _, text := range b.Complaints() {
 		t.Error(text)
+	}
+	server.CloseClientConnections() // the daemon goes: the page stays, and says so
+	server.Close()
+	browser.Value(b, chromedp.Poll[bool]("document.getElementById('last').textContent.endsWith(' (priod does not answer now)')"))
+	if !browser.Eval[bool](b, "window.same && document.querySelectorAll('#f-the-longest-cycle canvas').length === 1") {
+		t.Error("the page went with the daemon")
 	}
 }
 

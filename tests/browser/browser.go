@@ -172,7 +172,7 @@ func (b *Browser) ScreenshotOf(name, selector string) {
 	}
 }
 
-//go:embed axe.min.js
+//go:embed testdata/axe.min.js
 var axe string
 
 // Violations are what axe-core finds against WCAG 2.2, levels A and AA, and its own good practice.

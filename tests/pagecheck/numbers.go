@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Numbers returns each number in the tables of a page that its JSON does not give, with its column
-// and row. A number is given by an equal one, rounded as it is shown, as a part in per cent, in
+// Numbers returns each number in the tables of a page that neither its JSON gives nor what its figures are drawn from, with
+// its column and row. A number is given by an equal one, rounded as it is shown, as a part in per cent, in
 // a part of the numbers of its object, in another unit of time or memory, or in a text; a duration by its seconds, or by the time between
 // a time of the JSON and the time of the page.
 func Numbers(page, asJSON string, at time.Time) (unknown []string, err error) {
@@ -29,6 +29,15 @@ func Numbers(page, asJSON string, at time.Time) (unknown []string, err error) {
 	}
 	g := given{at: at, texts: map[string]bool{}}
 	g.add(v)
+	for n := range root.Descendants() { // what figures are drawn from is given, too
+		if n.Data == "script" && n.FirstChild != nil {
+			var drawn any
+			d := json.NewDecoder(strings.NewReader(n.FirstChild.Data))
+			if d.UseNumber(); d.Decode(&drawn) == nil {
+				g.add(drawn)
+			}
+		}
+	}
 	for _, t := range tables(root) {
 		for _, row := range t.rows {
 			for i, cell := range row {

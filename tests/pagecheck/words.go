@@ -96,9 +96,9 @@ func text(n *html.Node) string {
 	return strings.TrimSpace(b.String())
 }
 
-// mayBeEmpty are the columns of what need not be there: no GPU is stranded, no victim is in its
-// grace just now, no write was held back.
-var mayBeEmpty = map[string]bool{"free and useless, since": true, "grace left": true, "held": true}
+// mayBeEmpty are the columns of what need not be there: no GPU is stranded, no node slow or vacated, no victim in its
+// grace just now, no eviction was called off, no write held back, nothing was replayed without priod.
+var mayBeEmpty = map[string]bool{"stranded, because": true, "notes": true, "grace left": true, "remark": true, "held": true, "completion": true, "without priod": true}
 
 // EmptyColumns returns the headings of columns that no row fills, in tables of ten rows and more.
 func EmptyColumns(page string) (heads []string) {

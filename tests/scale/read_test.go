@@ -114,7 +114,7 @@ func readPages(t *testing.T, cfg config.Config, dir string, full bool) {
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
 		return w
 	}
-	addresses := []string{"/", "/nodes", "/queue", "/evictions", "/allocation", "/day", "/health"}
+	addresses := []string{"/", "/map", "/queue", "/evictions", "/allocation", "/users", "/time", "/health"}
 	for _, id := range jobsToRead(t, dir) {
 		addresses = append(addresses, "/job?id="+url.QueryEscape(id.String()))
 	}

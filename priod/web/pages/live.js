@@ -42,10 +42,11 @@ const stream = new EventSource("events");
 stream.addEventListener("cycle", (event) => {
   const [cycle] = event.data.split(" "), at = event.data.slice(cycle.length + 1);
   if (at) say(at);
-  if (shown !== "" && event.data !== shown) renew();
+  if (event.data !== shown) renew();
   shown = event.data;
 });
 stream.addEventListener("error", () => {
+  say(shown.slice(shown.indexOf(" ") + 1) + " (priod does not answer now)");
   if (stream.readyState === EventSource.CLOSED) setInterval(renew, 30000); // no place in the stream: look now and then
 });
 document.addEventListener("visibilitychange", renew);
