@@ -50,7 +50,7 @@ func findSbatch() (string, error) {
 	}
 	skipped := ""
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		// A relative folder could hold anybody's sbatch.
+		// A relative folder could hold any user's sbatch.
 		if !filepath.IsAbs(dir) {
 			continue
 		}

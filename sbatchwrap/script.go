@@ -82,7 +82,7 @@ func descriptor(path string) (int, bool) {
 }
 
 // readDescriptor returns what can be read from an open file and leaves the
-// descriptor as if nobody had read.
+// descriptor as if it had not been read.
 func readDescriptor(fd int) ([]byte, error) {
 	offset, err := unix.Seek(fd, 0, io.SeekCurrent)
 	if err == nil { // a regular file

@@ -91,7 +91,7 @@ func (c *Client) UseMetrics(conf Config) {
 	c.metrics = conf.metricsAddress()
 }
 
-// metricsClient uses no proxy, and follows nobody elsewhere: slurmctld is inside the cluster.
+// metricsClient uses no proxy, and follows no redirect: slurmctld is inside the cluster.
 var metricsClient = &http.Client{
 	Transport:     &http.Transport{Proxy: nil},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -49,7 +49,7 @@ func associationOf(account, user, partition string) association {
 // bound is what an association or a QOS says, and the account above.
 type bound struct {
 	limits []Limit // What is the name and the value yet, Shared the scope
-	fixed  string  // in words: a limit of which nobody can say what it leaves
+	fixed  string  // in words: a limit of which it is not known what it leaves
 	factor bool    // a QOS that multiplies its associations' limits
 	parent string
 }
@@ -59,7 +59,7 @@ func (b bound) join(o bound) bound {
 	return bound{append(b.limits, o.limits...), cmp.Or(b.fixed, o.fixed), b.factor || o.factor, cmp.Or(b.parent, o.parent)}
 }
 
-// Scopes of limits, by their names. Of those that are not here nobody can say what
+// Scopes of limits, by their names. Of those that are not here it is not known what
 // they leave of a job's size: minutes depend on time and decay, MinTRES is a floor.
 const (
 	eachJob    = "job"

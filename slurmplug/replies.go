@@ -67,7 +67,7 @@ func containsAny(s string, texts []string) bool {
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(s, t) })
 }
 
-// isConnectionTrouble tells whether a program says that it reached nobody.
+// isConnectionTrouble tells whether a program says that it reached no daemon.
 func isConnectionTrouble(message string) bool { return containsAny(message, connectionTexts) }
 
 // statusOf says what scontrol's words mean for the job.

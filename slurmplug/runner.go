@@ -144,8 +144,8 @@ func absolute(path string) string {
 // killPatience is how long a killed program may take to close its output.
 const killPatience = 2 * time.Second
 
-// Run implements Runner. The program dies with this process, even by kill -9: nobody
-// would know what it still does. Linux kills it when the thread that started it ends, so
+// Run implements Runner. The program dies with this process, even by kill -9: what
+// it still does would not be known. Linux kills it when the thread that started it ends, so
 // the thread is kept for as long as it runs.
 func (e *Exec) Run(ctx context.Context, cmd Command) (Output, error) {
 	path, err := e.find(cmd.Name)

@@ -269,7 +269,7 @@ func (c *Client) Requeue(ctx context.Context, run RunID) Result {
 
 // Reserve keeps nodes from all jobs but those that ask for the reservation, which
 // only the user's may. What runs there runs on. It ends by itself. The name is one
-// that nobody else uses: when there is such a reservation, an earlier call arrived,
+// that is used by no other: when there is such a reservation, an earlier call arrived,
 // and Slurm calls this one overlapping.
 func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.Duration) Result {
 	for _, s := range []string{name, nodes, user} {

@@ -25,7 +25,7 @@ func SwitchesText(count int, wait time.Duration) string {
 		return NoSwitches
 	}
 	minutes, seconds := wait/time.Minute, wait%time.Minute/time.Second
-	if seconds != 0 { // somebody else's: Slurm cuts waits at max_switch_wait
+	if seconds != 0 { // not priod's: Slurm cuts waits at max_switch_wait
 		return fmt.Sprintf("%d@%d:%02d", count, minutes, seconds)
 	}
 	return fmt.Sprintf("%d@%d", count, minutes)

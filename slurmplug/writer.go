@@ -298,7 +298,7 @@ func groupLines(updates []Update, indices []int, lever Lever, limit int) []line 
 
 // groupTargets makes targets of updates with one value: tasks of an array share
 // one, where scontrol takes more than one and no run is meant by its name. To rank
-// tasks one request for all matters more: that a later run is ranked harms nobody.
+// tasks one request for all matters more: that a later run is ranked does no harm.
 func groupTargets(updates []Update, indices []int) []target {
 	var targets []target
 	type group struct {

@@ -84,7 +84,7 @@ func (a *Account) addRun(j *jobAccount, t int, r countedRun, sign float64) {
 	a.all[t] += sign * r.seconds
 }
 
-// index returns the places of types, below 0 for those that nobody ran on.
+// index returns the places of types, below 0 for those without a run.
 func (a *Account) index(gpuTypes []string) []int {
 	at := make([]int, len(gpuTypes))
 	for i, name := range gpuTypes {
@@ -103,7 +103,7 @@ func (a *Account) of(j *jobAccount, t int) typeAccount {
 }
 
 // fraction is a job's part of the time that all jobs ran on the type with this index since
-// the last Reset, given what it had; 0 when nobody did. As in Gavel it counts jobs, not GPUs.
+// the last Reset, given what it had; 0 when none did. As in Gavel it counts jobs, not GPUs.
 func (a *Account) fraction(had typeAccount, t int) float64 {
 	if t < 0 || !(a.all[t] > 0) {
 		return 0

@@ -7,7 +7,7 @@ import (
 // Agnostic solves the problem as if all GPU types were equally fast: as fast
 // as the type that the jobs like best where steps count (finish-time fairness,
 // makespan), else 1. Which type a job is on makes no difference then, so
-// everybody's time is spread over the types in proportion to their GPUs, unless
+// each job's time is spread over the types in proportion to their GPUs, unless
 // each job stays on one. Objective and bound are those of the problem as the
 // policy sees it.
 func (p *Problem) Agnostic(solve func(*Problem) (*Allocation, error), steps, stays bool) (*Allocation, error) {

@@ -3,7 +3,7 @@ package allocate
 import "math"
 
 // Isolated writes into x what each of n jobs had if every type were divided
-// equally among the jobs and nobody moved: GPUs of the type / (n x GPUs of the
+// equally among the jobs and none moved: GPUs of the type / (n x GPUs of the
 // job), a row that sums to more than 1 divided by its sum. gangs are the GPUs
 // of each job. Gavel (OSDI 2020), the isolated reference of section 4.
 func Isolated(gpus, gangs []int, x []float64) {

@@ -78,7 +78,7 @@ func sum(n []int) (sum int) {
 }
 
 // maxTasks is the most tasks of an unsplit array that count as jobs of their own: more
-// would change nobody's share much, and cost time.
+// would change no share much, and cost time.
 const maxTasks = 1000
 
 // buildProblem builds the optimiser's problem from the records, an array as one job for

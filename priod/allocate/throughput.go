@@ -41,7 +41,7 @@ func (p *Problem) mostValue(priced bool) (*Allocation, error) {
 // MostValue maximises what rates are worth, over the columns of a program that
 // build makes for jobs which their least rates tell apart; fits tells whether
 // these jobs can have theirs at once. The allocation lacks its times; without a
-// program nobody can have any.
+// program no job can have any.
 func (p *Problem) MostValue(priced bool, fits func(jobs []int, least []float64) (bool, error), build func(least []float64) *Program) (*Allocation, *Program, error) {
 	price := make([]float64, len(p.Types))
 	for t := range price {

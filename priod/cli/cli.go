@@ -166,7 +166,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usageError{wrongFlag(c.Command, err)}
 }
 
-// nearest proposes the command that somebody may have meant.
+// nearest proposes the command that was meant.
 func nearest(commands []*cli.Command, word string) string {
 	for _, c := range commands {
 		if smetrics.WagnerFischer(word, c.Name, 1, 1, 1) <= min(2, len(c.Name)/2) {

@@ -415,7 +415,7 @@ func (v *explanation) showTag(line liner) {
 	}
 }
 
-// showPlace tells the job's class, why, and who stands before it.
+// showPlace tells the job's class, why, and which jobs stand before it.
 func (v *explanation) showPlace(all bool, line liner, d *store.Decision) {
 	if !d.Since.IsZero() && v.waits() && (all || len(v.Waits) == 0) {
 		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
@@ -502,7 +502,7 @@ func (v *explanation) showArray(line liner) {
 	line("Array", "%s", strings.Join(parts, "; "))
 }
 
-// showEvictions tells both sides: who left for this job, and for whom it left.
+// showEvictions tells both sides: which jobs left for this one, and for which it left.
 func (v *explanation) showEvictions(line liner) {
 	for _, x := range v.Evictions {
 		state := x.State

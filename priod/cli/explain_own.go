@@ -151,7 +151,7 @@ func storedName(ctx context.Context, r *store.Reader, text string) (cluster.JobI
 }
 
 // hideOthers takes away what is another user's: a site may keep it private (PrivateData=jobs), and job ids come again. A
-// name that may be anybody's, such as nobody or a number, is not taken for the asker's.
+// name that is not one user's, such as nobody or a number, is not taken for the asker's.
 func (v *explanation) hideOthers(username string) {
 	v.Failures = slices.DeleteFunc(v.Failures, func(f retry.Failure) bool { return f.User != username })
 	v.Evictions = slices.DeleteFunc(v.Evictions, func(e store.Eviction) bool { return e.ForUser != username && e.VictimUser != username })

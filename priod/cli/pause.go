@@ -65,7 +65,7 @@ func holdWrites(ctx context.Context, cfg *config.Config, p store.Pause) (release
 	return store.LockActing(ctx, cfg.State.Dir)
 }
 
-// operator is who runs this command, also behind sudo.
+// operator is the user of this command, also behind sudo.
 func operator() string {
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		return name

@@ -148,7 +148,7 @@ func delays(p *report.Preemptions) report.PageTable {
 	}}
 }
 
-// victims are who left for TE jobs, and for whom.
+// victims are the jobs that left for TE jobs, and for which.
 func victims(p *report.Preemptions) []report.PageTable {
 	left := func(title string, all []report.Victims) report.PageTable {
 		return tableOf(title, []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, all, func(v *report.Victims) []any {

@@ -40,7 +40,7 @@ func reportWaits(c *cli.Context, _ *config.Config, r *store.Reader) error {
 	if err != nil {
 		return err
 	}
-	seen := until // since the last cycle nobody has looked
+	seen := until // nothing was seen since the last cycle
 	if last.Until.Before(seen) {
 		seen = cluster.Later(since, last.Until)
 	}

@@ -104,7 +104,7 @@ func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (releas
 	if errors.As(err, &other) && other.Dir != cfg.State.Dir {
 		return nil, err
 	}
-	return lock.Close, nil // its own daemon is paused; an untrusted holder stops nobody
+	return lock.Close, nil // its own daemon is paused; an untrusted holder does not count
 }
 
 func showReset(w io.Writer, v *undo.Result) {

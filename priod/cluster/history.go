@@ -14,7 +14,7 @@ import (
 const UsePeriod = 24 * time.Hour
 
 // RevertPeriod is how soon a value must be written again for that to count as
-// a fight with somebody else over it.
+// a fight with another writer over it.
 const RevertPeriod = 10 * time.Minute
 
 // Written is the last value that priod wrote into a job and how Slurm took it.
@@ -107,7 +107,7 @@ func (r Requested) Ours(now slurmplug.Value) bool {
 	return now != r.Was && (now == r.Value || !r.Saved && slices.Contains(r.Older, now))
 }
 
-// Theirs tells whether somebody changed the field after priod wrote it. Such a
+// Theirs tells whether the field was changed by others after priod wrote it. Such a
 // field is never written again.
 func (r Requested) Theirs(now slurmplug.Value) bool {
 	if now == r.Was {
@@ -116,7 +116,7 @@ func (r Requested) Theirs(now slurmplug.Value) bool {
 	return !r.Ours(now)
 }
 
-// Freed is a size that somebody changed after priod wrote it, with the user's own nodes
+// Freed is a size that was changed by others after priod wrote it, with the user's own nodes
 // in place of those that priod named; false when it names none of priod's.
 func (r Requested) Freed(now slurmplug.Value) (size slurmplug.Value, pinned bool) {
 	freed, own := now.Size(), r.Was.Size()
@@ -374,7 +374,7 @@ func (h *History) inherit(id JobID) {
 }
 
 // inheritWritten gives a task what was written into its array. A write to the task of
-// which nobody knows whether it arrived may have left it there: then it may hold what the
+// which it is not known whether it arrived may have left it there: then it may hold what the
 // array got later, too.
 func (h *History) inheritWritten(id JobID) {
 	of, written := h.Written[slurmplug.Plain(id.ID)]
@@ -671,7 +671,7 @@ func (h *History) split(id JobID) {
 }
 
 // Wrote takes in a value that Slurm accepted for a job. takenBack says that
-// somebody had replaced the last one by the job's own.
+// the last one had been replaced by the job's own.
 func (h *History) Wrote(id JobID, w Written, takenBack bool) {
 	h.split(id)
 	old := h.Written[id]

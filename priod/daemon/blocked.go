@@ -14,7 +14,7 @@ type Blocked string
 
 // Why nothing is written although cycles succeed.
 const (
-	Paused         Blocked = "paused"           // by somebody
+	Paused         Blocked = "paused"           // by an operator
 	Rival          Blocked = "rival"            // by itself, because of another priod
 	SlurmVersion   Blocked = "slurm-version"    // see live.Unfit
 	OtherProcess   Blocked = "other-process"    // store.ErrGaveWay

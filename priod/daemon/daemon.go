@@ -63,7 +63,7 @@ type Store interface {
 	SaveEnds(ctx context.Context, at time.Time, ends map[cluster.JobID]store.ExpectedEnd) error
 	SaveSample(ctx context.Context, x *store.Sample) error
 	PromisesSince(ctx context.Context, since time.Time) ([]store.Promise, error)
-	// Pause lets the daemon stop its own writing until somebody resumes it.
+	// Pause lets the daemon stop its own writing until an operator resumes it.
 	Pause(why string) error
 	// Checkpoint moves what a cycle wrote to where it stays.
 	Checkpoint() error
@@ -213,7 +213,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 		}
 		failed := d.last.failed
 		if pinged {
-			failed = 0 // to look again loads nobody, and somebody has to take over
+			failed = 0 // to look again costs little, and one host has to take over
 		}
 		pause := interval(time.Duration(d.Config.Cycle.Interval), polled, failed)
 		soonest := interval(shortest, polled, d.last.failed)
@@ -329,7 +329,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	hold = cmp.Or(hold, d.peers.yielded)
 	d.held(hold)
 	if hold == "" && d.last.hold != "" {
-		d.peers.rival.reset() // whoever resumes priod has settled it
+		d.peers.rival.reset() // the operator who resumes priod has settled it
 	}
 	d.last.hold = hold
 	if err := d.availability.follow(ctx, d.slurm, d.Config); err != nil {
@@ -493,7 +493,7 @@ func (d *Daemon) reload() {
 	switch {
 	case err != nil:
 	case c.Path != d.Config.Path:
-		err = fmt.Errorf("%s is gone", d.Config.Path) // the defaults alone are nobody's wish
+		err = fmt.Errorf("%s is gone", d.Config.Path) // the defaults alone are no configuration of a site
 	case c.State.Dir != d.Config.State.Dir || c.State.Shared != d.Config.State.Shared:
 		err = errors.New("state.dir and state.shared change only with a restart")
 	}

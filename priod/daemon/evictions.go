@@ -27,7 +27,7 @@ func (d *Daemon) evictions() evict.Feature {
 	return e
 }
 
-// tend goes on with the evictions under way between two cycles, so that nobody
+// tend goes on with the evictions under way between two cycles, so that none
 // waits for the next poll. It tells when to come again, if at all. A
 // look costs a small request for each job concerned, whatever the queue's length.
 func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {

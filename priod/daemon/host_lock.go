@@ -92,7 +92,7 @@ func (c *HostLock) Close() {
 	}
 }
 
-// answer tells everybody who asks for whom the cluster is locked.
+// answer tells each caller for which priod the cluster is locked.
 func answer(l *net.UnixListener, dir string) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -103,7 +103,7 @@ func answer(l *net.UnixListener, dir string) {
 			time.Sleep(lockPatience) // no file handles are left
 			continue
 		}
-		// One line fits into the socket's buffer, so nobody can hold this up.
+		// One line fits into the socket's buffer, so a slow reader cannot hold this up.
 		_ = conn.SetWriteDeadline(time.Now().Add(lockPatience))
 		_, _ = fmt.Fprintf(conn, "%d %d %s\n", os.Getpid(), os.Geteuid(), dir)
 		_ = conn.Close()

@@ -12,7 +12,7 @@ import (
 )
 
 // ownJobs answers users who ask about their own jobs, on a socket that every user of this host may open; the zero
-// value answers nobody.
+// value answers no request.
 type ownJobs struct {
 	path   string
 	server *http.Server

@@ -67,7 +67,7 @@ func (r *rival) cycle(foreign []order.PeerValue, at time.Time) (found bool) {
 func (r *rival) reset() { *r = rival{} }
 
 // rivals looks for another priod in what a cycle saw, and stops this one when
-// it came second. While priod is paused whoever writes is no rival.
+// it came second. While priod is paused another writer is no rival.
 func (d *Daemon) rivals(foreign []order.PeerValue, at time.Time) {
 	found := d.last.hold == "" && d.peers.rival.cycle(foreign, at)
 	d.metrics.rival.Set(0)

@@ -34,7 +34,7 @@ const (
 )
 
 // calls decide when the call of a TE submission brings the next poll forward.
-// Anybody may call, so what calls cause is bounded: for all together, and for
+// Any user may call, so what calls cause is bounded: for all together, and for
 // each caller by half of that.
 type calls struct {
 	perMinute int // early polls within any minute
@@ -71,7 +71,7 @@ func (c *calls) add(caller string, at time.Time) {
 	c.waiting[caller] = w
 }
 
-// next is when the next early poll is wanted; zero when nobody waits.
+// next is when the next early poll is wanted; zero when no call is open.
 func (c *calls) next() (at time.Time) {
 	for caller, w := range c.waiting {
 		if when := c.allowed(caller, w.due); at.IsZero() || when.Before(at) {

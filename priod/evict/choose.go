@@ -38,7 +38,7 @@ type Choice struct {
 }
 
 // Choose decides which jobs leave for which. The plan says which jobs count as TE, and in
-// which order. m are the nodes, which nobody changes. vetoed are jobs that a closer look ruled out.
+// which order. m are the nodes, which are not changed. vetoed are jobs that a closer look ruled out.
 func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
 	c := &Choice{set: set.Policy}
 	c.set.Limits = set.limits(s)

@@ -14,7 +14,7 @@ import (
 )
 
 // Fragmented is a waiting job of several GPUs, a gang, for which enough are free, but not
-// in the shape that it asks for, and who would have to move for it.
+// in the shape that it asks for, and which jobs would have to move for it.
 type Fragmented struct {
 	Job     cluster.JobID  `json:"job"`
 	User    string         `json:"user"`
@@ -46,7 +46,7 @@ type Moves struct {
 
 // Pays tells whether the gang's GPUs have waited as long as the GPU time that moving
 // others for it loses. Who so waits until waiting has cost as much as acting, pays at most
-// twice what somebody would who knew the future (ski rental: Karlin et al., Competitive
+// twice what a scheduler would that knew the future (ski rental: Karlin et al., Competitive
 // snoopy caching, Algorithmica 1988).
 func (f *Fragmented) Pays() bool { return float64(f.GPUs)*f.Waited >= f.Cost }
 
@@ -152,7 +152,7 @@ func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journa
 			owner, known := owners[f.User]
 			switch {
 			case f.User == "": // as in some traces: such jobs share no limit
-				owner = preemption.Nobody
+				owner = preemption.NoOwner
 			case !known:
 				owner = len(owners)
 				owners[f.User] = owner
@@ -285,7 +285,7 @@ func (d *moving) settle(r *Moves, claims map[cluster.JobID]*Claim) []gang {
 				sound = len(kept)
 			}
 			if g.verdict.Why == preemption.Evicts {
-				if !f.Pays() { // nor would it with others, who lose more
+				if !f.Pays() { // nor would it with others, which lose more
 					f.Why, settled = NotYet, false
 					continue
 				}

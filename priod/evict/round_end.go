@@ -78,7 +78,7 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	}
 	ends := r.hasEnded(c.Snapshot.At) || c.DryRun // a dry run shows what a round would bring that ended now
 	defer func() { r.stands(c.Plan) }()
-	if c.Plan.Shares == nil || c.Paused != "" { // nobody is owed anything
+	if c.Plan.Shares == nil || c.Paused != "" { // no job is owed anything
 		r.due, r.explained = false, explanations{}
 		return nil
 	}

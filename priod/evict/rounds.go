@@ -82,7 +82,7 @@ func EndRound(s *cluster.Snapshot, m *nodemap.Map, held *Holders, o *plan.Owing,
 		}
 		t := &r.Waiting[asked[k]]
 		if refused == "" { // a refused claim refuses those after it, which count on its room
-			refused = gate.Refuses(&c.snapshot, preemption.Nobody, victims)
+			refused = gate.Refuses(&c.snapshot, preemption.NoOwner, victims)
 		}
 		if refused != "" {
 			t.Why = refused

@@ -123,7 +123,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 // owner is the index of a user in Snapshot.PastOwner; owners are those so far.
 func (c *Choice) owner(user string, owners map[string]int, spent map[string]float64) int {
 	if user == "" { // jobs without a user name, as in some traces, share no limit
-		return preemption.Nobody
+		return preemption.NoOwner
 	}
 	owner, known := owners[user]
 	if !known {

@@ -346,7 +346,7 @@ func addFactors(jobs []cluster.Job, factors []slurmplug.Factors, weights int64) 
 		byID[f.RawID] = f
 		own := f.Age + f.Assoc + f.FairShare + f.JobSize + f.Partition + f.QOS + f.TRES
 		if own == 0 && f.Priority > max(f.SiteFactor-f.Nice, 0)+1 {
-			continue // somebody set its priority, and sprio shows no factors of it
+			continue // its priority was set by hand, and sprio shows no factors of it
 		}
 		if first {
 			lowest, highest, first = own, own, false

@@ -122,7 +122,7 @@ func (c *Cluster) afterRefusal(ctx context.Context, o *plan.Outcome, job *readJo
 }
 
 // stands tells whether a job shows what was written into it. If not, it corrects the
-// outcome, and takes the write back where nobody else has written since.
+// outcome, and takes the write back where it was not written by others since.
 func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) bool {
 	problem := problem(o, &job.Job)
 	switch {
@@ -134,7 +134,7 @@ func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) boo
 	case problem == "":
 		return true
 	case o.Lever == slurmplug.Features && slurmplug.Text(job.Features) != o.After:
-		// Slurm keeps constraints as they are written, so somebody else has written
+		// Slurm keeps constraints as they are written, so another writer has written
 		// since, or a job_submit plugin has. It stays as it is, and priod makes no
 		// constraint from it.
 		o.Status, o.Message = slurmplug.Unknown, problem

@@ -8,7 +8,7 @@ import (
 )
 
 // Topology is the cluster's tree of switches. It is read anew as often as slurm.conf, by
-// those alone who ask for it.
+// those alone that ask for it.
 func (c *Cluster) Topology(ctx context.Context) (cluster.Topology, error) {
 	if err := c.refreshConfig(ctx, time.Now()); err != nil {
 		return cluster.Topology{}, err

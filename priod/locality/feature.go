@@ -209,7 +209,7 @@ func (w *work) decide(x *cell, g *gang) {
 	} else {
 		w.wait(x, g)
 	}
-	if g.excluded != noConsent && g.rule.Most != 1 { // else nobody asks
+	if g.excluded != noConsent && g.rule.Most != 1 { // else no job asks
 		g.decision.Locality = joined(g.decision.Locality, w.words(g))
 		if w.places == OnNodes {
 			g.decision.Choices.Nodes = w.choice(g)

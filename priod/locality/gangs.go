@@ -216,7 +216,7 @@ func (w *work) refuses(j *cluster.Job) string {
 }
 
 // expected is how long a job runs, s: by its steps where its speed is known, else by its
-// time limit; 0: nobody knows.
+// time limit; 0: not known.
 func (w *work) expected(j *cluster.Job) float64 {
 	if shares := w.c.Plan.Shares; shares != nil && j.Tag.Steps > 0 && shares.Jobs.Get(j.ID) != nil {
 		if run := shares.Jobs.Get(j.ID).Run; len(run) > 0 {

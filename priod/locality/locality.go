@@ -19,8 +19,8 @@
 // A gang is also as slow as its slowest node. Refusals has it refuse nodes that are slow
 // beyond doubt (nodespeed), by the same rule: as long as its longer run there would be, in
 // such time as it could have started on them. That is the job's ExcNodeList, which retry
-// writes, too: a job that failed refuses the nodes of its failure instead, and what somebody
-// else wrote, retry or its user, is never written over here.
+// writes, too: a job that failed refuses the nodes of its failure instead, and what retry
+// or its user wrote is never written over here.
 //
 // # Files
 //

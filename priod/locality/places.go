@@ -44,11 +44,11 @@ func (p Places) what() string {
 // of them: it asks for its GPUs by job or by task, and for one node at least.
 func spreads(j *cluster.Job) bool { return j.Nodes <= 1 && j.GPUs > 1 && j.Node.GPUs < j.GPUs }
 
-// unknown tells whether nobody knows which places there are.
+// unknown tells whether it is not known which places there are.
 func (w *work) unknown() bool { return w.places == OnSwitches && len(w.topology.Leaves) == 0 }
 
 // asks is what a job asks of places; "" where that could not be read. What Slurm does not show
-// is taken for what priod wrote: nobody can see that it was changed since.
+// is taken for what priod wrote: a change since cannot be seen.
 func (w *work) asks(j *cluster.Job) string {
 	if w.places == OnSwitches {
 		return j.Switches

@@ -19,7 +19,7 @@ import (
 
 // SlowNodes are the nodes that run times show to be slow beyond doubt.
 type SlowNodes struct {
-	Known bool // else nobody has looked yet, and what was written stays
+	Known bool // else not looked at yet, and what was written stays
 	Nodes []nodespeed.Node
 	Table *workload.Table // of the workloads that tags name
 }
@@ -156,7 +156,7 @@ func (f *Refusals) alone(w *work, j *cluster.Job) bool {
 }
 
 // costs are the slow nodes on which a job could come to lie, and what each costs it, the
-// least first; none for a job of one node, and of one that runs nobody knows how long.
+// least first; none for a job of one node, and of one whose run time is not known.
 func (f *Refusals) costs(w *work, x *cell, g *gang) (all []refused) {
 	if x.nodesOf(g.request) < 2 {
 		return nil

@@ -30,7 +30,7 @@ func (g *group) name() speed.Program {
 	return speed.Program{Workload: g.Workload, User: g.User, Name: g.Name}
 }
 
-// whose is who could make all runs of a group without steps slower, by giving them more work.
+// whose are the users that could make all runs of a group without steps slower, by giving them more work.
 func (g *group) whose() speed.Program { return speed.Program{Workload: g.Workload, User: g.User} }
 
 // run is one that counts.
@@ -79,7 +79,7 @@ func gather(past []speed.Run) ([]*runs, []*node) {
 		}
 		names, known := hosts[p.Place.Nodes]
 		if !known {
-			names, _ = slurmplug.ExpandHosts(p.Place.Nodes) // none: a list that nobody understands
+			names, _ = slurmplug.ExpandHosts(p.Place.Nodes) // none: a list that cannot be read
 			hosts[p.Place.Nodes] = names
 		}
 		var g group

@@ -3,7 +3,7 @@
 //
 // Runs are compared with runs of the same program (the same workload, or user and job
 // name) on as many GPUs of the same type and as many nodes: seconds, or seconds a step
-// where somebody said the steps. Of a program's runs on the same nodes that overlap only the
+// where the steps are told. Of a program's runs on the same nodes that overlap only the
 // first counts, because runs of one sweep are alike for reasons of their own; without steps,
 // only the first of a day.
 //

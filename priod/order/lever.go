@@ -60,7 +60,7 @@ func Restore(j *cluster.Job, w cluster.Written) []plan.Action {
 	return l.actions(j, &h, now, 0)
 }
 
-// TakenBack tells whether an action writes into a job whose last value somebody else
+// TakenBack tells whether an action writes into a job whose last value another writer
 // took back.
 func TakenBack(a plan.Action, w cluster.Written) bool {
 	if w.Lever != a.Lever {

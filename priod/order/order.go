@@ -58,7 +58,7 @@ const (
 	OwedOrder  Order = "owed"  // by what the allocations promised and the job has not received, see Settings.Lead
 )
 
-// maxReverts is how often a job is written to again after somebody else
+// maxReverts is how often a job is written to again after another writer
 // replaced its value by 0.
 const maxReverts = 3
 

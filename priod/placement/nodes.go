@@ -307,7 +307,7 @@ func (n *Nodes) need(r Request, gpus, node int32) Amount {
 	return a
 }
 
-// all is the GPUs and CPUs of a node, where they count: who has them has it to itself.
+// all is the GPUs and CPUs of a node, where they count: a job that has them has it to itself.
 func (n *Nodes) all(node int32) Amount {
 	size := n.size[node]
 	if size.CPUs >= Plenty {

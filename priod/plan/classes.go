@@ -163,7 +163,7 @@ func (set *Classes) OfAccount(name string) Budget {
 	return set.Account.of(name)
 }
 
-// of keeps jobs of nobody, in a trace that names no users or a Slurm without
+// of keeps jobs without an owner, in a trace that names no users or a Slurm without
 // accounting, from sharing one budget.
 func (b Budget) of(name string) Budget {
 	if name == "" {

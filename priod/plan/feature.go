@@ -49,7 +49,7 @@ type Cycle struct {
 	// History.Claiming). What other features have planned stays.
 	Reorder func()
 	// Pinned tells whether evictions still hold nodes in a job's request: they are no
-	// word of its user's. nil: nobody's.
+	// word of its user's. nil: no job's.
 	Pinned func(cluster.JobID) bool
 	// Evicted tells whether evictions ended, or end, the run of a job that began then. nil:
 	// none did.
@@ -134,7 +134,7 @@ func (c *Cycle) Nodes() *nodemap.Map {
 }
 
 // NoteNodes notes in the plan on which nodes nothing can be placed because there are too many
-// kinds, if anybody asked for Nodes.
+// kinds, if a feature asked for Nodes.
 func (c *Cycle) NoteNodes() {
 	if c.nodes == nil {
 		return

@@ -107,8 +107,8 @@ func (l Lead) Owed(owed, run []float64) float64 {
 }
 
 // Ahead is what a job is owed beyond its due when its fastest type would be done
-// with it in left seconds: it comes before its turn, and those who wait for it
-// are soon alone again. So the mean of the times falls and nobody's share does.
+// with it in left seconds: it comes before its turn, and those that wait for it
+// are soon alone again. So the mean of the times falls and no share does.
 func (l Lead) Ahead(left float64) float64 {
 	if l.Most == 0 {
 		return 0

@@ -49,8 +49,8 @@ func Offers(nodes []cluster.Node, partitions []string, gpus int) []Offer {
 	return all
 }
 
-// usual is how far beyond the proportional share a profile looks when nobody
-// says: Synergy's jobs use up to four times theirs.
+// usual is how far beyond the proportional share a profile looks where
+// none is named: Synergy's jobs use up to four times theirs.
 const usual = 4
 
 // Choose says on which types, and among which CPUs for each GPU, to measure.

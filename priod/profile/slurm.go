@@ -33,7 +33,7 @@ type Slurm struct {
 const commandTime = 30 * time.Second
 
 // Submit runs sbatch to its end even when ctx is done meanwhile: a job whose id
-// nobody knows could not be cancelled.
+// is not known could not be cancelled.
 func (s *Slurm) Submit(ctx context.Context, r Request) (string, error) {
 	args, err := s.Script.Arguments(r)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Slurm) Run(ctx context.Context, job string, cpus int, line func(string)
 	}
 	select {
 	case <-read:
-	case <-time.After(time.Second): // somebody else holds the pipe
+	case <-time.After(time.Second): // another process holds the pipe
 		r.Close()
 		<-read
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Mark is text with a meaning that a terminal shows as a colour. go-pretty leaves colours
-// out where NO_COLOR or TERM=dumb says so, Colours where nobody sees them.
+// out where NO_COLOR or TERM=dumb says so, Colours where the output is no terminal.
 type Mark struct {
 	Text    string
 	Meaning text.Color // 0: none
@@ -40,7 +40,7 @@ func (all Marks) String() string {
 	return b.String()
 }
 
-// Colours says whether what is printed from now on goes to somebody who sees it.
+// Colours says whether what is printed from now on goes to a terminal.
 func Colours(seen bool) {
 	if !seen {
 		text.DisableColors()

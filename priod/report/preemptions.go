@@ -48,8 +48,8 @@ type Slowdowns struct {
 }
 
 // Evictions are those of which the victim had its signal. A promise is kept by
-// who left within the grace period, whatever its exit status, and broken by who
-// had to be ended; who was cancelled or hit its limit meanwhile did neither.
+// that left within the grace period, whatever its exit status, and broken by one that
+// had to be ended; one that was cancelled or hit its limit meanwhile did neither.
 type Evictions struct {
 	Count     int            `json:"count"`
 	Underway  int            `json:"underway"`
@@ -149,7 +149,7 @@ func joined(stays []store.JobTimes, victims map[cluster.JobID]float64) []store.J
 }
 
 // evictions fills in all that is about them, and returns the seconds that each
-// victim lost, and who was evicted for a TE job.
+// victim lost, and which jobs were evicted for a TE job.
 func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]float64, forTE map[cluster.JobID]bool) {
 	lost, forTE = map[cluster.JobID]float64{}, map[cluster.JobID]bool{}
 	p.Evictions.How, p.Rounds.How, p.Gangs.How = map[string]int{}, map[string]int{}, map[string]int{}
@@ -252,7 +252,7 @@ func (g groups) add(name string, job cluster.JobID, x *store.Eviction, paid floa
 	}
 }
 
-// list is those who lost most first.
+// list has those that lost most first.
 func (g groups) list() []Victims {
 	all := []Victims{}
 	for _, name := range slices.Sorted(maps.Keys(g)) {

@@ -211,7 +211,7 @@ func fits(n *cluster.Node, j *cluster.Job) bool {
 }
 
 // Fault are the nodes that a failure is blamed on: those of the run that are not usable
-// now, or its only one. Nobody knows which one it was of several that all are.
+// now, or its only one. Of several that all are, which one it was is not known.
 func Fault(s *cluster.Snapshot, c *Class, nodes []string) (fault []string) {
 	if !c.Suspect && c.Do != Elsewhere {
 		return nil

@@ -32,7 +32,7 @@ type Feature struct {
 }
 
 // Parts returns what retries do in a cycle: begin, to see which jobs left the queue beside what else is
-// decided; end, before anybody writes into the snapshot's jobs, which are copied where it does
+// decided; end, before the snapshot's jobs are written, which are copied where it does
 // not last; and late, to act on that.
 func (f *Feature) Parts() (begin, end, late plan.Feature) {
 	return departures{of: f}, departed{of: f}, f

@@ -268,8 +268,8 @@ func seen(s *cluster.Snapshot, before *cluster.JobMap[*cluster.Job], now queue) 
 }
 
 // Observe compares a snapshot with the one before, and keeps in mind which runs have
-// ended: jobs that are gone, and those that somebody else put back into the queue. What
-// nobody agreed to, and began and ended between two, it does not know.
+// ended: jobs that are gone, and those that were put back into the queue by others. What
+// no job agreed to, and began and ended between two, it does not know.
 func (m *Memory) Observe(s *cluster.Snapshot) (dropped int) {
 	now := seen(s, &m.queue.jobs, m.spare)
 	var ended []cluster.Job

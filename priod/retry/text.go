@@ -7,7 +7,7 @@ import (
 )
 
 // Bounds of what one rule reads of an output: most lines have nothing to do with most
-// rules, and the rest is bounded, so that nobody can keep priod busy by what he prints.
+// rules, and the rest is bounded, so that a job's output cannot keep priod busy.
 const (
 	maxLineBytes = 2000
 	maxRuleBytes = 16 << 10

@@ -192,7 +192,7 @@ func (s *Store) Checkpoint() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if info, err := os.Stat(databasePath(s.dir) + "-wal"); s.db == nil || err != nil || info.Size() < checkpointAt {
-		return nil // who writes next says what is wrong with the database
+		return nil // the next writer says what is wrong with the database
 	}
 	var busy, pages, moved int
 	return s.explain(s.db.QueryRow("PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &moved))
@@ -343,7 +343,7 @@ func ahead[T any](ctx context.Context, tx db.DBTX, all []T, put func(*statements
 		}
 		if err != nil {
 			close(done)
-			for range made { // until nobody reads all any more
+			for range made { // until no reader reads all any more
 			}
 			return err
 		}

@@ -40,7 +40,7 @@ type evictionLine struct {
 // evictionFile is evictions.jsonl: each turn of claims and evictions, appended and
 // synced before the database has it and before a command goes out. With the database
 // there it is only written; a database that lacks turns gets them from here, so that
-// one that was lost costs no victim its place in the queue, and nobody's count.
+// one that was lost costs no victim its place in the queue, and changes no count.
 type evictionFile struct {
 	lines.File
 	head    evictionHead
@@ -100,7 +100,7 @@ func (f *evictionFile) parse(text []byte) (*evict.Journal, error) {
 	return j, nil
 }
 
-// inOrder sorts the rows by number, as whoever looks for one expects.
+// inOrder sorts the rows by number, as a search expects.
 func inOrder(j *evict.Journal) {
 	slices.SortStableFunc(j.Claims, func(a, b evict.Claim) int { return cmp.Compare(a.Number, b.Number) })
 	slices.SortStableFunc(j.Evictions, func(a, b evict.Eviction) int { return cmp.Compare(a.Number, b.Number) })
@@ -125,7 +125,7 @@ func (l *evictionLine) addTo(j *evict.Journal) {
 	j.LastClaim, j.LastEviction = max(j.LastClaim, l.LastClaim), max(j.LastEviction, l.LastEviction)
 }
 
-// lost tells whether somebody deleted or changed the file: then it is written anew.
+// lost tells whether the file was deleted or changed by others: then it is written anew.
 func (f *evictionFile) lost() bool {
 	if f.Info == nil || f.stale {
 		return false

@@ -71,10 +71,10 @@ func (s *Store) keepEvictions(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// spoiledEvictions keeps what stands in the place of a journal that somebody deleted or
+// spoiledEvictions keeps what stands in the place of a journal that was deleted or
 // changed while priod ran, and says so.
 func (s *Store) spoiledEvictions() (err error) {
-	if err := s.owns(); err != nil { // it may be the successor who changed it
+	if err := s.owns(); err != nil { // it may be the successor that changed it
 		return err
 	}
 	f, aside := s.evictions, ""
@@ -180,7 +180,7 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 	if err := f.append(s.journal, t, s.stored.summary.Cluster); err != nil {
 		return err
 	}
-	if err := s.owns(); err != nil { // whoever took over may have read the lines
+	if err := s.owns(); err != nil { // the host that took over may have read the lines
 		return err
 	}
 	err := s.sound(ctx, func() error { return s.saveEvictions(ctx, t) })

@@ -244,7 +244,7 @@ func (s *Store) keepFailures() error {
 	return nil
 }
 
-// lost tells whether somebody deleted or changed the file.
+// lost tells whether the file was deleted or changed by others.
 func (f *failureFile) lost() bool {
 	if f.Info == nil {
 		return false

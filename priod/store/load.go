@@ -70,7 +70,7 @@ func (s *Store) former(j *cluster.Job) (cluster.Written, map[slurmplug.Lever]clu
 	return s.undo.Former(j)
 }
 
-// rewriteUndo adds to a journal that somebody deleted or cut off what the
+// rewriteUndo adds to a journal that was deleted or cut off what the
 // database knows.
 func (s *Store) rewriteUndo() error {
 	lost := s.undo.Lacking(s.history)

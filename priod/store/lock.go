@@ -59,7 +59,7 @@ var ErrTaken = errors.New("another priod has been at the state folder while this
 var errFolderGone = errors.New("gone")
 
 // keepLock takes the lock again when its file was deleted or the whole folder
-// replaced: the lock held until then keeps nobody out any more.
+// replaced: the lock held until then keeps no process out any more.
 func (s *Store) keepLock() error {
 	path := filepath.Join(s.dir, "lock")
 	held, err := s.lock.Stat()
@@ -118,7 +118,7 @@ func (s *Store) untouched() error {
 	return fmt.Errorf("%w: restart it, to go on with what stands in %s now", ErrTaken, s.dir)
 }
 
-// LockActing waits until nobody changes jobs, then keeps others from doing so
+// LockActing waits until no process changes jobs, then keeps others from doing so
 // until release is called. A daemon that meets the lock skips its cycle.
 func LockActing(ctx context.Context, dir string) (release func(), err error) {
 	path := filepath.Join(dir, "act.lock")

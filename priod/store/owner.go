@@ -42,7 +42,7 @@ const maxBefore = 100
 // follows tells whether the folder was the one of a key before.
 func (o *Owner) follows(key string) bool { return slices.Contains(o.Before, key) }
 
-// keys are those of a folder until now, for whoever takes over next.
+// keys are those of a folder until now, for the next owner.
 func (o *Owner) keys() []string {
 	if o == nil || o.Key == "" {
 		return nil
@@ -74,7 +74,7 @@ func ownerPath(dir string) string { return filepath.Join(dir, "owner.json") }
 // ErrUnowned says that owner.json was deleted or spoiled: the priod that acts writes it anew.
 var ErrUnowned = errors.New("the shared folder has no owner")
 
-// CheckShared returns who owns a shared folder, nil when nobody ever did, as the host of a
+// CheckShared returns the owner of a shared folder, nil when there never was one, as the host of a
 // state folder sees it; the error says why that host could not take over.
 func CheckShared(dir, shared string) (*Owner, error) {
 	now, _, err := whoOwned(dir, shared)
@@ -150,7 +150,7 @@ func (s *Store) owns() error {
 		return fmt.Errorf("state.shared: %w", err)
 	case now == nil || now.Key == "":
 		return fmt.Errorf("%w: %s is gone or spoiled", ErrUnowned, ownerPath(s.journals))
-	case s.owner.follows(now.Key): // nobody took over: somebody put an older file in its place
+	case s.owner.follows(now.Key): // no host took over: an older file was put in its place
 		s.mended("the shared folder is an older copy than what this host's priod wrote there: its files are written anew from memory, nothing is lost", "folder", s.journals, "owner there", now.Host)
 		s.owner.Since = time.Now().UTC().Truncate(time.Second)
 		return writeOwner(s.journals, s.owner)
@@ -229,7 +229,7 @@ func whoOwned(dir, shared string) (now *Owner, seen *seenOwner, err error) {
 		if !lines.Exists(undo.Path(shared)) {
 			return nil, nil, fmt.Errorf("state.shared: %s lacks the files that the priod of %s kept there: is it mounted? %s", shared, seen.Host, begin(dir))
 		}
-		now = new(Owner) // somebody deleted the one file
+		now = new(Owner) // the one file was deleted
 	}
 	if seen.Mine {
 		return now, seen, nil // what the folder may lack is in this host's database

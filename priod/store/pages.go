@@ -17,7 +17,7 @@ type Waiting struct {
 	Now *plan.WaitSpan // nil: no wait of it is stored
 }
 
-// Pending returns some of the waiting jobs of a user, of everybody when it is "", in the
+// Pending returns some of the waiting jobs of a user, of all users when it is "", in the
 // order of their last stored priorities, and how many there are.
 func (r *Reader) Pending(ctx context.Context, user string, skip, most int) (page []Waiting, all int, err error) {
 	err = r.view(ctx, func(tx *sql.Tx) error {

@@ -65,7 +65,7 @@ func Resume(dir string) (was bool, err error) {
 }
 
 // Paused returns the pause in force, nil when there is none. Any file counts,
-// also one that somebody made with touch.
+// also one made with touch.
 func Paused(dir string) (*Pause, error) {
 	path := pausePath(dir)
 	text, err := os.ReadFile(path)
@@ -100,7 +100,7 @@ func HoldNow(dir, last string) string {
 	return last
 }
 
-// parsePause reads what SetPause wrote; what somebody else wrote is the reason.
+// parsePause reads what SetPause wrote; what others wrote is the reason.
 func parsePause(text []byte) (p Pause, ours bool) {
 	if err := json.Unmarshal(text, &p); err != nil || p.Who == "" {
 		return Pause{Why: strings.ToValidUTF8(string(bytes.TrimSpace(text)), "?")}, false
@@ -130,7 +130,7 @@ func (s *Store) hold() (string, error) {
 	return p.String(), nil
 }
 
-// PauseBy is a pause that somebody begins now.
+// PauseBy is a pause by an operator from now on.
 func PauseBy(who, why string) Pause {
 	return Pause{Who: who, When: time.Now().UTC().Truncate(time.Second), Why: why}
 }
@@ -138,6 +138,6 @@ func PauseBy(who, why string) Pause {
 // OwnPause is a pause that the daemon decides on by itself.
 func OwnPause(why string) Pause { return PauseBy(self, why) }
 
-// Pause pauses the daemon by its own decision, over a restart too: somebody has
+// Pause pauses the daemon by its own decision, over a restart too: an operator has
 // to look first.
 func (s *Store) Pause(why string) error { return SetPause(s.journals, OwnPause(why)) }

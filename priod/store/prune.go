@@ -135,7 +135,7 @@ func (s *Store) vacuumOnce(ctx context.Context) (left int64, err error) {
 	return left, s.explain(err)
 }
 
-// tidyUndo compacts the undo journal unless somebody is at it, or no snapshot has
+// tidyUndo compacts the undo journal unless it is in use, or no snapshot has
 // told yet which jobs there are.
 func (s *Store) tidyUndo() error {
 	if s.stored.poll == 0 || s.acting != nil || s.startActing() != nil {

@@ -26,7 +26,7 @@ type Reader struct {
 	dir    string
 	q      *db.Queries
 	db     *sql.DB
-	frozen bool // no -wal: nobody writes, and SQLite needs no lock files
+	frozen bool // no -wal: no process writes, and SQLite needs no lock files
 }
 
 // OpenReader opens the state folder for reading.

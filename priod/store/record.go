@@ -16,7 +16,7 @@ import (
 )
 
 // Planned is the status of a write that has not gone out, or whose outcome
-// nobody took down yet.
+// is not recorded yet.
 const Planned slurmplug.Status = "planned"
 
 // Why a write's outcome is not known.
@@ -44,7 +44,7 @@ type observed struct {
 	snapshot *cluster.Snapshot
 	compared chan struct{} // closed once changes tell what changed of jobs and nodes
 	ended    chan struct{} // closed at the end, where mu passes to Planned
-	passed   atomic.Bool   // to Planned, or at the end to anybody
+	passed   atomic.Bool   // to Planned, or at the end to all
 	saved    bool          // the database holds what saveSeen wrote
 }
 
@@ -291,7 +291,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 		}
 		journalled = true
 		if err := s.owns(); err != nil {
-			journalled = false // whoever took over may have read the lines
+			journalled = false // the host that took over may have read the lines
 			return err
 		}
 		return nil

@@ -45,7 +45,7 @@ type ShareOfType struct {
 	RunS      *float64     `json:"run_s,omitempty"`         // that it would still run there; nil: it cannot
 }
 
-// compareShare covers who says how fast the job is, and its times. What grows
+// compareShare covers what says how fast the job is, and its times. What grows
 // with the time alone is not written each cycle: it follows from those.
 func (s *Store) compareShare(e *entry, share *plan.Share, types []string) {
 	shared := uint64(0)

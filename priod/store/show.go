@@ -121,7 +121,7 @@ type Queued struct {
 	Decision *Decision `json:"decision,omitempty"`
 	Known    *Known    `json:"known,omitempty"`
 
-	Start *ExpectedStart `json:"expected_start,omitempty"` // nil: it waits for more than room, is far behind, or nobody has looked
+	Start *ExpectedStart `json:"expected_start,omitempty"` // nil: it waits for more than room, is far behind, or was not looked at
 }
 
 // Story is all that is stored about one job; lists are latest first.

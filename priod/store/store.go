@@ -91,7 +91,7 @@ type Store struct {
 	failures *failureFile
 }
 
-// unopened says which folder could not be opened, and who can.
+// unopened says which folder could not be opened, and which user can.
 func unopened(dir string, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		dir += " (run it as priod's own user or root)"
@@ -147,7 +147,7 @@ func (s *Store) open(ctx context.Context) error {
 	if s.undo, err = undo.Open(s.journals); err != nil {
 		return err
 	}
-	if !s.shares() { // else whoever takes over says so
+	if !s.shares() { // else the host that takes over says so
 		s.unreadable("the undo journal", s.undo.Damaged(), s.undo.Path())
 	}
 	return nil

@@ -168,7 +168,7 @@ func (o *jobOrder) add(e *entry) {
 
 // digester reduces what a row holds to 8 bytes, so that a cycle can tell what
 // changed without reading the database or keeping a copy of it. The seed is the
-// process's own: nobody can craft a job whose change goes unseen.
+// process's own: no job can be crafted whose change goes unseen.
 type digester struct{ seed maphash.Seed }
 
 // digest is never 0, which stands for no row.

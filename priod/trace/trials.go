@@ -24,7 +24,7 @@ type Trial struct {
 	Ending
 }
 
-// failures are Slurm's final states of runs that failed by themselves; those that somebody
+// failures are Slurm's final states of runs that failed by themselves; those that were
 // cancelled or preempted did not.
 var failures = []string{"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "TIMEOUT"}
 

@@ -30,7 +30,7 @@ import (
 )
 
 // Journal is the undo journal of a state folder. From it reset, and a daemon that lost
-// its database, know priod's values from other people's. Whoever writes holds act.lock.
+// its database, tell priod's values from those of users. The writer holds act.lock.
 type Journal struct {
 	file    lines.File
 	changes map[cluster.JobID][]*Change // the last one for each lever, latest last

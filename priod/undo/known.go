@@ -140,7 +140,7 @@ func (u *Journal) Recall(h *cluster.History, whose func(cluster.JobID, *Change))
 }
 
 // Lacking are the lines of what the database knows and the journal does not, because
-// somebody deleted it, cut it off or put an older copy in its place. The caller says whose
+// it was deleted, cut off or replaced by an older copy. The caller says whose
 // jobs they are.
 func (u *Journal) Lacking(h *cluster.History) (lost []*Change) {
 	for id, requests := range h.Requests {
@@ -153,7 +153,7 @@ func (u *Journal) Lacking(h *cluster.History) (lost []*Change) {
 				line.From = c.To
 				line.Sent = append(slices.Clip(r.Older), c.requested().Older...)
 				lost = append(lost, line)
-			case c.Was != r.Was && r.Ours(c.Was) && !c.requested().Ours(r.Was): // whoever wrote it took priod's value for the user's
+			case c.Was != r.Was && r.Ours(c.Was) && !c.requested().Ours(r.Was): // its writer took priod's value for the user's
 				line.Time, line.From, line.To = c.Time, r.Value, c.To
 				lost = append(lost, line)
 			}

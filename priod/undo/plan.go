@@ -145,8 +145,8 @@ func (p *Plan) place(j *cluster.Job, gone map[cluster.JobID]cluster.Written) {
 	}
 }
 
-// request takes back what priod wrote into a waiting job's request and nobody has
-// changed since; of a size that somebody has, the node. A request of a job that runs
+// request takes back what priod wrote into a waiting job's request and that was not
+// changed since; of a size that was, the node. A request of a job that runs
 // cannot be changed: its lines stay, should it be requeued.
 func (p *Plan) request(j *cluster.Job) {
 	stay := len(p.stay)
@@ -164,7 +164,7 @@ func (p *Plan) request(j *cluster.Job) {
 	}
 }
 
-// nodes takes back the nodes that an eviction named for a waiting job, unless somebody
+// nodes takes back the nodes that an eviction named for a waiting job, unless they were
 // has named others since, and returns their line; nil when they are not priod's.
 func (p *Plan) nodes(j *cluster.Job) *Change {
 	pin := p.survey.pin(j)
@@ -187,7 +187,7 @@ func (p *Plan) nodes(j *cluster.Job) *Change {
 	return pin
 }
 
-// refused has a waiting job refuse only what its user wants again, unless somebody has
+// refused has a waiting job refuse only what its user wants again, unless that was
 // named other nodes since.
 func (p *Plan) refused(j *cluster.Job) {
 	c := p.survey.refuses(j)
@@ -210,7 +210,7 @@ func (p *Plan) refused(j *cluster.Job) {
 func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested, pin *Change) {
 	now, shown := j.Request(lever)
 	if lever == slurmplug.NumNodes && j.NodeCount == slurmplug.HiddenNodes {
-		now, shown = r.Value, true // nobody can see that it was changed since
+		now, shown = r.Value, true // a change since cannot be seen
 	}
 	if size, pinned := unpinned(now, pin); pinned && lever == slurmplug.Size {
 		now = size
@@ -221,7 +221,7 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 		if lever != slurmplug.Size || !pinned {
 			return
 		}
-		to = size // somebody has changed it since, beside the node that priod named
+		to = size // changed since, beside the node that priod named
 	}
 	c := p.survey.journal.find(j.ID, lever, j)
 	if c == nil {

@@ -52,7 +52,7 @@ type Reset struct {
 	// just requeued waits then, and is given its own request back.
 	Await time.Duration
 
-	// Hold pauses priod and keeps everybody else from writing, until release is called.
+	// Hold pauses priod and keeps all others from writing, until release is called.
 	Hold func(context.Context) (release func(), err error)
 	// Recorded is what the database knows of priod's values; with an error, nothing.
 	Recorded func(context.Context) (*cluster.History, error)
@@ -145,7 +145,7 @@ func (r *Reset) unreserve(ctx context.Context) error {
 func (r *Reset) requeue(ctx context.Context) error {
 	journal, err := r.Evictions(ctx)
 	if err != nil || journal.Blank() {
-		return nil // without a database nobody knows who was told to leave
+		return nil // without a database it is not known which jobs were told to leave
 	}
 	statuses, err := r.Slurm.Look(ctx, journal.Urgent())
 	if statuses == nil {

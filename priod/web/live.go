@@ -34,7 +34,7 @@ func (p *Pages) stream(most int) http.HandlerFunc {
 		tick := time.NewTicker(glance)
 		defer tick.Stop()
 		for told := ""; ; {
-			text := ": nothing new\n\n" // finds out who has gone
+			text := ": nothing new\n\n" // finds out which listeners have gone
 			if last := p.latest.cycle(ctx, p.Dir); last != told {
 				text, told = fmt.Sprintf("event: cycle\ndata: %s\n\n", last), last
 			}

@@ -81,6 +81,7 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle
 		places[i] = i + 1
 	}
 	v.First = jobViews(first, places, room)
+	drawBars(v.First)
 	if v.Writes, err = r.Writes(ctx, 8); err != nil {
 		return nil, err
 	}

@@ -43,6 +43,29 @@ type JobView struct {
 	RoomFor   bool          `json:"room_is_made,omitempty"`
 
 	Start *store.ExpectedStart `json:"expected_start,omitempty"` // nil: not known
+	Bar   *Bar                 `json:"-"`
+}
+
+// Bar is an expected start from the median to nine of ten, on a line of barWidth from now to the last one of the list.
+type Bar struct{ X, Width int }
+
+const barWidth = 100
+
+// drawBars gives each job whose start is known its bar.
+func drawBars(jobs []JobView) {
+	last := time.Minute
+	for i := range jobs {
+		if s := jobs[i].Start; s != nil && !s.P90.IsZero() {
+			last = max(last, time.Until(s.P90))
+		}
+	}
+	for i := range jobs {
+		if s := jobs[i].Start; s != nil && !s.P90.IsZero() {
+			at := func(t time.Time) int { return int(barWidth * max(time.Until(t), 0) / last) }
+			x := min(at(s.Median), barWidth-2)
+			jobs[i].Bar = &Bar{x, max(at(s.P90)-x, 2)}
+		}
+	}
 }
 
 // Starts says when it is expected to start; "" when that is not known.
@@ -254,6 +277,7 @@ func (p *Pages) queue(ctx context.Context, r *store.Reader, last *store.Cycle, a
 		room[open[i].For] = open[i].ClaimEnded.IsZero()
 	}
 	v.Jobs = jobViews(page, places[skip:], room)
+	drawBars(v.Jobs)
 	v.Schedule, err = scheduleOf(ctx, r, last.Until, &v.Filter, v.Jobs, open)
 	return &v, err
 }

@@ -157,7 +157,7 @@ func (all owners) list(kind string, gpus int, budget func(kind, name string, gpu
 	return list[:min(len(list), mostOwners)]
 }
 
-// Figure draws who used the GPUs; "": nobody did.
+// Figure draws the GPU-hours of users; "": none were used.
 func (v *UsersView) Figure() (template.HTML, error) {
 	f := report.Figure{Title: "GPU-hours of the last week, by user", YLabel: "GPU-hours", XLabel: "user"}
 	for i := range v.Users[:min(len(v.Users), 15)] {

@@ -59,7 +59,7 @@ type Pages struct {
 	latest  latest
 }
 
-// usage is an error of who asks.
+// usage is a wrong request.
 type usage struct{ error }
 
 func usagef(format string, a ...any) error { return usage{fmt.Errorf(format, a...)} }

@@ -224,7 +224,7 @@ func TestExpectedStarts(t *testing.T) {
 			t.Errorf("job %s: %q, want %q", j.Job, j.Starts(), want)
 		}
 	}
-	if text := s.get("/queue").Body.String(); !strings.Contains(text, `title="fits now">now</td>`) || !strings.Contains(text, `title="starts within 2h0`) || !strings.Contains(text, "nine of ten within") {
+	if text := s.get("/queue").Body.String(); !strings.Contains(text, `title="fits now">now<`) || !strings.Contains(text, `title="starts within 2h0`) || !strings.Contains(text, "nine of ten within") {
 		t.Error(text)
 	}
 }
@@ -417,6 +417,26 @@ func TestDatabaseLostAndBack(t *testing.T) {
 	if w := s.get("/queue"); w.Code != http.StatusOK {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
+}
+
+// A bar goes from the median to nine of ten, within its line, however late or past these are.
+func TestBars(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Now()
+		jobs := make([]JobView, rapid.IntRange(0, 5).Draw(t, "jobs"))
+		for i := range jobs {
+			if minutes := rapid.IntRange(-100, 20_000).Draw(t, "median"); minutes > -50 {
+				median := now.Add(time.Duration(minutes) * time.Minute)
+				jobs[i].Start = &store.ExpectedStart{At: median, Median: median, P90: median.Add(time.Duration(rapid.IntRange(0, 20_000).Draw(t, "more")) * time.Minute)}
+			}
+		}
+		drawBars(jobs)
+		for i := range jobs {
+			if b := jobs[i].Bar; (b == nil) != (jobs[i].Start == nil) || b != nil && (b.X < 0 || b.Width < 2 || b.X+b.Width > barWidth) {
+				t.Fatalf("%+v for %+v", b, jobs[i].Start)
+			}
+		}
+	})
 }
 
 // A database of an older schema is an answer that says so.

@@ -7,7 +7,7 @@
 //	prio:cpu=a100:3x1-9x2.4&grace=300&type=te&v=1 the user's own words
 //
 // After "prio:" stands a URL query. The whole tag is valid or none of it is:
-// a comment is hostile text, and half a tag would be somebody's guess.
+// a comment is hostile text, and half a tag would be a guess.
 package jobtag
 
 import (

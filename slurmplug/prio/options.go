@@ -60,7 +60,7 @@ const optOut = "prio-none"
 // still read, so that who says it is told so.
 var gone = Option{Name: "prio-share", Arg: sbatch.Optional}
 
-// goneFrom is the error of whoever still says it; where is place and name.
+// goneFrom is the error of one who still says it; where is place and name.
 func goneFrom(where string) error {
 	return Errorf("%s is gone and never did anything to a job: leave it out", where)
 }

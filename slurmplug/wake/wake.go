@@ -1,6 +1,6 @@
 // Package wake is the datagram by which a submission tells priod that a
 // trial-and-error job is on its way. It is empty: who receives it learns only
-// that somebody called, and finds the job by looking. It may get lost.
+// that it was called, and finds the job by looking. It may get lost.
 package wake
 
 import (
@@ -47,7 +47,7 @@ func Parse(s string) (Address, error) {
 }
 
 // Send sends one datagram without waiting for anything. It does not tell
-// whether anybody was there.
+// whether it was heard.
 func (a Address) Send() {
 	var family int
 	var to unix.Sockaddr

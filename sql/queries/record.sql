@@ -102,7 +102,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'planned', '');
 UPDATE writes SET status = ?, message = ? WHERE write = ?;
 
 -- name: DoubtWrites :exec
--- Writes that were planned and whose outcome nobody took down may have happened.
+-- Writes that were planned and whose outcome was not recorded may have happened.
 UPDATE writes SET status = 'unknown', message = sqlc.arg(message) WHERE status = 'planned';
 
 -- name: AddClaim :exec

@@ -17,7 +17,7 @@ SELECT CAST(coalesce(max(until_ms), 0) AS INTEGER) AS at_ms FROM cycles;
 SELECT * FROM waits WHERE id = ? AND task = ? AND submit_ms >= sqlc.arg(since_ms) ORDER BY submit_ms DESC LIMIT sqlc.arg(most);
 
 -- name: WaitsSince :many
--- Waits within a time, by who waited and for what; a wait that went on counts up to now.
+-- Waits within a time, by job and cause; a wait that went on counts up to now.
 -- Lengths are of each task, times tasks.
 SELECT x.user, x.account, x.partition, x.gpu_type, x.gpus, CAST(x.cause AS TEXT) AS cause, CAST(x.what AS TEXT) AS what,
   CAST(sum(x.tasks * (CASE WHEN x.until_ms = 0 THEN CAST(sqlc.arg(now_ms) AS INTEGER) ELSE x.until_ms END - max(x.from_ms, CAST(sqlc.arg(since_ms) AS INTEGER)))) AS INTEGER) AS wait_ms

@@ -34,8 +34,8 @@ var consenting = []struct {
 	set      setup
 }{
 	{"Slurm as it ships", 0, shipped},
-	{"profile, nobody tags, no consent", 1, setup{"consent-none", "", balanced, nil}},
-	{"**profile, nobody tags, consent by the site**", 1, setup{"consent-site", "", balanced + bySite, nil}},
+	{"profile, no tags, no consent", 1, setup{"consent-none", "", balanced, nil}},
+	{"**profile, no tags, consent by the site**", 1, setup{"consent-site", "", balanced + bySite, nil}},
 	{"the same with `[speeds.types]` (v100 1, p100 0.5, k80 0.17)", 1, setup{"consent-types", "", balanced + "[speeds.types]\nv100 = 1.0\np100 = 0.5\nk80 = 0.17\n" + bySite, nil}},
 	{"half of the users tag, consent for the others", 2, setup{"consent-half", "", balanced + bySite, nil}},
 	{"profile, all tags", 0, setup{"consent-all", "", balanced, nil}},
@@ -123,7 +123,7 @@ var streaming = []struct {
 }{
 	{"Slurm as it ships", true, shipped},
 	{"order `owed` without steering", true, setup{"stream-owed", "", "[ranking]\norder = \"owed\"\n[allocation]\npolicy = \"max-min\"\n", nil}},
-	{"nobody tags, consent by the site", true, setup{"stream-site", "", gavel + bySite, nil}},
+	{"no tags, consent by the site", true, setup{"stream-site", "", gavel + bySite, nil}},
 	{"all speeds told", false, setup{"stream-told", "", gavel, nil}},
 }
 

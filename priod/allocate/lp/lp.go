@@ -49,7 +49,7 @@ const (
 	refactor  = 64 // pivots between two inversions
 	patience  = 2000
 	// perturbation is added to the limits, to each another multiple, so that few
-	// pivots gain nothing; it is far below what anybody asks for.
+	// pivots gain nothing; it is far below any precision asked for.
 	perturbation = 1e-10
 )
 

@@ -4,7 +4,7 @@
 // Jobs meet only in the capacity of a few types. With a price for each type, a
 // job that needs a given throughput has a cheapest mix of at most two types, in
 // closed form (mix.go). For fixed throughputs a simplex over those mixes, with
-// one row for each type, finds who has to take which when the cheapest ones do
+// one row for each type, finds which job has to take which type when the cheapest ones do
 // not fit (clear.go); when nothing fits its prices prove it. MaxLevel raises
 // the throughputs of all jobs together to the highest level that fits: prices
 // that prove a level infeasible also say how much lower it has to be

@@ -222,7 +222,7 @@ func (v *view) single(t *Trial, gpus int32) (c, node int32, need vector, ok bool
 }
 
 // untilFits evicts over the whole cluster, in order or at random, until the
-// trial fits on a node. Nobody leaves if it never does.
+// trial fits on a node. No job leaves if it never does.
 func (v *view) untilFits(t *Trial, gpus int32, verdict *Verdict) bool {
 	order := v.order
 	if v.set.Policy != LRTP {

@@ -294,8 +294,8 @@ func (g *Gate) most(why Why) int {
 	return max(most, 0)
 }
 
-// Nobody is an owner without a limit.
-const Nobody = -1
+// NoOwner is an owner without a limit.
+const NoOwner = -1
 
 // Refuses returns the limit that the victims would exceed, or counts them.
 func (g *Gate) Refuses(s *Snapshot, owner int, victims []int) Why {
@@ -315,10 +315,10 @@ func (g *Gate) Refuses(s *Snapshot, owner int, victims []int) Why {
 		return PerHour
 	case g.GPUHoursPerDay > 0 && g.perDay+lost > g.GPUHoursPerDay:
 		return PerDay
-	case g.UserGPUMinutesPerDay > 0 && owner != Nobody && 60*g.perOwner[owner] >= g.UserGPUMinutesPerDay:
+	case g.UserGPUMinutesPerDay > 0 && owner != NoOwner && 60*g.perOwner[owner] >= g.UserGPUMinutesPerDay:
 		return PerOwner
 	}
-	if g.UserGPUMinutesPerDay > 0 && owner != Nobody {
+	if g.UserGPUMinutesPerDay > 0 && owner != NoOwner {
 		g.perOwner[owner] += lost
 	}
 	g.graceGPUs += gpus

@@ -29,7 +29,7 @@ type Settings struct {
 	AtOnce int // jobs that yield at the end of one round; 0: no limit
 }
 
-// Defaults are the settings for those who have measured nothing else.
+// Defaults are the settings of a site that has measured nothing else.
 var Defaults = Settings{Round: 1800, Pay: 20, Lead: plan.Lead{Most: 24 * 3600, Half: 10 * 3600}}
 
 // Check refuses settings that mean nothing.

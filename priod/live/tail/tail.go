@@ -177,7 +177,7 @@ func Child(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// Read reads the end of what a run wrote into a regular file that belongs to who reads.
+// Read reads the end of what a run wrote into a regular file that belongs to the reader.
 func Read(r Request, most int64) (text []byte, end plan.Mark, err error) {
 	if !filepath.IsAbs(r.Path) || strings.IndexByte(r.Path, 0) >= 0 {
 		return nil, end, errors.New("no absolute path")
@@ -197,7 +197,7 @@ func Read(r Request, most int64) (text []byte, end plan.Mark, err error) {
 	case int(st.Uid) != os.Geteuid():
 		return nil, end, errors.New("it belongs to another user")
 	}
-	// What was found is what is opened: nobody can put another file in its place.
+	// What was found is what is opened: another file cannot be put in its place.
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(at), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, end, err

@@ -15,7 +15,7 @@ type Point struct {
 	Rate float64 // steps a second of the whole job
 }
 
-// Candidates are the CPU counts worth measuring when nobody says so: 1, 2, 3, 4,
+// Candidates are the CPU counts worth measuring where none are named: 1, 2, 3, 4,
 // 6, 8, 12, ... up to most, and the proportional share.
 func Candidates(most, share int) []int {
 	all := []int{most, share}

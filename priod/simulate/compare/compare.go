@@ -91,7 +91,7 @@ type Group struct {
 	Change float64 `json:"change_s"`
 }
 
-// ByOwner gathers jobs by who owns them; whose jobs take less now come first.
+// ByOwner gathers jobs by their owner; whose jobs take less now come first.
 func ByOwner(owners []string, from, to []float64) []Group {
 	at := map[string]int{}
 	var all []Group

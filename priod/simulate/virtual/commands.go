@@ -252,7 +252,7 @@ func (s *slurm) names(nodes []int32) string {
 	return slurmplug.CompactHosts(names)
 }
 
-// reservation keeps nodes from everybody for a while.
+// reservation keeps nodes from all other jobs for a while.
 type reservation struct {
 	name  string
 	nodes []int32

@@ -135,7 +135,7 @@ func (s *slurm) switches(j *job) string {
 
 // Topology is the cluster's switches.
 func (s *slurm) Topology(context.Context) (cluster.Topology, error) {
-	t := cluster.Topology{MaxWait: -1} // max_switch_wait is as long as anybody wants
+	t := cluster.Topology{MaxWait: -1} // max_switch_wait is unlimited
 	if s.e.leaves == nil {
 		return t, nil
 	}

@@ -144,7 +144,7 @@ func (s *slurm) settle() {
 }
 
 // putBack puts a job that failed back into the queue. One that is held there is over:
-// nobody releases it in a simulation.
+// no operator releases it in a simulation.
 func (s *slurm) putBack(h *halt, wait float64, hold bool) {
 	e, j := s.e, h.job
 	delete(s.halted, h.row.ID)

@@ -269,7 +269,7 @@ const doubtWrites = `-- name: DoubtWrites :exec
 UPDATE writes SET status = 'unknown', message = ?1 WHERE status = 'planned'
 `
 
-// Writes that were planned and whose outcome nobody took down may have happened.
+// Writes that were planned and whose outcome was not recorded may have happened.
 func (q *Queries) DoubtWrites(ctx context.Context, db DBTX, message string) error {
 	_, err := db.ExecContext(ctx, doubtWrites, message)
 	return err

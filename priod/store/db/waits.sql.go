@@ -321,7 +321,7 @@ type WaitsSinceRow struct {
 	WaitMs    int64
 }
 
-// Waits within a time, by who waited and for what; a wait that went on counts up to now.
+// Waits within a time, by job and cause; a wait that went on counts up to now.
 // Lengths are of each task, times tasks.
 func (q *Queries) WaitsSince(ctx context.Context, db DBTX, arg WaitsSinceParams) ([]WaitsSinceRow, error) {
 	rows, err := db.QueryContext(ctx, waitsSince, arg.NowMs, arg.SinceMs)

@@ -118,7 +118,7 @@ func (o observation) longest() share {
 }
 
 // maxLogRate bounds the logs of rates, above and below: 1e50 units of work in a second,
-// or one in 1e50 seconds, nobody measures. Ratios of rates within it are numbers.
+// or one in 1e50 seconds, is never measured. Ratios of rates within it are numbers.
 const maxLogRate = 115
 
 // Add takes in a run. It ignores one without a name, without any time or with a rate

@@ -111,7 +111,7 @@ type Answer struct {
 	Speed   float64 `json:"speed"` // relative: the fastest of the answers is 1; 0: it does not run there
 	Source  Source  `json:"source"`
 	// Factor is how sure that is: in two cases of three the truth is not farther
-	// off than this factor. 1: somebody said so, and is believed.
+	// off than this factor. 1: it was told, and is believed.
 	Factor float64 `json:"within_factor"`
 	Runs   int     `json:"runs"` // of this program on this type that history has
 }
@@ -119,7 +119,7 @@ type Answer struct {
 // Answers are the speeds on all types that were asked for, in their order.
 type Answers struct {
 	Speeds []Answer `json:"speeds"`
-	Notes  []string `json:"notes,omitempty"` // what was passed over, and who contradicts whom
+	Notes  []string `json:"notes,omitempty"` // what was passed over, and which contradict each other
 }
 
 // answers are those of one source, by type; a speed is NaN where it has none.

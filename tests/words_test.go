@@ -1,0 +1,46 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// persons are words for people, which jobs, hosts and values are not. nobody is also a user of Unix.
+var persons = regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybody|[Ww]hoever)\b`)
+
+// unixNobody are the files that speak of the user nobody, and "anybody", a value of a key.
+var unixNobody = map[string]bool{
+	"priod/cli/explain_own.go": true, "priod/cluster/cluster.go": true, "slurmplug/replies.go": true, "slurmplug/sight.go": true, "docs/reference/faults.md": true, "docs/reference/versions.md": true,
+	"priod/evict/preemption/preemption.go": true, "etc/constants.toml": true, "docs/evidence/preemption.md": true, "docs/evidence/preemption-even-fallback.toml": true, "docs/evidence/preemption-small-be-fallback.toml": true,
+}
+
+// Code and pages name the job, the host or the user that they mean.
+func TestWordsForPeople(t *testing.T) {
+	list, err := exec.Command("git", "-C", "..", "ls-files", "priod", "slurmplug", "sbatchwrap", "docs", "etc", "sql", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md").Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v", err)
+	}
+	read := 0
+	for name := range strings.SplitSeq(strings.TrimSpace(string(list)), "\n") {
+		if ext := filepath.Ext(name); strings.HasSuffix(name, "_test.go") || ext != ".go" && ext != ".md" && ext != ".sql" && ext != ".toml" && ext != ".lua" || unixNobody[name] {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			continue // removed, and not committed yet
+		}
+		read++
+		for i, line := range strings.Split(string(text), "\n") {
+			if word := persons.FindString(line); word != "" {
+				t.Errorf("%s:%d: %q: name what is meant", name, i+1, word)
+			}
+		}
+	}
+	if read < 300 {
+		t.Errorf("%d files are read", read)
+	}
+}
