@@ -29,7 +29,7 @@ func TestLimitIsPartOfTheSearch(t *testing.T) {
 	for i := range s.Candidates {
 		s.Nodes.Take(s.Candidates[i].Shares)
 	}
-	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 8}}, Start: math.Inf(1), Owner: Nobody}}
+	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 8}}, Start: math.Inf(1), Owner: NoOwner}}
 	for name, x := range map[string]struct {
 		limits  Limits
 		victims []int
@@ -58,7 +58,7 @@ func TestLeastLossWithinTheDay(t *testing.T) {
 		s.Nodes.Take(c.Shares)
 		s.Candidates = append(s.Candidates, c)
 	}
-	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: math.Inf(1), Owner: Nobody}}
+	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: math.Inf(1), Owner: NoOwner}}
 	for hours, want := range map[float64]Verdict{0: {Why: Evicts, Victims: []int{0}}, 0.2: {Why: Evicts, Victims: []int{1}}, 0.1: {Why: PerDay}} {
 		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, Limits: Limits{GPUHoursPerDay: hours}}).Verdicts[0]
 		if v.Why != want.Why || !slices.Equal(v.Victims, want.Victims) {

@@ -383,13 +383,13 @@ func TestPlaceBySpeed(t *testing.T) {
 		gpuType int32
 	}{
 		"much faster": {[]float64{300, 1500}, math.Inf(1), Evicts, 0}, "hardly faster": {[]float64{300, 350}, math.Inf(1), Fits, 1}, "equal": {[]float64{300, 300}, math.Inf(1), Fits, 1},
-		"unknown": {nil, math.Inf(1), Fits, 1}, "only there": {[]float64{300, math.Inf(1)}, math.Inf(1), Evicts, 0}, "nowhere": {[]float64{math.Inf(1), math.Inf(1)}, math.Inf(1), CannotRun, Nobody}, "only on the free one": {[]float64{math.Inf(1), 300}, math.Inf(1), Fits, 1}, "soon free": {[]float64{300, 1500}, 20, Anyway, Nobody},
+		"unknown": {nil, math.Inf(1), Fits, 1}, "only there": {[]float64{300, math.Inf(1)}, math.Inf(1), Evicts, 0}, "nowhere": {[]float64{math.Inf(1), math.Inf(1)}, math.Inf(1), CannotRun, NoOwner}, "only on the free one": {[]float64{math.Inf(1), 300}, math.Inf(1), Fits, 1}, "soon free": {[]float64{300, 1500}, 20, Anyway, NoOwner},
 	} {
 		s := Snapshot{Nodes: nodes, Candidates: []Candidate{{Shares: share, Consent: true, Grace: 30, Unsaved: 60, Restart: 10}}, Trials: []Trial{{
-			Request: placement.Request{Types: 3, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: x.start, Run: x.run, Owner: Nobody,
+			Request: placement.Request{Types: 3, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: x.start, Run: x.run, Owner: NoOwner,
 		}}}
 		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, RunCost: 1, MinGain: 1}).Verdicts[0]
-		on := int32(Nobody)
+		on := int32(NoOwner)
 		if len(v.Shares) > 0 {
 			on = nodes.Type(v.Shares[0].Node)
 		}
