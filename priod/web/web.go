@@ -135,8 +135,8 @@ func (p *Pages) Handler() http.Handler {
 	}
 	file("/api/v1/openapi.json", "application/json", etc.OpenAPI, "max-age=300")
 	for old, now := range map[string]string{"/nodes": "map", "/day": "time"} { // addresses of earlier versions
-		mux.HandleFunc("GET "+old, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Location", now)
+		mux.HandleFunc("GET "+old, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", strings.TrimSuffix(now+"?"+r.URL.RawQuery, "?"))
 			w.WriteHeader(http.StatusMovedPermanently)
 		})
 	}

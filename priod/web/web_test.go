@@ -362,11 +362,15 @@ func TestWrongRequests(t *testing.T) {
 	for address, want := range map[string]int{
 		"/queue?page=0": 400, "/queue?page=-1": 400, "/queue?page=x": 400, "/queue?page=99999999999999999999": 400, "/map?page=%00": 400,
 		"/job": 400, "/job?id=abc": 400, "/job?id=99": 404, "/job?id=7%2B3": 404, "/queue?%zz": 400,
+		"/nodes": 301, "/day?format=json": 301, "/api/v1/nothing": 404, "/api/v1/jobs/abc": 400, "/api/v1/job": 404, "/api/v1/series?span=year": 400,
 		"/nothing": 404, "/pages/page.html": 404, "/%2e%2e/etc/passwd": 404, "/queue/": 404,
 	} {
 		if w := s.get(address); w.Code != want {
 			t.Errorf("%s: %d, want %d", address, w.Code, want)
 		}
+	}
+	if to := s.get("/nodes?type=v100").Header().Get("Location"); to != "map?type=v100" {
+		t.Errorf("an address of earlier leads to %q", to)
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
 		w := httptest.NewRecorder()
@@ -389,6 +393,8 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Host = host
+		r.Header.Set("X-Forwarded-Host", "localhost") // not believed
+		r.Header.Set("Forwarded", "host=localhost")
 		answer, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
