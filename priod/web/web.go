@@ -43,7 +43,7 @@ type Pages struct {
 	Journals string // the folder of its journals; "": Dir
 	Version  string
 	On       []string      // features that are switched on, where Health is nil
-	Keep     time.Duration // that an answer holds for others who ask for the same; 0: not
+	Keep     time.Duration // that an answer holds for others who ask for the same, at least; 0: not
 	// Explain says all that is stored of a job, as data and in words. The name is as squeue
 	// prints it. The error is store.ErrNone for a job that was never seen.
 	Explain func(ctx context.Context, r *store.Reader, name string) (view any, lines []Line, err error)
@@ -187,13 +187,26 @@ func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make
 	if id := r.PathValue("id"); id != "" {
 		asked.Set("id", id)
 	}
-	made := p.kept.get(fmt.Sprint(name, "?", asked.Encode()), p.Keep, func() (int, page) {
+	made := p.kept.get(fmt.Sprint(name, "?", asked.Encode()), p.age(name, asked), func() (int, page) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deadline) // others may wait for the same
 		defer cancel()
 		return p.read(ctx, name, make, asked)
 	})
 	status, body := made.in(asJSON)
 	send(w, asJSON, status, body)
+}
+
+// age is how long an answer holds: longer where it is of a week or a month, which change little and cost much.
+func (p *Pages) age(name string, asked url.Values) time.Duration {
+	switch {
+	case p.Keep == 0:
+		return 0
+	case name == "users":
+		return max(p.Keep, time.Minute)
+	case name == "series":
+		return max(p.Keep, spans[cmp.Or(asked.Get("span"), "day")].bin/10)
+	}
+	return p.Keep
 }
 
 // read makes the data of one page.

@@ -702,3 +702,21 @@ func BenchmarkPages(b *testing.B) {
 		})
 	}
 }
+
+// Curves over long spans hold longer, nothing holds without Keep, and an unknown span as short as the rest.
+func TestAge(t *testing.T) {
+	p := &Pages{Keep: 2 * time.Second}
+	for asked, want := range map[string]time.Duration{"queue": p.Keep, "users": time.Minute, "series": 90 * time.Second, "series?span=hour": 6 * time.Second, "series?span=month": 36 * time.Minute, "series?span=year": p.Keep} {
+		name, query, _ := strings.Cut(asked, "?")
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.age(name, values); got != want {
+			t.Errorf("%s: %s, want %s", asked, got, want)
+		}
+		if got := (&Pages{}).age(name, values); got != 0 {
+			t.Errorf("%s holds for %s without Keep", asked, got)
+		}
+	}
+}
