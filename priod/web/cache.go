@@ -65,3 +65,23 @@ func (a *answer) in(asJSON bool) (status int, body []byte) {
 	a.once[at].Do(func() { a.text[at].status, a.text[at].body = render(a.status, a.data) })
 	return a.text[at].status, a.text[at].body
 }
+
+// held is a value that is read anew once it is older than an age.
+type held[T any] struct {
+	mu    sync.Mutex
+	made  time.Time
+	value T
+}
+
+func (h *held[T]) get(age time.Duration, read func() (T, error)) (T, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.made.IsZero() && time.Since(h.made) < age {
+		return h.value, nil
+	}
+	value, err := read()
+	if err == nil {
+		h.made, h.value = time.Now(), value
+	}
+	return value, err
+}

@@ -61,7 +61,7 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle
 		return nil, err
 	}
 	v.Types = report.ByType(all)
-	if err := v.trends(ctx, r, last); err != nil {
+	if err := p.trends(ctx, r, last, v); err != nil {
 		return nil, err
 	}
 	open, err := openEvictions(ctx, r)
@@ -94,7 +94,7 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle
 }
 
 // trends fill in the figures of now and of the last day.
-func (v *Overview) trends(ctx context.Context, r *store.Reader, last *store.Cycle) error {
+func (p *Pages) trends(ctx context.Context, r *store.Reader, last *store.Cycle, v *Overview) error {
 	b := bins{from: last.Until.Add(-24 * time.Hour).Truncate(sparkBin), until: last.Until, bin: sparkBin}
 	samples, err := r.Samples(ctx, b.from)
 	if err != nil {
@@ -121,7 +121,7 @@ func (v *Overview) trends(ctx context.Context, r *store.Reader, last *store.Cycl
 	v.Busy = trend(busy, func(x *store.Sample) float64 { return float64(x.InUse) })
 	v.Stranded = trend(stranded, func(x *store.Sample) float64 { return float64(x.Stranded) })
 	v.TEWait.Day.Values = []*float64{}
-	starts, err := r.FirstStarts(ctx, last.Until.Add(-week))
+	starts, err := p.starts.get(p.age("users", nil), func() ([]store.FirstStart, error) { return r.FirstStarts(ctx, last.Until.Add(-week)) })
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,7 @@ type Pages struct {
 
 	kept    kept
 	waiting waiting
+	starts  held[[]store.FirstStart] // of the last week
 	latest  latest
 }
 
