@@ -37,3 +37,18 @@ func TestCount(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+func TestTimes(t *testing.T) {
+	const output = `{"Action":"run","Package":"slurmprio/tests","Test":"TestA"}
+{"Action":"pass","Package":"slurmprio/tests","Test":"TestA/part","Elapsed":9}
+{"Action":"pass","Package":"slurmprio/tests","Test":"TestA","Elapsed":9.5}
+{"Action":"fail","Package":"slurmprio/tests","Test":"TestB","Elapsed":12}
+{"Action":"pass","Package":"slurmprio/tests","Elapsed":30}`
+	table, err := times(strings.NewReader(output))
+	if want := "| test | s |\n| --- | --- |\n| tests TestB | 12.0 |\n| tests TestA | 9.5 |\n| all 2, tests of one package beside each other | 22 |\n"; err != nil || table != want {
+		t.Errorf("%v: %s", err, table)
+	}
+	if _, err := times(strings.NewReader("ok  slurmprio/tests 3s")); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Error(err)
+	}
+}

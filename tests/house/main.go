@@ -3,6 +3,7 @@
 // ARCHITECTURE.md, so that the next person sees it shrink or grow.
 //
 //	go run ./tests/house
+//	go test -json ./tests | go run ./tests/house times     # the slowest tests
 package main
 
 import (
@@ -27,6 +28,15 @@ const longFunction = 80
 const sameRun = 12
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "times" {
+		table, err := times(os.Stdin)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "house:", err)
+			os.Exit(1)
+		}
+		fmt.Print(table)
+		return
+	}
 	c, err := count(".")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "house:", err)
