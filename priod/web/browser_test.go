@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/tests/browser"
+	"slurmprio/tests/pagecheck"
 )
 
 // full fills the site with a cluster of so many nodes of three types, racks of 16, most of them in use, and that many waiting jobs;
@@ -266,14 +268,32 @@ func TestFullPages(t *testing.T) {
 	}
 	s := newSite(t, 0)
 	s.full(10_000, 100_000)
+	s.pages.Keep = time.Minute // a page and its JSON are of one reading
 	server := httptest.NewServer(s.handle)
 	t.Cleanup(server.Close)
 	b := browser.New(t, server.URL)
+	b.Run(chromedp.EmulateViewport(1400, 900))
 	for _, path := range []string{"", "map", "map?colour=user&group=name", "queue", "users", "time"} {
 		b.Open("/" + path)
 		browser.Eval[bool](b, "new Promise((ok) => setTimeout(() => ok(true), 1000))")
 		weight := browser.Eval[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).reduce((n, r) => n + r.transferSize, 0)")
 		t.Logf("/%s: first paint %.0f ms, %d kB", path, browser.Eval[float64](b, "(performance.getEntriesByName('first-contentful-paint')[0] ?? {startTime: -1}).startTime"), weight>>10)
+		if wide := browser.Eval[int](b, "document.documentElement.scrollWidth"); wide > 1400 {
+			t.Errorf("/%s: %d wide", path, wide)
+		}
+		if found := b.Violations(); len(found) > 0 {
+			t.Errorf("/%s: axe: %q", path, found)
+		}
+		name, query, _ := strings.Cut(path, "?")
+		_, v := s.json(server.URL + "/api/v1/" + cmp.Or(strings.NewReplacer("map", "nodes", "time", "series").Replace(name), "overview") + "?" + query)
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unknown, err := pagecheck.Numbers(browser.Eval[string](b, "document.querySelector('main').outerHTML"), string(text), time.Now())
+		if err != nil || len(unknown) > 0 {
+			t.Errorf("/%s: the JSON lacks %q, %v", path, unknown[:min(len(unknown), 5)], err)
+		}
 		if weight > 400<<10 {
 			t.Errorf("/%s: %d kB over the wire, want at most 400", path, weight>>10)
 		}
