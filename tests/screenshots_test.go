@@ -103,7 +103,7 @@ func lively(t *testing.T) (s *site, trial string) {
 	for range 60 {
 		submit(1+r.IntN(4), 1, []string{"be", "be", ""}[r.IntN(3)], fmt.Sprint(30+r.IntN(600)), fmt.Sprintf("sleep %d", 60+r.IntN(1200)))
 	}
-	s.slurm("scontrol", "update", "NodeName=t4-6", "State=DRAIN", "Reason=fan")
+	s.slurm("scontrol", "update", "NodeName=t4-5,t4-6", "State=DRAIN", "Reason=fan")
 	s.slurm("scontrol", "create", "reservation", "ReservationName=maintenance", "Nodes=v100-8", "Users=root", "StartTime=now+90minutes", "Duration=60", "Flags=IGNORE_JOBS")
 	time.Sleep(20 * time.Second)
 	submit(8, 4, "be", "600", "sleep 1200") // a gang that waits
@@ -118,8 +118,8 @@ func lively(t *testing.T) (s *site, trial string) {
 		return strings.Count(out, "\n") > 4
 	})
 	s.within(3*time.Minute, "expected starts", func() bool {
-		out, _, _ := s.priod("queue")
-		return strings.Contains(out, "-1h") || strings.Contains(out, "m00s-")
+		out, _, _ := s.priod("queue", "--json")
+		return strings.Contains(out, `"median"`)
 	})
 	trial = submit(4, 1, "te", "20", "sleep 300")
 	time.Sleep(12 * time.Second)
@@ -155,6 +155,7 @@ func (s *site) takePictures(trial string) {
 	} {
 		shot(p.name, p.path, p.scheme, p.width)
 	}
+	b.Run(chromedp.EmulateViewport(1400, 900))
 	b.Open("/")
 	b.ScreenshotOf("value", "#value")
 	if found := b.Complaints(); len(found) > 0 {

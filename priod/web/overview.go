@@ -185,7 +185,7 @@ func (v *Overview) attend(ctx context.Context, r *store.Reader, all []cluster.No
 
 // Tiles are the four figures.
 func (v *Overview) Tiles() ([]Tile, error) {
-	part := func(n *float64) string { return fmt.Sprintf("%.0f %%", 100**n/float64(max(v.GPUs, 1))) }
+	part := func(n *float64) string { return fmt.Sprintf("%.0f\u00a0%%", 100**n/float64(max(v.GPUs, 1))) }
 	tile := func(name string, t *Trend) (Tile, error) {
 		x := Tile{Name: name, Value: fmt.Sprintf("%.0f of %d", *t.Now, v.GPUs), Trend: part(t.Now) + " now"}
 		if t.Before != nil {

@@ -120,9 +120,15 @@ const clustermap = (() => {
       if (look[1] !== "outline") ctx.fill();
       if (!plain) ctx.stroke();
     }
-    ctx.strokeStyle = charts.colour(1);
+    const frames = { down: ["frame: down or drained", "outline", css("--bad")], slow: ["frame: slow", "outline", charts.colour(1)] }, framed = new Set();
     ctx.lineWidth = 2;
-    for (const t of tiles) if (t.n.slow_factor) ctx.strokeRect(t.x - 1, t.y - 1, wide(t.n.gpus) * size + 2, t.h + 2);
+    for (const t of tiles) {
+      const frame = t.n.down ? frames.down : t.n.slow_factor ? frames.slow : null;
+      if (!frame) continue;
+      framed.add(frame);
+      ctx.strokeStyle = frame[2];
+      ctx.strokeRect(t.x - 1, t.y - 1, wide(t.n.gpus) * size + 2, t.h + 2);
+    }
     if (chosen) {
       const t = tiles.find((t) => t.n.name === chosen.name);
       if (t) {
@@ -134,7 +140,7 @@ const clustermap = (() => {
     const sum = (of) => data.nodes.reduce((n, x) => n + of(x), 0), count = (look, gpus) => look[0] + " (" + gpus + ")";
     const gpus = new Map();
     for (const { look, at } of todo.values()) gpus.set(look[0], at.length);
-    charts.legend(root.querySelector(".key"), [...paint.key, ...Object.values(state)].filter((x) => used.has(x[0])).map((x) => [count(x, gpus.get(x[0])), x[1], x[2]]));
+    charts.legend(root.querySelector(".key"), [...paint.key, ...Object.values(state)].filter((x) => used.has(x[0])).map((x) => [count(x, gpus.get(x[0])), x[1], x[2]]).concat([...framed]));
     canvas.setAttribute("aria-label", `each GPU of the cluster: ${sum((n) => n.gpus_in_use)} of ${sum((n) => n.gpus)} in use; ${[...gpus].map(([name, n]) => name + " " + n).join(", ")}`);
   }
 
