@@ -237,7 +237,7 @@ func (v *Overview) Brought() (all []Brought) {
 	add := func(name string, x store.ValueOf, words func(float64) string) {
 		b := Brought{name, words(x.With), words(x.Without), "-"}
 		if saved := x.Saved(); !math.IsNaN(saved) {
-			b.Saved = fmt.Sprintf("%.0f %%", 100*saved)
+			b.Saved = fmt.Sprintf("%.0f %%", math.Round(100*saved)+0) // not -0
 		}
 		all = append(all, b)
 	}
