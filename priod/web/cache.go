@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-const mostKept = 64 // answers
+const mostCached = 64 // answers
 
-// kept are answers that many ask for at once: each is made once and holds for a moment, as a page and as JSON.
-type kept struct {
+// answerCache has answers that many ask for at once: each is made once and holds for a moment, as a page and as JSON.
+type answerCache struct {
 	flight singleflight.Group
 	mu     sync.Mutex
 	of     map[string]*answer
@@ -31,7 +31,7 @@ type rendered struct {
 }
 
 // get is the answer of that name that is not older than age, else a new one.
-func (k *kept) get(name string, age time.Duration, read func() (status int, data page)) *answer {
+func (k *answerCache) get(name string, age time.Duration, read func() (status int, data page)) *answer {
 	k.mu.Lock()
 	a := k.of[name]
 	k.mu.Unlock()
@@ -47,7 +47,7 @@ func (k *kept) get(name string, age time.Duration, read func() (status int, data
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.of == nil || len(k.of) >= mostKept {
+		if k.of == nil || len(k.of) >= mostCached {
 			k.of = map[string]*answer{}
 		}
 		k.of[name] = a
@@ -66,22 +66,22 @@ func (a *answer) in(asJSON bool) (status int, body []byte) {
 	return a.text[at].status, a.text[at].body
 }
 
-// held is a value that is read anew once it is older than an age.
-type held[T any] struct {
+// cached is a value that is read anew once it is older than an age.
+type cached[T any] struct {
 	mu    sync.Mutex
 	made  time.Time
 	value T
 }
 
-func (h *held[T]) get(age time.Duration, read func() (T, error)) (T, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.made.IsZero() && time.Since(h.made) < age {
-		return h.value, nil
+func (c *cached[T]) get(age time.Duration, read func() (T, error)) (T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.made.IsZero() && time.Since(c.made) < age {
+		return c.value, nil
 	}
 	value, err := read()
 	if err == nil {
-		h.made, h.value = time.Now(), value
+		c.made, c.value = time.Now(), value
 	}
 	return value, err
 }

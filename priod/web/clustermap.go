@@ -102,7 +102,8 @@ func nodes(ctx context.Context, r *store.Reader, _ *store.Cycle, asked url.Value
 // onNodes is what holds of nodes beside their own records.
 type onNodes struct {
 	holders []store.Holder
-	vacated map[string]string // node -> job for which others leave it
+	leaves  map[cluster.JobID]string // of those told to leave, the job for which
+	vacated map[string]string        // node -> job for which others leave it
 	slow    map[string]float64
 }
 
@@ -114,7 +115,7 @@ func readNodes(ctx context.Context, r *store.Reader) (x onNodes, err error) {
 	if err != nil {
 		return x, err
 	}
-	x.vacated = map[string]string{}
+	x.leaves, x.vacated = leaving(open), map[string]string{}
 	for i := range open {
 		if !open[i].ClaimEnded.IsZero() {
 			continue
@@ -183,16 +184,6 @@ func clusterMap(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.V
 	if err != nil {
 		return nil, err
 	}
-	open, err := openEvictions(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	leaves := map[cluster.JobID]string{}
-	for i := range open {
-		if open[i].Left.IsZero() {
-			leaves[open[i].Victim] = open[i].For.String()
-		}
-	}
 	v := &MapView{At: last.Until, Jobs: []MapJob{}, Nodes: []MapNode{}}
 	at := map[string]int{}
 	for i := range all {
@@ -211,7 +202,7 @@ func clusterMap(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.V
 		if h.GPUs == 0 {
 			continue
 		}
-		j := MapJob{Job: h.Job.String(), User: name(h.User), Account: name(h.Account), Class: h.Class, GPUs: h.GPUs, Start: h.Start.Unix(), Leaves: leaves[h.Job]}
+		j := MapJob{Job: h.Job.String(), User: name(h.User), Account: name(h.Account), Class: h.Class, GPUs: h.GPUs, Start: h.Start.Unix(), Leaves: x.leaves[h.Job]}
 		if !h.End.Median.IsZero() {
 			j.End = h.End.Median.Unix()
 		}

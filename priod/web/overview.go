@@ -73,14 +73,11 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle
 	if err != nil {
 		return nil, err
 	}
-	room, places := map[cluster.JobID]bool{}, make([]int, len(first))
-	for i := range open {
-		room[open[i].For] = open[i].ClaimEnded.IsZero()
-	}
+	places := make([]int, len(first))
 	for i := range places {
 		places[i] = i + 1
 	}
-	v.First = jobViews(first, places, room)
+	v.First = jobViews(first, places, roomFor(open))
 	drawBars(v.First)
 	if v.Writes, err = r.Writes(ctx, 8); err != nil {
 		return nil, err

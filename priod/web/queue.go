@@ -272,11 +272,7 @@ func (p *Pages) queue(ctx context.Context, r *store.Reader, last *store.Cycle, a
 	if err != nil {
 		return nil, err
 	}
-	room := map[cluster.JobID]bool{}
-	for i := range open {
-		room[open[i].For] = open[i].ClaimEnded.IsZero()
-	}
-	v.Jobs = jobViews(page, places[skip:], room)
+	v.Jobs = jobViews(page, places[skip:], roomFor(open))
 	drawBars(v.Jobs)
 	v.Schedule, err = scheduleOf(ctx, r, last.Until, &v.Filter, v.Jobs, open)
 	return &v, err
@@ -327,13 +323,9 @@ func scheduleOf(ctx context.Context, r *store.Reader, now time.Time, f *Filter, 
 			s.Reservations = append(s.Reservations, x)
 		}
 	}
-	leaves, room := map[cluster.JobID]string{}, map[cluster.JobID][2]time.Time{}
+	leaves, room := leaving(open), map[cluster.JobID][2]time.Time{}
 	for i := range open {
-		x := &open[i]
-		if x.Left.IsZero() {
-			leaves[x.Victim] = x.For.String()
-		}
-		if x.ClaimEnded.IsZero() {
+		if x := &open[i]; x.ClaimEnded.IsZero() {
 			room[x.For] = [2]time.Time{x.Recorded, x.Recorded.Add(time.Duration(x.WaitS * float64(time.Second)))}
 		}
 	}

@@ -4,7 +4,7 @@
 //	web.go         addresses, limits, headers
 //	cache.go       answers that many ask for at once
 //	page.go        what all pages share
-//	overview.go, clustermap.go, queue.go, job.go, evictions.go, users.go, series.go, health.go
+//	overview.go, clustermap.go, queue.go, job.go, evictions.go, allocation.go, users.go, series.go, health.go
 //	               what each page shows, as data
 //	live.go        the stream that tells a page of the next cycle
 //	pages/         templates, style and scripts; figures are drawn by priod/report/charts
@@ -54,9 +54,9 @@ type Pages struct {
 	// Health is the daemon's own word; nil where pages are served without it.
 	Health func() daemon.State
 
-	kept    kept
+	cache   answerCache
 	waiting waiting
-	starts  held[[]store.FirstStart] // of the last week
+	starts  cached[[]store.FirstStart] // of the last week
 	latest  latest
 }
 
@@ -188,7 +188,7 @@ func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make
 	if id := r.PathValue("id"); id != "" {
 		asked.Set("id", id)
 	}
-	made := p.kept.get(fmt.Sprint(name, "?", asked.Encode()), p.age(name, asked), func() (int, page) {
+	made := p.cache.get(fmt.Sprint(name, "?", asked.Encode()), p.age(name, asked), func() (int, page) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deadline) // others may wait for the same
 		defer cancel()
 		return p.read(ctx, name, make, asked)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -445,6 +446,35 @@ func TestBars(t *testing.T) {
 	})
 }
 
+// No GPU time is lost or made up between the bins: their sum is what the stays had within the span.
+func TestBinsKeepAllTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+		seconds := func(label string, least, most int) time.Duration {
+			return time.Duration(rapid.IntRange(least, most).Draw(t, label)) * time.Second
+		}
+		b := bins{from, from.Add(seconds("span", 1, 20_000)), seconds("bin", 1, 5000)}
+		var stays []cluster.Stay
+		want := 0.0
+		for range rapid.IntRange(0, 6).Draw(t, "stays") {
+			s := cluster.Stay{GPUs: rapid.IntRange(1, 8).Draw(t, "gpus"), Start: from.Add(seconds("start", -9000, 25_000))}
+			s.End = s.Start.Add(seconds("length", 0, 30_000))
+			stays = append(stays, s)
+			want += float64(s.GPUs) * max(cluster.Earlier(s.End, b.until).Sub(cluster.Later(s.Start, from)).Seconds(), 0)
+		}
+		got := 0.0
+		for _, s := range b.inUse(stays, func(*cluster.Stay) string { return "" }) {
+			for i, v := range s.Values {
+				begin := from.Add(time.Duration(i) * b.bin)
+				got += *v * cluster.Earlier(begin.Add(b.bin), b.until).Sub(begin).Seconds()
+			}
+		}
+		if math.Abs(got-want) > 1e-6*max(want, 1) || len(b.times()) != b.count() {
+			t.Fatalf("%v GPU-seconds in the bins, %v in the stays", got, want)
+		}
+	})
+}
+
 // A database of an older schema is an answer that says so.
 func TestOlderSchema(t *testing.T) {
 	s := newSite(t, 3)
@@ -465,8 +495,8 @@ func TestOlderSchema(t *testing.T) {
 }
 
 // What many ask for at once is read once, and anew when it is old; without an age always.
-func TestKept(t *testing.T) {
-	var k kept
+func TestAnswerCache(t *testing.T) {
+	var k answerCache
 	reads := 0
 	ask := func(name string, age time.Duration) *answer {
 		return k.get(name, age, func() (int, page) {
@@ -492,10 +522,10 @@ func TestKept(t *testing.T) {
 	if ask("queue", 0); ask("queue", 0).data.Error != "5" {
 		t.Errorf("%d reads without an age", reads)
 	}
-	for i := range 3 * mostKept {
+	for i := range 3 * mostCached {
 		k.get(fmt.Sprint(i), time.Minute, func() (int, page) { return http.StatusOK, page{} })
 	}
-	if len(k.of) > mostKept {
+	if len(k.of) > mostCached {
 		t.Errorf("%d answers are kept", len(k.of))
 	}
 }
@@ -667,7 +697,7 @@ func BenchmarkViewers(b *testing.B) {
 		b.Run(addresses[0], func(b *testing.B) {
 			const viewers = 100
 			for b.Loop() {
-				s.pages.kept = kept{} // a new cycle
+				s.pages.cache = answerCache{} // a new cycle
 				for range viewers {
 					for _, address := range addresses {
 						r := httptest.NewRequest(http.MethodGet, address, nil)

@@ -1,0 +1,58 @@
+package web
+
+import (
+	"context"
+	"html/template"
+	"net/url"
+
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
+)
+
+// AllocationView is the page of the allocation.
+type AllocationView struct {
+	Turn
+	Jobs []store.JobShare `json:"jobs"`
+	Owed []Owed           `json:"owed"` // those that are owed most, of the page
+}
+
+// Owed is what a job is owed on all types together.
+type Owed struct {
+	Job   string  `json:"job"`
+	Hours float64 `json:"owed_h"`
+}
+
+// Figure draws what the jobs of the page are owed; "": nothing.
+func (v *AllocationView) Figure() (template.HTML, error) {
+	f := report.Figure{Title: "Time owed to the jobs that are owed most", YLabel: "hours", XLabel: "job"}
+	for _, x := range v.Owed {
+		f.Bars = append(f.Bars, report.Bar{Name: x.Job, Value: x.Hours})
+	}
+	if len(f.Bars) == 0 {
+		return "", nil
+	}
+	return f.HTML()
+}
+
+func allocation(ctx context.Context, r *store.Reader, _ *store.Cycle, asked url.Values) (any, error) {
+	_, skip, err := partOf(url.Values{"page": asked["page"]}, 1<<40)
+	if err != nil {
+		return nil, err
+	}
+	v := &AllocationView{}
+	jobs, all, err := r.Shares(ctx, skip, rowsOfPage)
+	if err != nil {
+		return nil, err
+	}
+	v.Jobs, v.Owed = jobs, []Owed{}
+	for i := range jobs[:min(len(jobs), 20)] {
+		x := Owed{Job: jobs[i].Job.String()}
+		for _, t := range jobs[i].Types {
+			x.Hours += t.OwedS / 3600
+		}
+		v.Owed = append(v.Owed, x)
+	}
+	part, _, err := partOf(asked, all)
+	v.Turn = Turn{part, "allocation", asked}
+	return v, err
+}
