@@ -66,7 +66,7 @@ func runCommand() *cli.Command {
 					return live.New(newClient(cfg))
 				},
 				Lock:  daemon.NewHostLock,
-				Pages: Pages(c.App.Version, cfg), OwnJobs: ownHandler(cfg),
+				Pages: Pages(c.App.Version), OwnJobs: ownHandler,
 				Check: findings,
 			}
 			if c.Bool("once") {

@@ -53,7 +53,7 @@ func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	server := daemon.Server(Pages(c.App.Version, cfg)(nil), newLogger(cfg, c.App.ErrWriter))
+	server := daemon.Server(Pages(c.App.Version)(cfg, nil), newLogger(cfg, c.App.ErrWriter))
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	where := address
 	if l.Addr().Network() == "tcp" {
@@ -73,8 +73,8 @@ func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address
 }
 
 // Pages are those of a state folder, with the daemon's own word of its health.
-func Pages(version string, cfg *config.Config) func(health func() daemon.State) http.Handler {
-	return func(health func() daemon.State) http.Handler {
+func Pages(version string) func(cfg *config.Config, health func() daemon.State) http.Handler {
+	return func(cfg *config.Config, health func() daemon.State) http.Handler {
 		classes := cfg.Decide().Ranking
 		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: version, Health: health, On: cfg.On(), Keep: 2 * time.Second}
 		p.Budget = func(kind, name string, gpus int) float64 {

@@ -106,8 +106,10 @@ type Daemon struct {
 	Store   Store
 	Log     hclog.Logger
 	Version string
-	Pages   func(health func() State) http.Handler                // what web.listen serves; nil: nothing
-	OwnJobs http.Handler                                          // answers users about their own jobs, see Asker; nil: nothing does
+	// Pages makes what web.listen serves, OwnJobs what answers users about their own jobs, see Asker: called at start and
+	// after each reload. nil: nothing is served.
+	Pages   func(c *config.Config, health func() State) http.Handler
+	OwnJobs func(*config.Config) http.Handler
 	Check   func(context.Context, *config.Config) []store.Finding // what priod check finds; nil: none
 	Now     func() time.Time                                      // the system's clock; nil: time.Now
 
@@ -180,13 +182,12 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	}
 	defer d.endpoint.close()
 	defer d.pages.close()
+	defer d.ownJobs.close()
 	if err := d.serve(d.Config); err != nil {
 		return err
 	}
 	d.wakes.listen(d.Config.WakeAddresses(), d.Config.Wake.PollsPerMinute, d.Log)
 	defer d.wakes.close()
-	d.ownJobs.move(d.Config.OwnJobsSocket(), d.OwnJobs, d.Log)
-	defer d.ownJobs.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.learning.speeds.finish()
 	defer d.checks.finish()
@@ -514,7 +515,6 @@ func (d *Daemon) reload() {
 		d.Config, d.slurm, d.table = c, d.Connect(c), table
 		d.checks.next = time.Time{}
 		d.wakes.listen(c.WakeAddresses(), c.Wake.PollsPerMinute, d.Log)
-		d.ownJobs.move(c.OwnJobsSocket(), d.OwnJobs, d.Log)
 		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))
 		d.Log.Info("configuration reloaded", "config", c.Path)
 		return

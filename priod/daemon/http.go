@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,21 +23,33 @@ import (
 type endpoint struct {
 	address string
 	server  *http.Server
+	answers *atomic.Pointer[http.Handler] // of the server
 }
 
-// move serves on the address that a key of the configuration says from now on, on none
-// when it is empty. On error the old address stays.
+// replaceable hands each request to the handler that holds at that moment.
+func replaceable(h http.Handler) (*atomic.Pointer[http.Handler], http.HandlerFunc) {
+	current := new(atomic.Pointer[http.Handler])
+	current.Store(&h)
+	return current, func(w http.ResponseWriter, r *http.Request) { (*current.Load()).ServeHTTP(w, r) }
+}
+
+// move answers with h on the address that a key of the configuration says from now on, on none
+// when it is empty. On error the old address and its handler stay.
 func (e *endpoint) move(key, address string, h http.Handler, log hclog.Logger) error {
 	if address == e.address {
+		if e.answers != nil {
+			e.answers.Store(&h)
+		}
 		return nil
 	}
+	current, serve := replaceable(h)
 	var next *http.Server
 	if address != "" {
 		l, err := Listen(address)
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		next = Server(h, log)
+		next = Server(serve, log)
 		go func() {
 			if err := next.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				log.Error("requests are no longer answered", "key", key, "listen", address, "error", err)
@@ -45,7 +58,7 @@ func (e *endpoint) move(key, address string, h http.Handler, log hclog.Logger) e
 		log.Info("serving", "key", key, "listen", address)
 	}
 	e.close()
-	e.address, e.server = address, next
+	e.address, e.server, e.answers = address, next, current
 	return nil
 }
 
@@ -116,15 +129,21 @@ func removeStale(network, path string) error {
 // serve answers on the addresses of the configuration from now on.
 func (d *Daemon) serve(c *config.Config) error {
 	before, on := d.endpoint.address, c.On()
-	d.health.note(func(h *health) { h.on = on })
-	if err := d.endpoint.move("metrics.listen", c.Metrics.Listen, d.handler(), d.Log); err != nil || d.Pages == nil {
+	err := d.endpoint.move("metrics.listen", c.Metrics.Listen, d.handler(), d.Log)
+	if err == nil && d.Pages != nil {
+		err = d.pages.move("web.listen", c.Web.Listen, d.Pages(c, d.health.state), d.Log)
+		if err != nil && before != d.endpoint.address {
+			err = errors.Join(err, d.endpoint.move("metrics.listen", before, d.handler(), d.Log))
+		}
+	}
+	if err != nil {
 		return err
 	}
-	err := d.pages.move("web.listen", c.Web.Listen, d.Pages(d.health.state), d.Log)
-	if err != nil && before != d.endpoint.address {
-		return errors.Join(err, d.endpoint.move("metrics.listen", before, d.handler(), d.Log))
+	d.health.note(func(h *health) { h.on = on })
+	if d.OwnJobs != nil {
+		d.ownJobs.move(c.OwnJobsSocket(), d.OwnJobs(c), d.Log)
 	}
-	return err
+	return nil
 }
 
 // handler answers what the endpoint of metrics is asked.

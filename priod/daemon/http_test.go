@@ -189,6 +189,46 @@ func get(address string) (string, error) {
 	return r.Status, r.Body.Close()
 }
 
+// Pages and the answers to users are those of the configuration that holds, on the same address: a reload that is
+// accepted changes them at once, one that is refused does not.
+func TestAnswersFollowReload(t *testing.T) {
+	d, _ := newDaemon(t, &fake{})
+	folder := t.TempDir()
+	said := func(c *config.Config) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200 + c.Limits.WritesPerCycle) })
+	}
+	d.Pages = func(c *config.Config, _ func() State) http.Handler { return said(c) }
+	d.OwnJobs = said
+	d.Config.Web.Listen, d.Config.Limits.WritesPerCycle = "unix:"+filepath.Join(folder, "pages"), 1
+	d.Config.Wake.Listen = []string{"unix:" + filepath.Join(folder, "wake")}
+	turn(t, d)
+	if err := d.serve(d.Config); err != nil {
+		t.Fatal(err)
+	}
+	defer d.endpoint.close()
+	defer d.pages.close()
+	defer d.ownJobs.close()
+	check := func(when, want string) {
+		t.Helper()
+		for _, address := range []string{d.Config.Web.Listen, "unix:" + d.Config.OwnJobsSocket()} {
+			if status, err := get(address); !strings.HasPrefix(status, want+" ") {
+				t.Errorf("%s: %s answers %q, %v, want %s", when, address, status, err, want)
+			}
+		}
+	}
+	check("at start", "201")
+	to := func(writes int, metrics string) {
+		next := *d.Config
+		next.Limits.WritesPerCycle, next.Metrics.Listen = writes, metrics
+		d.Reload = func() (*config.Config, error) { return &next, nil }
+		d.reload()
+	}
+	to(2, d.Config.Metrics.Listen)
+	check("reloaded", "202")
+	to(3, taken(t))
+	check("refused", "202")
+}
+
 // taken is a loopback address on which somebody else listens.
 func taken(t *testing.T) string {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -14,8 +15,9 @@ import (
 // ownJobs answers users who ask about their own jobs, on a socket that every user of this host may open; the zero
 // value answers no request.
 type ownJobs struct {
-	path   string
-	server *http.Server
+	path    string
+	server  *http.Server
+	answers *atomic.Pointer[http.Handler] // of the server
 }
 
 // How many connections are open at a time, of one user and in all. One beyond is closed at once: a user who opens many
@@ -33,9 +35,12 @@ func Asker(ctx context.Context) (uid uint32, known bool) {
 	return uid, known
 }
 
-// move answers at the path from now on; "": nowhere. A path that cannot be opened is no reason not to work.
+// move answers with h at the path from now on; "": nowhere. A path that cannot be opened is no reason not to work.
 func (o *ownJobs) move(path string, h http.Handler, log hclog.Logger) {
-	if path == o.path || h == nil {
+	if path == o.path {
+		if o.answers != nil {
+			o.answers.Store(&h)
+		}
 		return
 	}
 	o.close()
@@ -52,12 +57,13 @@ func (o *ownJobs) move(path string, h http.Handler, log hclog.Logger) {
 		log.Warn("users cannot ask about their own jobs", "socket", path, "error", err)
 		return
 	}
-	server := Server(h, log)
+	current, serve := replaceable(h)
+	server := Server(serve, log)
 	server.SetKeepAlivesEnabled(false) // each connection is one question
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		return context.WithValue(ctx, askerKey{}, c.(*asker).uid)
 	}
-	o.path, o.server = path, server
+	o.path, o.server, o.answers = path, server, current
 	go func() { _ = server.Serve(&askers{Listener: l, open: map[uint32]int{}}) }() // ends with close
 	log.Info("users may ask about their own jobs", "socket", path)
 }

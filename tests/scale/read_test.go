@@ -108,7 +108,7 @@ func jobsToRead(t *testing.T, dir string) (ids []cluster.JobID) {
 
 func readPages(t *testing.T, cfg config.Config, dir string, full bool) {
 	cfg.State.Dir = dir
-	handler := cli.Pages("v1", &cfg)(func() daemon.State { return daemon.State{Healthy: true} })
+	handler := cli.Pages("v1")(&cfg, func() daemon.State { return daemon.State{Healthy: true} })
 	get := func(address string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
