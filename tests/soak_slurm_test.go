@@ -126,7 +126,7 @@ func (s *soakSlurm) end(j *soakJob, at time.Time) {
 		Stay: cluster.Stay{
 			Job: j.ID, Start: j.Start, End: at, Closed: true, GPUType: "a100", GPUs: j.GPUs, User: j.User, Account: j.Account, Restarts: j.Restarts,
 		},
-		Eligible: j.Eligible, Tag: tag,
+		Eligible: j.Eligible, Tag: jobtag.Read(tag),
 	})
 }
 

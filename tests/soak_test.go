@@ -18,7 +18,6 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 	"slurmprio/tests/growth"
 	"slurmprio/tests/usage"
 )
@@ -129,8 +128,7 @@ func (s *soak) fill(last, now time.Time) {
 	past := s.slurm.Past(last.Add(-soakOverlap), now)
 	ranking := s.config.Decide().Ranking
 	for i := range past {
-		tag, _ := jobtag.Parse(past[i].Tag)
-		past[i].Class = ranking.Class(tag.Type, past[i].QOS)
+		past[i].Class = ranking.Class(past[i].Tag.Type, past[i].QOS)
 	}
 	s.history.Fill(past)
 }

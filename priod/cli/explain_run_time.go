@@ -91,7 +91,7 @@ func pastRuns(stays []cluster.PastStay, holders []store.Holder) []runtimes.Run {
 	runs := runtimes.Past(stays)
 	for i := range holders {
 		if h := &holders[i]; h.GPUs > 0 {
-			runs = append(runs, runtimes.Run{Kind: runtimes.KindSaid(h.User, h.Tag, h.GPUs, h.Limit), Submit: h.Start, Start: h.Start})
+			runs = append(runs, runtimes.Run{Kind: runtimes.Kind{User: h.User, Program: h.Tag.Workload, GPUs: h.GPUs, Limit: max(h.Limit, 0)}, Submit: h.Start, Start: h.Start})
 		}
 	}
 	return runs

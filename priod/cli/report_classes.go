@@ -14,7 +14,6 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
-	"slurmprio/slurmplug/jobtag"
 )
 
 func reportClassesCommand() *cli.Command {
@@ -103,8 +102,7 @@ func reportLearning(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 	}
 	runs := make([]report.Given, len(given))
 	for i := range given {
-		tag, _ := jobtag.Parse(given[i].Tag) // one that is not valid says nothing
-		job := speed.Job{Tag: tag, User: given[i].User, Name: given[i].Name, GPUs: given[i].GPUs}
+		job := speed.Job{Tag: given[i].Tag.Tag, User: given[i].User, Name: given[i].Name, GPUs: given[i].GPUs}
 		runs[i] = report.Given{TypeGiven: given[i], Now: set.For(&job, types, table, lessons.Knowledge).Speeds}
 	}
 	l := report.OfLearning(since, until, runs, gpus)

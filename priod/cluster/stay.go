@@ -1,6 +1,10 @@
 package cluster
 
-import "time"
+import (
+	"time"
+
+	"slurmprio/slurmplug/jobtag"
+)
 
 // Stay is a job on GPUs of one type, without interruption, from when to when.
 type Stay struct {
@@ -33,8 +37,8 @@ type PastStay struct {
 	NodeList string // compact host list
 	State    string // Slurm's, in which it ended: "COMPLETED"
 	Submit   time.Time
-	Eligible time.Time     // from when on it could have started
-	Tag      string        // text of the tag, valid or not; "" without one
+	Eligible time.Time // from when on it could have started
+	Tag      jobtag.Text
 	Limit    time.Duration // of the job; 0: none, or the partition's
 	Steps    float64       // that the command line says, where the tag does not; 0: none, or not read
 }

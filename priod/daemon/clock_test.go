@@ -15,6 +15,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/order"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // The clock goes a year ahead and comes back: accounting is asked for a span
@@ -38,7 +39,7 @@ func TestClockStepsUnderWay(t *testing.T) {
 	cycle()
 	for _, offset = range []time.Duration{8760 * time.Hour, 0, -5 * time.Hour, 0} {
 		now := d.Now()
-		f.past = []cluster.PastStay{{Tag: "prio:type=te&v=1", Stay: cluster.Stay{
+		f.past = []cluster.PastStay{{Tag: jobtag.Read("prio:type=te&v=1"), Stay: cluster.Stay{
 			Job: slurmplug.Plain(7), Start: now.Add(-time.Hour), End: now.Add(8760 * time.Hour), Closed: true, GPUs: 400, User: "ann",
 		}}}
 		f.since = time.Time{}

@@ -23,6 +23,7 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 func TestInterval(t *testing.T) {
@@ -297,7 +298,7 @@ func TestUnfitSlurmIsNotWrittenTo(t *testing.T) {
 // Accounting tells of TE use that no poll saw; without it priod goes on.
 func TestAccountingCountsAgainstTheBudget(t *testing.T) {
 	now := time.Now()
-	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastStay{{Tag: "prio:type=te&v=1", Stay: cluster.Stay{
+	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastStay{{Tag: jobtag.Read("prio:type=te&v=1"), Stay: cluster.Stay{
 		Job: slurmplug.Plain(7), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 64, User: "ann",
 	}}}}
 	d, _ := newDaemon(t, f)

@@ -12,7 +12,6 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/runtimes"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // learning is what accounting tells beside the polls, and when it was asked.
@@ -52,8 +51,7 @@ func (d *Daemon) fill(ctx context.Context, now time.Time) {
 	})
 	ranking := d.Config.Decide().Ranking
 	for i := range past {
-		tag, _ := jobtag.Parse(past[i].Tag) // one that is not valid says nothing
-		past[i].Class = ranking.Class(tag.Type, past[i].QOS)
+		past[i].Class = ranking.Class(past[i].Tag.Type, past[i].QOS)
 	}
 	d.history.Fill(past)
 }

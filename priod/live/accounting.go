@@ -105,7 +105,7 @@ func pastStay(r *slurmplug.Run, types map[string]string) cluster.PastStay {
 			Job: r.ID, Start: r.Start, End: r.End, Closed: !r.End.IsZero() && !r.Start.IsZero(),
 			GPUType: gpuType, GPUs: gpus, User: r.User, Account: r.Account,
 		},
-		RawID: r.RawID, Name: r.Name, Limit: limitOf(r.TimeLimit), QOS: r.QOS, NodeList: r.NodeList, State: r.State, Submit: r.Submit, Eligible: r.Eligible, Tag: tag,
+		RawID: r.RawID, Name: r.Name, Limit: limitOf(r.TimeLimit), QOS: r.QOS, NodeList: r.NodeList, State: r.State, Submit: r.Submit, Eligible: r.Eligible, Tag: jobtag.Read(tag),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // accounting answers as Slurm would, for two days.
@@ -62,7 +63,7 @@ func TestUsed(t *testing.T) {
 		return gpuType
 	})
 	stay := func(id uint32, name, tag string, gpus int, start, end int64) cluster.PastStay {
-		return cluster.PastStay{RawID: id, Name: name, QOS: "be", NodeList: "a", State: "COMPLETED", Tag: tag, Limit: time.Hour, Submit: time.Unix(900, 0), Eligible: time.Unix(900, 0), Stay: cluster.Stay{
+		return cluster.PastStay{RawID: id, Name: name, QOS: "be", NodeList: "a", State: "COMPLETED", Tag: jobtag.Read(tag), Limit: time.Hour, Submit: time.Unix(900, 0), Eligible: time.Unix(900, 0), Stay: cluster.Stay{
 			Job: slurmplug.Plain(id), Start: time.Unix(start, 0), End: time.Unix(end, 0), Closed: true, GPUType: "a100", GPUs: gpus, User: "ann", Account: "lab",
 		}}
 	}

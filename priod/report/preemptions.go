@@ -94,7 +94,7 @@ func OfPreemptions(since, until time.Time, stays []store.JobTimes, evictions []s
 		x := &stays[i]
 		switch {
 		case x.Start.IsZero():
-			if tag, err := jobtag.Parse(x.Tag); x.Left.IsZero() && err == nil && tag.Type == "te" {
+			if x.Left.IsZero() && x.Tag.Type == "te" {
 				p.TE.Waiting += max(x.Tasks, 1)
 			}
 		case x.Class == cluster.TE.String():
@@ -172,9 +172,8 @@ func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]fl
 			continue
 		}
 		forTE[x.Victim] = true
-		tag, _ := jobtag.Parse(x.VictimTag) // a tag that is not valid names no workload
 		users.add(x.VictimUser, x.Victim, x, paid, kept, broken)
-		workloads.add(tag.Workload, x.Victim, x, paid, kept, broken)
+		workloads.add(jobtag.Read(x.VictimTag).Workload, x.Victim, x, paid, kept, broken)
 		benefits.add(x.ForUser, x.For, x, paid, kept, broken)
 	}
 	p.ByUser, p.ByWorkload = users.list(), workloads.list()

@@ -11,6 +11,7 @@ import (
 
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -39,9 +40,9 @@ func TestPreemptions(t *testing.T) {
 		// Evicted after 100 s, of which 50 were lost; it left the queue, came back as
 		// another row and ended after 150 s more.
 		stay(5, "be", 0, 0, 100), stay(5, "be", 110, 250, 400),
-		{Job: slurmplug.Plain(6), Tasks: 3, Tag: tag, Submit: at(0)},                                          // waits
-		{Job: slurmplug.Plain(7), Tasks: 1, Tag: tag, Submit: at(0), Left: at(5)},                             // cancelled before it ran
-		{Job: slurmplug.Plain(8), Tasks: 1, Tag: "junk", Submit: at(0)},                                       // waits, and is no TE job
+		{Job: slurmplug.Plain(6), Tasks: 3, Tag: jobtag.Read(tag), Submit: at(0)},                             // waits
+		{Job: slurmplug.Plain(7), Tasks: 1, Tag: jobtag.Read(tag), Submit: at(0), Left: at(5)},                // cancelled before it ran
+		{Job: slurmplug.Plain(8), Tasks: 1, Tag: jobtag.Read("junk"), Submit: at(0)},                                       // waits, and is no TE job
 		{Job: slurmplug.Plain(9), Class: "be", Submit: at(0), Start: at(1), End: at(9), Ran: 8 * time.Second}, // runs
 	}
 	open := left(9, 2, "", 0)

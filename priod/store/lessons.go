@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/workload/speed"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // Lessons are what this site's accounting taught of speeds, the last time.
@@ -151,13 +152,13 @@ func lessonsOf(ctx context.Context, q *db.Queries, tx db.DBTX, of *speed.Program
 func stayParams(s *cluster.PastStay) db.PutStayParams {
 	return db.PutStayParams{
 		RawID: int64(s.RawID), StartMs: millis(s.Start), EndMs: millis(s.End), State: s.State, GpuType: s.GPUType, Gpus: int64(s.GPUs),
-		User: s.User, Name: s.Name, Tag: s.Tag, Steps: s.Steps, NodeList: s.NodeList, LimitS: int64(s.Limit / time.Second),
+		User: s.User, Name: s.Name, Tag: s.Tag.Text, Steps: s.Steps, NodeList: s.NodeList, LimitS: int64(s.Limit / time.Second),
 	}
 }
 
 func stayOf(r *db.Stay) cluster.PastStay {
 	return cluster.PastStay{
 		Stay:  cluster.Stay{Start: instant(r.StartMs), End: instant(r.EndMs), Closed: true, GPUType: r.GpuType, GPUs: int(r.Gpus), User: r.User},
-		RawID: uint32(r.RawID), Name: r.Name, State: r.State, Tag: r.Tag, Steps: r.Steps, NodeList: r.NodeList, Limit: time.Duration(r.LimitS) * time.Second,
+		RawID: uint32(r.RawID), Name: r.Name, State: r.State, Tag: jobtag.Read(r.Tag), Steps: r.Steps, NodeList: r.NodeList, Limit: time.Duration(r.LimitS) * time.Second,
 	}
 }

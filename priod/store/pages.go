@@ -9,6 +9,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // Waiting is a pending job with the last part of its wait.
@@ -127,7 +128,7 @@ type Holder struct {
 	Nodes                    string // as a host list
 	Start                    time.Time
 	Limit                    time.Duration // 0: none
-	Tag                      string
+	Tag                      jobtag.Text
 	Class                    string      // te or be, as it counted when it started; "": not seen to start
 	End                      ExpectedEnd // zero: not known
 }
@@ -137,7 +138,7 @@ func (r *Reader) Holders(ctx context.Context) ([]Holder, error) {
 	return list(ctx, r, func(tx *sql.Tx) ([]db.HoldersRow, error) { return r.q.Holders(ctx, tx) }, func(x *db.HoldersRow) Holder {
 		return Holder{
 			Job: jobID(x.ID, x.Task), User: x.User, Account: x.Account, Partition: x.Partition, GPUs: int(x.Gpus), GPUType: x.GpuType, Nodes: x.NodeList, Start: instant(x.StartMs),
-			Limit: max(time.Duration(x.TimeLimitMs)*time.Millisecond, 0), Tag: x.Tag, Class: x.Class, End: ExpectedEnd{instant(x.MedianMs), instant(x.P90Ms)},
+			Limit: max(time.Duration(x.TimeLimitMs)*time.Millisecond, 0), Tag: jobtag.Read(x.Tag), Class: x.Class, End: ExpectedEnd{instant(x.MedianMs), instant(x.P90Ms)},
 		}
 	})
 }

@@ -81,7 +81,7 @@ var states = func() map[string]cluster.State {
 
 // jobOf is the job as its row was last written.
 func jobOf(r *db.Job) cluster.Job {
-	tag, _ := jobtag.Parse(r.Tag) // "" gives none
+	tag := jobtag.Read(r.Tag).Tag
 	return cluster.Job{
 		ID: jobID(r.ID, r.Task), RawID: uint32(r.RawID), Tasks: r.Tasks, TaskCount: int(r.TaskCount),
 		HetLeader: uint32(r.HetLeader), HetOffset: int(r.HetOffset),

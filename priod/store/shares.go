@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/workload/speed"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // Share is what the allocation gave a job when its row was last written.
@@ -284,11 +285,12 @@ func (s *Share) remembered(r *db.SharesInQueueRow, runs []cluster.Stay) allocate
 
 // TypeGiven is a completed run of a job that was given a GPU type.
 type TypeGiven struct {
-	User, Name, Tag string
-	GPUs            int
-	GPUType         string // it ran there
-	Start, End      time.Time
-	Types           []ShareOfType // as they were when it was last ranked
+	User, Name string
+	Tag        jobtag.Text
+	GPUs       int
+	GPUType    string // it ran there
+	Start, End time.Time
+	Types      []ShareOfType // as they were when it was last ranked
 }
 
 // TypesGivenSince are those runs that ended since a time, on the type that was given, as accounting has them.
@@ -308,7 +310,7 @@ func (r *Reader) TypesGivenSince(ctx context.Context, since time.Time) ([]TypeGi
 			continue // it was taken back, or the type has got another name
 		}
 		given = append(given, TypeGiven{
-			User: x.User, Name: x.Name, Tag: x.Tag, GPUs: int(x.Gpus), GPUType: x.GpuType, Start: instant(x.StartMs), End: instant(x.EndMs), Types: share.Types,
+			User: x.User, Name: x.Name, Tag: jobtag.Read(x.Tag), GPUs: int(x.Gpus), GPUType: x.GpuType, Start: instant(x.StartMs), End: instant(x.EndMs), Types: share.Types,
 		})
 	}
 	return given, err

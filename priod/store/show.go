@@ -489,7 +489,7 @@ func showKnown(d *db.Decision, r *db.History) *Known {
 type JobTimes struct {
 	Job    cluster.JobID
 	Tasks  int // that the record stands for
-	Tag    string
+	Tag    jobtag.Text
 	Class  string        // te or be, as it counted when it first ran; "" before
 	Submit time.Time     // first one
 	Start  time.Time     // of its first run
@@ -508,7 +508,7 @@ func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobTimes, er
 	query := func(tx *sql.Tx) ([]db.JobsSinceRow, error) { return r.q.JobsSince(ctx, tx, millis(since)) }
 	return list(ctx, r, query, func(x *db.JobsSinceRow) JobTimes {
 		return JobTimes{
-			Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: x.Tag, Class: x.Class, Submit: instant(x.FirstSubmitMs),
+			Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: jobtag.Read(x.Tag), Class: x.Class, Submit: instant(x.FirstSubmitMs),
 			Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
 			User: x.User, GPUs: int(x.Gpus), Why: x.Why, Detail: x.Detail,
 		}

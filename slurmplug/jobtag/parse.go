@@ -43,6 +43,21 @@ func tooLong(n int) *Error {
 // remembers a key by.
 var keys = []string{"ckpt", "cpu", "give-back", "grace", "guess", "mem", "retry", "share", "signal", "speed", "steps", "type", "v", "workload"}
 
+// Text is the text of a tag, and what it says: nothing where it is not valid.
+type Text struct {
+	Tag
+	Text string
+}
+
+// Read parses the text of a tag where it enters priod.
+func Read(text string) Text {
+	t := Text{Text: text}
+	if text != "" {
+		t.Tag, _ = Parse(text)
+	}
+	return t
+}
+
 // Parse reads one tag, as Split returns it. An unknown or repeated key, a bad
 // value, a missing or foreign v, or more than MaxBytes make the whole tag
 // invalid: then the Tag is zero and the error an *Error.

@@ -191,7 +191,7 @@ func (a *accounted) text() string {
 	for i := range a.past {
 		p := &a.past[i]
 		j := &a.jobs[p.RawID-1]
-		a.row(&b, int(p.RawID), j, p.Start, p.End, p.State, p.GPUType, cpusOr(a.cpus[runKey(p.RawID, p.Start)], j), p.Tag)
+		a.row(&b, int(p.RawID), j, p.Start, p.End, p.State, p.GPUType, cpusOr(a.cpus[runKey(p.RawID, p.Start)], j), p.Tag.Text)
 		if p.State != "PREEMPTED" && p.State != "NODE_FAIL" && p.State != "REQUEUED" {
 			whole[p.RawID] = true
 		}
@@ -209,7 +209,7 @@ func (a *accounted) text() string {
 			tag := ""
 			for k := range a.past {
 				if a.past[k].RawID == uint32(i+1) {
-					tag = a.past[k].Tag
+					tag = a.past[k].Tag.Text
 				}
 			}
 			a.row(&b, i+1, &a.jobs[i], start, end, "COMPLETED", a.outcomes.Types[o.Type], cpusOr(a.cpus[runKey(uint32(i+1), start)], &a.jobs[i]), tag)

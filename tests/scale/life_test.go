@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // life is a generated cluster on which all goes its way between two polls: users keep the
@@ -217,7 +218,7 @@ func (l *life) ran(j *job, final string, at time.Time) {
 		Stay: cluster.Stay{
 			Job: j.ID, Start: j.Start, End: at, Closed: true, GPUType: l.nodes[l.nodesOf(j)[0]].GPUType, GPUs: j.GPUs, User: j.User, Account: j.Account, Restarts: j.Restarts,
 		},
-		RawID: j.RawID, Name: j.Name, QOS: j.QOS, NodeList: j.NodeList, State: final, Submit: j.Submit, Eligible: j.Eligible, Tag: j.TagText,
+		RawID: j.RawID, Name: j.Name, QOS: j.QOS, NodeList: j.NodeList, State: final, Submit: j.Submit, Eligible: j.Eligible, Tag: jobtag.Text{Tag: j.Tag, Text: j.TagText},
 	})
 	if final == "FAILED" {
 		l.failed++

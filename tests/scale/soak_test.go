@@ -19,7 +19,6 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/jobtag"
 	"slurmprio/tests/growth"
 	"slurmprio/tests/usage"
 )
@@ -116,8 +115,7 @@ func (s *soak) learn(last, now time.Time) {
 	past := s.life.Past(last, now)
 	ranking := s.config.Decide().Ranking
 	for i := range past {
-		tag, _ := jobtag.Parse(past[i].Tag)
-		past[i].Class = ranking.Class(tag.Type, past[i].QOS)
+		past[i].Class = ranking.Class(past[i].Tag.Type, past[i].QOS)
 	}
 	s.history.Fill(past)
 	if err := s.store.SaveStays(s.Context(), past, now); err != nil {

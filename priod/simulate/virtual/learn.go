@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // ran keeps a run that ends as accounting has it, where priod learns from that.
@@ -18,7 +19,7 @@ func (s *slurm) ran(j *job, state string) {
 			Job: row.ID, User: j.User, Start: instant(j.start), End: instant(s.e.now), Closed: true, GPUs: j.GPUs,
 			GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
 		},
-		RawID: row.RawID, Name: j.Workload, NodeList: s.names(j.nodes()), State: state, Submit: row.Submit, Eligible: row.Eligible, Tag: row.TagText, Limit: time.Duration(j.Limit * float64(time.Second)),
+		RawID: row.RawID, Name: j.Workload, NodeList: s.names(j.nodes()), State: state, Submit: row.Submit, Eligible: row.Eligible, Tag: jobtag.Text{Tag: row.Tag, Text: row.TagText}, Limit: time.Duration(j.Limit * float64(time.Second)),
 	})
 }
 

@@ -3,10 +3,8 @@ package runtimes
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // Past are the runs of accounting, each once. They count as submitted when they started: accounting's times of
@@ -21,7 +19,7 @@ func Past(stays []cluster.PastStay) []Run {
 	for i := range stays {
 		s := &stays[i]
 		runs[i] = Run{
-			Kind:   Kind{User: s.User, Program: program(s.Tag, s.Name), GPUs: s.GPUs, Limit: max(s.Limit, 0)},
+			Kind:   Kind{User: s.User, Program: cmp.Or(s.Tag.Workload, s.Name), GPUs: s.GPUs, Limit: max(s.Limit, 0)},
 			Submit: s.Start, Start: s.Start, End: s.End, Cut: !slices.Contains(ends, s.State),
 		}
 	}
@@ -44,15 +42,4 @@ func Going(jobs []cluster.Job) (runs []Run) {
 // KindOf is what is known of a job of a snapshot.
 func KindOf(j *cluster.Job) Kind {
 	return Kind{User: j.User, Program: cmp.Or(j.Tag.Workload, j.Name), GPUs: j.GPUs, Limit: max(j.TimeLimit, 0)}
-}
-
-// program is the workload of a tag, valid or not, else the job's name.
-func program(tag, name string) string {
-	t, _ := jobtag.Parse(tag) // one that is not valid says nothing
-	return cmp.Or(t.Workload, name)
-}
-
-// KindSaid is that of a job of which the tag's text, but no name, is known.
-func KindSaid(user, tag string, gpus int, limit time.Duration) Kind {
-	return Kind{User: user, Program: program(tag, ""), GPUs: gpus, Limit: max(limit, 0)}
 }

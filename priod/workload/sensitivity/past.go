@@ -9,7 +9,6 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // Stay is a job's stay on GPUs that has ended, with what it had and used there.
@@ -54,11 +53,10 @@ func Learn(stays []Stay, shortest time.Duration) Past {
 		if r.GPUs <= 0 || r.CPUs <= 0 || length <= 0 || length < shortest || r.CPUTime <= 0 {
 			continue
 		}
-		tag, _ := jobtag.Parse(r.Tag) // one that is not valid says nothing
 		gpus := float64(r.GPUs)
 		// Accounting may count more CPU time than the CPUs of the run had.
 		cores := min(r.CPUTime.Seconds()/length.Seconds(), float64(r.CPUs)) / gpus
-		for _, key := range []Key{{Workload: tag.Workload, GPUType: r.GPUType}, {User: r.User, Name: r.Name, GPUType: r.GPUType}} {
+		for _, key := range []Key{{Workload: r.Tag.Workload, GPUType: r.GPUType}, {User: r.User, Name: r.Name, GPUType: r.GPUType}} {
 			if key == (Key{GPUType: r.GPUType}) {
 				continue
 			}

@@ -37,7 +37,7 @@ func tag(t *testing.T, text string) *jobtag.Tag {
 // hour is an hour on GPUs of type v100.
 func hour(user, name, tag string, gpus int) cluster.PastStay {
 	end := time.Unix(1_000_000_000, 0)
-	return cluster.PastStay{Name: name, Tag: tag, Stay: cluster.Stay{Start: end.Add(-time.Hour), End: end, GPUType: "v100", GPUs: gpus, User: user}}
+	return cluster.PastStay{Name: name, Tag: jobtag.Read(tag), Stay: cluster.Stay{Start: end.Add(-time.Hour), End: end, GPUType: "v100", GPUs: gpus, User: user}}
 }
 
 // The tag counts before the workload, that before accounting, that before

@@ -7,7 +7,6 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload"
-	"slurmprio/slurmplug/jobtag"
 )
 
 // requeueStates are those in which a stay ends and the job does not.
@@ -36,8 +35,7 @@ func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, t
 		if r.Start.IsZero() || r.End.IsZero() || r.GPUs == 0 {
 			continue
 		}
-		tag, _ := jobtag.Parse(r.Tag) // one that is not valid says nothing
-		if seconds == nil || !resized && tag.Ckpt == 0 && tag.Grace == 0 {
+		if seconds == nil || !resized && r.Tag.Ckpt == 0 && r.Tag.Grace == 0 {
 			seconds, unknown = map[string]float64{}, false
 			place = Place{Nodes: r.NodeList, Start: r.Start, Job: r.RawID}
 		}
@@ -55,11 +53,11 @@ func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, t
 			total += x
 		}
 		if r.State == "COMPLETED" && !unknown && total >= shortest.Seconds() {
-			j := Job{Tag: tag, User: r.User, Name: r.Name, GPUs: r.GPUs}
+			j := Job{Tag: r.Tag.Tag, User: r.User, Name: r.Name, GPUs: r.GPUs}
 			if place.Nodes == "" {
 				place = Place{}
 			}
-			runs = append(runs, Run{Program: j.Program(table), Seconds: seconds, Work: cmp.Or(tag.Steps, r.Steps), Limit: r.Limit.Seconds(), End: r.End, Place: place})
+			runs = append(runs, Run{Program: j.Program(table), Seconds: seconds, Work: cmp.Or(r.Tag.Steps, r.Steps), Limit: r.Limit.Seconds(), End: r.End, Place: place})
 		}
 		seconds = nil // the id may come again
 	}

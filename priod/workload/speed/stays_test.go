@@ -8,12 +8,13 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload/speed"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // Rows of sacct: who counts, and for how long.
 func TestCompletedJobs(t *testing.T) {
 	row := func(id uint32, start, end int64, state, gpuType, tag string) cluster.PastStay {
-		r := cluster.PastStay{RawID: id, Name: "train", State: state, Tag: tag, Stay: cluster.Stay{User: "ann", GPUType: gpuType, GPUs: 2}}
+		r := cluster.PastStay{RawID: id, Name: "train", State: state, Tag: jobtag.Read(tag), Stay: cluster.Stay{User: "ann", GPUType: gpuType, GPUs: 2}}
 		if start > 0 {
 			r.Start = time.Unix(start, 0)
 		}
@@ -70,7 +71,7 @@ func TestWhereJobsRan(t *testing.T) {
 	const saves = "prio:ckpt=600&v=1&workload=lm"
 	row := func(start, end int64, state, nodes, tag string) cluster.PastStay {
 		return cluster.PastStay{
-			RawID: 7, Name: "train", State: state, Tag: tag, NodeList: nodes,
+			RawID: 7, Name: "train", State: state, Tag: jobtag.Read(tag), NodeList: nodes,
 			Stay: cluster.Stay{User: "ann", GPUType: "a100", GPUs: 2, Start: time.Unix(start, 0), End: time.Unix(end, 0)},
 		}
 	}
