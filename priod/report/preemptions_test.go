@@ -42,7 +42,7 @@ func TestPreemptions(t *testing.T) {
 		stay(5, "be", 0, 0, 100), stay(5, "be", 110, 250, 400),
 		{Job: slurmplug.Plain(6), Tasks: 3, Tag: jobtag.Read(tag), Submit: at(0)},                             // waits
 		{Job: slurmplug.Plain(7), Tasks: 1, Tag: jobtag.Read(tag), Submit: at(0), Left: at(5)},                // cancelled before it ran
-		{Job: slurmplug.Plain(8), Tasks: 1, Tag: jobtag.Read("junk"), Submit: at(0)},                                       // waits, and is no TE job
+		{Job: slurmplug.Plain(8), Tasks: 1, Tag: jobtag.Read("junk"), Submit: at(0)},                          // waits, and is no TE job
 		{Job: slurmplug.Plain(9), Class: "be", Submit: at(0), Start: at(1), End: at(9), Ran: 8 * time.Second}, // runs
 	}
 	open := left(9, 2, "", 0)
