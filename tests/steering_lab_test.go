@@ -217,7 +217,6 @@ var schools = []school{
 	{name: "Slurm alone"},
 	{name: "the fastest type asked for", fastest: true},
 	{name: "priod", order: "gavel"},
-	{name: "priod, busy", order: "gavel", more: "busy = true\n"},
 	{name: "priod, owed", order: "owed", more: lead},
 	{name: "priod, owed, rounds of 20 s", order: "owed", more: lead + `enabled = true
 length = "20s"

@@ -63,7 +63,6 @@ type Config struct {
 		Least          float64 `toml:"min_share" json:"min_share"`
 		Change         float64 `toml:"switch_threshold" json:"switch_threshold"`
 		Cycles         int     `toml:"max_passed_cycles" json:"max_passed_cycles"`
-		Busy           bool    `toml:"busy" json:"busy"`
 		WritesPerCycle int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
 	} `toml:"steering" json:"steering"`
 	Rounds struct {

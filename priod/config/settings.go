@@ -63,7 +63,7 @@ func (c *Config) Steer() steer.Settings {
 	s := &c.Steering
 	set := steer.Settings{
 		Enabled: s.Enabled, WritesPerCycle: s.WritesPerCycle, Features: map[string]string{},
-		Rule: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles, Busy: s.Busy},
+		Rule: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles},
 	}
 	if c.Rounds.Enabled { // jobs that have the time in the next round may need another type
 		set.Rule.Keep = min(set.Rule.Keep, time.Duration(c.Rounds.Length).Seconds())

@@ -36,8 +36,8 @@ var levers = map[string]slurmplug.Lever{
 const noEvictions = "none"
 
 var (
-	policies  = []string{string(preemption.LeastLoss), string(preemption.FitGpp), string(preemption.LRTP), string(preemption.Random), noEvictions}
-	fallbacks = []string{string(preemption.FallNode), string(preemption.FallRandom), string(preemption.FallAnybody), string(preemption.FallNone)}
+	policies  = []string{string(preemption.LeastLoss), string(preemption.FitGpp), noEvictions}
+	fallbacks = []string{string(preemption.FallNode), string(preemption.FallNone)}
 )
 
 // maxTop is the largest SiteFactor and Nice that Slurm takes

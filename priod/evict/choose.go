@@ -50,7 +50,6 @@ func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j 
 	if set.Policy.Policy == preemption.LeastLoss {
 		c.setShadowTimes(m, set)
 	}
-	c.set.Seed += uint64(j.LastEviction) // another order after each eviction
 	c.decision = preemption.Decide(&c.snapshot, c.set)
 	for i := range c.Trials {
 		t := &c.Trials[i]

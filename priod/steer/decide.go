@@ -309,8 +309,8 @@ func (p *planner) withBack(j *Job, v Verdict) Verdict {
 }
 
 // fillIdle gives GPUs on which no job is planned now to jobs that end no later on them
-// than where they are planned (with Rule.Busy to any that can use them), the best match
-// first: that with the least slowdown against its fastest type.
+// than where they are planned, the best match first: that with the least slowdown against
+// its fastest type.
 func (p *planner) fillIdle() {
 	for {
 		job, to, match := -1, Open, 0.0
@@ -320,7 +320,7 @@ func (p *planner) fillIdle() {
 				continue
 			}
 			for t := range int32(p.Types) {
-				if p.free.FreeGPUs(t) < int(j.Request.GPUs) || !j.runs(t) || j.JustLeft.Has(t) || !p.rule.Busy && !(j.Run[t] <= v.End) {
+				if p.free.FreeGPUs(t) < int(j.Request.GPUs) || !j.runs(t) || j.JustLeft.Has(t) || !(j.Run[t] <= v.End) {
 					continue
 				}
 				if m := shortest(j.Run) / j.Run[t]; m > match && p.startsNow(j, t) {

@@ -178,7 +178,7 @@ func TestKeep(t *testing.T) {
 	stuck := job(59, 0)
 	stuck.Ready = 100
 	s, with := two(1, 1), set()
-	with.Keep, with.Busy, s.Jobs = 60, false, []Job{stuck}
+	with.Keep, s.Jobs = 60, []Job{stuck}
 	if v := Decide(s, with)[0]; v.Why == Stuck {
 		t.Errorf("let go before its time: %+v", v)
 	}
@@ -287,18 +287,6 @@ func TestWaitWeighs(t *testing.T) {
 	}
 }
 
-// Of those for whom it is worst to be on a slow type, the least hurt goes there
-// when no GPU may idle.
-func TestBusy(t *testing.T) {
-	s := two(1, 1, holds(0, 1, 50))
-	s.Jobs = []Job{pending(100, 2000), pending(100, 1000)}
-	with := set()
-	with.Busy = true
-	if v := Decide(s, with); v[0].Why != Waits || v[1].Why != Takes || v[1].OtherEnd != 250 {
-		t.Errorf("%+v", v)
-	}
-}
-
 // What a job that takes another type leaves behind is there for others.
 func TestMovesMakeRoom(t *testing.T) {
 	s := two(2, 2, holds(0, 1, 50))
@@ -347,7 +335,6 @@ func drawn(t *rapid.T) (*Snapshot, Rule) {
 	}
 	with := set()
 	with.Wait = rapid.SampledFrom([]float64{0, 1, 16}).Draw(t, "wait")
-	with.Busy = rapid.Bool().Draw(t, "busy GPUs")
 	with.Depth = rapid.SampledFrom([]int{0, 3}).Draw(t, "depth")
 	with.Keep = rapid.SampledFrom([]float64{0, 60}).Draw(t, "keep")
 	for i := range s.Jobs {
@@ -428,7 +415,7 @@ func TestProperties(t *testing.T) {
 					t.Fatal("the snapshot's nodes have changed")
 				}
 				j := &s.Jobs[i]
-				if mine && v.Why == Waits && v.Start > 0 && !j.JustLeft.Has(g) && left.FreeGPUs(g) > 0 && j.Request.Types.Has(g) && !math.IsInf(j.Run[g], 1) && (with.Busy || j.Run[g] <= v.End) {
+				if mine && v.Why == Waits && v.Start > 0 && !j.JustLeft.Has(g) && left.FreeGPUs(g) > 0 && j.Request.Types.Has(g) && !math.IsInf(j.Run[g], 1) && j.Run[g] <= v.End {
 					t.Fatalf("type %d is idle, and job %d waits for %d: %+v, runs %v", g, i, v.Type, v, j.Run)
 				}
 			}

@@ -40,9 +40,6 @@ type Rule struct {
 	// bound, or when the score of another type is better by this factor.
 	Change float64
 	Cycles int // a job that could start on its type and did not in so many cycles is opened
-	// Busy leaves no GPU idle that a job near the head could use, also when that job
-	// would end sooner by waiting for another type.
-	Busy bool
 }
 
 // Defaults are the parameters for a site that has measured nothing.

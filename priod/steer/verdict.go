@@ -18,7 +18,7 @@ type Why string
 const (
 	Starts    Why = "starts"      // bound to an allocated type that is free
 	Waits     Why = "waits"       // bound to a type that is not free yet: it ends there sooner than on any that is
-	Takes     Why = "takes-other" // bound to a free type instead of the allocated one, for which it would wait longer than it gains, or by Rule.Busy
+	Takes     Why = "takes-other" // bound to a free type instead of the allocated one, for which it would wait longer than it gains
 	Barred    Why = "cannot-run"  // bound to a type on which it can run, because it cannot on all that its request allows
 	Far       Why = "not-near"    // open: further from the head than Rule.Depth
 	NoConsent Why = "no-consent"  // not steered: Job.Consent is false

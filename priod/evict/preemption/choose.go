@@ -3,49 +3,39 @@ package preemption
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"slurmprio/priod/placement"
 )
 
-// price fills in what each candidate costs and, where the policy has one, the order in
-// which candidates are tried.
+// price fills in what each candidate costs and, for FitGpp, the order in which candidates are tried.
 func (v *view) price() {
-	switch v.set.Policy {
-	case LeastLoss:
+	if v.set.Policy == LeastLoss {
 		for i := range v.Candidates {
 			v.cost[i] = v.Candidates[i].Loss() * (1 + float64(v.Candidates[i].Evicted)*v.set.Rise)
 		}
 		return
-	case FitGpp:
-		v.scores()
 	}
+	v.cost = Scores(v.Snapshot, v.set.S)
 	for i, why := range v.standing {
 		if why == Allowed {
 			v.order = append(v.order, int32(i))
 		}
 	}
-	switch v.set.Policy {
-	case FitGpp:
-		slices.SortStableFunc(v.order, func(a, b int32) int { return cmp.Compare(v.cost[a], v.cost[b]) })
-	case LRTP:
-		slices.SortStableFunc(v.order, func(a, b int32) int { return cmp.Compare(v.Candidates[b].Remaining, v.Candidates[a].Remaining) })
-	}
+	slices.SortStableFunc(v.order, func(a, b int32) int { return cmp.Compare(v.cost[a], v.cost[b]) })
 }
 
-// scores are FitGpp's (Yabuuchi et al., OpML 2019), over all running BE jobs k:
+// Scores are FitGpp's of each candidate (Yabuuchi et al., OpML 2019), over all running BE jobs k:
 //
-//	Score(j) = Size(j) / max Size(k)  +  S x Grace(j) / max Grace(k)
-func (v *view) scores() {
+//	Score(j) = Size(j) / max Size(k)  +  weight x Grace(j) / max Grace(k)
+func Scores(s *Snapshot, weight float64) []float64 {
+	scores := make([]float64, len(s.Candidates))
 	largest, longest := 0.0, 0.0
-	for i := range v.Candidates {
-		c := &v.Candidates[i]
-		if c.Leaving {
-			continue
+	for i := range s.Candidates {
+		if c := &s.Candidates[i]; !c.Leaving {
+			scores[i] = c.size(s.Nodes)
+			largest, longest = max(largest, scores[i]), max(longest, c.Grace)
 		}
-		v.cost[i] = v.size(c)
-		largest, longest = max(largest, v.cost[i]), max(longest, c.Grace)
 	}
 	over := func(x, most float64) float64 {
 		if most == 0 {
@@ -53,16 +43,17 @@ func (v *view) scores() {
 		}
 		return x / most
 	}
-	for i := range v.Candidates {
-		v.cost[i] = over(v.cost[i], largest) + v.set.S*over(v.Candidates[i].Grace, longest)
+	for i := range s.Candidates {
+		scores[i] = over(scores[i], largest) + weight*over(s.Candidates[i].Grace, longest)
 	}
+	return scores
 }
 
 // size is the Euclidean length of the demand, each resource as a part of what the node
 // has; a gang's parts on several nodes add up.
-func (v *view) size(c *Candidate) (size float64) {
+func (c *Candidate) size(nodes *placement.Nodes) (size float64) {
 	for _, share := range c.Shares {
-		has, sum := vectorOf(v.Nodes.Size(share.Node)), 0.0
+		has, sum := vectorOf(nodes.Size(share.Node)), 0.0
 		for k, amount := range vectorOf(share.Amount) {
 			if has[k] > 0 {
 				part := float64(amount) / float64(has[k])
@@ -163,25 +154,16 @@ func (v *view) decide(t *Trial) Verdict {
 		return Verdict{Why: Gang}
 	}
 	verdict.Why = Evicts
-	if v.set.Policy == FitGpp {
-		if c, node, need, ok := v.single(t, gpus[0]); ok {
-			v.giveRoom(&verdict, node, need, []int32{c})
+	if c, node, need, ok := v.single(t, gpus[0]); ok {
+		v.giveRoom(&verdict, node, need, []int32{c})
+		return verdict
+	}
+	if v.set.Fallback == FallNode {
+		if node, need, victims, ok := v.cheapest(t, gpus[0], &verdict); ok {
+			v.giveRoom(&verdict, node, need, victims)
+			slices.Sort(verdict.Victims)
 			return verdict
 		}
-		switch v.set.Fallback {
-		case FallNode:
-			if node, need, victims, ok := v.cheapest(t, gpus[0], &verdict); ok {
-				v.giveRoom(&verdict, node, need, victims)
-				slices.Sort(verdict.Victims)
-				return verdict
-			}
-			return Verdict{Why: Impossible}
-		case FallNone:
-			return Verdict{Why: Impossible}
-		}
-	}
-	if v.untilFits(t, gpus[0], &verdict) {
-		return verdict
 	}
 	return Verdict{Why: Impossible}
 }
@@ -205,7 +187,7 @@ func (v *view) free(t *Trial, gpus int32) (node int32, need vector, ok bool) {
 func (v *view) single(t *Trial, gpus int32) (c, node int32, need vector, ok bool) {
 	for _, c := range v.order {
 		victim := &v.Candidates[c]
-		if v.chosen[c] || v.set.MaxEvictions > 0 && victim.Evicted >= v.set.MaxEvictions {
+		if v.chosen[c] {
 			continue
 		}
 		for _, share := range victim.Shares {
@@ -219,40 +201,6 @@ func (v *view) single(t *Trial, gpus int32) (c, node int32, need vector, ok bool
 		}
 	}
 	return 0, 0, vector{}, false
-}
-
-// untilFits evicts over the whole cluster, in order or at random, until the
-// trial fits on a node. No job leaves if it never does.
-func (v *view) untilFits(t *Trial, gpus int32, verdict *Verdict) bool {
-	order := v.order
-	if v.set.Policy != LRTP {
-		order = slices.Clone(order)
-		r := rand.New(rand.NewPCG(v.set.Seed, uint64(len(order))))
-		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	}
-	var victims []int32
-	for _, c := range order {
-		if v.chosen[c] || !t.Request.Types.Has(v.Nodes.Type(v.Candidates[c].Shares[0].Node)) {
-			continue
-		}
-		v.setVictim(c, true)
-		victims = append(victims, c)
-		for _, share := range v.Candidates[c].Shares {
-			p := &v.places[share.Node]
-			if need := v.need(t.Request, gpus, share.Node); !p.down && p.room.holds(need) {
-				for _, c := range victims { // take makes them leave
-					v.setVictim(c, false)
-				}
-				v.giveRoom(verdict, share.Node, need, victims)
-				slices.Sort(verdict.Victims)
-				return true
-			}
-		}
-	}
-	for _, c := range victims {
-		v.setVictim(c, false)
-	}
-	return false
 }
 
 // leastLoss takes the cheapest set, of nodes of one GPU type.

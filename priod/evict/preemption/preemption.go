@@ -1,6 +1,5 @@
 // Package preemption says which best-effort (BE) jobs leave for which waiting
-// trial-and-error (TE) job: by FitGpp (Yabuuchi et al., OpML 2019), by the baselines
-// that it is compared with, LRTP (Chen et al., ATC 2017) and RAND, or by LeastLoss,
+// trial-and-error (TE) job: by FitGpp (Yabuuchi et al., OpML 2019) or by LeastLoss,
 // which evicts the set of jobs that loses the least GPU time.
 //
 // It is pure: a snapshot and settings in, a decision with its reasons out. What was
@@ -25,8 +24,6 @@ type Policy string
 
 // The policies.
 const (
-	LRTP      Policy = "lrtp"       // longest remaining time first, until the TE job fits
-	Random    Policy = "random"     // any, until the TE job fits
 	FitGpp    Policy = "fitgpp"     // the one with the least score whose leaving makes the TE job fit
 	LeastLoss Policy = "least-loss" // the set whose leaving loses the least GPU time
 )
@@ -37,16 +34,13 @@ type Fallback string
 
 // The fallbacks.
 const (
-	FallRandom  Fallback = "random"   // any of the cluster, until the TE job fits
-	FallAnybody Fallback = "anybody"  // the same, also those evicted P times
-	FallNode    Fallback = "node-set" // the set on one node with the least sum of scores
-	FallNone    Fallback = "none"     // the TE job waits
+	FallNode Fallback = "node-set" // the set on one node with the least sum of scores
+	FallNone Fallback = "none"     // the TE job waits
 )
 
 // Settings are the policy and its limits. Times are in seconds.
 type Settings struct {
 	Policy   Policy
-	Seed     uint64   // of random choices
 	S        float64  // FitGpp's weight of the grace period against the size
 	Fallback Fallback // of FitGpp
 
@@ -91,7 +85,7 @@ type Candidate struct {
 	Untold    bool    // Leaving, and its signal is still to be sent
 	Evicted   int     // times, in its life
 	Elapsed   float64 // since its start
-	Remaining float64 // until its end: only LRTP asks, and only an oracle knows
+	Remaining float64 // until its end, as expected
 	Grace     float64 // that it takes to leave, as learned
 	Unsaved   float64 // work since its last checkpoint, 0 when it saves its state within its grace
 	Restart   float64 // what starting again costs
@@ -219,16 +213,13 @@ func standing(c *Candidate, set *Settings) Why {
 		return NoConsent
 	case c.Leaving:
 		return IsLeaving
-	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions && !set.ignoresCap():
+	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions:
 		return Capped
 	case c.Elapsed < set.MinRun:
 		return Young
 	}
 	return Allowed
 }
-
-// ignoresCap tells whether jobs are evicted more often than MaxEvictions.
-func (set *Settings) ignoresCap() bool { return set.Policy == FitGpp && set.Fallback == FallAnybody }
 
 // Loss is the GPU-seconds that evicting the job loses; at least one second of each GPU,
 // so that no job is evicted for nothing.
@@ -364,10 +355,10 @@ func (set *Settings) late(c *Candidate, t *Trial) bool { return c.Grace+set.MinG
 // Check refuses settings that mean nothing.
 func (set *Settings) Check() error {
 	switch {
-	case !slices.Contains([]Policy{LRTP, Random, FitGpp, LeastLoss}, set.Policy):
+	case !slices.Contains([]Policy{FitGpp, LeastLoss}, set.Policy):
 		return fmt.Errorf("no policy of preemption %q", set.Policy)
-	case set.Policy == FitGpp && !slices.Contains([]Fallback{FallRandom, FallAnybody, FallNode, FallNone}, set.Fallback):
-		return fmt.Errorf("FitGpp's fallback %q: want %s, %s, %s or %s", set.Fallback, FallRandom, FallAnybody, FallNode, FallNone)
+	case set.Policy == FitGpp && set.Fallback != FallNode && set.Fallback != FallNone:
+		return fmt.Errorf("FitGpp's fallback %q: want %s or %s", set.Fallback, FallNode, FallNone)
 	case !(set.MinRun >= 0 && set.MinGain >= 0 && set.Limits.GPUHoursPerDay >= 0 && set.Limits.UserGPUMinutesPerDay >= 0):
 		return fmt.Errorf("times and limits of preemption are not negative")
 	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):

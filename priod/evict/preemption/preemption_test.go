@@ -92,8 +92,8 @@ func drawSnapshot(t *rapid.T, parts bool) Snapshot {
 
 func drawSettings(t *rapid.T) Settings {
 	return Settings{
-		Policy: rapid.SampledFrom([]Policy{LRTP, Random, FitGpp, LeastLoss}).Draw(t, "policy"), Seed: 7, S: 4,
-		Fallback:     rapid.SampledFrom([]Fallback{FallRandom, FallNode, FallNone}).Draw(t, "fallback"),
+		Policy: rapid.SampledFrom([]Policy{FitGpp, LeastLoss}).Draw(t, "policy"), S: 4,
+		Fallback:     rapid.SampledFrom([]Fallback{FallNode, FallNone}).Draw(t, "fallback"),
 		MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"), MinRun: float64(rapid.IntRange(0, 50).Draw(t, "min run")),
 		Rise: float64(rapid.IntRange(0, 2).Draw(t, "rise")), Urgency: float64(rapid.IntRange(0, 3).Draw(t, "urgency")), RunCost: float64(rapid.IntRange(0, 2).Draw(t, "run cost")), MinGain: float64(rapid.IntRange(0, 10).Draw(t, "gain")),
 		Limits: Limits{MaxAtOnce: rapid.IntRange(0, 5).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 5).Draw(t, "cycle")},
@@ -298,21 +298,8 @@ func TestFitGppScore(t *testing.T) {
 	for i := range s.Candidates {
 		s.Candidates[i].Evicted = 1
 	}
-	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, MaxEvictions: 1, Fallback: FallRandom}).Verdicts[0]; v.Why != Impossible {
+	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, MaxEvictions: 1, Fallback: FallNode}).Verdicts[0]; v.Why != Impossible {
 		t.Errorf("all were evicted P times: %+v", v)
-	}
-	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, MaxEvictions: 1, Fallback: FallAnybody}).Verdicts[0]; v.Why != Evicts {
-		t.Errorf("anybody may go: %+v", v)
-	}
-}
-
-func TestLongestRemainingGoesFirst(t *testing.T) {
-	s := one(3, job(2, 1), job(2, 1), job(4, 1))
-	for i, r := range []float64{20, 30, 10} {
-		s.Candidates[i].Remaining = r
-	}
-	if v := Decide(&s, Settings{Policy: LRTP}).Verdicts[0]; !slices.Equal(v.Victims, []int{0, 1}) {
-		t.Errorf("%+v", v)
 	}
 }
 
@@ -423,7 +410,7 @@ func TestLimitsAndCheck(t *testing.T) {
 	if want := []Why{Evicts, PerOwner, Evicts, Evicts, Evicts}; !slices.Equal(got, want) {
 		t.Errorf("%s, want %s", got, want)
 	}
-	for _, set := range []Settings{{}, {Policy: FitGpp}, {Policy: LRTP, S: math.NaN()}, {Policy: LRTP, MaxEvictions: -1}, {Policy: LeastLoss, Urgency: -1}, {Policy: LeastLoss, Rise: math.Inf(1)}} {
+	for _, set := range []Settings{{}, {Policy: FitGpp}, {Policy: "lrtp"}, {Policy: LeastLoss, S: math.NaN()}, {Policy: LeastLoss, MaxEvictions: -1}, {Policy: LeastLoss, Urgency: -1}, {Policy: LeastLoss, Rise: math.Inf(1)}} {
 		if set.Check() == nil {
 			t.Errorf("%+v passes", set)
 		}

@@ -39,7 +39,7 @@ type view struct {
 	standing []Why
 	places   []place
 	cost     []float64           // of each candidate
-	order    []int32             // candidates, in the order of LRTP, Random and FitGpp
+	order    []int32             // candidates, in the order of FitGpp's scores
 	rankings map[demand]*ranking // of nodes, by GPUs wanted
 	chosen   []bool              // victims so far
 	gangs    []int32             // candidates on several nodes

@@ -1,6 +1,6 @@
 // Package preempt is preemption as its papers have it, to compare priod with: LRTP, RAND
-// and FitGpp are asked after each pass of the virtual Slurm, and whoever is chosen leaves
-// at once. The choice itself is evict/preemption's.
+// and FitGpp are asked after each pass of the virtual Slurm, and the jobs chosen leave
+// at once. FitGpp's choice of one victim, or of a set on one node, is evict/preemption's.
 package preempt
 
 import (
@@ -13,11 +13,25 @@ import (
 	"slurmprio/priod/simulate/virtual"
 )
 
-// Settings and Policy are those of the choice.
-type (
-	Settings = preemption.Settings
-	Policy   = preemption.Policy
-)
+// Settings are those of the choice, by a policy of evict/preemption or of this package.
+type Settings struct {
+	preemption.Settings
+	Seed uint64 // of random choices
+}
+
+// cluster tells whether the choice is one over the whole cluster.
+func (set *Settings) cluster() bool {
+	return slices.Contains([]preemption.Policy{LRTP, Random}, set.Policy) || set.Policy == preemption.FitGpp && slices.Contains([]preemption.Fallback{FallRandom, FallAnybody}, set.Fallback)
+}
+
+// Check refuses settings that mean nothing.
+func (set *Settings) Check() error {
+	known := set.Settings
+	if set.cluster() {
+		known.Policy, known.Fallback = preemption.FitGpp, preemption.FallNone
+	}
+	return known.Check()
+}
 
 // Costs are what leaving costs, s, as far as a job does not say.
 type Costs struct{ Grace, Checkpoint, Restart float64 }
@@ -63,7 +77,8 @@ func (e *evictor) decide(s *virtual.System) (told []virtual.Eviction) {
 	e.account(s.Now(), &snap)
 	set := e.set
 	set.Seed += uint64(len(e.past)) // another shuffle each time
-	for i, v := range preemption.Decide(&snap, set).Verdicts {
+	verdicts := decide(&snap, set)
+	for i, v := range verdicts {
 		if v.Why != preemption.Evicts {
 			continue
 		}

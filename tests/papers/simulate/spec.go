@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"slurmprio/priod/evict/preemption"
 	site "slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
@@ -138,7 +139,7 @@ func (s *Spec) Check() error {
 	case s.Sizing == "greedy" || s.Sizing == "opt":
 		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
 	case s.evicts() && s.Preemption != site.SlurmQOS && !s.Priod():
-		s.Eviction.Policy, s.Eviction.Seed = preempt.Policy(s.Preemption), s.Seed
+		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
 		return s.Eviction.Check()
 	}
 	return nil

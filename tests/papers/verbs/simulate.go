@@ -137,7 +137,7 @@ func evictionFlags(category string) []cli.Flag {
 	return []cli.Flag{
 		&cli.Float64Flag{Category: category, Name: "fitgpp-s", Value: 4, Usage: "`WEIGHT` of the grace period against the size in FitGpp's score"},
 		&cli.IntFlag{Category: category, Name: "fitgpp-p", Value: 1, Usage: "FitGpp evicts one job so many `TIMES` at most; 0: no limit"},
-		&cli.StringFlag{Category: category, Name: "fitgpp-fallback", Value: string(preemption.FallRandom), Usage: "when no single victim makes room: `WHO` is random, anybody (also those evicted P times), node-set, none"},
+		&cli.StringFlag{Category: category, Name: "fitgpp-fallback", Value: string(preempt.FallRandom), Usage: "when no single victim makes room: `WHO` is random, anybody (also those evicted P times), node-set, none"},
 		&cli.IntFlag{Category: category, Name: "evictions-at-once", Usage: "`VICTIMS` in their grace period; 0: no limit"},
 		&cli.IntFlag{Category: category, Name: "evictions-per-hour", Usage: "`VICTIMS` of any hour; 0: no limit"},
 		&cli.Float64Flag{Category: category, Name: "eviction-gpu-hours-per-day", Usage: "`GPU-HOURS` that evictions may lose in any day; 0: no limit"},
@@ -151,10 +151,10 @@ var sharedFlags = map[string]string{
 }
 
 func evictionOf(c *cli.Context) preempt.Settings {
-	set := preempt.Settings{
+	set := preempt.Settings{Settings: preemption.Settings{
 		S: c.Float64("fitgpp-s"), Fallback: preemption.Fallback(c.String("fitgpp-fallback")),
 		Limits: preemption.Limits{MaxAtOnce: c.Int("evictions-at-once"), MaxPerHour: c.Int("evictions-per-hour"), GPUHoursPerDay: c.Float64("eviction-gpu-hours-per-day")},
-	}
+	}}
 	if c.String("preemption") == string(preemption.FitGpp) {
 		set.MaxEvictions = c.Int("fitgpp-p")
 	}
