@@ -192,6 +192,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	defer d.learning.speeds.finish()
 	defer d.checks.finish()
 	defer d.expecting.finish()
+	defer d.sampling.finish()
 	defer cancel()
 	defer func() { d.peers.lock.Close() }()
 	d.notify(daemon.SdNotifyReady)
@@ -282,7 +283,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.learning.speeds.begin(l, time.Duration(d.Config.Speeds.Every), d.Config.Locality.SlowNodes, d.clock.now())
+	d.learning.speeds.resume(l, time.Duration(d.Config.Speeds.Every), d.Config.Locality.SlowNodes, d.clock.now())
 	d.history = cluster.NewHistory()
 	if d.Config.State.Shared != "" {
 		return nil // what other hosts write there counts: it is read when this one takes over

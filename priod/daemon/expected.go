@@ -28,35 +28,32 @@ const (
 
 // expecting plans when the first jobs of the queue start, beside the cycles, one plan at a time.
 type expecting struct {
-	next    time.Time          // by the time that a process keeps
-	running chan time.Duration // what one took
+	background[time.Duration]           // what one took
+	next                      time.Time // by the time that a process keeps
 }
 
 // expect begins a plan when it is time for one.
 func (d *Daemon) expect(ctx context.Context, r *cycle.Result) {
 	e := &d.expecting
-	if e.running != nil {
-		select {
-		case took := <-e.running:
-			e.running, e.next = nil, cluster.Later(e.next, time.Now().Add(expectShare*took))
-		default:
-		}
+	busy, took, over := e.busy()
+	if over {
+		e.next = cluster.Later(e.next, time.Now().Add(expectShare*took))
 	}
-	if e.running != nil || time.Now().Before(e.next) {
+	if busy || time.Now().Before(e.next) {
 		return
 	}
-	e.next, e.running = time.Now().Add(expectEvery), make(chan time.Duration, 1)
+	e.next = time.Now().Add(expectEvery)
 	s, order := planned(r)
-	past, fit, done := d.learning.speeds.past, d.learning.speeds.fit, e.running
-	go func() {
+	past, fit := d.learning.speeds.past, d.learning.speeds.fit
+	e.begin(func() time.Duration {
 		began := time.Now()
-		defer func() { done <- time.Since(began) }()
 		starts, ends := expected(s, order, past, fit)
 		d.metrics.starting(starts, s.At)
 		if err := errors.Join(d.Store.SaveStarts(ctx, s.At, starts), d.Store.SaveEnds(ctx, s.At, ends)); err != nil && ctx.Err() == nil {
 			d.Log.Warn("when jobs are expected to start is not stored", "error", err)
 		}
-	}()
+		return time.Since(began)
+	})
 }
 
 // planned are the nodes, the jobs that run and the first that wait, copied: the next cycle may use them again.
@@ -79,14 +76,6 @@ func planned(r *cycle.Result) (s *cluster.Snapshot, order []*cluster.Job) {
 		order = append(order, &s.Jobs[waiting+i])
 	}
 	return s, order
-}
-
-// finish waits for a plan that is under way: it uses the store.
-func (e *expecting) finish() {
-	if e.running != nil {
-		<-e.running
-		e.running = nil
-	}
 }
 
 // expected are the starts of jobs in their order: by time limits, and where past runs are known, by what these took; and the ends of

@@ -69,8 +69,8 @@ const (
 
 // speedLearner reads accounting and learns speeds from it, beside the cycles, one reading at a time.
 type speedLearner struct {
+	background[lesson]
 	next    time.Time // reading, by the time that a process keeps
-	running chan lesson
 	last    store.Lessons
 	slow    locality.SlowNodes
 	past    []runtimes.Run // the last ones, that run times are learned from
@@ -86,8 +86,8 @@ type lesson struct {
 	err      error
 }
 
-// begin takes up what an earlier process learned; anew: not all that is needed of it was kept.
-func (c *speedLearner) begin(l store.Lessons, every time.Duration, anew bool, now time.Time) {
+// resume takes up what an earlier process learned; anew: not all that is needed of it was kept.
+func (c *speedLearner) resume(l store.Lessons, every time.Duration, anew bool, now time.Time) {
 	c.last = l
 	c.next = time.Now().Add(min(every, firstReading))
 	if since := now.Sub(l.At); since >= 0 && since < every && !anew {
@@ -99,23 +99,19 @@ func (c *speedLearner) begin(l store.Lessons, every time.Duration, anew bool, no
 func (d *Daemon) learn(ctx context.Context) {
 	c := &d.learning.speeds
 	every := time.Duration(d.Config.Speeds.Every)
-	if c.running != nil {
-		select {
-		case l := <-c.running:
-			c.running, c.next = nil, time.Now().Add(every)
-			d.learned(l)
-		default:
-		}
+	busy, l, over := c.busy()
+	if over {
+		c.next = time.Now().Add(every)
+		d.learned(l)
+	}
+	if busy || over {
 		return
 	}
 	if d.Config.Speeds.History == 0 || time.Now().Before(c.next) {
 		return
 	}
-	c.running = make(chan lesson, 1)
-	cfg, slurm, table, now, done := d.Config, d.slurm, d.table, d.clock.now(), c.running
-	go func() {
-		done <- learnSpeeds(ctx, cfg, slurm, d.Store, table, now)
-	}()
+	cfg, slurm, table, now := d.Config, d.slurm, d.table, d.clock.now()
+	c.begin(func() lesson { return learnSpeeds(ctx, cfg, slurm, d.Store, table, now) })
 }
 
 func (d *Daemon) learned(l lesson) {
@@ -132,14 +128,6 @@ func (d *Daemon) learned(l lesson) {
 	c.trouble, c.last, c.slow, c.past, c.fit = "", l.Lessons, l.slow, l.past, FitOf(l.promises, d.clock.now())
 	d.metrics.promised(l.promises, d.clock.now())
 	d.Log.Debug("learned speeds from accounting", "jobs", l.Runs)
-}
-
-// finish waits for a reading that is under way: it uses the store.
-func (c *speedLearner) finish() {
-	if c.running != nil {
-		<-c.running
-		c.running = nil
-	}
 }
 
 // learnSpeeds reads what is new in accounting and learns from all that is not too old.

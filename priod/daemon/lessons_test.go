@@ -76,11 +76,11 @@ func TestLessons(t *testing.T) {
 			t.Error("history teaches although it is off")
 		}
 		var c speedLearner // of a process that starts soon after another learned
-		c.begin(store.Lessons{At: time.Now().Add(-10 * time.Minute)}, time.Hour, false, time.Now())
+		c.resume(store.Lessons{At: time.Now().Add(-10 * time.Minute)}, time.Hour, false, time.Now())
 		if wait := time.Until(c.next); wait != 50*time.Minute {
 			t.Errorf("the next lesson is in %v", wait)
 		}
-		c.begin(store.Lessons{At: time.Now().Add(-10 * time.Minute)}, time.Hour, true, time.Now())
+		c.resume(store.Lessons{At: time.Now().Add(-10 * time.Minute)}, time.Hour, true, time.Now())
 		if wait := time.Until(c.next); wait != firstReading {
 			t.Errorf("the next lesson is in %v, and nobody knows which nodes are slow", wait)
 		}

@@ -11,8 +11,9 @@ import (
 
 const sampleEvery = time.Minute
 
-// sampling takes one sample of the cluster for each minute.
+// sampling takes one sample of the cluster for each minute; what Slurm is asked for it, and the store, beside the cycles.
 type sampling struct {
+	background[struct{}]
 	next    time.Time     // by the time that a process keeps
 	longest time.Duration // cycle since the last sample
 }
@@ -21,7 +22,7 @@ type sampling struct {
 func (d *Daemon) sample(ctx context.Context, r *cycle.Result, took time.Duration) {
 	s := &d.sampling
 	s.longest = max(s.longest, took)
-	if time.Now().Before(s.next) {
+	if busy, _, _ := s.busy(); busy || time.Now().Before(s.next) {
 		return
 	}
 	x := &store.Sample{At: r.Snapshot.At, TookS: s.longest.Seconds(), Causes: d.state.Waits.Causes(), Slow: map[string]float64{}}
@@ -48,12 +49,16 @@ func (d *Daemon) sample(ctx context.Context, r *cycle.Result, took time.Duration
 		}
 	}
 	d.metrics.sampled(r.Snapshot.Nodes, x.Causes)
-	var err error
-	if x.Reservations, err = d.slurm.Reserved(ctx); err != nil {
-		d.Log.Debug("reservations are not read", "error", err)
-	}
 	s.next, s.longest = time.Now().Add(sampleEvery), 0
-	if err := d.Store.SaveSample(ctx, x); err != nil && ctx.Err() == nil {
-		d.Log.Warn("the sample of this minute is not stored", "error", err)
-	}
+	slurm := d.slurm
+	s.begin(func() (none struct{}) {
+		var err error
+		if x.Reservations, err = slurm.Reserved(ctx); err != nil {
+			d.Log.Debug("reservations are not read", "error", err)
+		}
+		if err := d.Store.SaveSample(ctx, x); err != nil && ctx.Err() == nil {
+			d.Log.Warn("the sample of this minute is not stored", "error", err)
+		}
+		return none
+	})
 }

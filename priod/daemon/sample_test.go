@@ -17,6 +17,7 @@ func TestSample(t *testing.T) {
 	f := &fake{}
 	d, _ := newDaemon(t, f)
 	turn(t, d)
+	d.sampling.finish()
 	f.samples, d.sampling = nil, sampling{}
 	te, err := jobtag.Parse("prio:type=te&v=1")
 	if err != nil {
@@ -31,6 +32,7 @@ func TestSample(t *testing.T) {
 	}}}
 	d.sample(t.Context(), r, time.Second)
 	d.sample(t.Context(), r, 3*time.Second)
+	d.sampling.finish()
 	if len(f.samples) != 1 {
 		t.Fatalf("%d samples within a minute", len(f.samples))
 	}
@@ -40,6 +42,7 @@ func TestSample(t *testing.T) {
 	}
 	d.sampling.next = time.Time{}
 	d.sample(t.Context(), r, time.Second)
+	d.sampling.finish()
 	if len(f.samples) != 2 || f.samples[1].TookS != 3 {
 		t.Errorf("%+v", f.samples)
 	}
