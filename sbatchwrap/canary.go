@@ -49,7 +49,7 @@ func tryFirst(p *parser, name string, script *script, said jobtag.Tag, tag strin
 	case err != nil:
 		return err
 	case len(jobs) > 1:
-		return usagef("--prio-canary does not go with a heterogeneous job: submit a job of one of its parts first, and the whole with --dependency=afterok:ID")
+		return usagef("--prio-canary cannot be combined with a heterogeneous job: submit a job of one of its parts first, and the whole with --dependency=afterok:ID")
 	}
 	job := jobs[0]
 	// A job that a canary submits is none.
@@ -227,7 +227,7 @@ func noCanary(cmd *sbatch.Command, job sbatch.Job, script *script) error {
 	}
 	for _, magic := range []string{"#BB ", "#BB_", "#DW "} {
 		if hasLine(script.text, magic) {
-			return usagef("--prio-canary does not go with burst buffers (a line %q in %s): the canary would have none", magic, script.title())
+			return usagef("--prio-canary cannot be combined with burst buffers (a line %q in %s): the canary would have none", magic, script.title())
 		}
 	}
 	has := func(set string) func(string) bool { return func(v string) bool { return strings.ContainsAny(v, set) } }
@@ -250,7 +250,7 @@ func noCanary(cmd *sbatch.Command, job sbatch.Job, script *script) error {
 		{"array", func(v string) bool { return !firstIndex.MatchString(v) }, "the canary runs the first index, and this begins with none"},
 	} {
 		if s, ok := job.Set[c.name]; ok && c.bad(s.Value) {
-			return usagef("--prio-canary does not go with %s: %s (--prio-canary=no leaves the canary out)", script.place(c.name, job), c.why)
+			return usagef("--prio-canary cannot be combined with %s: %s (--prio-canary=no leaves the canary out)", script.place(c.name, job), c.why)
 		}
 	}
 	return nil

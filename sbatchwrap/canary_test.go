@@ -130,7 +130,7 @@ func TestCanaryOwn(t *testing.T) {
 
 // TestNoCanary holds what is refused, with nothing submitted, and what leaves the canary out.
 func TestNoCanary(t *testing.T) {
-	const no = "--prio-canary does not go with "
+	const no = "--prio-canary cannot be combined with "
 	for _, c := range []struct{ lines, args, want string }{
 		{"", "-N1 : -N2", no + "a heterogeneous job: submit a job of one of its parts first, and the whole with --dependency=afterok:ID"},
 		{"#SBATCH hetjob\n", "", no + "a heterogeneous job"},

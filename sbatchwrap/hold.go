@@ -43,7 +43,7 @@ var ownStart = []string{"begin", "hold", "dependency", "deadline", "reservation"
 // Options that ask for GPUs.
 var gpuOptions = []string{"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
 
-// waits tells whether priod may give a submission its GPU type or another size, as far
+// waits reports whether priod may give a submission its GPU type or another size, as far
 // as the submission itself shows.
 func waits(tag jobtag.Tag, jobs []sbatch.Job) bool {
 	steers, sizes := tag.AllowsSteering(), len(tag.CPU)+len(tag.Mem) > 0
@@ -69,14 +69,14 @@ func waits(tag jobtag.Tag, jobs []sbatch.Job) bool {
 	return some && (steers && extensible(set["constraint"].Value) || sizes && sizable(set))
 }
 
-// sizable tells whether priod may change the size of a job: one that wants its nodes
+// sizable reports whether priod may change the size of a job: one that wants its nodes
 // alone, or several, keeps it.
 func sizable(set map[string]sbatch.Setting) bool {
 	_, alone := set["exclusive"]
 	return !alone && slices.Contains([]string{"", "1", "1-1"}, set["nodes"].Value)
 }
 
-// gpus tells whether the value of an option asks for GPUs, and whether it names
+// gpus reports whether the value of an option asks for GPUs, and whether it names
 // their type.
 func gpus(option, value string) (asks, typed bool) {
 	for item := range strings.SplitSeq(value, ",") {
@@ -104,7 +104,7 @@ func isCount(s string) bool {
 	return strings.Trim(s, "0123456789") == ""
 }
 
-// extensible tells whether one more feature can be added to a constraint: none
+// extensible reports whether one more feature can be added to a constraint: none
 // can beside parentheses, counts, or & and | at once.
 func extensible(constraint string) bool {
 	mixed := strings.Contains(constraint, "|") && strings.ContainsAny(constraint, "&,")

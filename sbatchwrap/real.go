@@ -71,7 +71,7 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && unix.Access(path, unix.X_OK) == nil
 }
 
-// isSelf tells whether the file is this program: the same file under whatever
+// isSelf reports whether the file is this program: the same file under whatever
 // name, or a copy.
 func isSelf(path string) bool {
 	there, err := os.Stat(path)

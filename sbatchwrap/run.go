@@ -132,7 +132,7 @@ func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []str
 	return p.cmd.Rewrite(add), nil
 }
 
-// changeable tells whether the submission can be read and added to.
+// changeable reports whether the submission can be read and added to.
 func changeable(p *parser, script *script) error {
 	switch {
 	case script.once:

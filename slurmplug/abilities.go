@@ -72,7 +72,7 @@ func (c *Client) AskAbilities(ctx context.Context) (a Abilities, err error) {
 	return a, nil
 }
 
-// namesFailuresOnly tells whether a partly failed update of an array is answered with
+// namesFailuresOnly reports whether a partly failed update of an array is answered with
 // the tasks that failed alone: since 23.02, as the lack of squeue --array-unique (seen
 // on 24.11.5 and 26.05.5; 22.05.8 names the others with "No error").
 func (c *Client) namesFailuresOnly() bool {

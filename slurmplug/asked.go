@@ -148,10 +148,10 @@ func (a *Asked) read(conf Config, record *Job, words map[string]string, nodeMB [
 	// written later, and srun asks for that again: it fails, waits for ever, or leaves the
 	// rest (22.05.8, 24.11.5 and 26.05.5). A default of the partition is in no environment.
 	if a.perGPU > 0 && strings.HasPrefix(words["CpusPerTres"], "gres") {
-		a.KeepsCPUs = "asks for CPUs by GPU (--cpus-per-gpu), which its script's environment keeps, and srun asks for those"
+		a.KeepsCPUs = "requests CPUs by GPU (--cpus-per-gpu), which its script's environment keeps, and srun asks for those"
 	}
 	if isByTask(record.TresPerTask, "cpu") {
-		a.KeepsCPUs = "asks for CPUs by --tres-per-task"
+		a.KeepsCPUs = "requests CPUs by --tres-per-task"
 	}
 	return a.readMemory(conf, words, nodeMB)
 }
@@ -186,7 +186,7 @@ func (a *Asked) readGPUs(record *Job) error {
 	return nil
 }
 
-const keptByGPU = "asks for memory by GPU (--mem-per-gpu), which its script's environment keeps, and srun asks for that"
+const keptByGPU = "requests memory by GPU (--mem-per-gpu), which its script's environment keeps, and srun asks for that"
 
 // readMemory reads by what the job asks for memory. Where a partition's default by
 // GPU stands beside the user's own --mem or --mem-per-cpu the latter counts; 22.05
@@ -317,38 +317,38 @@ func (a *Asked) fixed(words map[string]string) (string, error) {
 	case cron:
 		return "comes from scrontab: Slurm refuses every change of it", nil
 	case alone != "":
-		return "asks for its node alone, or to share it (" + alone + ")", nil
+		return "requests its node alone, or to share it (" + alone + ")", nil
 	case a.tasks > 1 && least == "1" && nodes != "1-1":
-		return fmt.Sprintf("asks for %d tasks without --nodes=1: they may spread over nodes", a.tasks), nil
+		return fmt.Sprintf("requests %d tasks without --nodes=1: they may spread over nodes", a.tasks), nil
 	case nodes != "1-1" && nodes != "1":
-		return "asks for several nodes (NumNodes=" + nodes + ")", nil
+		return "requests several nodes (NumNodes=" + nodes + ")", nil
 	case !isUnset(words["ExcNodeList"]):
 		return "excludes nodes", nil
 	case perTRES, perSocket:
-		return "asks for tasks by GPU, or GPUs by socket", nil
+		return "requests tasks by GPU, or GPUs by socket", nil
 	case a.GPUs == 0:
-		return "asks for no GPU", nil
+		return "requests no GPU", nil
 	case a.tasks < 1, a.perTask < 1, a.node < 1:
 		return "Slurm does not say its tasks or CPUs", nil
 	case byGPU && !sizeWords.MatchString(a.gpus):
-		return "asks for more than GPUs by TRES, and counts CPUs or memory by GPU", nil
+		return "requests more than GPUs by TRES, and counts CPUs or memory by GPU", nil
 	case words["ReqB:S:C:T"] != "0:0:*:*" || words["Socks/Node"] != "*" || words["CoreSpec"] != "*",
 		!strings.HasSuffix(words["NtasksPerN:B:S:C"], ":0:*:*"):
-		return "asks for sockets, cores or threads", nil
+		return "requests sockets, cores or threads", nil
 	case a.perGPU == 0 && a.cpus != a.tasks*a.perTask:
-		return "asks for other CPUs than its tasks need (--overcommit?)", nil
+		return "requests other CPUs than its tasks need (--overcommit?)", nil
 	case a.perGPU == 0 && a.node != a.perTask && a.node != a.tasks*a.perTask:
-		return "asks for --mincpus", nil
+		return "requests --mincpus", nil
 	case a.perGPU > 0 && a.perTask > 1:
-		return "asks for CPUs by task and by GPU", nil
+		return "requests CPUs by task and by GPU", nil
 	case a.memory == 0 && a.by == ByNode:
-		return "asks for all memory of its node (--mem=0)", nil
+		return "requests all memory of its node (--mem=0)", nil
 	case a.memory == 0:
-		return "asks for no memory, and no default gives it any (DefMemPerGPU)", nil
+		return "requests no memory, and no default gives it any (DefMemPerGPU)", nil
 	case a.hidden:
-		return "asks for memory in a way that a default by GPU hides (MinMemoryTRES)", nil
+		return "requests memory in a way that a default by GPU hides (MinMemoryTRES)", nil
 	case a.by == ByCPU && words["MemPerTres"] != "":
-		return "asks for memory by CPU where a default gives it by GPU", nil
+		return "requests memory by CPU where a default gives it by GPU", nil
 	}
 	return "", nil
 }
@@ -438,7 +438,7 @@ func (a *Asked) Of(value Value) Asked {
 }
 
 // size is what the job asks for, as it would be written. The memory stands there even
-// when only CPUs change: Slurm reckons the job's TRES anew only then (22.05), and the
+// when only CPUs change: Slurm recomputes the job's TRES only then (22.05), and the
 // GPUs beside what counts by them, because the update would else find none.
 func (a *Asked) size() SizeRequest {
 	s := SizeRequest{Nodes: a.Nodes}

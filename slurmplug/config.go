@@ -59,7 +59,7 @@ func (c Config) Get(key string) string { return c.values[key] }
 // List splits a value at commas.
 func (c Config) List(key string) []string { return listOf(c.values[key]) }
 
-// lists tells whether a word stands in a value, in letters of any case.
+// lists reports whether a word stands in a value, in letters of any case.
 func (c Config) lists(key, word string) bool {
 	return slices.ContainsFunc(c.List(key), func(w string) bool { return strings.EqualFold(w, word) })
 }
@@ -67,7 +67,7 @@ func (c Config) lists(key, word string) bool {
 // Version is slurmctld's version, "22.05.8".
 func (c Config) Version() string { return c.values["SLURM_VERSION"] }
 
-// AtLeast tells whether slurmctld is of the release major.minor, such as 23.2,
+// AtLeast reports whether slurmctld is of the release major.minor, such as 23.2,
 // or later.
 func (c Config) AtLeast(major, minor int) bool {
 	a, b, ok := ReleaseOf(c.Version())
@@ -135,7 +135,7 @@ func (c Config) WeightSum() (int64, error) {
 // later versions leave empty.
 func (c Config) AccountingStorageType() string { return c.values["AccountingStorageType"] }
 
-// ConsumesMemory tells whether memory is handed out to jobs as CPUs are.
+// ConsumesMemory reports whether memory is handed out to jobs as CPUs are.
 func (c Config) ConsumesMemory() bool {
 	return strings.Contains(strings.ToUpper(c.values["SelectTypeParameters"]), "MEMORY")
 }
@@ -161,7 +161,7 @@ type RateLimit struct {
 	Period  time.Duration
 }
 
-// Holds tells whether this process is limited.
+// Holds reports whether this process is limited.
 func (l RateLimit) Holds() bool { return l.Enabled && !l.Exempt }
 
 // perSecond is what comes in on average: what overflows the bucket is lost.
@@ -203,12 +203,12 @@ func (c Config) RateLimit() RateLimit {
 	return l
 }
 
-// ExpeditesRequeue tells whether users may ask for an expedited requeue (25.11 and later).
+// ExpeditesRequeue reports whether users may ask for an expedited requeue (25.11 and later).
 func (c Config) ExpeditesRequeue() bool {
 	return c.lists("SlurmctldParameters", "enable_expedited_requeue")
 }
 
-// RateLimited tells whether slurmctld limits RPCs (23.02 and later). SlurmUser
+// RateLimited reports whether slurmctld limits RPCs (23.02 and later). SlurmUser
 // and root are exempt.
 func (c Config) RateLimited() bool {
 	return c.lists("SlurmctldParameters", "rl_enable")
@@ -232,7 +232,7 @@ func (c Config) seconds(key string) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// Superuser tells whether this process's account is root or SlurmUser, which may do what an Operator may not.
+// Superuser reports whether this process's account is root or SlurmUser, which may do what an Operator may not.
 func (c Config) Superuser() bool {
 	uid := os.Geteuid()
 	_, slurmUID, known := c.SlurmUser()

@@ -62,12 +62,12 @@ func FeaturesIn(text string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(text, func(c rune) bool { return strings.ContainsRune("&|,()[]*!", c) })
 }
 
-// ValidFeature tells whether s can be written as the name of a node feature.
+// ValidFeature reports whether s can be written as the name of a node feature.
 func ValidFeature(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("&|()[]*!,\"'`\\", c) })
 }
 
-// Allows tells whether a node with these features will do.
+// Allows reports whether a node with these features will do.
 func (c Constraint) Allows(features []string) bool {
 	for _, words := range c.all {
 		if !slices.ContainsFunc(words, func(w string) bool { return slices.Contains(features, w) }) {

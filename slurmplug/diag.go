@@ -80,7 +80,7 @@ func (c Config) metricsAddress() string {
 	return net.JoinHostPort(host, port)
 }
 
-// ReadsMetrics tells whether slurmctld serves its metrics so that Diag can read them.
+// ReadsMetrics reports whether slurmctld serves its metrics so that Diag can read them.
 func (c Config) ReadsMetrics() bool { return c.metricsAddress() != "" }
 
 // UseMetrics makes Diag read slurmctld's metrics in the place of sdiag where it serves

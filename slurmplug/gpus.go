@@ -19,7 +19,7 @@ func (j *Job) GPUs() (gpuType string, count int) {
 	return gpuType, count
 }
 
-// AllocatedGPUs is GPUs as tres-alloc counts them: Slurm's own reckoning of the
+// AllocatedGPUs is GPUs as tres-alloc counts them: Slurm's own count of the
 // request while the job is pending, what it holds afterwards. The type is
 // known only when AccountingStorageTRES names it; ok is false when no GPUs are
 // listed at all.
@@ -81,13 +81,13 @@ func requestedGres(list string) ([]Gres, error) {
 	return ParseGres(strings.Join(gres, ","))
 }
 
-// isOtherTRES tells whether an item of a request is no GRES.
+// isOtherTRES reports whether an item of a request is no GRES.
 func isOtherTRES(item string) bool {
 	name := item[:max(strings.IndexAny(item+"=", "=:"), 0)]
 	return name == "cpu" || name == "mem" || strings.HasPrefix(name, "license/") || strings.HasPrefix(name, "bb/")
 }
 
-// isByTask tells whether a request by task names a resource as --tres-per-task does,
+// isByTask reports whether a request by task names a resource as --tres-per-task does,
 // "cpu:4": -c has it as "cpu=4".
 func isByTask(list, name string) bool {
 	for item := range listItems(list) {

@@ -114,7 +114,7 @@ func checkNote(s string) error {
 	return nil
 }
 
-// isGresWord tells whether s can name a GRES or its type. sbatch --hold lets
+// isGresWord reports whether s can name a GRES or its type. sbatch --hold lets
 // any text through, so the alphabet is closed here.
 func isGresWord(s string) bool {
 	for i := range len(s) {
@@ -157,7 +157,7 @@ func cutList(s string) (before, after string, found bool) {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isUnset tells whether Slurm prints s for a value that is not there.
+// isUnset reports whether Slurm prints s for a value that is not there.
 func isUnset(s string) bool {
 	switch s {
 	case "", "(null)", "N/A", "n/a", "NONE", "None", "Unknown", "None assigned":

@@ -142,7 +142,7 @@ func (c *Client) ReuseJobs(ctx context.Context, dst []Job) ([]Job, error) {
 	return jobs, nil
 }
 
-// shrunk tells whether more than half of before is gone.
+// shrunk reports whether more than half of before is gone.
 func shrunk(before, now int) bool { return 2*now < before }
 
 func (c *Client) readJobs(ctx context.Context, dst []Job) ([]Job, error) {
@@ -245,7 +245,7 @@ func parseJobsOf(out []byte, jobs []Job, before int, s separators, able Abilitie
 	return jobs, nil
 }
 
-// joins tells whether a line that begins with these columns is of one more task of the
+// joins reports whether a line that begins with these columns is of one more task of the
 // record before: squeue --array prints a line for each task, and all but the task's
 // number is the same, so nothing else of it is read.
 func (p *jobParser) joins(raw, array, number []byte) bool {

@@ -74,6 +74,6 @@ func WaitsFor(reason string) Waits {
 	return ForElse
 }
 
-// NotAvailable tells whether the nodes that a job waits for are those that its
+// NotAvailable reports whether the nodes that a job waits for are those that its
 // request names, or that a reservation keeps.
 func NotAvailable(reason string) bool { return strings.HasPrefix(reason, notAvailable) }

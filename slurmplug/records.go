@@ -118,7 +118,7 @@ type Run struct {
 	Unread string // why the record cannot be read, with its text; then only ids count, as far as they are known
 }
 
-// Ended tells whether a state, as squeue and sacct print it, is one that a job does not leave by
+// Ended reports whether a state, as squeue and sacct print it, is one that a job does not leave by
 // itself.
 func Ended(state string) bool {
 	switch state {

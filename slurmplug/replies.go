@@ -67,7 +67,7 @@ func containsAny(s string, texts []string) bool {
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(s, t) })
 }
 
-// isConnectionTrouble tells whether a program says that it reached no daemon.
+// isConnectionTrouble reports whether a program says that it reached no daemon.
 func isConnectionTrouble(message string) bool { return containsAny(message, connectionTexts) }
 
 // statusOf says what scontrol's words mean for the job.
@@ -267,7 +267,7 @@ func (r *replies) ofLine(s *session, i int, explained bool) (Status, string) {
 	return Applied, ""
 }
 
-// named tells whether scontrol named any job of the line.
+// named reports whether scontrol named any job of the line.
 func (r *replies) named(s *session, i int) bool {
 	for j := range s.lines[i].targets {
 		if len(r.of[&s.lines[i].targets[j]]) > 0 {
@@ -357,7 +357,7 @@ func covers(said []reply, tasks []int32, heard map[int]bool) (silent, unheard in
 	return silent, unheard, cut
 }
 
-// sameStatus tells whether the replies picked are at least one and mean the same.
+// sameStatus reports whether the replies picked are at least one and mean the same.
 func sameStatus(said []reply, picked []int) bool {
 	return len(picked) > 0 && !slices.ContainsFunc(picked, func(i int) bool {
 		return statusOf(said[i].message) != statusOf(said[picked[0]].message)

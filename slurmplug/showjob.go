@@ -268,7 +268,7 @@ func (c Config) KeepsMemory() string {
 	return ""
 }
 
-// MeasuresMemory tells whether the memory that jobs use is measured.
+// MeasuresMemory reports whether the memory that jobs use is measured.
 func (c Config) MeasuresMemory() bool {
 	kind := c.values["JobAcctGatherType"]
 	return kind != "" && !strings.HasSuffix(kind, "/none")

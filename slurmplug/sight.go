@@ -154,7 +154,7 @@ func (c *Client) NodesAsked(ctx context.Context, raw uint32) (required, excluded
 	return required, excluded, nil
 }
 
-// Expedites tells whether a job asked for an expedited requeue (sbatch
+// Expedites reports whether a job asked for an expedited requeue (sbatch
 // --requeue=expedite): when it exits with a status other than 0 Slurm holds it
 // (REQUEUE_HOLD), and when it is requeued it starts at once, before all others. squeue
 // has no column for that (seen on 26.05.5). A user who writes these words into a name

@@ -92,7 +92,7 @@ func parseSwitches(out []byte, s separators) (map[uint32]string, error) {
 	return all, nil
 }
 
-// LeafSwitches reads which leaf switch each node hangs on. It is nil where Slurm has no
+// LeafSwitches reads the leaf switch of each node. It is nil where Slurm has no
 // tree of switches.
 func (c *Client) LeafSwitches(ctx context.Context, conf Config) (map[string]string, error) {
 	if !conf.HasSwitches() {
@@ -127,7 +127,7 @@ func parseTopology(out []byte) (map[string]string, error) {
 	return leaves, nil
 }
 
-// HasSwitches tells whether Slurm knows a tree of switches.
+// HasSwitches reports whether Slurm knows a tree of switches.
 func (c Config) HasSwitches() bool { return strings.Contains(c.Get("TopologyPlugin"), "tree") }
 
 // MaxSwitchWait is the longest time that Slurm lets a job wait for its switches: a longer

@@ -102,7 +102,7 @@ func CountTasks(list string) (int, error) {
 	return n, err
 }
 
-// HasTask tells whether a list such as "1-9:2,12%4" names a task.
+// HasTask reports whether a list such as "1-9:2,12%4" names a task.
 func HasTask(list string, task int32) (bool, error) {
 	ranges, err := parseTasks(list)
 	return slices.ContainsFunc(ranges, func(r taskRange) bool {

@@ -35,13 +35,13 @@ const (
 // Since 26.05 it lowers that of a job that runs, too: see Config.KeepsMemory.
 const MinMemoryNode Lever = "MinMemoryNode"
 
-// Ranks tells whether the lever moves a job in the order, by a number; any other
+// Ranks reports whether the lever moves a job in the order, by a number; any other
 // one changes what the job's user asked for.
 func (l Lever) Ranks() bool {
 	return l == SiteFactor || l == Nice || l == Priority || l == Release
 }
 
-// single tells whether scontrol takes the lever for one job or one task at a time: it
+// single reports whether scontrol takes the lever for one job or one task at a time: it
 // does so for whatever names nodes (update_job.c, update_size).
 func (l Lever) single() bool {
 	return l == Size || l == ReqNodeList || l == ExcNodeList || l == NumNodes
@@ -80,7 +80,7 @@ func (u Update) Target() string {
 	return u.record()
 }
 
-// byRun tells whether the update names a run.
+// byRun reports whether the update names a run.
 func (u *Update) byRun() bool { return u.SLUID != "" && u.Tasks == "" }
 
 // record is the job by its id.
@@ -177,7 +177,7 @@ func (u Update) Validate() error {
 	return nil
 }
 
-// isSLUID tells whether s has the form of "s4C5M81FV4NT00" (26.05).
+// isSLUID reports whether s has the form of "s4C5M81FV4NT00" (26.05).
 func isSLUID(s string) bool {
 	digits, ok := strings.CutPrefix(s, "s")
 	return ok && len(digits) > 1 && len(digits) <= 20 && strings.Trim(digits, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
@@ -193,7 +193,7 @@ func (u Update) inRange(low, high int64) error {
 	return nil
 }
 
-// isLever tells whether s can be the name of a field to write, and is none of
+// isLever reports whether s can be the name of a field to write, and is none of
 // those by which scontrol chooses jobs (JobId, JobName, UserID, Clusters).
 func isLever(s string) bool {
 	lower := strings.ToLower(s)

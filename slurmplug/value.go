@@ -71,7 +71,7 @@ func (v Value) Number() int64 {
 	return 0
 }
 
-// IsNumber tells whether there is a Number.
+// IsNumber reports whether there is a Number.
 func (v Value) IsNumber() bool { return v.kind == aNumber }
 
 // Size is the size; its zero value for what is none.

@@ -72,7 +72,7 @@ func near(t *testing.T, what string, got, want time.Time) {
 
 // One type is full until a known end: the start there is that end, as Slurm
 // itself expects; what is advised is submitted as printed and starts at once, as
-// was said; and who waits before is reckoned with.
+// was said; and who waits before is taken into account.
 func TestAdvise(t *testing.T) {
 	s := profileSite(t, lab.Shared(t))
 	hold := func(minutes int, command string) string {

@@ -48,7 +48,7 @@ func TestOrderByAllocation(t *testing.T) {
 		t.Errorf("the second cycle says\n%s", again)
 	}
 	out := s.must("explain", "--all", weighty)
-	for _, want := range []string{"a100: 1.00, by the job's tag", "a100: 100 % of its time; received 0s there", "Place      behind 1 TE job, and", "it has had no time on a100"} {
+	for _, want := range []string{"a100: 1.00, by the job's tag", "a100: 100 % of its time; received 0s there", "Place      behind 1 TE job; otherwise", "it has had no time on a100"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain lacks %q:\n%s", want, out)
 		}

@@ -397,7 +397,7 @@ func (r *chaosRun) pending() (n int) {
 	return n
 }
 
-// quiet tells whether priod has no eviction under way: a victim that exits is in no
+// quiet reports whether priod has no eviction under way: a victim that exits is in no
 // queue until it is requeued.
 func (r *chaosRun) quiet() bool {
 	if r.off {

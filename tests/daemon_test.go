@@ -19,7 +19,7 @@ import (
 
 // life is the time in which a test's daemons do what the test wants: its context
 // ends, with the reason, when one of them ends by itself. All waits of a test, and
-// of the sites that it has beside each other, end with it.
+// of the sites that it has in parallel, end with it.
 type life struct {
 	context.Context
 	end context.CancelCauseFunc

@@ -197,7 +197,7 @@ func known(words []string) error {
 	return nil
 }
 
-// goKnows tells whether the packages have tests or benchmarks of these names.
+// goKnows reports whether the packages have tests or benchmarks of these names.
 func goKnows(args []string) error {
 	if len(args) > 1 && args[0] == "run" && args[1] == "./tests/papers" {
 		return appKnows(verbs.App(), args[2:])

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// watchesRaces tells whether every priod runs with Go's race detector, and ends at
+// watchesRaces reports whether every priod runs with Go's race detector, and ends at
 // the first race that it finds: make test-race.
 func watchesRaces() bool { return os.Getenv("SLURMPRIO_RACE") == "1" }
 
@@ -60,7 +60,7 @@ func buildEnv(program string) []string {
 	return []string{"GOFLAGS=" + os.Getenv("GOFLAGS") + " -race"}
 }
 
-// long tells whether what takes more than some seconds runs too: make test-long.
+// long reports whether what takes more than some seconds runs too: make test-long.
 func long() bool { return os.Getenv("SLURMPRIO_LONG") == "1" }
 
 // longOnly skips a test that does.
@@ -71,7 +71,7 @@ func longOnly(t *testing.T) {
 	}
 }
 
-// site is a lab with priod beside it: a state folder and a configuration.
+// site is a lab with priod alongside it: a state folder and a configuration.
 type site struct {
 	testing.TB
 	lab     *lab.Lab

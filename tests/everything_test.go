@@ -18,10 +18,10 @@ import (
 const everything = together + "[ranking]\norder = \"owed\"\n"
 
 // A TE job that suits two types as well is bound to none while both are full, BE jobs
-// are; when a GPU of either comes free, it is the TE job that starts there.
+// are; when a GPU of either becomes free, it is the TE job that starts there.
 func TestTrialsAreNotBoundToWait(t *testing.T) {
 	b := &bindable{newOwnSite(t, everything)}
-	var first []string // a GPU each, so that one comes free at a time
+	var first []string // a GPU each, so that one becomes free at a time
 	for _, gpuType := range []string{"v100", "a100"} {
 		for range 12 {
 			first = append(first, b.submit("--gres=gpu:"+gpuType+":1", "--time=60", "--wrap", "sleep 600"))

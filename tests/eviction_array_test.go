@@ -149,10 +149,10 @@ func TestResetRequeuesWhoLeft(t *testing.T) {
 	e.wait("the victim to have left", func() bool {
 		return strings.TrimSpace(e.slurm("squeue", "--noheader", "--states=FAILED", "--jobs="+victim, "--format=%i")) == victim
 	})
-	if out := e.must("reset", "--dry-run"); !strings.Contains(out, "would be requeued, which priod told to leave: "+victim) {
+	if out := e.must("reset", "--dry-run"); !strings.Contains(out, "would be requeued, which priod evicted: "+victim) {
 		t.Error(out)
 	}
-	if out := e.must("reset"); !strings.Contains(out, "1 job back in the queue, which priod had told to leave: "+victim) {
+	if out := e.must("reset"); !strings.Contains(out, "1 job requeued, which priod had evicted: "+victim) {
 		t.Error(out)
 	}
 	// Not at once: a run that starts within the second in which the one before ended is lost (24.11.5).
@@ -209,7 +209,7 @@ func TestEvictionForALimitedArray(t *testing.T) {
 	trial := e.trial("t4:2", "--array=0-1%1")
 	e.wait("the second task to wait for the first", func() bool {
 		said, _, _ := e.priod("explain", trial+"_1") // nothing before the first cycle
-		return strings.Contains(said, "as many tasks of its array run, or have a place")
+		return strings.Contains(said, "its array's task limit is reached")
 	})
 	for _, task := range []string{"_0", "_1"} {
 		e.completes(trial + task)

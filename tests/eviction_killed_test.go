@@ -231,11 +231,11 @@ func TestEvictionForgotten(t *testing.T) {
 		if x.How != how[x.Victim.String()] || x.ClaimState != "started" || x.TookS == nil || *x.TookS > 30 {
 			t.Errorf("%+v", x)
 		}
-		if again := strings.Contains(x.Reason, "has to submit it again"); again != (x.How == "forgotten") {
+		if again := strings.Contains(x.Reason, "has to resubmit it"); again != (x.How == "forgotten") {
 			t.Errorf("%s: %q", x.How, x.Reason)
 		}
 	}
-	if text := second.log.String(); strings.Count(text, "[ERROR]") != 1 || !strings.Contains(text, "has to submit it again") {
+	if text := second.log.String(); strings.Count(text, "[ERROR]") != 1 || !strings.Contains(text, "has to resubmit it") {
 		t.Errorf("the log says\n%s", text)
 	}
 	second.stop()
@@ -274,8 +274,8 @@ func TestEvictionLeftToTheOtherHost(t *testing.T) {
 			return strings.Contains(out, text)
 		}
 	}
-	b.patiently("the other priod to take over", says("this priod took over a short time ago"))
-	b.patiently("the victim's grace to be over", says("it names nodes"))
+	b.patiently("the other priod to take over", says("this priod took over recently"))
+	b.patiently("the victim's grace to be over", says("it requests nodes"))
 	if n := strings.Count(e.log("w"), "signal "); n != 1 || len(other.journal()) > 0 {
 		t.Errorf("%d signals, %+v", n, other.journal())
 	}

@@ -70,7 +70,7 @@ func TestDatabaseLostInAnEviction(t *testing.T) {
 	}
 }
 
-// A place that comes free in parts is reserved when the database is lost: the
+// A place that becomes free in parts is reserved when the database is lost: the
 // reservation goes all the same, whether priod goes on or reset takes it back, and both
 // victims come back.
 func TestDatabaseLostWithAReservation(t *testing.T) {
@@ -117,7 +117,7 @@ func TestDatabaseLostWithAReservation(t *testing.T) {
 	}
 }
 
-// reserved tells whether Slurm has a reservation of priod's.
+// reserved reports whether Slurm has a reservation of priod's.
 func (e *evictable) reserved() bool {
 	e.Helper()
 	return strings.Contains(e.slurm("scontrol", "show", "reservation"), "priod_")
@@ -149,7 +149,7 @@ func TestCapOutlivesTheDatabase(t *testing.T) {
 	trial := e.trial("t4:2")
 	e.wait("a decision about the second trial", func() bool {
 		out, _, _ := e.priod("explain", trial)
-		return strings.Contains(out, "no jobs that may be evicted make room")
+		return strings.Contains(out, "no evictable jobs make room")
 	})
 	if text := e.log("w"); strings.Count(text, "signal ") != 1 {
 		t.Errorf("the victim was told twice:\n%s", text)

@@ -40,7 +40,7 @@ func TestEvictionForWholeNodes(t *testing.T) {
 	trial = e.trial("t4:1", "--exclusive")
 	d.stop()
 	e.once(1, 2)
-	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "no jobs that may be evicted make room for it") {
+	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "no evictable jobs make room for it") {
 		t.Errorf("evict --dry-run says\n%s", out)
 	}
 	if again := e.journal(); len(again) != 2 || strings.Contains(e.log("w"), "signal") {

@@ -90,9 +90,9 @@ type stateFault struct {
 	begin  func(*harmed)
 	words  string // in the log while it lasts, a pattern
 	end    func(*harmed)
-	losses float64 // files made anew
+	losses float64 // files rebuilt
 	big    bool    // shows only when much is written
-	anew   bool    // the database is begun anew, which priod does once a minute at most
+	anew   bool    // the database is started over, which priod does once a minute at most
 }
 
 var stateFaults = []stateFault{

@@ -170,7 +170,7 @@ func TestGiveBackElsewhere(t *testing.T) {
 		t.Skip("this Slurm lowers the memory of jobs that run: TestGiveBack")
 	}
 	idle, _ := s.holding("--prio-give-back")
-	why := regexp.MustCompile(`sizing.give_back does nothing: Slurm \S+ lowers no memory of a job that runs; 26.05 and later do`)
+	why := regexp.MustCompile(`sizing.give_back has no effect: Slurm \S+ lowers no memory of a job that runs; 26.05 and later do`)
 	out, errs, _ := s.priod("run", "--once")
 	out += errs
 	if now := s.memoryOf(idle); now != "35000M RUNNING" || !why.MatchString(out) {

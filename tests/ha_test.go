@@ -85,7 +85,7 @@ func TestFollowsTheController(t *testing.T) {
 		b.patiently("the other host to stand by again", times(second, onFirst, round+1))
 		trial()
 		saved()
-		// A backup of 22.05 that has never been started anew hangs when it hands
+		// A backup of 22.05 that has never been started again hangs when it hands
 		// over for the fourth time.
 		if err := a.lab.Kill(t.Context(), lab.Backup); err != nil {
 			t.Fatal(err)

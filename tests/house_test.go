@@ -86,16 +86,16 @@ func feature(pkg string) string {
 	return features[i]
 }
 
-// simulator tells whether a package is of the simulator: it reaches features, and what programs
+// simulator reports whether a package is of the simulator: it reaches features, and what programs
 // are, through cycle and config alone.
 func simulator(pkg string) bool { return within(pkg, "priod/simulate") }
 
-// private tells whether a package stands behind cycle and config.
+// private reports whether a package stands behind cycle and config.
 func private(pkg string) bool {
 	return feature(pkg) != "" || within(pkg, "priod/workload/speed") || within(pkg, "priod/workload/sensitivity")
 }
 
-// within tells whether a package is another one or below it.
+// within reports whether a package is another one or below it.
 func within(pkg, room string) bool { return pkg == room || strings.HasPrefix(pkg, room+"/") }
 
 type goPackage struct {

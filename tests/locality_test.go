@@ -54,15 +54,15 @@ func TestGangWaitsForItsSwitch(t *testing.T) {
 	if asks(silent) != "0@0s PENDING" || asks(own) != "2@30m0s PENDING" {
 		t.Errorf("%s, %s", asks(silent), asks(own))
 	}
-	for id, says := range map[string]string{agreed: "switches: 1 at most, of the 2", own: "asks for switches itself"} {
+	for id, says := range map[string]string{agreed: "switches: 1 at most, of the 2", own: "requests switches"} {
 		if out := s.must("explain", id); !strings.Contains(out, says) {
 			t.Errorf("explain does not say %q:\n%s", says, out)
 		}
 	}
 	s.slurm("scancel", silent, own)
-	if long() { // three nodes under two switches come free
+	if long() { // three nodes under two switches become free
 		s.slurm("scancel", blockers["n1"], blockers["n2"], blockers["n4"])
-		s.waitsFor(agreed, plan.Locality, plan.FewSwitches, "it could start now on more switches than it accepts yet")
+		s.waitsFor(agreed, plan.Locality, plan.FewSwitches, "it could start now on more switches than it accepts so far")
 		s.patiently("the gang to start on two switches", func() bool { return strings.HasPrefix(asks(agreed), "0@0s RUNNING") })
 		if nodes := strings.TrimSpace(s.slurm("squeue", "--noheader", "--job="+agreed, "--format=%N")); nodes != "n[1-2,4]" {
 			t.Errorf("it runs on %s", nodes)
@@ -144,7 +144,7 @@ func TestOpenJobWaitsForItsNode(t *testing.T) {
 			t.Errorf("%s asks for %s, before for %s", id, asks(id), want)
 		}
 	}
-	for id, says := range map[string]string{ranged: "nodes: 1 at most, of the 3", own: "it asks for a number of nodes itself"} {
+	for id, says := range map[string]string{ranged: "nodes: 1 at most, of the 3", own: "it requests a number of nodes"} {
 		if out := s.must("explain", id); !strings.Contains(out, says) {
 			t.Errorf("explain does not say %q:\n%s", says, out)
 		}
@@ -166,7 +166,7 @@ func TestOpenJobWaitsForItsNode(t *testing.T) {
 		s.slurm("scontrol", "hold", id)
 	}
 	s.slurm("scancel", blockers["n1"], blockers["n2"]) // two GPUs each on two nodes
-	s.waitsFor(ranged, plan.Locality, plan.FewNodes, "it could start now on more nodes than it accepts yet")
+	s.waitsFor(ranged, plan.Locality, plan.FewNodes, "it could start now on more nodes than it accepts so far")
 	if long() {
 		s.patiently("it to start on two nodes", func() bool {
 			return strings.TrimSpace(s.slurm("squeue", "--noheader", "--job="+ranged, "--format=%T %N")) == "RUNNING n[1-2]"
@@ -181,7 +181,7 @@ func TestOpenJobWaitsForItsNode(t *testing.T) {
 	}
 }
 
-// opensNodes tells whether scontrol takes an open number of nodes (slurmplug.Config.OpensNodes).
+// opensNodes reports whether scontrol takes an open number of nodes (slurmplug.Config.OpensNodes).
 func (s *site) opensNodes() bool {
 	out := s.slurm("scontrol", "--version")
 	return !strings.Contains(out, " 22.") && !strings.Contains(out, " 23.")

@@ -187,7 +187,7 @@ gpu_type = true
 		t.Errorf("explain of the job that opted out:\n%s", text)
 	}
 	text := s.must("check", "--all")
-	for _, want := range []string{"class rule short makes TE: all jobs, time limit at most 10m0s", "PASS  lua             version 1 in ", "job_submit.lua holds jobs back for 6s"} {
+	for _, want := range []string{"class rule short makes TE: all jobs, time limit at most 10m0s", "PASS  lua             version 1 in ", "job_submit.lua holds jobs for 6s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("check lacks %q:\n%s", want, text)
 		}

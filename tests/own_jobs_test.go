@@ -107,7 +107,7 @@ func TestUsersLearnWhy(t *testing.T) {
 		{[]string{"--json", waits}, 0, `"start_s": null`},
 		{[]string{"--slurm"}, 0, "says nothing"},
 		{[]string{trial}, 1, "knows no job " + trial + " of " + lab.PlainUser},
-		{[]string{script}, 2, "asks for no GPU"},
+		{[]string{script}, 2, "requests no GPU"},
 		{[]string{script, waits}, 2, "not both"},
 		{[]string{"--user", lab.OtherUser}, 1, "is not for this user"},
 	} {

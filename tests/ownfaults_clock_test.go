@@ -143,7 +143,7 @@ func TestClockStepsUnderTheDaemon(t *testing.T) {
 				t.Errorf("a priod with the right clock would write\n%s", out)
 			}
 		}
-		if n := strings.Count(c.log.String(), "the system's clock was set"); n != i+1 {
+		if n := strings.Count(c.log.String(), "the system clock was set"); n != i+1 {
 			t.Errorf("%d lines about %d steps", n, i+1)
 		}
 	}
@@ -211,13 +211,13 @@ func TestTrialOverruns(t *testing.T) {
 			t.Errorf("explain %s says\n%s", job, out)
 		}
 	}
-	says(next, "exceeds the TE budget")
+	says(next, "above the TE budget")
 	c.ahead.Store(int64(63 * time.Minute))
 	says(next, "TE (trial-and-error), because its tag says type=te")
-	says(long, "it has run longer than the 1h0m0s")
+	says(long, "it has run longer than the TE limit of 1h0m0s")
 	s.slurm("scontrol", "requeue", long)
 	s.wait("it to wait", func() bool {
 		return strings.Contains(s.slurm("squeue", "--noheader", "--states=PENDING", "--format=%i"), long)
 	})
-	says(long, "BE (best-effort), because it asked to be TE, but has run longer")
+	says(long, "BE (best-effort), because TE requested, but it has run longer")
 }

@@ -204,7 +204,7 @@ func (a *arm) play(jobs []arrival, length time.Duration) (p played, err error) {
 	return p, err
 }
 
-// settled tells whether priod has no eviction under way.
+// settled reports whether priod has no eviction under way.
 func (a *arm) settled() bool {
 	if !strings.Contains(a.settings, "enabled = true") {
 		return true

@@ -141,7 +141,7 @@ func TestBudgetSplitsAnArray(t *testing.T) {
 		t.Fatalf("the order is %v, want %v", got, want)
 	}
 	out := s.must("explain", late)
-	if !strings.Contains(out, "exceeds the TE budget") || !strings.Contains(out, "4 TE GPUs of 4") {
+	if !strings.Contains(out, "above the TE budget") || !strings.Contains(out, "4 TE GPUs of 4") {
 		t.Errorf("explain says\n%s", out)
 	}
 }

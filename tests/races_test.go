@@ -67,7 +67,7 @@ func TestRacesWithEverythingOn(t *testing.T) {
 				t.Fatal(err)
 			}
 		case 6:
-			if _, errs, status := e.beside(settings).priod("run", "--once"); status != 1 || !strings.Contains(errs, "another priod acts") {
+			if _, errs, status := e.beside(settings).priod("run", "--once"); status != 1 || !strings.Contains(errs, "another priod is active") {
 				t.Errorf("a second priod: exit status %d, %s", status, errs)
 			}
 		}

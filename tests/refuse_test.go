@@ -47,7 +47,7 @@ func TestGangRefusesSlowNode(t *testing.T) {
 			t.Errorf("%s refuses %q, want %q", id, got, want)
 		}
 	}
-	for id, says := range map[string]string{agreed: "slow nodes: it refuses n3, as long as that pays: on n3 it would run", own: "it names or refuses nodes itself"} {
+	for id, says := range map[string]string{agreed: "slow nodes: it refuses n3, as long as that pays: on n3 it would run", own: "it requests or excludes nodes"} {
 		if out := s.must("explain", id); !strings.Contains(out, says) {
 			t.Errorf("explain does not say %q:\n%s", says, out)
 		}
@@ -63,10 +63,10 @@ func TestGangRefusesSlowNode(t *testing.T) {
 	s.waitsFor(agreed, plan.Capacity, "", "")
 	s.slurm("scontrol", "hold", silent+","+own+","+named+","+single)
 	s.slurm("scancel", blockers["n1"], blockers["n3"]) // now it could start
-	s.waitsFor(agreed, plan.Locality, plan.SlowNodes, "it could start now on slow nodes, which it refuses yet")
+	s.waitsFor(agreed, plan.Locality, plan.SlowNodes, "it could start now on slow nodes, which it avoids so far")
 	d.stop()
 	d = s.daemon()
-	s.waitsFor(agreed, plan.Locality, plan.SlowNodes, "it could start now on slow nodes, which it refuses yet")
+	s.waitsFor(agreed, plan.Locality, plan.SlowNodes, "it could start now on slow nodes, which it avoids so far")
 	d.stop()
 	s.must("reset")
 	if got := refuses(agreed); got != "" {

@@ -136,7 +136,7 @@ func TestRoundsTakeTurns(t *testing.T) {
 	for _, x := range all {
 		t.Logf("%s yielded to %s: %s, %s", x.Victim, x.For, x.State, x.ClaimState)
 		// The last rounds end while jobs complete by themselves.
-		itself := x.State == "called-off" && x.Reason == "its run ended before it was told to" && x.Signalled.IsZero()
+		itself := x.State == "called-off" && x.Reason == "its run ended before it was signalled" && x.Signalled.IsZero()
 		if x.Purpose != "round" || x.State != "done" && !itself || x.ClaimState != "started" {
 			t.Errorf("%+v", x)
 		}

@@ -77,7 +77,7 @@ func newLimitedSite(t *testing.T) *limitedSite {
 		{name: "big", cpus: 7, limit: user("big") + " partition=Big set MaxTRES=cpu=7", without: user("big") + " partition=Big set MaxTRES=cpu=-1",
 			says: "user games has a limit in account big: MaxTRES=cpu=7", args: []string{"-A", "big", "-p", "Big"}}, // a partition that sacctmgr has as "big"
 		{name: "above", cpus: 2, limit: user("small") + " set MaxTRES=cpu=1", without: user("small") + " set MaxTRES=cpu=-1",
-			says: "its own, because it asks for more than a limit leaves now: user games has a limit in account small: MaxTRES=cpu=1", args: []string{"-A", "small"}},
+			says: "unchanged, because it requests more than a limit leaves: user games has a limit in account small: MaxTRES=cpu=1", args: []string{"-A", "small"}},
 	}
 	all := "qosnode,qosuser,qosgroup,partqos"
 	l.sacctmgr(
@@ -234,7 +234,7 @@ func TestSizesUnderLimits(t *testing.T) {
 	group3 := l.theirs("group3", "-A", "group")
 	l.wait("a full account", func() bool {
 		told, _, _ := l.priod("explain", group3)
-		return strings.Contains(told, "it asks for more than a limit leaves now: account group has a limit: GrpTRES=cpu=7")
+		return strings.Contains(told, "it requests more than a limit leaves: account group has a limit: GrpTRES=cpu=7")
 	})
 	l.slurm("scancel", named["group"].id)
 	l.wait("what a job left", func() bool { return l.cpus(group3) == 5 })
@@ -277,7 +277,7 @@ func TestSizesUnderLimits(t *testing.T) {
 	if n := l.cpus(away); n != 2 {
 		t.Errorf("without slurmdbd a job was raised to %d CPUs\n%s%s", n, out, errs)
 	}
-	if told := l.must("explain", away); !strings.Contains(told, "may be under a limit: those of associations and QOS cannot be read") {
+	if told := l.must("explain", away); !strings.Contains(told, "may be under a limit: association and QOS limits cannot be read") {
 		t.Errorf("explain does not say why:\n%s", told)
 	}
 }

@@ -43,7 +43,7 @@ func (s *site) sizeWrites() (sizes []store.Write) {
 	return sizes
 }
 
-// A priod that is started anew, after a stop or a kill, believes of the sizes of waiting
+// A priod that is started again, after a stop or a kill, believes of the sizes of waiting
 // jobs what the last one did: it writes nothing. One that lost its database too: what
 // jobs got back because they did not start they keep.
 func TestSizesOverRestarts(t *testing.T) {
@@ -218,7 +218,7 @@ func TestHoldForSizes(t *testing.T) {
 	s.clear()
 	d := s.daemon()
 	d.waitLog("started")
-	d.waitLog("accounting teaches nothing") // of this lab: from now on jobs are sized
+	d.waitLog("use was not learned from accounting") // of this lab: from now on jobs are sized
 	t.Logf("not held back: %d of 6 start with the wrong size", start("0"))
 	s.clear()
 	if wrong := start("20s"); wrong != 0 {

@@ -107,13 +107,13 @@ func TestSizesOfEachWay(t *testing.T) {
 		{"hungry", "3 16G", "expected at 3.00 times the speed (its tag's cpu)", []string{hungry, "-c", "1", "--mem=16G", "--gres=gpu:1"}},
 		{"mem", "1 1000M", "its tag's cpu and mem", []string{modest, memory, "-c", "3", "--mem=100G", "--gres=gpu:1"}},
 		{"mem-per-cpu", "1 1000M", "its tag's cpu and mem", []string{modest, memory, "-c", "3", "--mem-per-cpu=10G", "--gres=gpu:1"}},
-		{"mem-per-gpu", "1 50000M", "it asks for memory by GPU (--mem-per-gpu), which its script's environment keeps", []string{modest, memory, "-c", "3", "--mem-per-gpu=50000", "--gpus=1"}},
+		{"mem-per-gpu", "1 50000M", "it requests memory by GPU (--mem-per-gpu), which its script's environment keeps", []string{modest, memory, "-c", "3", "--mem-per-gpu=50000", "--gpus=1"}},
 		{"default", "2 1000M", "2 CPUs and 1000 MB", []string{modest, memory, "-p", "def", "--gres=gpu:a100:1"}},
 		{"array", "1 10000M", "gets 1 CPU and 10000 MB", []string{modest, "--array=1-2", "-c", "5", "--gres=gpu:1"}},
-		{"by-gpu", "", "its own, because nothing is known of how it uses memory on a100; it asks for CPUs by GPU (--cpus-per-gpu)", []string{hungry, "--cpus-per-gpu=2", "--mem=16G", "--gres=gpu:1"}},
-		{"exclusive", "", "its own, because it asks for its node alone", []string{modest, "--exclusive", "--gres=gpu:1"}},
-		{"nodes", "", "its own, because it asks for several nodes", []string{modest, "-N2", "-c", "4", "--gres=gpu:1"}},
-		{"open", "", "its own, because it asks for 2 tasks without --nodes=1", []string{modest, "-n", "2", "-c", "4", "--gres=gpu:1"}},
+		{"by-gpu", "", "unchanged, because no curve is known for memory on a100; it requests CPUs by GPU (--cpus-per-gpu)", []string{hungry, "--cpus-per-gpu=2", "--mem=16G", "--gres=gpu:1"}},
+		{"exclusive", "", "unchanged, because it requests its node alone", []string{modest, "--exclusive", "--gres=gpu:1"}},
+		{"nodes", "", "unchanged, because it requests several nodes", []string{modest, "-N2", "-c", "4", "--gres=gpu:1"}},
+		{"open", "", "unchanged, because it requests 2 tasks without --nodes=1", []string{modest, "-n", "2", "-c", "4", "--gres=gpu:1"}},
 	}
 	s.open(false)
 	ids, own := map[string]string{}, map[string]string{}
@@ -161,9 +161,9 @@ func TestSizesOfEachWay(t *testing.T) {
 		name, says string
 		args       []string
 	}{
-		{"whole", "its own, because it asks for all memory of its node", []string{modest, "--mem=0", "-c", "4", "--gres=gpu:1"}},
-		{"mincpus", "its own, because it asks for --mincpus", []string{modest, "--mincpus=4", "--gres=gpu:1"}},
-		{"het", "its own, because it is part of a heterogeneous job", []string{modest, "-c", "4", "--gres=gpu:1", ":", "-c", "4"}},
+		{"whole", "unchanged, because it requests all memory of its node", []string{modest, "--mem=0", "-c", "4", "--gres=gpu:1"}},
+		{"mincpus", "unchanged, because it requests --mincpus", []string{modest, "--mincpus=4", "--gres=gpu:1"}},
+		{"het", "unchanged, because it is part of a heterogeneous job", []string{modest, "-c", "4", "--gres=gpu:1", ":", "-c", "4"}},
 		{"falls", "its tag's cpu for a100 falls from 8 to 7 at 8: not used", []string{"--prio-cpu=a100:1x1-3x8-8x7", "-c", "4", "--gres=gpu:1"}},
 		{"elsewhere", "its tag's cpu says nothing about a100", []string{"--prio-cpu=h100:1x1-3x8", "-c", "4", "--gres=gpu:1"}},
 	}
@@ -345,7 +345,7 @@ func TestSizesGivenBack(t *testing.T) {
 	s.wait("the neighbour to be gone", func() bool { return !strings.Contains(s.slurm("squeue", "--noheader", "--format=%i"), neighbour) })
 	s.must("run", "--once")
 	back("its neighbour was cancelled")
-	if told := s.must("explain", job); !strings.Contains(told, "would lack its share by it now") {
+	if told := s.must("explain", job); !strings.Contains(told, "would lack its share because of it now") {
 		t.Errorf("explain does not say it:\n%s", told)
 	}
 

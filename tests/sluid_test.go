@@ -9,7 +9,7 @@ import (
 	"slurmprio/tests/shim"
 )
 
-// namesRuns tells whether this Slurm has names of runs (SLUID, 26.05).
+// namesRuns reports whether this Slurm has names of runs (SLUID, 26.05).
 func (s *site) namesRuns() bool {
 	s.Helper()
 	out, err := s.lab.Run(s.Context(), "squeue", "--helpFormat")
@@ -69,7 +69,7 @@ func TestWriteMeantForAnEarlierRun(t *testing.T) {
 	}
 }
 
-// A victim is requeued and runs anew between the closer look and the signal: where
+// A victim is requeued and runs again between the closer look and the signal: where
 // runs have names, the new run never hears of it.
 func TestSignalMeantForAnEarlierRun(t *testing.T) {
 	e := newEvictable(t, evicting)

@@ -395,7 +395,7 @@ func (s *soakRun) values() (v chaos.View, factors map[string]int64, err error) {
 }
 
 // undone takes back all that priod did and holds each job that waits against the same one
-// submitted anew, held, while no priod runs. Then priod goes on.
+// submitted again, held, while no priod runs. Then priod goes on.
 func (s *soakRun) undone() {
 	s.Helper()
 	s.revive()

@@ -63,7 +63,7 @@ func newSoakSlurm(seed uint64, nodes, pending, minutes int) *soakSlurm {
 
 func (s *soakSlurm) oneIn(n int) bool { return s.r.IntN(n) == 0 }
 
-// happens tells whether what happens once in mean, by chance, happened since
+// happens reports whether what happens once in mean, by chance, happened since
 // the last poll.
 func (s *soakSlurm) happens(mean time.Duration) bool {
 	return s.r.Float64() < 1-math.Exp(-s.passed.Seconds()/mean.Seconds())

@@ -48,7 +48,7 @@ func (b *bindable) constraints() map[string]string {
 	return all
 }
 
-// bound tells whether a constraint is a job's own with a GPU type.
+// bound reports whether a constraint is a job's own with a GPU type.
 func bound(own, now string, types ...string) bool {
 	c, err := slurmplug.ParseConstraint(own)
 	return err == nil && slices.ContainsFunc(types, func(t string) bool {
@@ -77,14 +77,14 @@ var forms = []form{
 	{args: []string{"--gres=gpu:1", "-x", "a100-[1-3]"}, types: []string{"v100", "t4"}},
 	{args: []string{"--gres=gpu:2", "-x", "a100-[1-3],v100-[2-3]"}, types: []string{"v100", "t4"}},
 	{args: []string{"--gres=gpu:1", "-C", "v100"}, why: "leaves one GPU type"},
-	{args: []string{"--gres=gpu:a100:1"}, why: "asks for a GPU type itself"},
-	{args: []string{"--gpus=t4:1"}, why: "asks for a GPU type itself"},
+	{args: []string{"--gres=gpu:a100:1"}, why: "requests a GPU type"},
+	{args: []string{"--gpus=t4:1"}, why: "requests a GPU type"},
 	{args: []string{"--gres=gpu:1", "-C", "[a100|v100]"}, why: "counts"},
 	{args: []string{"--gpus=2", "-N2", "-C", "[a100*1&v100*1]"}, why: "counts"},
 	{args: []string{"--gres=gpu:1", "-C", "(a100&v100)|t4"}, why: "parentheses"},
 	{args: []string{"--gres=gpu:1", "-C", "a100&v100|t4"}, why: "mixes"},
 	{args: []string{"--gres=gpu:1", "--prefer=t4"}, why: "--prefer"},
-	{args: []string{"--gres=gpu:1", "-w", "v100-1"}, why: "names its nodes"},
+	{args: []string{"--gres=gpu:1", "-w", "v100-1"}, why: "requests specific nodes"},
 	{args: []string{"--gres=gpu:1", ":", "--gres=gpu:1"}, why: "heterogeneous"},
 }
 
@@ -233,7 +233,7 @@ func TestSteeringGivesWay(t *testing.T) {
 	b.slurm("scontrol", "update", "JobId="+second, "Features=")
 	for _, id := range []string{first, second} {
 		b.wait("priod to see that job "+id+" was edited", func() bool {
-			return strings.Contains(b.must("explain", id), "was changed after priod had written it")
+			return strings.Contains(b.must("explain", id), "was changed after priod wrote it")
 		})
 	}
 	if c := b.constraints(); c[first] != "t4|v100" || c[second] != "" {

@@ -55,7 +55,7 @@ func TestStrangeSlurm(t *testing.T) {
 	}{
 		{"older", says("21.08.8"), "Slurm 21.08.8 is older than 22.05", "PASS  rights"},
 		{"newer", says("27.05.1"), "Slurm 27.05.1 is newer than 26.05", "PASS  rights"},
-		{"half upgraded", map[string]string{"squeue": says("23.02.6")["squeue"]}, "half upgraded", "PASS  rights"},
+		{"upgrade under way", map[string]string{"squeue": says("23.02.6")["squeue"]}, "upgrade under way", "PASS  rights"},
 		{"a banner", map[string]string{"squeue": "echo 'Welcome to the cluster!'"}, "wrapper", "PASS  version"},
 		{"colours", map[string]string{"squeue": `out=$($real "$@") || exit; printf '\033[32m%s\033[0m\n' "$out"; exit`}, "wrapper", "PASS  version"},
 		{"a summary", map[string]string{"squeue": `case "$1" in --version|--help*) ;; *) $real "$@" && echo '12 jobs'; exit;; esac`}, "squeue: output cannot be trusted", "PASS  partitions"},

@@ -44,7 +44,7 @@ func TestBothHostsSeemToAct(t *testing.T) {
 				return strings.TrimSpace(e.slurm("squeue", "--noheader", "--jobs="+waits, "--format=%f"))
 			}
 			p.cutOff()
-			want := "look at the network between them"
+			want := "check the network between them"
 			if lacks {
 				shared := sharedBy(t, e.site)
 				p.stays.configure(strings.Replace(sharingOf(p.stays.site), shared, shared+"-not-mounted", 1))
@@ -131,13 +131,13 @@ func TestOlderSharedFolder(t *testing.T) {
 	ids = append(ids, waiting())
 	e.wait("the second one to be given a type", func() bool { return constraint(ids[1]) != own })
 	cp(copied, shared)
-	first.waitLog("written anew from memory")
+	first.waitLog("rewritten from memory")
 	undone := func(id string) bool {
 		text, err := os.ReadFile(filepath.Join(shared, "undo.jsonl"))
 		return err == nil && strings.Contains(string(text), `"job":"`+id+`"`)
 	}
 	e.wait("the journal to know both", func() bool { return undone(ids[0]) && undone(ids[1]) })
-	if n := strings.Count(first.log.String(), "written anew from memory"); n > 3 {
+	if n := strings.Count(first.log.String(), "rewritten from memory"); n > 3 {
 		t.Errorf("it says so %d times:\n%s", n, first.log)
 	}
 	saved(t, p.Lab)

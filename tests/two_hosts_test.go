@@ -99,7 +99,7 @@ func (h *hostOfPage) types(line string) (out string, err error) {
 	return string(text), err
 }
 
-// says tells whether an output has the lines of an example, in that order; ... stands for anything.
+// says reports whether an output has the lines of an example, in that order; ... stands for anything.
 func (h *hostOfPage) says(out string, example []string) (missing string) {
 	for _, want := range example {
 		pattern := `(?m)^` + strings.ReplaceAll(regexp.QuoteMeta(h.here(want)), `\.\.\.`, `.*`) + `$`

@@ -115,7 +115,7 @@ func TestSecondPriodOnAnotherHostGivesWay(t *testing.T) {
 	second.waitLog("wrote:")
 	a.wait("the second priod to give way", func() bool {
 		trials(1)
-		return strings.Contains(second.log.String(), "Stop one of them, then priod resume")
+		return strings.Contains(second.log.String(), "Stop one of them, then run priod resume")
 	})
 	if status := second.stop(); status != 0 {
 		t.Errorf("exit status %d", status)

@@ -82,7 +82,7 @@ func TestWaitsOfEachCause(t *testing.T) {
 	d := s.daemon()
 
 	full := submit("--gres=gpu:a100:1", "--time=5")
-	s.waitsFor(full, plan.Capacity, "", "asks for 1 GPU; 0 are free; it would fit now on ")
+	s.waitsFor(full, plan.Capacity, "", "requests 1 GPU; 0 are free; it would fit now on ")
 	gang := submit("--gres=gpu:t4:4", "--time=5", "--nodes=1")
 	s.waitsFor(gang, plan.Fragmentation, "shape", "4 are free on 2 nodes, at most 2 on one; it would fit now on 2 nodes")
 	s.slurm("scancel", gang)
@@ -91,7 +91,7 @@ func TestWaitsOfEachCause(t *testing.T) {
 	s.slurm("scancel", cpus)
 	submit("--gres=gpu:v100:4", "--nodes=3", "--time=5", "--nice=-1000")
 	small := submit("--gres=gpu:v100:1", "--time=120")
-	s.waitsFor(small, plan.Precedence, "", "stands before it")
+	s.waitsFor(small, plan.Precedence, "", "is ahead of it")
 
 	s.slurm("sacctmgr", "-i", "modify", "qos", "te", "set", "MaxTRESPerUser=gres/gpu=1")
 	limited := submit("--gres=gpu:t4:2", "--qos=te", "--time=5")
@@ -109,7 +109,7 @@ func TestWaitsOfEachCause(t *testing.T) {
 	d.stop() // what waits is kept over a restart
 	d = s.daemon()
 	again := submit("--gres=gpu:t4:4", "--time=5", "--nodelist=t4-1")
-	s.waitsFor(again, plan.Capacity, "", "asks for 4 GPUs on one node; 2 are free")
+	s.waitsFor(again, plan.Capacity, "", "requests 4 GPUs on one node; 2 are free")
 	s.slurm("scancel", first)
 	if err := s.lab.WaitJob(s.Context(), again, "RUNNING"); err != nil {
 		t.Fatal(err)

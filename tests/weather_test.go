@@ -139,7 +139,7 @@ func TestNoGPUs(t *testing.T) {
 		t.Errorf("check: %d\n%s%s", status, out, errs)
 	}
 	for _, c := range [][2]string{
-		{"queue", "2 jobs pending, 1 of them TE"}, {"explain " + trial, "preemption: it asks for no GPUs"}, {"report usage", "0 runs with GPUs"}, {"report waits", "No GPU job waited"},
+		{"queue", "2 jobs pending, 1 of them TE"}, {"explain " + trial, "preemption: it requests no GPUs"}, {"report usage", "0 runs with GPUs"}, {"report waits", "No GPU job waited"},
 		{"reset", "1 value taken back, 0 failed"}, // the trial stood first
 	} {
 		if out := b.must(strings.Fields(c[0])...); !strings.Contains(out, c[1]) {

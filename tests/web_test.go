@@ -178,7 +178,7 @@ func read(t testing.TB, s scraper, path string) (text string, status int) {
 	return string(body), r.StatusCode
 }
 
-// pagesHave tells whether the page of the queue has all of these jobs.
+// pagesHave reports whether the page of the queue has all of these jobs.
 func pagesHave(t testing.TB, s scraper, jobs ...string) bool {
 	t.Helper()
 	text, status := read(t, s, "/queue?format=json")

@@ -12,13 +12,20 @@ import (
 // persons are words for people, which jobs, hosts and values are not. nobody is also a user of Unix.
 var persons = regexp.MustCompile(`\b([Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybody|[Ww]hoever)\b`)
 
+// plain are phrases that stand for plainer ones.
+var plain = map[string]string{
+	"hangs on": "depends on", "written anew": "rewritten", "made anew": "rebuilt", "begun anew": "started over", "begins anew": "starts over", "begin anew": "start over",
+	"reckon": "estimate, or take into account", "tells whether": "reports whether", "stands before all": "ranks ahead of all", "stand before all": "rank ahead of all",
+	"comes free": "becomes free", "come free": "become free", "less in the mean": "less on average", "knows it no more": "no longer knows it",
+}
+
 // unixNobody are the files that speak of the user nobody, and "anybody", a value of a key.
 var unixNobody = map[string]bool{
 	"priod/cli/explain_own.go": true, "priod/cluster/cluster.go": true, "slurmplug/replies.go": true, "slurmplug/sight.go": true, "docs/reference/faults.md": true, "docs/reference/versions.md": true,
-	"priod/evict/preemption/preemption.go": true, "etc/constants.toml": true, "docs/evidence/preemption.md": true, "docs/evidence/preemption-even-fallback.toml": true, "docs/evidence/preemption-small-be-fallback.toml": true,
+	"docs/evidence/preemption.md": true, "docs/evidence/preemption-even-fallback.toml": true, "docs/evidence/preemption-small-be-fallback.toml": true,
 }
 
-// Code and pages name the job, the host or the user that they mean.
+// Code and pages name the job, the host or the user that they mean, in plain words.
 func TestWordsForPeople(t *testing.T) {
 	list, err := exec.Command("git", "-C", "..", "ls-files", "priod", "slurmplug", "sbatchwrap", "docs", "etc", "sql", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md").Output()
 	if err != nil {
@@ -37,6 +44,11 @@ func TestWordsForPeople(t *testing.T) {
 		for i, line := range strings.Split(string(text), "\n") {
 			if word := persons.FindString(line); word != "" {
 				t.Errorf("%s:%d: %q: name what is meant", name, i+1, word)
+			}
+			for phrase, better := range plain {
+				if at := strings.Index(" "+line, phrase); at > 0 && !strings.ContainsAny((" " + line)[at-1:at], "abcdefghijklmnopqrstuvwxyz") {
+					t.Errorf("%s:%d: %q: write %q", name, i+1, phrase, better)
+				}
 			}
 		}
 	}

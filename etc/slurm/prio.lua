@@ -5,7 +5,7 @@ local M = { version = 1, max = 512 }
 local signals = {}
 for s in ("HUP INT QUIT ABRT ALRM TERM USR1 USR2 URG CONT TSTP TTIN TTOU"):gmatch("%u+%d?") do signals[s] = true end
 
--- split calls f with each part of text between separators, and tells whether f was true of all.
+-- split calls f with each part of text between separators, and reports whether f was true of all.
 local function all(text, separator, f)
   local from = 1
   while true do

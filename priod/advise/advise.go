@@ -485,7 +485,7 @@ func (a *Advice) choose(open bool) {
 	}
 }
 
-// Typed tells whether a job that leaves the type open has to name it to be sure
+// Typed reports whether a job that leaves the type open has to name it to be sure
 // to end as soon as it can.
 func (a *Advice) Typed() bool {
 	return a.Best != nil && a.Best.GPUType != "" && slices.ContainsFunc(a.Open, func(t *Answer) bool { return t.ends() > a.Best.ends() })

@@ -182,7 +182,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// A TE job stands before all but TE jobs, where priod ranks.
+// A TE job ranks ahead of all but TE jobs, where priod ranks.
 func TestTrialStandsBeforeOthers(t *testing.T) {
 	s := small()
 	for node := range 3 {

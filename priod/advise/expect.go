@@ -36,7 +36,7 @@ func ByPast(m *runtimes.Model, at time.Time) RunTimes {
 
 // Expect plans the waiting jobs in their order once for each draw of run times, of the running jobs too, and returns
 // when each would start in half and in nine tenths of them. Jobs without a distribution run to their time limits. A job
-// that never fits, or waits for more than room, is missing; behind what a draw's effort reached starts are reckoned, as in Starts.
+// that never fits, or waits for more than room, is missing; behind what a draw's effort reached starts are estimated, as in Starts.
 func Expect(site *Site, order []*cluster.Job, of RunTimes, draws int, seed uint64) map[cluster.JobID]ETA {
 	nodes, known := nodemap.New(site.Snapshot), distributions(site, of)
 	all := map[cluster.JobID][]float64{}

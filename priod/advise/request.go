@@ -262,7 +262,7 @@ func (r *Request) gpus(set options, nodes, tasks int) error {
 		}
 	}
 	if r.GPUs == 0 {
-		return errors.New("the job asks for no GPU: give --gres=gpu:1 or the like")
+		return errors.New("the job requests no GPU: give --gres=gpu:1 or the like")
 	}
 	if r.GPUs > 1<<20 {
 		return fmt.Errorf("%d GPUs: no cluster has so many", r.GPUs)

@@ -66,9 +66,9 @@ func TestRead(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"-n 4":                                "the job asks for no GPU",
-		"--gres=none":                         "the job asks for no GPU",
-		"--gres=gpu:0":                        "the job asks for no GPU",
+		"-n 4":                                "the job requests no GPU",
+		"--gres=none":                         "the job requests no GPU",
+		"--gres=gpu:0":                        "the job requests no GPU",
 		"--gres=gpu:a100:1,gpu:v100:1":        "several GPU types at once",
 		"--gpus=a100:1,v100:1":                "want one GPU type",
 		"--gpus=a100:1 --gres=gpu:v100:1":     "different GPU types",

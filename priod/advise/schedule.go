@@ -146,7 +146,7 @@ func (s *Site) before(tier int, class cluster.Class, waits cluster.JobID) []*clu
 	return order
 }
 
-// ForRoom tells whether a job with GPUs waits for room alone.
+// ForRoom reports whether a job with GPUs waits for room alone.
 func ForRoom(j *cluster.Job) bool {
 	return j.State == cluster.Pending && j.GPUs > 0 && !j.Held() && !j.Dependency && !j.Reserved() && j.WantsRoom()
 }
@@ -171,7 +171,7 @@ func after(all *[lengthsApart]planned, length float64) (at float64, seen bool) {
 
 // plan gives a waiting job the first place where it fits, behind all that were planned
 // before it. It returns when its first task starts, s from now, infinite when it never fits.
-// Where the effort does not suffice, that is reckoned by the GPU time that is wanted before it.
+// Where the effort does not suffice, that is estimated from the GPU time that is wanted before it.
 func (s *schedule) plan(j *cluster.Job, memory bool) (first float64) {
 	key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
 	r, known := s.requests[key]
@@ -266,7 +266,7 @@ func (s *schedule) roughly(r placement.Request) float64 {
 	return max(start, done)
 }
 
-// uncounted tells whether some kind that may serve a request has only jobs with a place.
+// uncounted reports whether some kind that may serve a request has only jobs with a place.
 func (s *schedule) uncounted(r placement.Request) bool {
 	for i := range s.kinds {
 		if k := &s.kinds[i]; r.Types.Has(int32(i)) && k.gpus > 0 && k.counted == 0 {

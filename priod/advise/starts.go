@@ -14,7 +14,7 @@ import (
 // limits, each waiting job takes the first place where it fits without delaying those
 // before it (conservative backfill), and runs for its time limit. Of an array that is its
 // first task. A job that waits for more than room, or never fits by what is known, is
-// missing. From the one on that is more work than a quarter of a second, starts are reckoned by the
+// missing. From the one on that is more work than a quarter of a second, starts are estimated from the
 // GPU time that is wanted before each.
 //
 // Jobs that end before their limits start others sooner, mostly much sooner; what is put

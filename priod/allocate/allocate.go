@@ -182,7 +182,7 @@ func (p *Problem) CheckTimes(time [][]float64, spent, used []float64) error {
 	return nil
 }
 
-// Numeric tells whether an error is the optimiser's own: the problem is sound then, and
+// Numeric reports whether an error is the optimiser's own: the problem is sound then, and
 // worth keeping for a repair of the optimiser.
 func Numeric(err error) bool {
 	return errors.Is(err, ErrNumeric) || errors.Is(err, market.ErrNumeric) || errors.Is(err, lp.ErrNumeric) || errors.Is(err, lp.ErrUnbounded)

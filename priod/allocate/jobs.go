@@ -87,7 +87,7 @@ type speedProfile struct {
 	slowest float64   // the lowest speed above 0: a time limit has to be enough on that type, too
 }
 
-// takesPart tells whether a job gets a part of the allocation: it wants GPUs in a
+// takesPart reports whether a job gets a part of the allocation: it wants GPUs in a
 // ranked partition, and runs or could run. That it could run once, as History has it, stays so.
 func (l *Ledger) takesPart(j *cluster.Job, could *bool, h *cluster.History, at time.Time) bool {
 	if j.GPUs <= 0 || j.HetLeader != 0 || !l.set.Ranking.Ranks(j.Partition) {

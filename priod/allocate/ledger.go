@@ -16,7 +16,7 @@ import (
 // Settings say how the time of the GPUs is divided, and where speeds come from.
 type Settings struct {
 	Policy   Policy             // without a name nothing is allocated
-	Every    time.Duration      // an allocation stands so long at most, and fractions received begin anew; at least a second
+	Every    time.Duration      // an allocation stands so long at most, and fractions received start over; at least a second
 	Weights  map[string]float64 // by account: of each of its jobs, or with policy hierarchical of itself; others have 1
 	Accounts map[string]float64 // with policy hierarchical: the accounts' shares as Slurm has them
 	FIFO     []string           // with policy hierarchical: accounts whose jobs get their share one after the other

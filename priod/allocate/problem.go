@@ -53,7 +53,7 @@ type Entity struct {
 // job, the optimiser needs a few steps only.
 type Warm struct{ price []float64 }
 
-// Usable tells whether a job may run on a type.
+// Usable reports whether a job may run on a type.
 func (p *Problem) Usable(j *ProblemJob, t int) bool {
 	return j.Speed[t] > 0 && j.GPUs <= p.Types[t].GPUs
 }

@@ -13,7 +13,7 @@ import (
 // NextAt is when the last allocation is too old.
 func (l *Ledger) NextAt() time.Time { return l.shares.At.Add(l.set.Every) }
 
-// due tells whether the last allocation is too old at a time, or lies after it because
+// due reports whether the last allocation is too old at a time, or lies after it because
 // the clock was set back.
 func (l *Ledger) due(at time.Time) bool { return at.Before(l.shares.At) || !at.Before(l.NextAt()) }
 

@@ -39,7 +39,7 @@ func (p *Problem) mostValue(priced bool) (*Allocation, error) {
 }
 
 // MostValue maximises what rates are worth, over the columns of a program that
-// build makes for jobs which their least rates tell apart; fits tells whether
+// build makes for jobs which their least rates tell apart; fits reports whether
 // these jobs can have theirs at once. The allocation lacks its times; without a
 // program no job can have any.
 func (p *Problem) MostValue(priced bool, fits func(jobs []int, least []float64) (bool, error), build func(least []float64) *Program) (*Allocation, *Program, error) {
@@ -132,7 +132,7 @@ func (p *Problem) deadlines(all func(jobs []int, least []float64) (bool, error))
 	return floor, notes, nil
 }
 
-// Fits tells whether these jobs can all have their least rates at once.
+// Fits reports whether these jobs can all have their least rates at once.
 func (p *Problem) Fits(jobs []int, floor []float64) (bool, error) {
 	if len(jobs) == 0 {
 		return true, nil

@@ -91,7 +91,7 @@ func (l *Ledger) scanNodes(s *cluster.Snapshot) {
 	l.gpus = gpus
 }
 
-// countsNode tells whether a node's GPUs are divided: all of one named type, and in a
+// countsNode reports whether a node's GPUs are divided: all of one named type, and in a
 // partition that priod ranks.
 func (l *Ledger) countsNode(n *cluster.Node) bool {
 	return n.GPUs > 0 && n.GPUType != "" && !n.MixedTypes &&

@@ -33,15 +33,15 @@ import (
 
 func adviseCommand() *cli.Command {
 	return &cli.Command{
-		Name: "advise", Usage: "say on which GPU types a job would start when and run how fast; for any user", ArgsUsage: "SBATCH-OPTIONS SCRIPT [ARGUMENTS]",
-		Description: "Takes the command line of sbatchwrap, or of sbatch, and submits nothing: put priod advise where sbatchwrap stood.\n" +
-			"Answers for the queue and the nodes as you see them now. Running jobs are taken to end at their time limits, and\n" +
-			"those that wait before yours to start in their order where they fit first. How fast the job is says its tag, its\n" +
-			"workload, or the GPU type. It runs at most as long as its time limit on the slowest type, or as its --prio-steps\n" +
+		Name: "advise", Usage: "when a job would start, and how fast it would run, on each GPU type; for any user", ArgsUsage: "SBATCH-OPTIONS SCRIPT [ARGUMENTS]",
+		Description: "Takes the command line of sbatchwrap or sbatch, and submits nothing: replace sbatchwrap with priod advise.\n" +
+			"Based on the queue and the nodes as you see them now. Running jobs are assumed to end at their time limits, and\n" +
+			"jobs ahead of yours to start in order where they fit first. Its speed comes from its tag, its workload or the GPU\n" +
+			"type. It runs at most as long as its time limit on the slowest type, or as its --prio-steps\n" +
 			"take. Options of priod itself stand before advise. Exit status 1 when a job fits nowhere.\n" +
 			"    priod advise --gres=gpu:1 --time=4:00:00 train.sh",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "each", Usage: "each word behind the options is a script; else the words behind the first one are its arguments"},
+			&cli.BoolFlag{Name: "each", Usage: "each word after the options is a script; else the words after the first one are its arguments"},
 			&cli.BoolFlag{Name: "slurm", Usage: "show what Slurm itself expects, too (sbatch --test-only); it looks at running jobs only"},
 			jsonFlag(),
 		},
@@ -255,7 +255,7 @@ func readAdviseJob(grammar *sbatch.Grammar, cmd *sbatch.Command) (adviseJob, err
 	case err != nil:
 		return j, wrong(err)
 	case len(jobs) > 1:
-		return j, usagef("%s: a heterogeneous job: ask about its components one by one", title)
+		return j, usagef("%s: a heterogeneous job: ask about one component at a time", title)
 	}
 	given, err := prio.FromScript(title, j.text)
 	if err != nil {
@@ -320,7 +320,7 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 		advice.Notes = append(advice.Notes, leftOut(a.site.Snapshot.Nodes, advice.LeftOut))
 	}
 	if advice.Hidden > 0 {
-		advice.Notes = append(advice.Notes, plural(advice.Hidden, "GPU is", "GPUs are")+" held by jobs that squeue does not show you: when they end is not known")
+		advice.Notes = append(advice.Notes, plural(advice.Hidden, "GPU is", "GPUs are")+" held by jobs that squeue does not show you: their ends are unknown")
 	}
 	if ownJobs {
 		advice.Notes = append(advice.Notes, "this site shows you your own jobs only (PrivateData=jobs): those of others may start before yours")
@@ -428,7 +428,7 @@ func (a *adviser) rates(job *speed.Job, types []string, learned *speed.Knowledge
 	}
 }
 
-// steers tells whether the site chooses a type for the job if it leaves it open;
+// steers reports whether the site chooses a type for the job if it leaves it open;
 // else what the job would have to say for that, if this site's history knows it.
 func (a *adviser) steers(j *adviseJob, advice *advise.Advice) (is bool, say string) {
 	r := &j.request
@@ -573,7 +573,7 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 func (v *adviceView) showBest(w io.Writer) {
 	best := v.Best
 	if best == nil {
-		fmt.Fprintln(w, "On no GPU type can it be said to start.")
+		fmt.Fprintln(w, "No start is known on any GPU type.")
 		return
 	}
 	line := sbatch.CommandLine(v.Submit)
@@ -586,16 +586,16 @@ func (v *adviceView) showBest(w io.Writer) {
 	case v.GPUType != "":
 		fmt.Fprintf(w, "It asks for %s. Submit it with\n\n    %s\n", gpuName(best.GPUType), line)
 	case v.Steered:
-		fmt.Fprintf(w, "Best for it alone: %s. Leave the type open: this site chooses it for jobs that say how fast they are\n\n    %s\n", gpuName(best.GPUType), line)
+		fmt.Fprintf(w, "Best for this job alone: %s. Leave the type open: this site chooses it for jobs with known speeds\n\n    %s\n", gpuName(best.GPUType), line)
 	case v.Barred != "":
-		fmt.Fprintf(w, "Best for it alone: %s, to which this site steers no job: %s. Name the type to get it\n\n    %s\n", gpuName(best.GPUType), v.Barred, line)
+		fmt.Fprintf(w, "Best for this job alone: %s, to which this site does not steer jobs: %s. Request the type to get it\n\n    %s\n", gpuName(best.GPUType), v.Barred, line)
 	case !v.Typed():
 		fmt.Fprintf(w, "Best: leave the type open, Slurm starts it on %s. Submit it with\n\n    %s\n", open, line)
 	default:
 		fmt.Fprintf(w, "Best: %s. With the type left open Slurm starts it on %s. Submit it with\n\n    %s\n", gpuName(best.GPUType), open, line)
 	}
 	if v.Say != "" {
-		fmt.Fprintf(w, "Or leave the type open and say how fast the job is, as its runs here show, for this site to choose the type:\n\n    sbatchwrap %s ...\n", report.Safe(v.Say))
+		fmt.Fprintf(w, "Or leave the type open and give the job's speeds, as measured in its runs here, for this site to choose the type:\n\n    sbatchwrap %s ...\n", report.Safe(v.Say))
 	}
 	if v.Script == "" && v.Stdin {
 		fmt.Fprintln(w, "    (and the script on standard input)")

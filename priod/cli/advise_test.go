@@ -66,8 +66,8 @@ func TestAdviseTrouble(t *testing.T) {
 	for script, want := range map[string]string{
 		"#!/bin/sh\n#SBATCH --prio-type=te\n":                                     "write #PRIO",
 		"#!/bin/sh\n#PRIO --prio-type=\x1b[2J\n":                                  "want te, be or none",
-		"#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH hetjob\n#SBATCH --gres=gpu:2\n": "components one by one",
-		"#!/bin/sh\n":                  "asks for no GPU",
+		"#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH hetjob\n#SBATCH --gres=gpu:2\n": "one component at a time",
+		"#!/bin/sh\n":                  "requests no GPU",
 		"true\n":                       "does not begin with #!",
 		"#!/bin/sh\n#SBATCH --\x1b[2J": "line 2",
 		"#!/bin/sh\n#SBATCH --comment=prio:x=1 -G1": "--comment: tag",

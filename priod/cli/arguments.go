@@ -98,7 +98,7 @@ func isHelp(word string) bool { return word == "--help" || word == "-h" }
 
 func isFlag(flags []cli.Flag, word string) bool { return flagOf(flags, word) != nil }
 
-// takesValue tells whether a flag is followed by its value in a word of its own.
+// takesValue reports whether a flag is followed by its value in a word of its own.
 func takesValue(flags []cli.Flag, word string) bool {
 	f := flagOf(flags, word)
 	_, isBool := f.(*cli.BoolFlag)

@@ -25,12 +25,12 @@ import (
 
 func checkCommand() *cli.Command {
 	return &cli.Command{
-		Name: "check", Usage: "say whether this Slurm and this configuration fit together",
-		Description: "FAIL and WARN first, with the line to add to slurm.conf or the command to run; what passed stands in one line.\n" +
+		Name: "check", Usage: "check this Slurm and this configuration",
+		Description: "FAIL and WARN first, with the line to add to slurm.conf or the command to run; passed checks are counted.\n" +
 			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.\n" +
-			"With metrics.listen set it begins with what the daemon says of itself.",
+			"With metrics.listen set it begins with the daemon's own health.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "deep", Usage: "also read all that a priod reads which takes over on this host, and decide a cycle; nothing is written"},
+			&cli.BoolFlag{Name: "deep", Usage: "also read what a take-over on this host would read, and decide a cycle; writes nothing"},
 			&cli.BoolFlag{Name: "all", Usage: "print what passed, too; --deep always does"},
 			jsonFlag(),
 		},
@@ -149,11 +149,11 @@ func checkController(ctx context.Context, slurm *live.Cluster, cfg *config.Confi
 	// What cannot be read is found by the other checks.
 	if conf, err := newClient(cfg).Config(ctx); err == nil && time.Duration(cfg.Slurm.CommandTimeout) <= conf.MessageTimeout() {
 		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "slurm.command_timeout = \"60s\"",
-			Text: fmt.Sprintf("slurm.command_timeout ends scontrol ping before it gives up a controller that hangs (MessageTimeout, %s)", conf.MessageTimeout())})
+			Text: fmt.Sprintf("slurm.command_timeout is shorter than scontrol ping needs for a hanging controller (MessageTimeout, %s)", conf.MessageTimeout())})
 	}
 	if cfg.Ranking.Lever != "site_factor" {
 		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "ranking.lever = \"site_factor\"",
-			Text: "with the lever " + cfg.Ranking.Lever + " the owner's own Nice of a job is not known for sure after a take-over"})
+			Text: "with the lever " + cfg.Ranking.Lever + " a job's own Nice is uncertain after a take-over"})
 	}
 	return out
 }
@@ -177,7 +177,7 @@ func checkState(cfg *config.Config) []live.Finding {
 	fix := fmt.Sprintf("install -d -o priod -g priod -m 0750 %s", dir)
 	info, err := os.Stat(dir)
 	if err != nil {
-		return []live.Finding{{Level: live.Warn, Name: name, Text: err.Error() + "; priod run creates it where it may", Fix: fix}}
+		return []live.Finding{{Level: live.Warn, Name: name, Text: err.Error() + "; priod run creates it if permitted", Fix: fix}}
 	}
 	if !info.IsDir() {
 		return []live.Finding{{Level: live.Fail, Name: name, Text: dir + " is no folder", Fix: fix}}

@@ -43,7 +43,7 @@ func checkConsent(ctx context.Context, slurm *live.Cluster, cfg *config.Config) 
 		f := ruleFinding("class rule "+c.Name+" makes "+c.Words(), &c.Match, partitions, touched["class "+c.Name])
 		if n := touched["class "+c.Name]; f.Level == live.Pass && c.Type == "te" && n >= manyJobs && n == gpuJobs {
 			f.Level, f.Fix = live.Warn, "a condition such as max_time = \"1h\" in the table in priod.toml"
-			f.Text += ": all GPU jobs; where all are TE none goes first, and only te_budget bounds them"
+			f.Text += ": all GPU jobs; if all are TE none is preferred, and only te_budget limits them"
 		}
 		findings = append(findings, f)
 	}

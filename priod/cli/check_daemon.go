@@ -24,7 +24,7 @@ func checkDaemon(ctx context.Context, cfg *config.Config) []live.Finding {
 	switch {
 	case err != nil:
 		f.Level, f.Fix = live.Warn, "systemctl status priod"
-		f.Text = fmt.Sprintf("no priod answers on metrics.listen: %v", err)
+		f.Text = fmt.Sprintf("no answer on metrics.listen: %v", err)
 	case !state.Healthy:
 		f.Level, f.Text = live.Fail, state.Reason
 	case state.StandBy != "":
@@ -67,7 +67,7 @@ func askHealth(ctx context.Context, address string) (*daemon.State, error) {
 	defer r.Body.Close()
 	state := new(daemon.State)
 	if err := json.NewDecoder(r.Body).Decode(state); err != nil {
-		return nil, fmt.Errorf("what answers on %s is no priod: %w", address, err)
+		return nil, fmt.Errorf("the program on %s is not priod: %w", address, err)
 	}
 	return state, nil
 }

@@ -58,7 +58,7 @@ func TestCheckAsksTheDaemon(t *testing.T) {
 	}
 	tcp.Close()
 	cfg.Metrics.Listen = tcp.Listener.Addr().String()
-	if found := checkDaemon(t.Context(), cfg); len(found) != 1 || found[0].Level != live.Warn || !strings.Contains(found[0].Text, "no priod answers") {
+	if found := checkDaemon(t.Context(), cfg); len(found) != 1 || found[0].Level != live.Warn || !strings.Contains(found[0].Text, "no answer on metrics.listen") {
 		t.Errorf("%+v", found)
 	}
 }

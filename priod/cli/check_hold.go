@@ -24,12 +24,12 @@ func checkHold(cfg *config.Config, file string, lua time.Duration) []live.Findin
 	enough := min(max(wholeSeconds(2*interval), needed), prio.LongestHold)
 	f := live.Finding{Level: live.Warn, Name: "hold", Fix: fmt.Sprintf("on each host where users submit, and here for this check: echo %s >%s", shortSpan(enough), file)}
 	if needed > prio.LongestHold {
-		f.Text = fmt.Sprintf("cycle.interval and a cycle take %s: no hold is that long (%s at most), and jobs that meet a free GPU start unsteered and unsized", needed, prio.LongestHold)
+		f.Text = fmt.Sprintf("cycle.interval and a cycle take %s, longer than any hold (%s at most): jobs that find a free GPU start unsteered and unsized", needed, prio.LongestHold)
 		f.Fix = "cycle.interval = \"10s\""
 		return []live.Finding{f}
 	}
 	if lua >= needed {
-		return []live.Finding{{Level: live.Pass, Name: "hold", Text: fmt.Sprintf("job_submit.lua holds jobs back for %s, cycle.interval and a cycle take %s", lua, needed)}}
+		return []live.Finding{{Level: live.Pass, Name: "hold", Text: fmt.Sprintf("job_submit.lua holds jobs for %s, cycle.interval and a cycle take %s", lua, needed)}}
 	}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,11 +43,11 @@ func checkHold(cfg *config.Config, file string, lua time.Duration) []live.Findin
 	case err != nil:
 		f.Text = fmt.Sprintf("%s: %v", file, err)
 	case hold == 0:
-		f.Text = fmt.Sprintf("%s of this host holds no job back: jobs that meet a free GPU start before a cycle sees them, unsteered and unsized", file)
+		f.Text = fmt.Sprintf("%s of this host holds no job: jobs that find a free GPU start before a cycle sees them, unsteered and unsized", file)
 	case hold < needed:
 		f.Text = fmt.Sprintf("the hold of %s (%s on this host) is shorter than cycle.interval and a cycle (%s): some jobs start before a cycle sees them", hold, file, needed)
 	default:
-		return []live.Finding{{Level: live.Pass, Name: "hold", Text: fmt.Sprintf("%s of this host holds jobs back for %s, cycle.interval and a cycle take %s", file, hold, needed)}}
+		return []live.Finding{{Level: live.Pass, Name: "hold", Text: fmt.Sprintf("%s of this host holds jobs for %s, cycle.interval and a cycle take %s", file, hold, needed)}}
 	}
 	return []live.Finding{f}
 }

@@ -24,13 +24,13 @@ func TestCheckHold(t *testing.T) {
 		text     string
 	}{
 		{"-", 10 * time.Second, false, "", ""},
-		{"-", 10 * time.Second, true, live.Warn, "holds no job back"},
-		{"0", 10 * time.Second, true, live.Warn, "holds no job back"},
-		{"# 20s", 10 * time.Second, true, live.Warn, "holds no job back"},
+		{"-", 10 * time.Second, true, live.Warn, "holds no job:"},
+		{"0", 10 * time.Second, true, live.Warn, "holds no job:"},
+		{"# 20s", 10 * time.Second, true, live.Warn, "holds no job:"},
 		{"5s", 10 * time.Second, true, live.Warn, "shorter than cycle.interval and a cycle (12s)"},
 		{"20s", 10 * time.Second, true, live.Pass, "for 20s"},
 		{"20", 10 * time.Second, true, live.Warn, "want whole seconds"},
-		{"1m", 90 * time.Second, true, live.Warn, "no hold is that long"},
+		{"1m", 90 * time.Second, true, live.Warn, "longer than any hold"},
 	} {
 		os.Remove(file)
 		if c.hold != "-" {

@@ -56,12 +56,12 @@ func (h *luaHooks) look(cfg *config.Config) {
 	_, filters := h.version("cli_filter.lua")
 	switch {
 	case !there && (h.plugin && submits || h.cli && filters):
-		h.find(live.Warn, install, "no readable prio.lua in %s, which the Lua files beside it need: they do nothing", h.folder)
+		h.find(live.Warn, install, "no readable prio.lua in %s, which the other Lua files need: they do nothing", h.folder)
 		return
 	case !there:
 		return // none, or a script of the site's own
 	case !h.plugin && !h.cli:
-		h.find(live.Warn, "JobSubmitPlugins=lua", "%s is there, and slurm.conf names no lua plugin: it does nothing", filepath.Join(h.folder, "prio.lua"))
+		h.find(live.Warn, "JobSubmitPlugins=lua", "%s exists, but slurm.conf names no lua plugin: it does nothing", filepath.Join(h.folder, "prio.lua"))
 		return
 	}
 	of := map[string]bool{"job_submit.lua": h.plugin, "cli_filter.lua": h.cli}
@@ -79,13 +79,13 @@ func (h *luaHooks) look(cfg *config.Config) {
 	case latest > here:
 		h.find(live.Warn, "update priod", "the Lua files in %s are of version %d, this priod knows %d", h.folder, latest, here)
 	case oldest < here:
-		h.find(live.Warn, install, "the Lua files in %s are of version %d, this priod brings %d", h.folder, oldest, here)
+		h.find(live.Warn, install, "the Lua files in %s are of version %d, this priod ships %d", h.folder, oldest, here)
 	}
 	if h.plugin {
 		h.rules(cfg)
 	}
 	if len(h.findings) == 0 {
-		h.find(live.Pass, "", "version %d in %s; jobs that may be steered or sized are held back for %s", library, h.folder, h.hold)
+		h.find(live.Pass, "", "version %d in %s; jobs that may be steered or sized are held for %s", library, h.folder, h.hold)
 	}
 }
 
@@ -96,7 +96,7 @@ func (h *luaHooks) rules(cfg *config.Config) {
 	made := fmt.Sprintf("priod config lua --hold 20s --out %s && scontrol reconfigure", path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		h.find(live.Warn, made, "no %s: job_submit.lua knows no class rule and no consent, and holds no job back", path)
+		h.find(live.Warn, made, "no %s: job_submit.lua knows no class rule and no consent, and holds no job", path)
 		return
 	case err != nil:
 		h.find(live.Warn, "", "%v", err)
@@ -110,7 +110,7 @@ func (h *luaHooks) rules(cfg *config.Config) {
 		if h.hold > 0 {
 			made = fmt.Sprintf("priod config lua --hold %s --out %s && scontrol reconfigure", shortSpan(h.hold), path)
 		}
-		h.find(live.Warn, made, "%s is not what priod.toml makes now: class rules, consent or the hold differ", path)
+		h.find(live.Warn, made, "%s is out of date with priod.toml: class rules, consent or the hold differ", path)
 	}
 }
 

@@ -44,14 +44,14 @@ func TestCheckLua(t *testing.T) {
 		"nothing there":               {nil, false, false, "", "", "", 0},
 		"a site's own script":         {map[string]string{"job_submit.lua": "function slurm_job_submit() end"}, true, false, "", "", "", 0},
 		"all":                         {all, true, false, live.Pass, "version 1 in", "", 20 * time.Second},
-		"called by the site's script": {with("job_submit.lua", `local prio = dofile("job_submit_prio.lua")`), true, false, live.Pass, "held back for 20s", "", 20 * time.Second},
+		"called by the site's script": {with("job_submit.lua", `local prio = dofile("job_submit_prio.lua")`), true, false, live.Pass, "held for 20s", "", 20 * time.Second},
 		"broken prio.lua":             {with("prio.lua", "x x"), true, false, live.Warn, "no readable prio.lua", "copy the files", 0},
 		"no plugin":                   {all, false, false, live.Warn, "names no lua plugin", "JobSubmitPlugins=lua", 0},
 		"a newer one":                 {map[string]string{"prio.lua": next("prio.lua"), "job_submit.lua": next("job_submit.lua"), "prio_rules.lua": all["prio_rules.lua"]}, true, false, live.Warn, "of version 2, this priod knows 1", "update priod", 20 * time.Second},
 		"one newer":                   {with("prio.lua", next("prio.lua")), true, false, live.Warn, "of version 2, this priod knows 1", "update priod", 20 * time.Second},
 		"no rules":                    {map[string]string{"prio.lua": all["prio.lua"], "job_submit.lua": all["job_submit.lua"]}, true, false, live.Warn, "knows no class rule", "priod config lua --hold 20s", 0},
-		"other rules":                 {with("prio_rules.lua", luaOf(&config.Config{}, 20*time.Second)), true, false, live.Warn, "not what priod.toml makes now", "--hold 20s", 20 * time.Second},
-		"broken rules":                {with("prio_rules.lua", "x x"), true, false, live.Warn, "not what priod.toml makes now", "--hold 20s", 0},
+		"other rules":                 {with("prio_rules.lua", luaOf(&config.Config{}, 20*time.Second)), true, false, live.Warn, "out of date with priod.toml", "--hold 20s", 20 * time.Second},
+		"broken rules":                {with("prio_rules.lua", "x x"), true, false, live.Warn, "out of date with priod.toml", "--hold 20s", 0},
 		"login host":                  {map[string]string{"prio.lua": all["prio.lua"], "cli_filter.lua": ours("cli_filter.lua")}, false, true, live.Pass, "version 1", "", 0},
 	} {
 		h := luaHooks{folder: t.TempDir(), plugin: c.plugin, cli: c.cli}

@@ -29,7 +29,7 @@ func checkShared(cfg *config.Config, stateSave string) []live.Finding {
 	if dir == "" {
 		if cfg.Cycle.FollowController && cfg.Eviction().Enabled {
 			return []live.Finding{{Level: live.Warn, Name: name, Fix: `state.shared = "/a/folder/of/all/hosts"`,
-				Text: "a host that takes over knows nothing of the evictions that the other one has under way, and they end when that one acts again"}}
+				Text: "a host that takes over does not know evictions under way on the other one; they end when that one is active again"}}
 		}
 		return nil
 	}
@@ -64,9 +64,9 @@ func checkShared(cfg *config.Config, stateSave string) []live.Finding {
 func checkClocks(dir string, owner *store.Owner, ahead time.Duration) live.Finding {
 	const name = "clocks"
 	if ahead.Abs() > clocksApart {
-		return live.Finding{Level: live.Warn, Name: name, Text: "the clock of this host and that of the shared folder's server are apart: this one is " + offset(ahead), Fix: "set both by NTP"}
+		return live.Finding{Level: live.Warn, Name: name, Text: "the clocks of this host and of the shared folder's server differ: this one is " + offset(ahead), Fix: "set both by NTP"}
 	}
-	text := "that of this host and that of the shared folder agree"
+	text := "this host and the shared folder's server agree"
 	if owner == nil {
 		return live.Finding{Level: live.Pass, Name: name, Text: text}
 	}
@@ -75,9 +75,9 @@ func checkClocks(dir string, owner *store.Owner, ahead time.Duration) live.Findi
 		return live.Finding{Level: live.Warn, Name: name, Text: err.Error()}
 	}
 	if by := owner.Since.Sub(written) - ahead; by.Abs() > clocksApart {
-		return live.Finding{Level: live.Warn, Name: name, Text: fmt.Sprintf("when the priod of %s took over, its clock was %s beside that of this host", owner.Host, offset(by)), Fix: "set both by NTP"}
+		return live.Finding{Level: live.Warn, Name: name, Text: fmt.Sprintf("when the priod of %s took over, its clock was %s compared with this host", owner.Host, offset(by)), Fix: "set both by NTP"}
 	}
-	return live.Finding{Level: live.Pass, Name: name, Text: text + ", and so did that of " + owner.Host + " when it took over"}
+	return live.Finding{Level: live.Pass, Name: name, Text: text + ", as did the clock of " + owner.Host + " when it took over"}
 }
 
 func offset(d time.Duration) string {
@@ -87,7 +87,7 @@ func offset(d time.Duration) string {
 	return d.String() + " ahead"
 }
 
-// sameFileSystem tells whether two folders are on one file system; also when one of them
+// sameFileSystem reports whether two folders are on one file system; also when one of them
 // is not for this user to see.
 func sameFileSystem(a, b string) bool {
 	var of [2]syscall.Stat_t
@@ -187,7 +187,7 @@ func rehearseAccounting(ctx context.Context, cfg *config.Config) live.Finding {
 	now := time.Now()
 	past, err := live.New(newClient(cfg)).Past(ctx, now.Add(-cluster.UsePeriod), now)
 	if err != nil {
-		return live.Finding{Level: live.Warn, Name: "accounting", Text: "it cannot be read, and TE budgets would count what the polls see: " + err.Error()}
+		return live.Finding{Level: live.Warn, Name: "accounting", Text: "it cannot be read, and TE budgets would count only what polls see: " + err.Error()}
 	}
 	return live.Finding{Level: live.Pass, Name: "accounting", Text: fmt.Sprintf("%s of the last %s read", plural(len(past), "run", "runs"), cluster.UsePeriod)}
 }
@@ -206,5 +206,5 @@ func spoiled(path string, lines int) error {
 	if lines == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s has %s that cannot be read; the priod that acts sets a copy aside and goes on without them", path, plural(lines, "line", "lines"))
+	return fmt.Errorf("%s has %s that cannot be read; the active priod keeps a copy and goes on without them", path, plural(lines, "line", "lines"))
 }

@@ -28,15 +28,15 @@ func TestSharedFolderIsChecked(t *testing.T) {
 		"not there": {func(*testing.T, string) {}, []string{"FAIL: no such file"}},
 		"new":       {func(t *testing.T, dir string) { mustDo(t, os.Mkdir(dir, 0o750)) }, []string{"PASS: no priod has used it yet", "PASS: agree"}},
 		"in use": {func(t *testing.T, dir string) { owned(t, dir, time.Now()) },
-			[]string{"PASS: the priod of ctl1 writes there", "PASS: so did that of ctl1"}},
+			[]string{"PASS: the priod of ctl1 writes there", "PASS: as did the clock of ctl1"}},
 		"owned by a host whose clock is ahead": {func(t *testing.T, dir string) { owned(t, dir, time.Now().Add(10*time.Minute)) },
-			[]string{"PASS: the priod of ctl1", "WARN: ahead beside that of this host"}},
+			[]string{"PASS: the priod of ctl1", "WARN: ahead compared with this host"}},
 		"and behind": {func(t *testing.T, dir string) { owned(t, dir, time.Now().Add(-10*time.Minute)) },
-			[]string{"PASS: the priod of ctl1", "WARN: behind beside that of this host"}},
+			[]string{"PASS: the priod of ctl1", "WARN: behind compared with this host"}},
 		"spoiled": {func(t *testing.T, dir string) {
 			mustDo(t, os.Mkdir(dir, 0o750))
 			mustDo(t, os.WriteFile(filepath.Join(dir, "owner.json"), []byte("\x1b[2J"), 0o640))
-		}, []string{"WARN: gone or spoiled, and the priod that acts writes it anew"}},
+		}, []string{"WARN: gone or corrupt, and the active priod rewrites it"}},
 		"another one than this host saw": {func(t *testing.T, dir string) {
 			owned(t, dir, time.Now())
 			state := filepath.Join(filepath.Dir(dir), "state")

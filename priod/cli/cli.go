@@ -85,17 +85,17 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 
 // App is the command tree; the man page is made from it.
 func App(version string) *cli.App {
-	app := NewApp("priod", "ranks the jobs of a Slurm cluster, and shows, explains and undoes what it did", version, slices.Concat(
+	app := NewApp("priod", "ranks the jobs of a Slurm cluster; shows, explains and undoes its changes", version, slices.Concat(
 		grouped("1. LOOK", checkCommand(), queueCommand(), explainCommand(), etaCommand(), topCommand(), evictionsCommand(), historyCommand(), reportCommand(), webCommand()),
 		grouped("2. STOP AND UNDO", pauseCommand(), resumeCommand(), resetCommand()),
 		grouped("3. TRY, WITHOUT WRITING", diffCommand(), simulateCommand(), SweepCommand(simulatePoint), tuneCommand(), evictCommand(), defragCommand(), adviseCommand(), profileCommand()),
 		grouped("4. RUN AND SET UP", runCommand(), configCommand(), workloadsCommand(), versionCommand(version)),
 	)...)
 	app.Description = "The daemon (priod run) reads Slurm's queue in cycles, decides order, GPU types, sizes and evictions as priod.toml\n" +
-		"says, and writes them into jobs through scontrol. Slurm schedules; without priod it goes on as before.\n" +
-		"    priod check           what is switched on, and what does not fit here\n" +
+		"says, and writes them into jobs through scontrol. Slurm schedules, with or without priod.\n" +
+		"    priod check           what is on, and what does not fit this cluster\n" +
 		"    priod explain JOBID   why a job waits, when it starts, what can be done\n" +
-		"    priod pause           stop all writing; priod reset also takes back what was written"
+		"    priod pause           stop all writing; priod reset also reverts what was written"
 	return app
 }
 
@@ -156,7 +156,7 @@ func Within(name string) *cli.App {
 	return &cli.App{Name: name, HideHelp: true, DisableSliceFlagSeparator: true, Writer: io.Discard, ErrWriter: io.Discard, ExitErrHandler: func(*cli.Context, error) {}, OnUsageError: onUsageError}
 }
 
-// isTerminal tells whether a person sees what is written there.
+// isTerminal reports whether a person sees what is written there.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())

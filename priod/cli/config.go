@@ -14,14 +14,14 @@ import (
 func configCommand() *cli.Command {
 	return &cli.Command{
 		Name: "config", Usage: "print the configuration in effect",
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "effective", Usage: "print what is in effect, and where each value comes from that is no default"}},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "effective", Usage: "print the configuration in effect, and the source of each value that is not a default"}},
 		Subcommands: []*cli.Command{{
 			Name: "show", Usage: "print the configuration in effect: the defaults with the file over them",
 			Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
 			Action: configured(showConfig),
 		}, {
-			Name: "lua", Usage: "print what etc/slurm/job_submit.lua has to know of it: prio_rules.lua",
-			Flags:  []cli.Flag{&cli.DurationFlag{Name: "hold", Value: 20 * time.Second, Usage: "`TIME` that jobs are held back that priod may steer or size, up to 1m"}, outFlag()},
+			Name: "lua", Usage: "print prio_rules.lua for etc/slurm/job_submit.lua",
+			Flags:  []cli.Flag{&cli.DurationFlag{Name: "hold", Value: 20 * time.Second, Usage: "`TIME` to hold jobs that priod may steer or size, up to 1m"}, outFlag()},
 			Before: noArgs, Action: configured(luaRules),
 		}},
 		Action: func(c *cli.Context) error {

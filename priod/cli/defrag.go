@@ -20,9 +20,9 @@ import (
 func defragCommand() *cli.Command {
 	return &cli.Command{
 		Name: "defrag", Usage: "show which small jobs would move for gangs that wait though enough GPUs are free",
-		Description: "The small jobs are running ones that agreed to evictions (type=be), hold a part of a node and have room elsewhere;\n" +
-			"the jobs whose moving loses least work move, within the limits of [preemption]. This only shows which would:\n" +
-			"preemption.defrag = true has the daemon do it, once the gang's GPUs have waited as long as the work that is lost.",
+		Description: "Small jobs are running ones that consented to evictions (type=be), hold part of a node and have room elsewhere;\n" +
+			"those that lose least work move, within the limits of [preemption]. This only shows them:\n" +
+			"with preemption.defrag = true the daemon moves them, once the gang's GPUs have waited as long as the work lost.",
 		Flags: []cli.Flag{mostFlag(20, "how many waiting `JOBS`"), jsonFlag()}, Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			n, err := most(c)
@@ -78,7 +78,7 @@ func waitedFor(ctx context.Context, cfg *config.Config, now time.Time) (func(clu
 
 func showDefrag(w io.Writer, all []evict.Fragmented, most int) {
 	if len(all) == 0 {
-		fmt.Fprintln(w, "No job waits for which enough GPUs are free.")
+		fmt.Fprintln(w, "No job waits although enough GPUs are free.")
 		return
 	}
 	left := max(len(all)-most, 0)

@@ -33,15 +33,15 @@ import (
 
 func etaCommand() *cli.Command {
 	return &cli.Command{
-		Name: "eta", Usage: "say when jobs are expected to start, how sure that is, and what would start them sooner; for any user", ArgsUsage: "[JOBID | SCRIPT...]",
-		Description: "STARTS is the time by which half of such jobs start, 9 OF 10 the one by which nine of ten do: drawn from what past\n" +
-			"jobs ran, and fitted to earlier promises (priod report eta). Of waiting jobs, named or all of yours, or of scripts\n" +
+		Name: "eta", Usage: "when jobs are expected to start, how sure that is, and what would start them sooner; for any user", ArgsUsage: "[JOBID | SCRIPT...]",
+		Description: "Half of such jobs start by STARTS, nine of ten by 9 OF 10: drawn from the run times of past\n" +
+			"jobs, and fitted to earlier predictions (priod report eta). For waiting jobs, named or all of yours, or scripts\n" +
 			"with their #SBATCH lines, which are not submitted.\n" +
 			"    priod eta                   # your waiting jobs\n" +
 			"    priod eta 4711              # one job, and what would start it sooner\n" +
-			"    priod eta train.sh          # a job to come; with options of sbatch: priod advise",
+			"    priod eta train.sh          # a future job; with options of sbatch: priod advise",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "waiting jobs of `USER` in place of yours"},
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "waiting jobs of `USER` instead of yours"},
 			&cli.BoolFlag{Name: "slurm", Usage: "show what Slurm itself expects, too"},
 			jsonFlag(),
 		},
@@ -197,7 +197,7 @@ func etasOf(ctx context.Context, cfg *config.Config, r *store.Reader, f *forecas
 		x, err := storedExplanation(ctx, cfg, r, id)
 		switch {
 		case err == nil && private && x.Job.User != username, errors.Is(err, store.ErrNone):
-			return nil, fmt.Errorf("priod knows no job %s%s: it sees jobs that wait in the partitions that it ranks", id, whose)
+			return nil, fmt.Errorf("priod knows no job %s%s: it sees jobs that wait in ranked partitions", id, whose)
 		case err != nil:
 			return nil, err
 		}
@@ -250,7 +250,7 @@ func (v *explanation) eta() *etaView {
 	return e
 }
 
-// aboutToStart tells whether the job fits now, or others leave for it.
+// aboutToStart reports whether the job fits now, or others leave for it.
 func (v *explanation) aboutToStart() bool {
 	_, _, free := v.room()
 	return !free.IsZero() || v.cause().Cause == plan.Starting
@@ -447,7 +447,7 @@ func (f *forecaster) requests(ctx context.Context, r *store.Reader, requests []*
 		} else if err := f.compare(ctx, r, v, q, user); err != nil {
 			return nil, usageError{err}
 		} else if v.StartS == nil {
-			v.Why = "it fits on no GPU type, or starts at no time that is known: priod advise says why"
+			v.Why = "it fits on no GPU type, or its start is unknown: priod advise says why"
 		}
 		views[i] = v
 	}

@@ -24,7 +24,7 @@ func evictionsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "evictions", Usage: "show evictions, under way and past: the victims, for which job, at what cost", ArgsUsage: "[JOBID]",
 		Description: "Costs are GPU-seconds of work lost: as promised when the victim was chosen, and as paid.\n" +
-			"FOR says for which job it left: a TE job (te), or a BE job that is owed its GPUs at the end of a round (round).\n" +
+			"FOR is the reason: a TE job (te), a BE job that is owed its GPUs at the end of a round (round), or a gang (gang).\n" +
 			"With a job, those of its own runs and those on its behalf.",
 		Flags: []cli.Flag{
 			mostFlag(50, "how many `ROWS`"),
@@ -86,9 +86,9 @@ func showEvictions(w io.Writer, all []store.Eviction) {
 
 func evictCommand() *cli.Command {
 	return &cli.Command{
-		Name: "evict", Usage: "show the victims that a TE job would have, and why not the others", ArgsUsage: "JOBID",
-		Description: "Asks Slurm and the journal now, by the configured policy, also while preemption is off.\n" +
-			"It only shows: the daemon alone evicts, so --dry-run has to be said.",
+		Name: "evict", Usage: "show the victims that a TE job would have, and why others stay", ArgsUsage: "JOBID",
+		Description: "Uses the configured policy, even while preemption is off.\n" +
+			"Only the daemon evicts: --dry-run is required.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Usage: "show, and do nothing"},
 			mostFlag(50, "how many `ROWS`"),
@@ -96,7 +96,7 @@ func evictCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Bool("dry-run") {
-				return usagef("evict: only --dry-run: the daemon alone evicts")
+				return usagef("evict: only with --dry-run: the daemon alone evicts")
 			}
 			n, err := most(c)
 			if err != nil {
@@ -179,7 +179,7 @@ func (v *evictView) show(w io.Writer, most int) {
 		fmt.Fprintf(w, "%s would leave within %s.\n", plural(len(v.Victims), "job", "jobs"), report.Ago(time.Duration(v.WaitS*float64(time.Second))))
 	}
 	if !v.Enabled {
-		fmt.Fprintln(w, "Preemption is off (preemption.enabled), so nothing happens.")
+		fmt.Fprintln(w, "Preemption is off (preemption.enabled): nothing happens.")
 	}
 	rows := [][]any{}
 	for _, victims := range []bool{true, false} {

@@ -224,7 +224,7 @@ func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader,
 	return v, nil
 }
 
-// maySteer tells whether a job agrees to a GPU type of priod's choice: by its tag, or by the site's consent.
+// maySteer reports whether a job agrees to a GPU type of priod's choice: by its tag, or by the site's consent.
 func maySteer(cfg *config.Config, j *store.Job) bool {
 	rules := cfg.ConsentRules()
 	job := cluster.Job{
@@ -384,7 +384,7 @@ func (v *explanation) tell(all bool, line liner) {
 			line("Decided", "cycle %d, %s; checked again until %s", d.Cycle, clock(d.At), clock(v.Cycle.Until))
 		}
 		if all && len(v.Writes) == 0 {
-			line("Written", "never: Slurm's values are the job's own")
+			line("Written", "never")
 		}
 	}
 	v.showWrites(line)
@@ -415,7 +415,7 @@ func (v *explanation) showTag(line liner) {
 	}
 }
 
-// showPlace tells the job's class, why, and which jobs stand before it.
+// showPlace tells the job's class, why, and which jobs rank ahead of it.
 func (v *explanation) showPlace(all bool, line liner, d *store.Decision) {
 	if !d.Since.IsZero() && v.waits() && (all || len(v.Waits) == 0) {
 		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
@@ -433,13 +433,13 @@ func (v *explanation) showPlace(all bool, line liner, d *store.Decision) {
 	}
 	switch {
 	case v.TEPlace > 0:
-		line("Place", "%d of %d TE jobs; all TE jobs stand before all others", v.TEPlace, v.TECount)
+		line("Place", "%d of %d TE jobs; all TE jobs rank ahead of all others", v.TEPlace, v.TECount)
 	case d.Ranked && v.waits():
 		ahead := ""
 		if v.BEAhead > 0 {
 			ahead = fmt.Sprintf(" and %s", plural(v.BEAhead, "best-effort job", "best-effort jobs"))
 		}
-		line("Place", "behind %s%s, and among the others where Slurm itself puts it", plural(v.TECount, "TE job", "TE jobs"), ahead)
+		line("Place", "behind %s%s; otherwise in Slurm's own order", plural(v.TECount, "TE job", "TE jobs"), ahead)
 	}
 }
 
@@ -450,14 +450,14 @@ func (v *explanation) showWanted(all bool, line liner, d *store.Decision) {
 	case d.Steer != "":
 		line("GPU type", "%s", d.Steer)
 	case v.Steering && j.GPUs > 0 && j.State == cluster.Pending.String() && !v.MaySteer:
-		line("GPU type", "left as it is: no valid tag gives a speed or a workload, so it may not be steered")
+		line("GPU type", "left open: no valid tag gives a speed or a workload")
 	}
 	switch {
 	case !all && d.Value == 0:
 	case v.Cycle.Mode == slurmplug.Priority:
 		line("Wanted", "priority %d (0: Slurm's own)", d.Value)
 	default:
-		line("Wanted", "%+d over Slurm's own priority (one step is %d: more than all that Slurm's factors and Nice can do)", d.Value, v.Cycle.BandStep)
+		line("Wanted", "%+d over Slurm's own priority (one step is %d, more than Slurm's factors and Nice together)", d.Value, v.Cycle.BandStep)
 	}
 	if d.Unmoved != "" {
 		line("", "not written: %s", d.Unmoved)
@@ -473,11 +473,11 @@ func (v *explanation) showWrites(line liner) {
 		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Field(), x.Before.Words(), x.After.Words(), x.Reason, result(x.Outcome))
 	}
 	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
-		line("Own", "%s as its user wrote it: %s (priod reset puts it back)", lever, v.Own[lever].Words())
+		line("Own", "%s as its user wrote it: %s (priod reset restores it)", lever, v.Own[lever].Words())
 	}
 }
 
-// waits tells whether the job is pending, by Slurm's word now if there is one.
+// waits reports whether the job is pending, by Slurm's word now if there is one.
 func (v *explanation) waits() bool {
 	if v.Now != nil {
 		return v.Now.State == "PENDING"
@@ -492,9 +492,9 @@ func (v *explanation) showArray(line liner) {
 	}
 	var parts []string
 	if v.Array.Waiting != "" {
-		parts = append(parts, "tasks "+v.Array.Waiting+" wait together, and the rest of this is about them")
+		parts = append(parts, "tasks "+v.Array.Waiting+" wait together; the rest describes them")
 	} else if v.Job.ID.Task != slurmplug.NoTask {
-		parts = append(parts, fmt.Sprintf("each task that priod saw has a record of its own, and the rest of this is about %s", v.Job.ID))
+		parts = append(parts, fmt.Sprintf("each task seen has its own record; the rest describes %s", v.Job.ID))
 	}
 	for _, t := range v.Array.Tasks {
 		parts = append(parts, fmt.Sprintf("%d %s (%.80s)", t.Count, t.State, t.Tasks))
@@ -512,7 +512,7 @@ func (v *explanation) showEvictions(line liner) {
 		if x.Reason != "" {
 			state += " (" + x.Reason + ")"
 		}
-		cost := fmt.Sprintf("%.0f GPU-seconds promised", x.Promised)
+		cost := fmt.Sprintf("%.0f GPU-seconds expected", x.Promised)
 		if x.Paid != nil {
 			cost += fmt.Sprintf(", %.0f paid", *x.Paid)
 		}

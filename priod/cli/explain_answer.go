@@ -47,7 +47,7 @@ func (v *explanation) past() (why, advice string) {
 	why = v.stateWords()
 	over := v.Since == sinceEnded || v.Since == sinceGone || !v.Job.Left.IsZero() // whatever the last cycle saw
 	if x := v.lastEviction(); x != nil && !over {
-		return fmt.Sprintf("told to leave for job %s of %s at %s, grace %s: %s", x.For, x.ForUser, clock(x.Recorded), shortly(x.GraceS), x.State), "it is requeued and goes before other best-effort jobs"
+		return fmt.Sprintf("evicted for job %s of %s at %s, grace %s: %s", x.For, x.ForUser, clock(x.Recorded), shortly(x.GraceS), x.State), "it is requeued and ranks ahead of other best-effort jobs"
 	}
 	if len(v.Stays) > 0 && !v.Stays[0].Closed && !over {
 		stay := &v.Stays[0]
@@ -102,7 +102,7 @@ func (v *explanation) pending() (why, advice string) {
 	case plan.Locality:
 		return "waits for a better place" + what + words, ""
 	case plan.Capacity, plan.Fragmentation, plan.Precedence:
-		why = map[plan.Cause]string{plan.Capacity: "too few GPUs are free", plan.Fragmentation: "enough GPUs are free, but in no place of its shape", plan.Precedence: "jobs before it have the room"}[span.Cause] + what + words
+		why = map[plan.Cause]string{plan.Capacity: "too few GPUs are free", plan.Fragmentation: "enough GPUs are free, but not in the shape that it requests", plan.Precedence: "jobs ahead of it get the free GPUs"}[span.Cause] + what + words
 	default:
 		why = v.reasonNow()
 	}
@@ -180,7 +180,7 @@ func (v *explanation) startWords() string {
 	}
 	switch s := v.Start; {
 	case !free.IsZero():
-		all = append(all, fmt.Sprintf("about %s, once the last of these has left", clock(free)))
+		all = append(all, fmt.Sprintf("about %s, once the last victim has left", clock(free)))
 	case v.cause().Cause == plan.Starting:
 		all = append(all, "now")
 	case steered != "":
@@ -230,7 +230,7 @@ func owedWords(t *store.ShareOfType) string {
 	return "; " + strings.Join(parts, ", ")
 }
 
-// anyTelling tells whether any share of the job says something.
+// anyTelling reports whether any share of the job says something.
 func (v *explanation) anyTelling() bool {
 	return v.Share != nil && slices.ContainsFunc(v.Share.Types, func(t store.ShareOfType) bool { return telling(&t) })
 }

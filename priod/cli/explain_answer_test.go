@@ -30,7 +30,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"dependency":  {waits(plan.AfterJob, "", ""), []string{"Why        waits for another job", "squeue -j 7"}, ""},
 		"begin time":  {waits(plan.BeforeTime, "BeginTime", ""), []string{"Why        not eligible yet: begin time (BeginTime)", "StartTime=now"}, ""},
 		"limit":       {waits(plan.AtLimit, "QOSMaxGRESPerUser", ""), []string{"Why        a limit is reached (QOSMaxGRESPerUser)"}, ""},
-		"capacity":    {waits(plan.Capacity, "", "asks for 4 GPUs; 1 is free"), []string{"Why        too few GPUs are free: asks for 4 GPUs; 1 is free", "Start      not known", "a shorter time limit"}, ""},
+		"capacity":    {waits(plan.Capacity, "", "requests 4 GPUs; 1 is free"), []string{"Why        too few GPUs are free: requests 4 GPUs; 1 is free", "Start      not known", "a shorter time limit"}, ""},
 		"starting":    {waits(plan.Starting, "", ""), []string{"Why        fits now", "Start      now"}, "Advice"},
 		"unseen":      {func(v *explanation) { v.Decision = nil }, []string{"Why        no cycle has seen it yet"}, ""},
 		"Slurm's":     {func(v *explanation) { v.Now = &nowView{State: "PENDING", Reason: "Resources", Start: at} }, []string{"Why        Slurm's reason: Resources", "Start      Slurm's backfill expects "}, ""},
@@ -41,7 +41,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"over budget": {func(v *explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"the TE budget is used up"}, ""},
 		"room": {func(v *explanation) {
 			v.Evictions = []store.Eviction{{Victim: slurmplug.Plain(3), For: v.Job.ID, State: "signalled", ClaimState: string(evict.Planned), Nodes: "n1", Recorded: at, WaitS: 60}}
-		}, []string{"Why        room is being made on n1: job 3 signalled", "once the last of these has left"}, ""},
+		}, []string{"Why        room is being made on n1: job 3 signalled", "once the last victim has left"}, ""},
 		"runs": {func(v *explanation) {
 			v.Job.State, v.Stays = cluster.Running.String(), []store.Stay{{Stay: cluster.Stay{Start: at, GPUType: "a100", Class: cluster.BE}}}
 		}, []string{"Why        runs on a100 since ", " as BE"}, "Start "},
@@ -59,7 +59,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"told to leave": {func(v *explanation) {
 			v.Job.State = cluster.Running.String()
 			v.Evictions = []store.Eviction{{Victim: v.Job.ID, For: slurmplug.Plain(9), ForUser: "bob", State: "signalled", GraceS: 60, Recorded: at}}
-		}, []string{"Why        told to leave for job 9 of bob at ", "grace 1m00s", "Advice     it is requeued"}, "Start "},
+		}, []string{"Why        evicted for job 9 of bob at ", "grace 1m00s", "Advice     it is requeued"}, "Start "},
 		"failed": {func(v *explanation) {
 			v.Job.State, v.Job.Left = cluster.Running.String(), at
 			v.Failures = []retry.Failure{{End: at, Class: "memory", Means: "out of memory", Advice: "ask for more memory"}}

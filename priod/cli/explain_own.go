@@ -112,7 +112,7 @@ func explainOwn(ctx context.Context, cfg *config.Config, username string, asked 
 		}
 		switch {
 		case err == nil && all[i].Job.User != username, errors.Is(err, store.ErrNone):
-			return http.StatusNotFound, fmt.Errorf("priod knows no job %.40s of %s: it sees jobs that wait in the partitions that it ranks", text, username)
+			return http.StatusNotFound, fmt.Errorf("priod knows no job %.40s of %s: it sees jobs that wait in ranked partitions", text, username)
 		case err != nil:
 			return http.StatusBadRequest, err
 		}

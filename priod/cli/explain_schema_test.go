@@ -136,7 +136,7 @@ func whole(now time.Time) *explanation {
 		{Number: 2, Victim: slurmplug.Plain(98), VictimUser: hostileName, For: id, State: "signalled", Nodes: "n1", Promised: 5, Recorded: now, ClaimState: "making room", ClaimReason: "so"},
 	}
 	v.Waits = waitViews([]*plan.Wait{
-		{Submit: now.Add(-time.Hour), Until: now, Spans: []plan.WaitSpan{{From: now.Add(-time.Hour), Cause: plan.AtLimit, What: "QOSMaxGRES"}, {From: now.Add(-time.Minute), Cause: plan.Capacity, Words: "asks for 2 GPUs; 0 are free", Fits: &plan.FitsNow{GPUs: 1, GPUTypes: []string{"t4"}, Before: &id}}}},
+		{Submit: now.Add(-time.Hour), Until: now, Spans: []plan.WaitSpan{{From: now.Add(-time.Hour), Cause: plan.AtLimit, What: "QOSMaxGRES"}, {From: now.Add(-time.Minute), Cause: plan.Capacity, Words: "requests 2 GPUs; 0 are free", Fits: &plan.FitsNow{GPUs: 1, GPUTypes: []string{"t4"}, Before: &id}}}},
 		{Submit: now.Add(-9 * time.Hour), Until: now.Add(-8 * time.Hour), Ended: plan.Started, Spans: []plan.WaitSpan{{From: now.Add(-9 * time.Hour), Cause: plan.Starting}}},
 	})
 	v.Failures = []retry.Failure{{

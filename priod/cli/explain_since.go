@@ -14,7 +14,7 @@ const (
 	sinceStarted  = "started"
 	sinceRequeued = "requeued"
 	sinceEnded    = "ended"
-	sinceGone     = "gone"  // Slurm knows it no more
+	sinceGone     = "gone"  // Slurm no longer knows it
 	sinceRejoined = "waits" // an array's own record, of which no task waited
 )
 
@@ -55,9 +55,9 @@ func (v *explanation) stateWords() string {
 	case sinceEnded:
 		return now + "; ended since then: " + seen
 	case sinceGone:
-		return "left the queue, Slurm knows it no more; " + seen
+		return "left the queue; " + seen
 	case sinceRejoined:
-		return now + fmt.Sprintf("; tasks wait in the array's own record again, of which none did before %s", clock(j.Left))
+		return now + fmt.Sprintf("; tasks wait in the array's own record again, none before %s", clock(j.Left))
 	case sinceRequeued:
 		if x := v.lastEviction(); x != nil {
 			now += fmt.Sprintf("; it left for job %s of %s", x.For, x.ForUser)

@@ -25,9 +25,9 @@ func TestExplainGPUTypes(t *testing.T) {
 	}{
 		"untouched":    {func(*explanation) {}, []string{"it has had no time on a100 since ", "untagged: keeps Slurm's own order", "Features none -> a100", "Features a100 -> none"}, "it may not be steered"},
 		"served":       {func(v *explanation) { v.Share.Types[0].Received = 0.5 }, []string{"the best of allocated over received since "}, "had no time"},
-		"no tag":       {func(v *explanation) { v.Job.Tag = "" }, []string{"GPU type   left as it is: no valid tag gives a speed or a workload"}, ""},
-		"only a class": {func(v *explanation) { v.Job.Tag = "prio:v=1&type=be" }, []string{"GPU type   left as it is"}, ""},
-		"a bad tag":    {func(v *explanation) { v.Job.Tag, v.Job.TagError = "prio:v=1&speed=a100:0", "wrong" }, []string{"GPU type   left as it is", "not valid"}, ""},
+		"no tag":       {func(v *explanation) { v.Job.Tag = "" }, []string{"GPU type   left open: no valid tag gives a speed or a workload"}, ""},
+		"only a class": {func(v *explanation) { v.Job.Tag = "prio:v=1&type=be" }, []string{"GPU type   left open"}, ""},
+		"a bad tag":    {func(v *explanation) { v.Job.Tag, v.Job.TagError = "prio:v=1&speed=a100:0", "wrong" }, []string{"GPU type   left open", "not valid"}, ""},
 		"steering off": {func(v *explanation) { v.Job.Tag, v.Steering = "", false }, nil, "GPU type "},
 		"runs":         {func(v *explanation) { v.Job.Tag, v.Job.State = "", cluster.Running.String() }, nil, "GPU type "},
 		"steered":      {func(v *explanation) { v.Decision.Steer = "a100 is allocated to it and free" }, []string{"GPU type   a100 is allocated to it and free"}, ""},
@@ -84,7 +84,7 @@ func TestExplainArraysAndTheHeld(t *testing.T) {
 		"an array": {func(v *explanation) {
 			v.Job.Tasks = "3-9"
 			v.Array = &store.Array{Waiting: "3-9", Tasks: []store.TasksIn{{State: "running", Count: 2, Tasks: "1-2"}}}
-		}, []string{"Job        84_[3-9] of ann", "Array      tasks 3-9 wait together, and the rest of this is about them; 2 running (1-2)"}, ""},
+		}, []string{"Job        84_[3-9] of ann", "Array      tasks 3-9 wait together; the rest describes them; 2 running (1-2)"}, ""},
 		"an array, one task of which was written to": {func(v *explanation) {
 			v.Job.Tasks = "1-3"
 			v.Writes = []store.Write{{Outcome: plan.Outcome{Status: slurmplug.Applied, Action: plan.Action{
@@ -94,7 +94,7 @@ func TestExplainArraysAndTheHeld(t *testing.T) {
 		"an array that has split": {func(v *explanation) {
 			v.Job.ID.Task = 4
 			v.Array = &store.Array{Tasks: []store.TasksIn{{State: "left", Count: 1, Tasks: "1"}, {State: "pending", Count: 1, Tasks: "4"}}}
-		}, []string{"Job        84_4 of ann", "the rest of this is about 84_4; 1 left (1); 1 pending (4)"}, ""},
+		}, []string{"Job        84_4 of ann", "the rest describes 84_4; 1 left (1); 1 pending (4)"}, ""},
 	} {
 		v := &explanation{}
 		v.Job = store.Job{ID: slurmplug.Plain(84), User: "ann", State: cluster.Pending.String(), TimeLimitS: 60}

@@ -81,7 +81,7 @@ func (f *forecaster) speeds(ctx context.Context, r *store.Reader, request *advis
 	return set.For(&job, advise.Types(f.site), f.table, learned).Speeds, nil
 }
 
-// sooner tells whether one start is before another by more than it is off.
+// sooner reports whether one start is before another by more than it is off.
 func sooner(a, b advise.Seconds) bool {
 	return float64(a) < float64(b)-math.Max(60, float64(b)/10)
 }

@@ -25,8 +25,8 @@ import (
 func historyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "history", Usage: "show past cycles and writes, or all that happened to one job", ArgsUsage: "[JOBID]",
-		Description: "Newest first. A row of cycles stands for POLLS polls that decided alike. RENUMBERED of the WRITES are\n" +
-			"beyond the fewest possible, because a gap between two values was used up; HELD BACK says why nothing was written.",
+		Description: "Newest first. A row stands for POLLS polls with the same decisions. RENUMBERED of the WRITES are\n" +
+			"beyond the fewest possible, because a gap between values was used up; HELD BACK: why nothing was written.",
 		Flags: []cli.Flag{
 			mostFlag(20, "how many `ROWS` of each table"),
 			jsonFlag(),

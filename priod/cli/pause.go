@@ -17,8 +17,8 @@ import (
 
 func pauseCommand() *cli.Command {
 	return &cli.Command{
-		Name: "pause", Usage: "stop all writing to Slurm until resume; priod goes on watching",
-		Description: "Waits until a cycle that is writing has ended. What was written stays; priod reset takes it back. A pause\n" +
+		Name: "pause", Usage: "stop all writing to Slurm until resume; priod keeps watching",
+		Description: "Waits until a cycle that is writing has ended. What was written stays; priod reset reverts it. A pause\n" +
 			"survives restarts.\n" +
 			"    priod pause --why 'maintenance until noon'",
 		Flags: []cli.Flag{
@@ -33,7 +33,7 @@ func pauseCommand() *cli.Command {
 				return err
 			}
 			release()
-			return answer(c, p, func(w io.Writer) { fmt.Fprintln(w, report.Safe(p.String())+"; priod resume lets it go on") })
+			return answer(c, p, func(w io.Writer) { fmt.Fprintln(w, report.Safe(p.String())+"; priod resume ends it") })
 		}),
 	}
 }
@@ -46,7 +46,7 @@ func resumeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			text := "priod goes on with its next cycle"
+			text := "priod continues with its next cycle"
 			if !was {
 				text = "priod was not paused"
 			}

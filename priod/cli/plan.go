@@ -117,7 +117,7 @@ func (v *planView) show(w io.Writer, done bool) {
 		verb = "written"
 	}
 	if len(v.Writes) == 0 {
-		fmt.Fprintf(w, "%s, %d ranked, %d of them TE: the order is as it should be, nothing to write.\n",
+		fmt.Fprintf(w, "%s, %d ranked, %d of them TE: the order is right, nothing to write.\n",
 			plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE)
 	} else {
 		fmt.Fprintf(w, "%s, %d ranked, %d of them TE; %s %s:\n", plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE,

@@ -429,7 +429,7 @@ func workloadName(c *cli.Context, script string) string {
 	return cmp.Or(c.String("name"), "job")
 }
 
-// unicodeTerminal tells whether the user's locale has block characters.
+// unicodeTerminal reports whether the user's locale has block characters.
 func unicodeTerminal() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := os.Getenv(name); v != "" {

@@ -19,13 +19,13 @@ import (
 
 func queueCommand() *cli.Command {
 	return &cli.Command{
-		Name: "queue", Usage: "show the pending jobs in the order in which Slurm looks at them, with class and reason",
-		Description: "CLASS is what a job counts as: te, be, or - when it is left alone. WHY is the reason in a word, which\n" +
-			"priod explain JOBID spells out. SLURM SAYS is the reason that squeue shows. --watch asks Slurm anew each time.",
+		Name: "queue", Usage: "show pending jobs in scheduling order, with class and reason",
+		Description: "CLASS: te, be, or - where priod leaves the job alone. WHY: the reason in one word, which\n" +
+			"priod explain JOBID spells out. SLURM SAYS: squeue's reason. --watch reads Slurm each time.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Usage: "only the first `ROWS`; 0: all"},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
-			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "show it again and again, on a terminal, until Ctrl-C"},
+			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "refresh on a terminal until Ctrl-C"},
 			everyFlag(), jsonFlag(),
 		},
 		Before: checked(noArgs, validEvery, func(c *cli.Context) error {
@@ -133,7 +133,7 @@ func readQueue(ctx context.Context, cfg *config.Config, r *store.Reader) (*queue
 func liveQueue(ctx context.Context, cfg *config.Config, v *queueView) map[cluster.JobID]*slurmplug.Job {
 	jobs, err := newClient(cfg).Jobs(ctx)
 	if err != nil {
-		v.Notes = append(v.Notes, "Slurm does not answer, so this is the order of the last cycle: "+err.Error())
+		v.Notes = append(v.Notes, "Slurm does not answer; order of the last cycle: "+err.Error())
 		return nil
 	}
 	now := make(map[cluster.JobID]*slurmplug.Job, len(jobs))

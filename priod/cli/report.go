@@ -18,11 +18,11 @@ import (
 
 func reportCommand() *cli.Command {
 	return &cli.Command{
-		Name: "report", Usage: "sum up what priod has seen and done",
+		Name: "report", Usage: "reports on what priod has seen and done",
 		Subcommands: []*cli.Command{{
-			Name: "preemptions", Usage: "what preemption gave to TE jobs, and took from BE jobs",
+			Name: "preemptions", Usage: "what preemption brought TE jobs, and cost BE jobs",
 			Description: "Counts the GPU jobs submitted, and the evictions recorded, within the last TIME, as far as the\n" +
-				"state folder keeps them. Jobs that came and went between two polls are not there.",
+				"state folder keeps them, without jobs that came and went between two polls.",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
 				htmlFlag(),
@@ -30,7 +30,7 @@ func reportCommand() *cli.Command {
 			},
 			Before: checked(noArgs, validSpan), Action: reading(reportPreemptions),
 		}, {
-			Name: "sizing", Usage: "GPUs that lack CPUs or memory, CPUs idle beside jobs that want them, requests far above use",
+			Name: "sizing", Usage: "GPUs without CPUs or memory, idle CPUs next to jobs that could use them, requests far above use",
 			Description: "Reads the queue and the nodes as they are now. With --since it reads Slurm's accounting too, where\n" +
 				"JobAcctGatherType measures, and shows which programs had at least twice the CPUs that they can use, with\n" +
 				"the options for their next script. All figures of programs are for each GPU.",
@@ -42,7 +42,7 @@ func reportCommand() *cli.Command {
 			Before: noArgs, Action: configured(reportSizing),
 		}, {
 			Name: "failures", Usage: "why jobs failed, what was done about it, which nodes are suspect",
-			Description: "Reads what the daemon found within the last TIME (retry.enabled): jobs by class and by user, the last\n" +
+			Description: "What the daemon found within the last TIME (retry.enabled): jobs by class and by user, the last\n" +
 				"failure of each with advice, and the nodes on which jobs of several users failed alike.",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
@@ -107,7 +107,7 @@ func otherEvictions(p *report.Preemptions) (all []evictionsFor) {
 
 // preemptionPage shows the same with a plot.
 func preemptionPage(p *report.Preemptions) *report.Page {
-	page := &report.Page{Title: "What preemption gave and took", Words: []string{fmt.Sprintf("From %s to %s.", clock(p.Since), clock(p.Until))}}
+	page := &report.Page{Title: "What preemption brought and cost", Words: []string{fmt.Sprintf("From %s to %s.", clock(p.Since), clock(p.Until))}}
 	var bars []report.Bar
 	for _, of := range append([]evictionsFor{{"For TE jobs", &p.Evictions}}, otherEvictions(p)...) {
 		var text strings.Builder

@@ -59,7 +59,7 @@ func agoOf(s *float64) string {
 
 func reportLearningCommand() *cli.Command {
 	return &cli.Command{
-		Name: "learning", Usage: "whether GPU types given by learned speeds were the right ones",
+		Name: "learning", Usage: "whether GPU types chosen by learned speeds were right",
 		Description: "Of the completed jobs that were given a GPU type by a speed that priod had learned, how many ran faster there\n" +
 			"than on the mean of the cluster's types, which is what Slurm gives a job that names none, and whether the speed\n" +
 			"was as believed, within a factor of 1.25, both by what is known now. Slower is no fault where others gain more\n" +
@@ -117,7 +117,7 @@ func showLearning(w io.Writer, l *report.Learning, most int) {
 	if l.Jobs == 0 {
 		return
 	}
-	fmt.Fprintf(w, "Beside the mean of the types: %d faster, %d slower, %d the same; %s GPU-hours saved.\n", l.Better, l.Worse, l.Jobs-l.Better-l.Worse, saved(l.SavedGPU))
+	fmt.Fprintf(w, "Against the mean of the types: %d faster, %d slower, %d the same; %s GPU-hours saved.\n", l.Better, l.Worse, l.Jobs-l.Better-l.Worse, saved(l.SavedGPU))
 	fmt.Fprintf(w, "Speed there, known now: %d as believed, %d lower, %d higher.\n\n", l.Held, l.Misled, l.Jobs-l.Held-l.Misled)
 	tabulate(w, []string{"USER", "JOB NAME", "TYPE", "JOBS", "BELIEVED THEN", "KNOWN NOW", "GPU-HOURS SAVED"}, l.Programs[:min(most, len(l.Programs))], func(p *report.Guessed) []any {
 		return []any{p.User, p.Name, p.GPUType, p.Jobs, fmt.Sprintf("%.2f", p.Believed), fmt.Sprintf("%.2f", p.Now), saved(p.SavedGPU)}

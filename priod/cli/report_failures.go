@@ -87,7 +87,7 @@ func failureTables(f *report.Failures) []report.PageTable {
 		tableOf("JOB", []string{"JOB", "USER", "ENDED", "NODES", "CLASS", "THEN", "ADVICE"}, f.Latest, func(x *retry.Failure) []any {
 			return []any{x.Job.String(), x.User, clock(x.End), strings.Join(x.Nodes, ","), x.Class, doneAbout(x), x.Advice}
 		}),
-		tableOf("Suspect nodes: jobs of several users failed there alike, and not as much elsewhere", []string{"NODE", "CLASS", "FAILURES", "USERS"}, f.Suspects, func(s *retry.Suspect) []any {
+		tableOf("Suspect nodes: jobs of several users failed alike there, and less elsewhere", []string{"NODE", "CLASS", "FAILURES", "USERS"}, f.Suspects, func(s *retry.Suspect) []any {
 			return []any{s.Node, s.Class, s.Failures, strings.Join(s.Users, ",")}
 		}),
 	}

@@ -16,7 +16,7 @@ import (
 
 func reportNodesCommand() *cli.Command {
 	return &cli.Command{
-		Name: "nodes", Usage: "how fast nodes are beside others of their GPU type, and which are slow beyond doubt",
+		Name: "nodes", Usage: "speed of nodes against others of their GPU type, and which are slow beyond doubt",
 		Description: "Compares the run times of completed jobs that ended within the last TIME, as far as the daemon keeps\n" +
 			"them (speeds.history), with runs of the same program on as many GPUs and nodes. How that is done, and how\n" +
 			"sure it is: docs/features/slow-nodes.md.",

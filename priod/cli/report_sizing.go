@@ -84,7 +84,7 @@ func sizingWords(s *report.Sizing) string {
 // sizingPage shows the same with a plot.
 func sizingPage(s *report.Sizing) *report.Page {
 	return &report.Page{
-		Title: "CPUs and memory beside GPUs", Words: []string{sizingWords(s)}, Tables: sizingTables(s),
+		Title: "CPUs and memory of GPU nodes", Words: []string{sizingWords(s)}, Tables: sizingTables(s),
 		Plots: []report.Figure{{Title: "GPUs", YLabel: "GPUs", Bars: []report.Bar{
 			{Name: "in use", Value: float64(s.GPUs - s.Free)}, {Name: "free, with their share", Value: float64(s.Free - s.Stranded)}, {Name: "stranded", Value: float64(s.Stranded)},
 		}}},
@@ -101,7 +101,7 @@ func sizingTables(s *report.Sizing) []report.PageTable {
 		tableOf("NODE", []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, s.Nodes, func(n *report.StrandedOn) []any {
 			return []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}
 		}),
-		tableOf("These hold CPUs and memory there, and no GPU", []string{"JOB", "USER", "NODES", "CPUS", "MB"}, s.CPUOnly, func(j *report.CPUOnlyJob) []any {
+		tableOf("Jobs without GPUs that hold CPUs and memory there", []string{"JOB", "USER", "NODES", "CPUS", "MB"}, s.CPUOnly, func(j *report.CPUOnlyJob) []any {
 			return []any{j.Job.String(), j.User, j.Nodes, j.CPUs, j.MemMB}
 		}),
 		tableOf("These hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them",
@@ -113,7 +113,7 @@ func sizingTables(s *report.Sizing) []report.PageTable {
 			func(j *report.GivenBack) []any {
 				return []any{j.Job.String(), j.User, j.Node, j.Asked, j.MemMB, j.Asked - j.MemMB}
 			}),
-		tableOf("These run slower than they could beside idle CPUs", []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, s.Starving,
+		tableOf("Slower than possible next to idle CPUs", []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, s.Starving,
 			func(j *report.StarvingJob) []any {
 				return []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why}
 			}),

@@ -24,7 +24,7 @@ func TestShowSizing(t *testing.T) {
 	for _, want := range []string{
 		"8 of 16 GPUs are free, 7 of them stranded: their nodes lack the CPUs or the memory of their share.\n\nNODE  TYPE  FREE GPUS",
 		"n1    v100          8          4        9                  7           1                       20  1024\n",
-		"These hold CPUs and memory there, and no GPU:\nJOB  USER  NODES  CPUS  MB\n100  eve   n1        1  10\n",
+		"Jobs without GPUs that hold CPUs and memory there:\nJOB  USER  NODES  CPUS  MB\n100  eve   n1        1  10\n",
 		"\nand 2 more (--json)\n",
 		"7    ann   n2       3      9          12  2.00          its tag's cpu\n",
 		"What is enough can stand in the next script in place of its -c and --mem, times its GPUs",

@@ -31,10 +31,10 @@ const (
 
 func reportValueCommand() *cli.Command {
 	return &cli.Command{
-		Name: "value", Usage: "what priod brought: what happened, beside a replay of the same jobs without priod",
-		Description: "Shows what was last found. --refresh finds it: it reads accounting, replays the jobs of the last TIME without priod and with\n" +
+		Name: "value", Usage: "what priod brought: what happened, against a replay of the same jobs without priod",
+		Description: "Shows the last result. --refresh makes a new one: it reads accounting, replays the jobs of the last TIME without priod and with\n" +
 			"it, on one core, nice, for at most ten minutes, and keeps the result in the state folder for this report, the first\n" +
-			"page and a metric. Nothing is replayed unasked; priod-value.timer does it each night:\n" +
+			"page and a metric. Off by default; priod-value.timer does it each night:\n" +
 			"    systemctl enable --now priod-value.timer",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "refresh", Usage: "replay the jobs, and keep what comes out"},
@@ -155,7 +155,7 @@ func valueOf(all *compared) *store.Value {
 	return v
 }
 
-// replayAgain replays the jobs with other seconds of submission, as often as half of the time allows: near saturation a schedule hangs on seconds.
+// replayAgain replays the jobs with other seconds of submission, as often as half of the time allows: near saturation a schedule depends on seconds.
 func replayAgain(ctx context.Context, v *store.Value, all *compared, began time.Time) error {
 	alone, with := []float64{stat.Mean(all.Runs[1].completion, nil)}, []float64{stat.Mean(all.Runs[2].completion, nil)}
 	each := time.Since(began)
@@ -226,9 +226,9 @@ func showValue(w io.Writer, v *store.Value) {
 	report.Table(w, []string{"", "HAPPENED", "WITHOUT PRIOD", "CHANGE"}, rows)
 	fmt.Fprintf(w, "\nThe replay with priod misses the mean completion that happened by %+.0f %%.\n", 100*v.Off)
 	if p := v.Paused; p != nil {
-		fmt.Fprintf(w, "While priod was paused (%s to %s, %s) jobs waited %s in the mean, in the replay without priod %s.\n", clock(p.Since), clock(p.Until), plural(p.Jobs, "job", "jobs"), shortly(p.Happened), shortly(p.Replayed))
+		fmt.Fprintf(w, "While priod was paused (%s to %s, %s): mean wait %s, in the replay without priod %s.\n", clock(p.Since), clock(p.Until), plural(p.Jobs, "job", "jobs"), shortly(p.Happened), shortly(p.Replayed))
 	} else {
-		fmt.Fprintf(w, "priod was not paused for %s on end: the replay without priod cannot be held against what happened.\n", report.Ago(leastPause))
+		fmt.Fprintf(w, "priod was not paused for %s on end: the replay without priod cannot be checked against what happened.\n", report.Ago(leastPause))
 	}
 	for _, t := range []struct {
 		title string

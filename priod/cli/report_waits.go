@@ -23,8 +23,8 @@ func reportWaitsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "waits", Usage: "why GPU jobs waited: capacity, fragmentation, limits, priority",
 		Description: "Sums up the waits of GPU jobs within the last TIME by cause, times the GPUs that they asked for:\n" +
-			"by the size of jobs, user, account, partition and GPU type. Names the jobs that others passed so that they\n" +
-			"started later than with first come, first served. What each cause means, and what helps: docs/features/waits.md.",
+			"by the size of jobs, user, account, partition and GPU type. Lists the jobs that were overtaken and\n" +
+			"started later than with first come, first served. Causes, and what helps: docs/features/waits.md.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
 			htmlFlag(),

@@ -115,7 +115,7 @@ func TestReportWaits(t *testing.T) {
 		t.Errorf("the page lacks its plot, or escapes: %v", err)
 	}
 	story := priod(0, "explain", "3")
-	for _, want := range []string{"waited 2m", "fragmentation (shape): asks for 8 GPUs on one node; 8 are free on 2 nodes, at most 4 on one; it would fit now on 2 nodes"} {
+	for _, want := range []string{"waited 2m", "fragmentation (shape): requests 8 GPUs on one node; 8 are free on 2 nodes, at most 4 on one; it would fit now on 2 nodes"} {
 		if !strings.Contains(story, want) {
 			t.Errorf("%q is not in\n%s", want, story)
 		}

@@ -24,12 +24,12 @@ import (
 
 func resetCommand() *cli.Command {
 	return &cli.Command{
-		Name: "reset", Usage: "pause priod and take back everything that it wrote",
+		Name: "reset", Usage: "pause priod and revert everything that it wrote",
 		Description: "Works from the undo journal beside the database, also when the database is gone.\n" +
-			"priod stays paused; priod resume lets it begin anew.\n" +
+			"priod stays paused until priod resume.\n" +
 			"    priod reset --dry-run       # look first",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be taken back"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be reverted"},
 			jsonFlag(),
 		},
 		Before: noArgs,
@@ -110,7 +110,7 @@ func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (releas
 func showReset(w io.Writer, v *undo.Result) {
 	verb := "taken back"
 	if v.DryRun {
-		verb = "would be taken back"
+		verb = "would be reverted"
 	}
 	if len(v.Writes) > 0 {
 		tabulate(w, []string{"JOB", "LEVER", "BEFORE", "AFTER", "RESULT"}, v.Writes, func(o *plan.Outcome) []any {
@@ -120,9 +120,9 @@ func showReset(w io.Writer, v *undo.Result) {
 	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
 		plural(v.Gone, "job", "jobs"))
 	if n := len(v.Requeued); n > 0 {
-		what := "back in the queue, which priod had told to leave"
+		what := "requeued, which priod had evicted"
 		if v.DryRun {
-			what = "would be requeued, which priod told to leave"
+			what = "would be requeued, which priod evicted"
 		}
 		fmt.Fprintf(w, "%s %s: %s.\n", plural(n, "job", "jobs"), what, strings.Trim(fmt.Sprint(v.Requeued), "[]"))
 	}
@@ -137,6 +137,6 @@ func showReset(w io.Writer, v *undo.Result) {
 		}
 	}
 	if !v.DryRun {
-		fmt.Fprintln(w, "priod is paused; priod resume lets it begin anew.")
+		fmt.Fprintln(w, "priod is paused; priod resume ends that.")
 	}
 }

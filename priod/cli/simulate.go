@@ -41,7 +41,7 @@ func simulateCommand() *cli.Command {
 			"    priod simulate --from-slurm --since 30d --compare --html compared.html\n" +
 			"    priod simulate --from-slurm --since 30d --order priod --set profile=balanced",
 		Flags: append(append(simulateFlags(),
-			&cli.BoolFlag{Name: "compare", Usage: "what happened, Slurm as it is, and with priod, side by side; --order is then Slurm's (default: as this Slurm's with --from-slurm, else multifactor and easy backfill)"}),
+			&cli.BoolFlag{Name: "compare", Usage: "real history, Slurm alone and with priod, side by side; --order is then Slurm's (default: this Slurm's with --from-slurm, else multifactor with easy backfill)"}),
 			ShowFlags()...),
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
@@ -83,14 +83,14 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "cluster", Usage: "read nodes from `FILE`, TOML with [[nodes]] tables"},
 		&cli.StringSliceFlag{Category: input, Name: "nodes", Usage: "`NODES` as COUNT:TYPE:GPUS[:CPUS[:MEM_MB]]; again for more"},
 		&cli.StringFlag{Category: input, Name: "workloads", Usage: "speeds of programs, from `FILE` (default: speeds.workloads, else those built in); where both are set priod is told the latter"},
-		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
+		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "random seed `NUMBER`"},
 
-		&cli.StringFlag{Category: policy, Name: "order", Usage: "of the queue: " + simulate.Orders.Values() + " (Slurm's multifactor, with priod beside it)"},
+		&cli.StringFlag{Category: policy, Name: "order", Usage: "of the queue: " + simulate.Orders.Values() + " (Slurm's multifactor, with priod)"},
 		&cli.StringFlag{Category: policy, Name: "backfill", Usage: simulate.Backfills.Values() + " (default: none; easy where priod steers, sizes or places)"},
 		&cli.StringFlag{Category: policy, Name: "preemption", Usage: simulate.SlurmQOS + ": Slurm's own, TE jobs in a QOS that preempts, youngest victims first; not with --order priod"},
 		setFlag(policy),
 
-		seconds("hold", "`TIME` that sbatchwrap holds back jobs that may be steered or sized, as /etc/slurmprio/hold says"),
+		seconds("hold", "`TIME` that sbatchwrap holds jobs that may be steered or sized (/etc/slurmprio/hold)"),
 		&cli.DurationFlag{Category: costs, Name: "requeue-delay", Value: slurmRequeue * time.Second, Usage: "`TIME` from leaving to being eligible again"},
 		seconds("prolog", "`TIME` before each run"),
 		seconds("restart-cost", "`TIME` that each later run takes before it makes progress again"),
@@ -187,7 +187,7 @@ func workloads(c *cli.Context, cfg *config.Config) (table, told *workload.Table,
 	return table, told, err
 }
 
-// accounting tells whether the jobs come from accounting, or a log in its place: it holds what no user typed
+// accounting reports whether the jobs come from accounting, or a log in its place: it holds what no user typed
 // for a replay, and jobs of nodes that are gone.
 func accounting(c *cli.Context) bool {
 	return c.Bool("from-slurm") || c.String("format") != string(trace.CSV)

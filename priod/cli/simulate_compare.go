@@ -152,7 +152,7 @@ func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
 	}
 	outcomes, series, missing := compare.Recorded(jobs)
 	if missing > 0 {
-		r.note = fmt.Sprintf("what really happened is left out: %d of %d jobs of the trace have no start and end time", missing, len(jobs))
+		r.note = fmt.Sprintf("%d of %d jobs of the trace have no real start and end time", missing, len(jobs))
 		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", r.note)
 	} else {
 		happened := comparedRun{Name: "recorded", title: "as it happened", outcomes: outcomes[w.First : w.Last+1], series: series}
@@ -208,7 +208,7 @@ func (r *compared) effectsOn(jobs []trace.Job, gpus bool, of func(*comparedRun) 
 	return e
 }
 
-// sides are the policies of --compare: Slurm alone, and the same with priod beside it, which
+// sides are the policies of --compare: Slurm alone, and the same with priod alongside it, which
 // alone gets what flags say of priod. What flags leave open is as that Slurm has it.
 func sides(c *cli.Context, slurm ownSlurm) (alone, with simulate.Spec, err error) {
 	if with, err = flagSpec(c); err != nil {
@@ -358,23 +358,23 @@ func (r *compared) words() (words []string) {
 		words = append(words, r.CPUOnly.Effect.words("jobs without GPUs")...)
 	}
 	if e.Completion.Interval != nil {
-		words = append(words, "The intervals are those of batch means (Law, Simulation Modeling and Analysis): Student's t over batches of jobs in order of arrival, "+
-			"from the differences job by job. They tell chance within these jobs apart; another month has other jobs.")
+		words = append(words, "Intervals by batch means (Law, Simulation Modeling and Analysis): Student's t over batches of jobs in order of arrival, "+
+			"of the differences job by job. They cover chance within these jobs; another month has other jobs.")
 	}
 	if r.Error == nil {
 		return append(words, "Accuracy unknown: "+r.note+".")
 	}
 	wait := &r.Error.Wait
-	words = append(words, fmt.Sprintf("In the simulation of Slurm as it is, jobs wait in the mean %s than they really did. A job's wait is off by %s in the mean, and by %s or less for half of the jobs.",
-		change(wait, "less", "more"), ago(wait.MeanAbs), ago(wait.MedianAbs)))
-	trust := fmt.Sprintf("priod changes the mean wait by %s; the simulation misses it by %s", ago(math.Abs(e.Wait.Mean)), ago(math.Abs(wait.Mean)))
+	words = append(words, fmt.Sprintf("Simulated Slurm against reality: mean wait %s; a job's wait is off by %s on average, and by %s or less for half of the jobs.",
+		change(wait, "shorter", "longer"), ago(wait.MeanAbs), ago(wait.MedianAbs)))
+	trust := fmt.Sprintf("priod changes the mean wait by %s; the simulation is off by %s", ago(math.Abs(e.Wait.Mean)), ago(math.Abs(wait.Mean)))
 	if math.Abs(e.Wait.Mean) <= math.Abs(wait.Mean) {
-		trust += ", so do not decide by that difference"
+		trust += ": too much to decide by that difference"
 	}
 	words = append(words, trust+".")
 	if r.CPUOnly != nil {
 		wait := &r.CPUOnly.Error.Wait
-		words = append(words, fmt.Sprintf("There jobs without GPUs wait in the mean %s than they really did; a job's wait is off by %s in the mean.", change(wait, "less", "more"), ago(wait.MeanAbs)))
+		words = append(words, fmt.Sprintf("Jobs without GPUs there: mean wait %s; a job's wait is off by %s on average.", change(wait, "shorter", "longer"), ago(wait.MeanAbs)))
 	}
 	return words
 }
@@ -383,9 +383,9 @@ func (r *compared) words() (words []string) {
 func (e *differences) words(who string) []string {
 	same := func(d *compare.Difference) int { return d.Jobs - d.Less - d.More }
 	return []string{
-		fmt.Sprintf("With priod %s complete in the mean %s than with Slurm as it is: %d sooner, %d later, %d at the same time.", who,
+		fmt.Sprintf("Mean completion of %s with priod: %s; %d sooner, %d later, %d the same.", who,
 			change(&e.Completion, "sooner", "later"), e.Completion.Less, e.Completion.More, same(&e.Completion)),
-		fmt.Sprintf("They wait in the mean %s: %d less, %d more, %d as long.", change(&e.Wait, "less", "more"), e.Wait.Less, e.Wait.More, same(&e.Wait)),
+		fmt.Sprintf("Mean wait: %s; %d wait less, %d more, %d the same.", change(&e.Wait, "shorter", "longer"), e.Wait.Less, e.Wait.More, same(&e.Wait)),
 	}
 }
 
@@ -406,7 +406,7 @@ func change(d *compare.Difference, less, more string) string {
 	case i == nil:
 		return words + " (too few jobs for an interval)"
 	case i.Low <= 0 && i.High >= 0:
-		return fmt.Sprintf("%s (95 %% interval: %s to %s, so that it may be chance)", words, side(i.Low), side(i.High))
+		return fmt.Sprintf("%s (95 %% interval: %s to %s: may be chance)", words, side(i.Low), side(i.High))
 	case i.High < 0:
 		return fmt.Sprintf("%s (95 %% interval: %s to %s)", words, ago(-i.High), ago(-i.Low))
 	default:

@@ -44,10 +44,10 @@ GPUs in use          99.1 %                     100.0 %                    100.0
 preemptions          not known                  0                          1
 GPU-hours wasted     not known                  0.0                        0.0
 
-With priod jobs complete in the mean 5m39s sooner (too few jobs for an interval) than with Slurm as it is: 1 sooner, 1 later, 0 at the same time.
-They wait in the mean 5m54s less (too few jobs for an interval): 1 less, 1 more, 0 as long.
-In the simulation of Slurm as it is, jobs wait in the mean 5s less (too few jobs for an interval) than they really did. A job's wait is off by 5s in the mean, and by 5s or less for half of the jobs.
-priod changes the mean wait by 5m54s; the simulation misses it by 5s.
+Mean completion of jobs with priod: 5m39s sooner (too few jobs for an interval); 1 sooner, 1 later, 0 the same.
+Mean wait: 5m54s shorter (too few jobs for an interval); 1 wait less, 1 more, 0 the same.
+Simulated Slurm against reality: mean wait 5s shorter (too few jobs for an interval); a job's wait is off by 5s on average, and by 5s or less for half of the jobs.
+priod changes the mean wait by 5m54s; the simulation is off by 5s.
 
 Users who gain:
 user  jobs  mean JCT  with priod  change
@@ -134,7 +134,7 @@ func TestCompareJSON(t *testing.T) {
 	}
 
 	unknown := strings.Replace(comparedTrace, "1010,1070", ",", 1)
-	if notes := ask(comparing(t, unknown)); r.Error != nil || len(r.Runs) != 2 || !strings.Contains(notes, "1 of 2 jobs of the trace have no start and end time") {
+	if notes := ask(comparing(t, unknown)); r.Error != nil || len(r.Runs) != 2 || !strings.Contains(notes, "1 of 2 jobs of the trace have no real start and end time") {
 		t.Errorf("%+v, said %q", r, notes)
 	}
 }

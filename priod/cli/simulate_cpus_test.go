@@ -45,7 +45,7 @@ func TestCompareCountsJobsWithoutGPUsApart(t *testing.T) {
 	status, out, errs := run(args...)
 	for _, want := range []string{
 		"jobs with GPUs ", "jobs without GPUs ", "their JCT mean, p50, p95 ", "Figures and tables are of the jobs with GPUs (2); jobs without (1) are counted apart.",
-		"With priod jobs without GPUs complete in the mean neither sooner nor later", "There jobs without GPUs wait in the mean 10s less (too few jobs for an interval) than they really did",
+		"Mean completion of jobs without GPUs with priod: neither sooner nor later", "Jobs without GPUs there: mean wait 10s shorter (too few jobs for an interval)",
 	} {
 		if status != exitDone || !strings.Contains(out, want) {
 			t.Errorf("exit status %d, said %q and %q, want %q", status, out, errs, want)

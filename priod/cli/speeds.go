@@ -24,7 +24,7 @@ import (
 
 func workloadsHistoryCommand() *cli.Command {
 	return &cli.Command{
-		Name: "history", Usage: "show what this site's accounting teaches of speeds, before it is believed",
+		Name: "history", Usage: "show speeds learned from this site's accounting, and how sure they are",
 		Description: "The daemon learns from the completed jobs of Slurm's accounting (speeds.interval);\n" +
 			"this shows what. A program is a workload, or a user's job name, on one number of\n" +
 			"GPUs. Its work is what the tag's steps say, or the command line (speeds.steps); else every run of it counts as the same. Each cell is\n" +
@@ -64,7 +64,7 @@ func lessons(c *cli.Context, cfg *config.Config, table *workload.Table) (store.L
 	defer r.Close()
 	l, err := r.Lessons(c.Context, nil)
 	if err == nil && l.Knowledge == nil {
-		err = errors.New("the daemon has learned nothing yet (speeds.history, speeds.interval): --since 14d reads accounting now")
+		err = errors.New("nothing learned yet (speeds.history, speeds.interval): --since 14d reads accounting now")
 	}
 	return l, err
 }
@@ -94,9 +94,9 @@ func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 	if path := c.String("out"); path != "" {
 		all := speed.Workloads(taught)
 		if len(all) == 0 {
-			return fmt.Errorf("%d completed jobs teach nothing surely enough to be used", l.Runs)
+			return fmt.Errorf("%d completed jobs, too few or too different to learn from", l.Runs)
 		}
-		const comment = "What this site's accounting teaches: steps a second with all GPUs of the job, or runs a\n" +
+		const comment = "Learned from this site's accounting: steps a second with all GPUs of the job, or runs a\n" +
 			"second, or seconds of their time limits, where the number of steps of a run is unknown.\nMade by: priod workloads history --out FILE"
 		return writeOut(c, func(w io.Writer) error { return workload.WriteTOML(w, comment, all) })
 	}
@@ -115,7 +115,7 @@ func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 // showTaught is a line for each program, or one that says that there is none.
 func showTaught(w io.Writer, views []taughtView) {
 	if len(views) == 0 {
-		fmt.Fprintln(w, "Nothing: no job that accounting knows completed on a GPU of a named type, after speeds.min_run at least.")
+		fmt.Fprintln(w, "Nothing: accounting has no completed job on a typed GPU that ran for speeds.min_run or longer.")
 		return
 	}
 	tabulate(w, []string{"PROGRAM", "GPUS", "RUNS", "WORK IN", "SPEEDS (RUNS THERE)"}, views, func(v *taughtView) []any {

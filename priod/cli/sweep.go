@@ -36,14 +36,14 @@ func SweepCommand(simulate Point) *cli.Command {
 	return &cli.Command{
 		Name: "sweep", Usage: "simulate a grid of policies, loads and seeds", ArgsUsage: "FILE [-- SBATCH-OPTIONS]",
 		Description: "FILE is TOML: title, metrics, [base] and [grid], whose keys are simulate's flags and keys of priod.toml. Every point is kept in a\n" +
-			"file of its own, so a sweep goes on where it was stopped. The seed axis is averaged over. --sbatch\n" +
-			"sends the sweep through Slurm as a job array; what stands behind -- goes to sbatch.\n" +
+			"file of its own, so an interrupted sweep can be resumed. The seed axis is averaged over. --sbatch\n" +
+			"runs the sweep as a job array; options after -- go to sbatch.\n" +
 			"    priod sweep study.toml && priod sweep study.toml --show",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "keep results and the page in `FOLDER` (default: FILE without .toml, .results)"},
-			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate so many `POINTS` at once"},
+			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate `POINTS` in parallel"},
 			&cli.StringFlag{Name: "part", Usage: "simulate only part `K/N` of the points, K from 0"},
-			&cli.BoolFlag{Name: "show", Usage: "simulate nothing, show what is there"},
+			&cli.BoolFlag{Name: "show", Usage: "simulate nothing, show existing results"},
 			&cli.BoolFlag{Name: "sbatch", Usage: "run on the cluster, as a job array"},
 			&cli.IntFlag{Name: "tasks", Value: 100, Usage: "`TASKS` of the job array at most"},
 			jsonFlag(),

@@ -19,8 +19,8 @@ import (
 func topCommand() *cli.Command {
 	return &cli.Command{
 		Name: "top", Usage: "show GPUs by type, evictions under way and the head of the queue on one screen",
-		Description: "It reads the state folder alone, so that it costs slurmctld nothing, and ends with Ctrl-C. Where the output is no\n" +
-			"terminal it is shown once, with ten jobs.",
+		Description: "It reads the state folder only, at no cost for slurmctld, and ends with Ctrl-C. If the output is not a\n" +
+			"terminal, it is shown once, with ten jobs.",
 		Flags:  []cli.Flag{everyFlag(), jsonFlag()},
 		Before: checked(noArgs, validEvery),
 		Action: reading(func(c *cli.Context, cfg *config.Config, r *store.Reader) error {

@@ -33,19 +33,19 @@ import (
 func tuneCommand() *cli.Command {
 	return &cli.Command{
 		Name: "tune", Usage: "find settings on the site's own history; writes no configuration", ArgsUsage: "[-- SBATCH-OPTIONS]",
-		Description: "Replays the jobs under priod.toml as it is, under each profile, and with keys changed one by one. Half of the time\n" +
-			"chooses, the other half says what the choice is worth, and how sure that is. Shows what no other setting beats, one\n" +
-			"recommended change as a diff of priod.toml with what each line is worth, and writes a page into --out. Each setting is\n" +
-			"kept there, so that a study goes on where it stopped. A month of 30,000 jobs takes about 20 s of CPU for each of about\n" +
+		Description: "Replays the jobs under priod.toml as it is, under each profile, and with keys changed one by one. Half of the blocks\n" +
+			"of time choose a setting, the other half measure it. Shows the settings that no other beats, one\n" +
+			"recommended change as a diff of priod.toml with the worth of each line, and writes a page into --out. Results are\n" +
+			"kept there, so an interrupted study can be resumed. A month of 30,000 jobs takes about 20 s of CPU for each of about\n" +
 			"20 settings.\n" +
 			"    priod tune --from-slurm --since 60d\n" +
 			"    priod tune --from-slurm --since 60d --goal te-p95 --bound completion=5.5",
 		Flags: append(tuneInput(),
-			&cli.StringFlag{Name: "goal", Value: string(tune.Completion), Usage: "what to make least: " + goalNames()},
+			&cli.StringFlag{Name: "goal", Value: string(tune.Completion), Usage: "what to minimise: " + goalNames()},
 			&cli.StringSliceFlag{Name: "bound", Usage: "`GOAL=MOST` that may not be exceeded; again for more (default: completion, te-p95 and worst-user no worse than now)"},
-			&cli.StringSliceFlag{Name: "try", Usage: "`KEY=VALUE...` of priod.toml to try, too, several together with spaces; again for more"},
+			&cli.StringSliceFlag{Name: "try", Usage: "further `KEY=VALUE...` of priod.toml to try, several together with spaces; again for more"},
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: "priod-tune", Usage: "keep jobs, results and the page in `FOLDER`"},
-			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate so many `SETTINGS` at once"},
+			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate `SETTINGS` in parallel"},
 			&cli.StringFlag{Name: "part", Usage: "simulate only part `K/N` of the settings that are missing, K from 0"},
 			&cli.BoolFlag{Name: "sbatch", Usage: "run on the cluster, as a job array; run priod tune again when it is done"},
 			&cli.IntFlag{Name: "tasks", Value: 20, Usage: "`TASKS` of the job array at most"},

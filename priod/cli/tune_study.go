@@ -299,9 +299,9 @@ func (t *tuning) untagged() string {
 	if err != nil || 5*bare < jobs {
 		return ""
 	}
-	rules := "and no [[consent]] rule stands in priod.toml: priod orders them and no more (docs/features/consent.md)"
+	rules := "and priod.toml has no [[consent]] rule: priod only orders them (docs/features/consent.md)"
 	if len(cfg.Consents) > 0 {
-		rules = "what priod may do with them say the [[consent]] rules of priod.toml"
+		rules = "the [[consent]] rules of priod.toml say what priod may do with them"
 	}
 	return fmt.Sprintf("%.0f %% of the GPU jobs have no tag, %s.\n", 100*float64(bare)/float64(jobs), rules)
 }

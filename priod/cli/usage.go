@@ -15,7 +15,7 @@ import (
 
 func workloadsUsageCommand() *cli.Command {
 	return &cli.Command{
-		Name: "usage", Usage: "show what this site's accounting teaches of CPUs and memory",
+		Name: "usage", Usage: "show CPU and memory use learned from this site's accounting",
 		Description: "Reads the steps of the jobs that ended in Slurm's accounting, where JobAcctGatherType measures them. A program is\n" +
 			"a workload, or a user's job name, on one GPU type. All figures are for each GPU: the most CPUs that a run used\n" +
 			"(CPU time over elapsed time) and the most memory; the share that a GPU of its node has of each; and what priod\n" +

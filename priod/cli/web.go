@@ -21,8 +21,8 @@ import (
 
 func webCommand() *cli.Command {
 	return &cli.Command{
-		Name: "web", Usage: "serve pages of what the state folder holds, without the daemon",
-		Description: "The daemon serves the same by itself where web.listen is set. It reads only, and ends with SIGTERM or Ctrl-C.\n" +
+		Name: "web", Usage: "serve the pages without the daemon, from the state folder",
+		Description: "The daemon serves the same if web.listen is set. Read-only; ends with SIGTERM or Ctrl-C.\n" +
 			"    priod web                                  # http://127.0.0.1:9818/\n" +
 			"    priod web --listen unix:/run/user/1000/priod.sock",
 		Flags: []cli.Flag{

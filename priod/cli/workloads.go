@@ -24,7 +24,7 @@ func workloadsCommand() *cli.Command {
 		Name: "workloads", Usage: "show the programs whose speed is known on each GPU type",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "show the workloads that tags may name here, their aliases and speeds",
+				Name: "list", Usage: "show known workloads, their aliases and speeds",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "workloads", Usage: "read workloads from `FILE` (default: speeds.workloads of the configuration)"},
 					jsonFlag(),
@@ -33,7 +33,7 @@ func workloadsCommand() *cli.Command {
 			},
 			workloadsHistoryCommand(), workloadsUsageCommand(),
 			{
-				Name: "export", Usage: "print the workloads file that counts here: speeds.workloads of the configuration, else the one that priod brings along",
+				Name: "export", Usage: "print the workloads file in use: speeds.workloads of the configuration, else the built-in one",
 				Flags: []cli.Flag{outFlag()}, Before: noArgs, Action: configured(exportWorkloads),
 			},
 		},

@@ -132,18 +132,18 @@ type Site struct {
 	GPUType, Size, Switches bool
 }
 
-// AllowsGPUType tells whether priod may choose the job's GPU type: its tag says how fast it is on several, or
+// AllowsGPUType reports whether priod may choose the job's GPU type: its tag says how fast it is on several, or
 // its site decides.
 func (j *Job) AllowsGPUType() bool {
 	return j.TagErr == "" && (j.Tag.AllowsSteering() || j.Site != nil && j.Site.GPUType)
 }
 
-// AllowsSize tells whether priod may change the job's CPUs and memory.
+// AllowsSize reports whether priod may change the job's CPUs and memory.
 func (j *Job) AllowsSize() bool {
 	return j.TagErr == "" && (len(j.Tag.CPU) > 0 || len(j.Tag.Mem) > 0 || j.Tag.Workload != "" || j.Site != nil && j.Site.Size)
 }
 
-// AllowsWaiting tells whether priod may keep the job waiting for few switches or other nodes: any tag says so,
+// AllowsWaiting reports whether priod may keep the job waiting for few switches or other nodes: any tag says so,
 // or its site does.
 func (j *Job) AllowsWaiting() bool {
 	return j.TagErr == "" && (j.TagText != "" && j.Tag.Type != jobtag.None || j.Site != nil && j.Site.Switches)
@@ -169,7 +169,7 @@ type Part struct {
 	MemMB      int64
 }
 
-// Nameless tells whether Slurm's commands show this for a uid without a name: its user
+// Nameless reports whether Slurm's commands show this for a uid without a name: its user
 // is gone, or names cannot be looked up just now. It is "nobody" up to 23.02 (seen on
 // 22.05.8), since 23.11 the uid itself (seen on 24.11.5 and 26.05.5).
 func Nameless(user string) bool {
@@ -177,10 +177,10 @@ func Nameless(user string) bool {
 	return user == "nobody" || err == nil
 }
 
-// SameUser tells whether two names may be one user's, as Slurm's commands show them.
+// SameUser reports whether two names may be one user's, as Slurm's commands show them.
 func SameUser(a, b string) bool { return a == b || Nameless(a) || Nameless(b) }
 
-// Replaces tells whether j is not the job that a user submitted at a time under j's id,
+// Replaces reports whether j is not the job that a user submitted at a time under j's id,
 // but a later one: Slurm wraps around at MaxJobId and starts again at FirstJobId when
 // its state is lost. A requeue keeps the user and counts a restart.
 func (j *Job) Replaces(user string, submit time.Time) bool {
@@ -213,7 +213,7 @@ func (j *Job) ranks(l slurmplug.Lever) (value int64, shown bool) {
 	return 0, false
 }
 
-// Held tells whether a user or an administrator holds the job; priority 0 is
+// Held reports whether a user or an administrator holds the job; priority 0 is
 // how Slurm stores a hold.
 func (j *Job) Held() bool {
 	return j.State == Pending && (j.Priority == 0 || slurmplug.WaitsFor(j.Reason) == slurmplug.ForHold)
@@ -222,17 +222,17 @@ func (j *Job) Held() bool {
 // soon is how long before it may run a job is planned for.
 const soon = time.Minute
 
-// Begins tells whether a pending job may run within a minute, but not yet: its
+// Begins reports whether a pending job may run within a minute, but not yet: its
 // user, or a requeue, gave it a begin time.
 func (j *Job) Begins(at time.Time) bool {
 	return j.State == Pending && slurmplug.WaitsFor(j.Reason) == slurmplug.ForTime && !j.Eligible.IsZero() && j.Eligible.Sub(at) <= soon
 }
 
-// WantsRoom tells whether room alone can end what Slurm says that a pending job waits
+// WantsRoom reports whether room alone can end what Slurm says that a pending job waits
 // for. For others Slurm keeps no place.
 func (j *Job) WantsRoom() bool { return slurmplug.WaitsFor(j.Reason) == slurmplug.ForRoom }
 
-// Unsatisfied tells whether Slurm says that no node satisfies what a job asks for.
+// Unsatisfied reports whether Slurm says that no node satisfies what a job asks for.
 func (j *Job) Unsatisfied() bool { return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever }
 
 // epilog is how long a job that has ended may still hold its nodes, s.
@@ -307,7 +307,7 @@ const HeadroomReservation = "priod_headroom"
 // StateHeadroom stands in the State of nodes that priod keeps for TE jobs, in place of Slurm's "+RESERVED".
 const StateHeadroom = "+HEADROOM"
 
-// Headroom tells whether priod keeps the node for TE jobs: no other job starts there.
+// Headroom reports whether priod keeps the node for TE jobs: no other job starts there.
 func (n *Node) Headroom() bool { return strings.HasSuffix(n.State, StateHeadroom) }
 
 // Stranded is why free GPUs of the node can start no job; "" where they can, or none is free.
@@ -318,17 +318,17 @@ func (n *Node) Stranded() string {
 	case !n.Usable:
 		return "the node is " + n.State
 	case n.CPUs > 0 && n.CPUsUsed >= n.CPUs:
-		return "no CPU is free beside them"
+		return "no CPU is free next to them"
 	case n.MemMB > 0 && n.MemUsedMB >= n.MemMB:
-		return "no memory is free beside them"
+		return "no memory is free next to them"
 	}
 	return ""
 }
 
-// Headroom tells whether the job may start on nodes that priod keeps for TE jobs.
+// Headroom reports whether the job may start on nodes that priod keeps for TE jobs.
 func (j *Job) Headroom() bool { return j.Reservation == HeadroomReservation }
 
-// Reserved tells whether the job is bound to a reservation, not to that of the headroom.
+// Reserved reports whether the job is bound to a reservation, not to that of the headroom.
 func (j *Job) Reserved() bool { return j.Reservation != "" && !j.Headroom() }
 
 // Alike tells of two nodes at a glance that they have GPUs of the same one type, if any, and the
@@ -358,14 +358,14 @@ const (
 // String is a sentence about the record.
 func (u UnreadRecord) String() string { return fmt.Sprintf("%s %.40q: %s", u.Kind, u.Name, u.Why) }
 
-// SeesNodes tells whether every node could be read.
+// SeesNodes reports whether every node could be read.
 func (s *Snapshot) SeesNodes() bool {
 	return len(s.Nodes) > 0 && !slices.ContainsFunc(s.Unread, func(u UnreadRecord) bool { return u.Kind == UnreadNode })
 }
 
 // Topology is a cluster's tree of switches.
 type Topology struct {
-	Leaves  map[string]string // by node, the leaf switch that it hangs on; nil: Slurm knows no tree
+	Leaves  map[string]string // by node, the leaf switch of the node; nil: Slurm knows no tree
 	MaxWait time.Duration     // longer, Slurm has no job wait for its switches; below 0: no limit
 }
 

@@ -39,7 +39,7 @@ type Sent struct {
 // replaced such a value counts as priod's own.
 const olderPeriod, maxOlder = 10 * time.Minute, 16
 
-// Sent tells whether priod wrote a value itself: the last one, or one that may
+// Sent reports whether priod wrote a value itself: the last one, or one that may
 // have come back since.
 func (w Written) Sent(value int64) bool {
 	return value == w.Value || value == w.Tried || slices.ContainsFunc(w.Older, func(o Sent) bool { return o.Value == value })
@@ -100,14 +100,14 @@ func (r Requested) Next(value slurmplug.Value, sure bool, at time.Time) Requeste
 	return r
 }
 
-// Ours tells whether a field that shows now holds a value of priod's. An older one may
+// Ours reports whether a field that shows now holds a value of priod's. An older one may
 // come back as slurmctld starts again from its state file; later it is the user's, who
 // wants what priod wrote once.
 func (r Requested) Ours(now slurmplug.Value) bool {
 	return now != r.Was && (now == r.Value || !r.Saved && slices.Contains(r.Older, now))
 }
 
-// Theirs tells whether the field was changed by others after priod wrote it. Such a
+// Theirs reports whether the field was changed by others after priod wrote it. Such a
 // field is never written again.
 func (r Requested) Theirs(now slurmplug.Value) bool {
 	if now == r.Was {
@@ -167,7 +167,7 @@ type History struct {
 	recent  map[run]*Stay        // closed intervals that still reach into UsePeriod, and some that lately did
 	swept   time.Time            // recent was, of those that do no more
 	changes int                  // of recent, but for those too old
-	ends    []Stay               // of recent those of TE jobs, by their start; nil: to be made anew
+	ends    []Stay               // of recent those of TE jobs, by their start; nil: to be rebuilt
 	filled  []Stay               // from accounting, not yet returned by Observe
 	past    map[JobID][]PastStay // from accounting, since the last Observe
 	seen    JobMap[uint32]       // the poll that last showed the job
@@ -567,7 +567,7 @@ func (h *History) close(i *Stay) Stay {
 	return *i
 }
 
-// gone tells whether the last poll did not show the job.
+// gone reports whether the last poll did not show the job.
 func (h *History) gone(id JobID) bool { return h.seen.Get(id) != h.poll && !h.unread[id] }
 
 func (h *History) forget(at time.Time) {
@@ -714,7 +714,7 @@ func (h *History) Asked(id JobID, l slurmplug.Lever, was, value slurmplug.Value,
 	h.SetRequest(id, l, r.Next(value, sure, at))
 }
 
-// Lowered tells whether a waiting job still asks for the memory that it was lowered to
+// Lowered reports whether a waiting job still asks for the memory that it was lowered to
 // while it ran, as far as is known.
 func (h *History) Lowered(j *Job) bool {
 	r, written := h.Requests[j.ID][slurmplug.MinMemoryNode]

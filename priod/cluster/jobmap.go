@@ -201,7 +201,7 @@ func (m *JobMap[T]) All() iter.Seq2[JobID, T] {
 	}
 }
 
-// each calls yield with each key and its value until that returns false, and tells whether it
+// each calls yield with each key and its value until that returns false, and reports whether it
 // never did.
 func (in *pages[T]) each(yield func(uint32, T) bool) bool {
 	first := in.first

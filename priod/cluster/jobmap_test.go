@@ -89,7 +89,7 @@ func TestJobMapKeepsNoOldPlaces(t *testing.T) {
 	}
 }
 
-// Ids begin anew after some tens of millions: a map then holds jobs from both ends.
+// Ids start over after some tens of millions: a map then holds jobs from both ends.
 func TestJobMapAfterIdsBeganAnew(t *testing.T) {
 	var m JobMap[bool]
 	for id := range uint32(1000) {

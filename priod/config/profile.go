@@ -91,7 +91,7 @@ func (c *Config) setProfile(text string) error {
 	return fmt.Errorf("profile = %.80q: want %s, or \"\" for none", file.Profile, strings.Join(names, ", "))
 }
 
-// FromProfile tells whether a key has its value from the profile.
+// FromProfile reports whether a key has its value from the profile.
 func (c *Config) FromProfile(key string) bool { return strings.HasPrefix(c.sources[key], "profile ") }
 
 // On lists the features that are switched on, in words.

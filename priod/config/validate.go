@@ -78,7 +78,7 @@ func (c *Config) hostRules() []rule {
 	}
 }
 
-// inside tells whether a path is a folder or below it.
+// inside reports whether a path is a folder or below it.
 func inside(path, folder string) bool {
 	below, err := filepath.Rel(folder, path)
 	return err == nil && below != ".." && !strings.HasPrefix(below, "../")
@@ -385,7 +385,7 @@ func (c *Config) checkTypes() error {
 // maxSocketPath is what fits into sun_path of unix(7).
 const maxSocketPath = 107
 
-// LocalAddress tells whether only this machine can reach the address: "", a loopback
+// LocalAddress reports whether only this machine can reach the address: "", a loopback
 // address with a port, or "unix:" and an absolute path. Names such as localhost are no
 // addresses: where they lead is the resolver's choice.
 func LocalAddress(s string) bool {

@@ -2,7 +2,7 @@ package cycle
 
 import "slurmprio/priod/order"
 
-// OrdersTEAlone tells whether cycles do nothing but put TE jobs first: then BE jobs take part in
+// OrdersTEAlone reports whether cycles do nothing but put TE jobs first: then BE jobs take part in
 // nothing, and cycles without a waiting TE job write nothing.
 func (set *Settings) OrdersTEAlone() bool {
 	o, e := &set.Order.Settings, &set.Evictions

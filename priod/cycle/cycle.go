@@ -58,7 +58,7 @@ func (set *Settings) features() []plan.Feature {
 	return []plan.Feature{
 		&set.Allocation, // first: made in the background, until the order needs the shares
 		departures,      // which jobs left the queue: in the background, until memory is given back
-		claimed,         // jobs with a claim stand before others of the order
+		claimed,         // jobs with a claim rank ahead of others of the order
 		&set.Order,      // SiteFactor, Nice or Priority of each job
 		&set.Headroom,   // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
 		trials,          // room for TE jobs, by their order

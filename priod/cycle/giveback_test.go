@@ -52,7 +52,7 @@ func TestGiveBackInACycle(t *testing.T) {
 		writes      string
 	}{
 		"lowered":         {nil, "[how 2 peak 2]", "", "2=4024"},
-		"another Slurm":   {func(m *measured, _ *Settings) { m.keeps = "too old" }, "[]", "sizing.give_back does nothing: too old", ""},
+		"another Slurm":   {func(m *measured, _ *Settings) { m.keeps = "too old" }, "[]", "sizing.give_back has no effect: too old", ""},
 		"off":             {func(_ *measured, set *Settings) { set.Memory.GiveBack.Set(size.GiveBackSettings{}) }, "[]", "", ""},
 		"paused":          {func(_ *measured, set *Settings) { set.Hold = "paused by ann" }, "[]", "", ""},
 		"dry run":         {func(_ *measured, set *Settings) { set.DryRun = true }, "[how 2 peak 2]", "", "2=4024"},
@@ -60,7 +60,7 @@ func TestGiveBackInACycle(t *testing.T) {
 		"another Slurm since, and it waits again": {func(m *measured, set *Settings) {
 			m.keeps = "too old"
 			m.snapshot.Jobs[1].State = cluster.Pending
-		}, "[how 2]", "sizing.give_back does nothing: too old", "2=35000"},
+		}, "[how 2]", "sizing.give_back has no effect: too old", "2=35000"},
 	} {
 		a, set := steerable()
 		m := &measured{asked: *a}

@@ -46,7 +46,7 @@ func (d *Daemon) readAccounts(ctx context.Context) {
 		p.of, p.trouble = of, ""
 	case err.Error() != p.trouble:
 		p.trouble = err.Error()
-		d.Log.Warn("accounts' shares cannot be read; those that are known count, others are 1", "error", err)
+		d.Log.Warn("shares of accounts cannot be read; known ones are used, others are 1", "error", err)
 	}
 }
 

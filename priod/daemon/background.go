@@ -1,6 +1,6 @@
 package daemon
 
-// background is work beside the cycles, one piece at a time; the zero value has none.
+// background is work alongside the cycles, one piece at a time; the zero value has none.
 type background[T any] struct{ running chan T }
 
 // begin runs one piece.
@@ -10,7 +10,7 @@ func (b *background[T]) begin(piece func() T) {
 	go func() { done <- piece() }()
 }
 
-// busy tells whether a piece is under way; over that one has ended since the last call, with its result.
+// busy reports whether a piece is under way; over that one has ended since the last call, with its result.
 func (b *background[T]) busy() (busy bool, result T, over bool) {
 	if b.running == nil {
 		return false, result, false

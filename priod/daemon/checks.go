@@ -12,7 +12,7 @@ const (
 	checkPatience = 2 * time.Minute // that one check may take
 )
 
-// checks are what priod check finds, looked for beside the cycles, one at a time: after the
+// checks are what priod check finds, looked for alongside the cycles, one at a time: after the
 // first cycle, after each reload, and then each hour. One asks Slurm as much as a poll does.
 type checks struct {
 	background[struct{}]

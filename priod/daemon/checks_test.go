@@ -19,7 +19,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// A check runs beside the cycles, one at a time: at first, each hour, and after a reload.
+// A check runs alongside the cycles, one at a time: at first, each hour, and after a reload.
 // What it found is stored and counted.
 func TestChecksNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -37,5 +37,5 @@ func (c *clock) read() (now time.Time, step time.Duration) {
 	return now, step
 }
 
-// isSteady tells whether records may be deleted by their age.
+// isSteady reports whether records may be deleted by their age.
 func (c *clock) isSteady() bool { return time.Since(c.steady) >= steadyFor }

@@ -56,7 +56,7 @@ func TestClockStepsUnderWay(t *testing.T) {
 			t.Errorf("by %v: accounting is read each cycle", offset)
 		}
 	}
-	if n := strings.Count(log.String(), "the system's clock was set"); n != 4 || testutil.ToFloat64(d.metrics.steps) != 4 {
+	if n := strings.Count(log.String(), "the system clock was set"); n != 4 || testutil.ToFloat64(d.metrics.steps) != 4 {
 		t.Errorf("%d lines\n%s", n, log)
 	}
 }

@@ -50,14 +50,14 @@ type Store interface {
 	LoadShares(context.Context) (*allocate.Ledger, error)
 	Lessons(context.Context) (store.Lessons, error)
 	// SaveStays, StaysSince and SaveLessons are those of store.Store. They and Lessons may
-	// be called beside the cycles.
+	// be called alongside the cycles.
 	SaveStays(ctx context.Context, stays []cluster.PastStay, until time.Time) error
 	StaysSince(ctx context.Context, since time.Time) ([]cluster.PastStay, error)
 	SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error
 	// Hold says why nothing may be written now, "" when it may.
 	Hold() (string, error)
 	// SaveFindings, SaveStarts, SaveEnds and SaveSample are those of store.Store. SaveFindings may be called
-	// beside the cycles.
+	// alongside the cycles.
 	SaveFindings(context.Context, *store.Findings) error
 	SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]store.ExpectedStart) error
 	SaveEnds(ctx context.Context, at time.Time, ends map[cluster.JobID]store.ExpectedEnd) error
@@ -69,7 +69,7 @@ type Store interface {
 	Checkpoint() error
 	// Prune deletes what is older than the retention.
 	Prune(context.Context, time.Time) error
-	// Mended tells how often a file of the state was lost and made anew, and
+	// Mended tells how often a file of the state was lost and rebuilt, and
 	// what was the last.
 	Mended() (times int, last string)
 }
@@ -83,7 +83,7 @@ type Slurm interface {
 	// AccountShares are the parts of the cluster that accounts have in Slurm.
 	AccountShares(context.Context) (map[string]float64, error)
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
-	// command lines. It may be called beside the other methods.
+	// command lines. It may be called concurrently with the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error)
 	// Notify writes a line into a running job's output, where this account may.
 	Notify(ctx context.Context, job cluster.JobID, text string) error
@@ -415,7 +415,7 @@ func (d *Daemon) fit(ctx context.Context) error {
 	return nil
 }
 
-// mended takes in what the store lost and made anew.
+// mended takes in what the store lost and rebuilt.
 func (d *Daemon) mended() {
 	times, last := d.Store.Mended()
 	d.metrics.losses.Add(float64(times - d.last.losses))
@@ -432,12 +432,12 @@ func (d *Daemon) held(pause string) {
 	d.health.note(func(h *health) { h.held = pause })
 }
 
-// readClock returns the time and notices when the system's clock was set.
+// readClock returns the time and notices when the system clock was set.
 func (d *Daemon) readClock() time.Time {
 	now, step := d.clock.read()
 	if step != 0 {
 		d.metrics.steps.Inc()
-		d.Log.Warn("the system's clock was set: times recorded until now may be wrong; accounting is read again, and for an hour nothing is deleted by its age", "by", step.Round(time.Second), "now", now)
+		d.Log.Warn("the system clock was set: recorded times may be wrong; accounting is read again, and nothing is deleted by age for an hour", "by", step.Round(time.Second), "now", now)
 		d.learning.filled, d.learning.asked = time.Time{}, time.Time{}
 	}
 	return now

@@ -419,7 +419,7 @@ func TestReloadLocksTheOtherCluster(t *testing.T) {
 	d.peers.lock.Close()
 }
 
-// A reset beside the daemon is told in one line and is no failure.
+// A reset alongside the daemon is told in one line and is no failure.
 func TestResetBesideTheDaemon(t *testing.T) {
 	f := &fake{jobs: []cluster.Job{trial()}, plannedErr: fmt.Errorf("record the plan: %w, a reset took place", store.ErrGaveWay)}
 	d, log := newDaemon(t, f)

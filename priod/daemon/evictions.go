@@ -123,7 +123,7 @@ func notice(e evict.Event) string {
 	}
 	switch {
 	case x.State == evict.Recorded && !x.SignalledAt.IsZero() && x.Tries == 0:
-		return fmt.Sprintf("priod: this job makes room for %s %s: it has %s to save its state, is requeued and starts again by itself (priod explain %s)",
+		return fmt.Sprintf("priod: this job makes room for %s %s: it has %s to save its state, is requeued and starts again on its own (priod explain %s)",
 			purpose, e.Of.Job, x.Grace, x.Job)
 	case x.State == evict.Done && e.Before != string(evict.Done) && x.Reason == "" && x.How != evict.Finished:
 		return fmt.Sprintf("priod: this run follows one that was evicted at %s for %s %s (priod explain %s)",

@@ -26,7 +26,7 @@ const (
 	ScoredFor   = 30 * 24 * time.Hour // promises that fit the next ones
 )
 
-// expecting plans when the first jobs of the queue start, beside the cycles, one plan at a time.
+// expecting plans when the first jobs of the queue start, alongside the cycles, one plan at a time.
 type expecting struct {
 	background[time.Duration]           // what one took
 	next                      time.Time // by the time that a process keeps

@@ -31,7 +31,7 @@ type health struct {
 	blocked   Blocked  // why the last cycle wrote nothing, or failed
 	standby   StandBy  // why the last cycle left the cluster to another host, "" when it did not
 	unready   string   // why this host, which stands by, could not take over
-	loss      string   // what was last lost of the state folder and made anew
+	loss      string   // what was last lost of the state folder and rebuilt
 	on        []string // features that the configuration switches on
 }
 
@@ -43,7 +43,7 @@ type State struct {
 	Blocked  Blocked  `json:"blocked,omitempty"` // why the last cycle wrote nothing, or failed, in a word: docs/alerts.md
 	Hold     string   `json:"hold,omitempty"`    // why nothing is written although cycles succeed
 	StandBy  string   `json:"standby,omitempty"` // why it leaves the cluster to another host's priod
-	Loss     string   `json:"loss,omitempty"`    // what of the state was last lost and made anew, since the start
+	Loss     string   `json:"loss,omitempty"`    // what of the state was last lost and rebuilt, since the start
 	On       []string `json:"on"`                // features that are switched on
 	Cycles   int      `json:"cycles"`
 	ReadAge  float64  `json:"read_age_s"`

@@ -32,7 +32,7 @@ type OtherPriodError struct {
 }
 
 func (e *OtherPriodError) Error() string {
-	return fmt.Sprintf("another priod acts on the cluster %s: process %d of user %s, state folder %s; stop it first, or use its configuration",
+	return fmt.Sprintf("another priod is active on cluster %s: process %d of user %s, state folder %s; stop it first, or use its configuration",
 		e.Cluster, e.PID, e.User, e.Dir)
 }
 
@@ -44,7 +44,7 @@ type UntrustedHolderError struct {
 }
 
 func (e *UntrustedHolderError) Error() string {
-	return fmt.Sprintf("process %d of user %s (neither root nor priod's user) holds the socket by which two priods on one host notice each other; end it", e.PID, e.User)
+	return fmt.Sprintf("process %d of user %s (neither root nor priod's user) holds the socket that detects a second priod on this host; stop it", e.PID, e.User)
 }
 
 const (

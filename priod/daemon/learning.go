@@ -42,7 +42,7 @@ func (d *Daemon) fill(ctx context.Context, now time.Time) {
 	count(d.metrics.accounting, err)
 	d.metrics.trouble.read(readRuns, err)
 	if err != nil {
-		d.Log.Warn("accounting cannot be read; TE budgets count what the polls see", "error", err)
+		d.Log.Warn("accounting cannot be read; TE budgets count only what polls see", "error", err)
 		return
 	}
 	d.learning.filled = now
@@ -67,7 +67,7 @@ const (
 	firstReading = time.Minute
 )
 
-// speedLearner reads accounting and learns speeds from it, beside the cycles, one reading at a time.
+// speedLearner reads accounting and learns speeds from it, alongside the cycles, one reading at a time.
 type speedLearner struct {
 	background[lesson]
 	next    time.Time // reading, by the time that a process keeps
@@ -121,7 +121,7 @@ func (d *Daemon) learned(l lesson) {
 	if l.err != nil {
 		if l.err.Error() != c.trouble {
 			c.trouble = l.err.Error()
-			d.Log.Warn("speeds were not learned from accounting; what is known stays", "error", l.err)
+			d.Log.Warn("speeds were not learned from accounting; known ones stay", "error", l.err)
 		}
 		return
 	}

@@ -112,12 +112,12 @@ func newMetrics(version string, h *health, dir string) *metrics {
 		cycles:     counter("priod_cycles_total", "Cycles by result.", "result", resultOK, resultFailed),
 		reloads:    counter("priod_reloads_total", "Reloads of the configuration by result.", "result", resultOK, resultFailed),
 		accounting: counter("priod_accounting_reads_total", "Reads of Slurm's accounting by result.", "result", resultOK, resultFailed),
-		evictions:  counter("priod_evictions_total", "Evictions for TE jobs by the state that they came to.", "state", words(evict.States)...),
-		yields:     counter("priod_round_evictions_total", "Evictions at the end of rounds by the state that they came to.", "state", words(evict.States)...),
-		writes:     counter("priod_writes_total", "Writes by what became of them.", "status", words(statuses)...),
+		evictions:  counter("priod_evictions_total", "Evictions for TE jobs by the state that they reached.", "state", words(evict.States)...),
+		yields:     counter("priod_round_evictions_total", "Evictions at the end of rounds by the state that they reached.", "state", words(evict.States)...),
+		writes:     counter("priod_writes_total", "Writes by outcome.", "status", words(statuses)...),
 		renumbered: single("priod_renumbered_writes_total", "Writes beyond the fewest possible, because a gap between values was used up."),
 		jobs:       gauge("priod_jobs", "Job records in the last read (an unsplit array is one) by the class that they count as and by state.", "class", "state"),
-		decisions:  gauge("priod_decisions", "Pending job records by the reason for where they stand.", "reason"),
+		decisions:  gauge("priod_decisions", "Pending job records by the reason for their place in the order.", "reason"),
 		unwritten:  gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
 		steered:    gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote.").WithLabelValues(),
 		headroom:   gauge("priod_headroom_gpus", "GPUs of the nodes that are kept for TE jobs.").WithLabelValues(),
@@ -125,8 +125,8 @@ func newMetrics(version string, h *health, dir string) *metrics {
 		waiting:    gauge("priod_waiting_gpus", "GPUs that waiting jobs ask for, by cause of the wait.", "cause"),
 		expected:   gauge("priod_expected_wait_seconds", "Mean expected wait from now on of the waiting GPU jobs whose start is expected from past runs.").WithLabelValues(),
 		kept:       gauge("priod_expected_starts_held_ratio", "Part of the jobs of 30 days that started by the first time said for nine of ten; NaN where none can be scored.").WithLabelValues(),
-		steps:      single("priod_clock_steps_total", "Times that the system's clock was set by a minute or more."),
-		losses:     single("priod_state_losses_total", "Files of the state folder that were lost or damaged, and made anew."),
+		steps:      single("priod_clock_steps_total", "Times that the system clock was set by a minute or more."),
+		losses:     single("priod_state_losses_total", "Files of the state folder that were lost or damaged, and rebuilt."),
 		early:      single("priod_early_polls_total", "Polls that came before their interval because of a TE submission."),
 		paused:     gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
 		standby:    gauge("priod_standby", "1 while the acting slurmctld, and so the acting priod, is on another host.").WithLabelValues(),
@@ -318,7 +318,7 @@ func driftReasons() []string {
 	return reasons
 }
 
-// missed tells whether a write left its job with another value than wanted; a
+// missed reports whether a write left its job with another value than wanted; a
 // job that left meanwhile wants none.
 func missed(s slurmplug.Status) bool { return s != slurmplug.Applied && s != slurmplug.Raced }
 

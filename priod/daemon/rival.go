@@ -63,7 +63,7 @@ func (r *rival) cycle(foreign []order.PeerValue, at time.Time) (found bool) {
 	return r.found && !was
 }
 
-// reset begins anew after a stand-by: what was written meanwhile is a peer's.
+// reset starts over after a stand-by: what was written meanwhile is a peer's.
 func (r *rival) reset() { *r = rival{} }
 
 // rivals looks for another priod in what a cycle saw, and stops this one when
@@ -77,12 +77,12 @@ func (d *Daemon) rivals(foreign []order.PeerValue, at time.Time) {
 	if !found {
 		return
 	}
-	text := fmt.Sprintf("another priod writes to this cluster: %d values of this one were replaced by other values of its band in %d cycles", d.peers.rival.jobs, d.peers.rival.cycles)
+	text := fmt.Sprintf("another priod writes to this cluster: %d values were replaced by other values of the same band in %d cycles", d.peers.rival.jobs, d.peers.rival.cycles)
 	if !d.peers.rival.second {
-		d.Log.Warn(text+"; it came later and has to stop, this one goes on and leaves its values alone", "cycle", d.cycles)
+		d.Log.Warn(text+"; it started later and has to stop, this one goes on and does not touch its values", "cycle", d.cycles)
 		return
 	}
-	why := text + ", and it was there first. Stop one of them, then priod resume"
+	why := text + ", and it was first. Stop one of them, then run priod resume"
 	if err := d.Store.Pause(why); err != nil {
 		d.Log.Error("priod cannot pause itself and only stops writing", "why", why, "error", err)
 		d.peers.yielded = store.OwnPause(why).String()

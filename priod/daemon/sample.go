@@ -11,7 +11,7 @@ import (
 
 const sampleEvery = time.Minute
 
-// sampling takes one sample of the cluster for each minute; what Slurm is asked for it, and the store, beside the cycles.
+// sampling takes one sample of the cluster for each minute; what Slurm is asked for it, and the store, alongside the cycles.
 type sampling struct {
 	background[struct{}]
 	next    time.Time     // by the time that a process keeps

@@ -16,7 +16,7 @@ import (
 // step of the past days is a large read, and says much the same hours later.
 const useEvery = 6 * time.Hour
 
-// uses are what accounting taught of CPUs and memory, read beside the cycles.
+// uses are what accounting taught of CPUs and memory, read alongside the cycles.
 type uses struct {
 	past   sensitivity.Past
 	at     time.Time     // past was learnt
@@ -24,7 +24,7 @@ type uses struct {
 	answer chan pastUses // one is on its way; nil: none
 }
 
-// unread tells whether the first answer of accounting is still to come.
+// unread reports whether the first answer of accounting is still to come.
 func (l *uses) unread() bool { return l.asked.IsZero() || l.at.IsZero() && l.answer != nil }
 
 // pastUses is what accounting answers.
@@ -59,7 +59,7 @@ func (d *Daemon) learnUse(ctx context.Context, now time.Time) {
 	case a := <-l.answer:
 		d.metrics.trouble.read(readUses, a.err)
 		if l.answer = nil; a.err != nil {
-			d.Log.Warn("accounting teaches nothing of CPUs and memory; what is known stays", "error", a.err)
+			d.Log.Warn("CPU and memory use was not learned from accounting; what is known stays", "error", a.err)
 		} else {
 			l.past, l.at = a.Past, now
 		}
@@ -72,7 +72,7 @@ func (d *Daemon) learnUse(ctx context.Context, now time.Time) {
 	go func(slurm Slurm, c *config.Config, answer chan<- pastUses) {
 		past, err := used(ctx, slurm, c, now)
 		answer <- pastUses{past, err}
-	}(d.Connect(d.Config), d.Config, l.answer) // a connection of its own, beside the cycles'
+	}(d.Connect(d.Config), d.Config, l.answer) // a connection of its own, alongside the cycles'
 }
 
 // UsesKnown is what the sizes of a single cycle rest on beside tags and workloads,
@@ -84,7 +84,7 @@ func UsesKnown(ctx context.Context, slurm UseReader, c *config.Config, now time.
 	}
 	past, err := used(ctx, slurm, c, now)
 	if err != nil {
-		log.Warn("accounting teaches nothing of CPUs and memory", "error", err)
+		log.Warn("CPU and memory use was not learned from accounting", "error", err)
 	}
 	return past
 }

@@ -10,7 +10,7 @@ import (
 	"slurmprio/priod/config"
 )
 
-// What programs used is read beside the cycles of a daemon that acts, now and then,
+// What programs used is read alongside the cycles of a daemon that acts, now and then,
 // and where sizes are asked for. A failure is said, and what is known stays.
 func TestLearnUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestLearnUseAtOnce(t *testing.T) {
 		if f.useReads != c.reads || (d.learning.uses.past != nil) != c.known {
 			t.Errorf("%s: read %d times, %v", c.name, f.useReads, d.learning.uses.past)
 		}
-		if said := strings.Count(log.String(), "teaches nothing of CPUs and memory"); (said == 1) != (c.err != nil) {
+		if said := strings.Count(log.String(), "was not learned from accounting"); (said == 1) != (c.err != nil) {
 			t.Errorf("%s: %s", c.name, log)
 		}
 	}

@@ -39,7 +39,7 @@ func (s StandBy) Error() string { return "stand-by: " + string(s) }
 const (
 	notInControl = StandBy("the slurmctld of this host does not act yet")
 	takingOver   = StandBy("the slurmctld of this host acts; priod acts from the next cycle on")
-	contested    = StandBy("each host takes its own slurmctld for the acting one, so that their priods took the shared folder from each other: look at the network between them. This one writes nothing, and tries again after more and more cycles")
+	contested    = StandBy("each host takes its own slurmctld for the active one, so their priods took the shared folder from each other: check the network between them. This one writes nothing and retries after more and more cycles")
 )
 
 var (
@@ -142,7 +142,7 @@ func (d *Daemon) leave(why error) {
 	d.health.note(func(h *health) { h.unready = unready })
 }
 
-// sameHost tells whether two names are of one host, in full or up to the first dot.
+// sameHost reports whether two names are of one host, in full or up to the first dot.
 func sameHost(a, b string) bool {
 	a, _, _ = strings.Cut(a, ".")
 	b, _, _ = strings.Cut(b, ".")
@@ -212,7 +212,7 @@ func standBy(all []slurmplug.Controller, names []string) error {
 	var hosts []string
 	for _, c := range all {
 		if strings.Contains(c.Host, ",") {
-			return fmt.Errorf("SlurmctldHost=%s leaves it to other software which host acts, so cycle.follow_controller cannot know; let that software start priod too", c.Host)
+			return fmt.Errorf("SlurmctldHost=%s leaves the choice of the active host to other software, which cycle.follow_controller cannot follow; let that software start priod, too", c.Host)
 		}
 		hosts = append(hosts, c.Host)
 	}

@@ -47,7 +47,7 @@ func TestWhoActs(t *testing.T) {
 		{controllers(false, false), []string{"ctl1"}, "no slurmctld answers"},
 		{controllers(true, true), []string{"head"}, "is none of the controllers (ctl1, ctl2)"},
 		{controllers(true), []string{"CTL1"}, "is none of the controllers"},
-		{[]slurmplug.Controller{{Host: "ctl1,ctl2", Up: true}}, []string{"ctl1"}, "leaves it to other software"},
+		{[]slurmplug.Controller{{Host: "ctl1,ctl2", Up: true}}, []string{"ctl1"}, "other software"},
 	} {
 		err := standBy(c.all, c.names)
 		if err == nil && c.want == here {
@@ -357,7 +357,7 @@ func TestTwoPriodsThatBothAct(t *testing.T) {
 	if want := []int{1, 3, 7, 13, 23, 41, 75, 141, 207, 273}; !slices.Equal(tried, want) {
 		t.Errorf("it acts in the turns %v, want %v", tried, want)
 	}
-	if n := strings.Count(log.String(), "look at the network between them"); n > len(tried) {
+	if n := strings.Count(log.String(), "check the network between them"); n > len(tried) {
 		t.Errorf("%d lines about it", n)
 	}
 	for range 2 { // one look in between, as when a host hung

@@ -128,7 +128,7 @@ func (c *calls) polled(at time.Time, early bool, seen func(since time.Time) bool
 	c.early = slices.DeleteFunc(c.early, func(p earlyPoll) bool { return at.Sub(p.at) >= time.Minute })
 }
 
-// found tells whether a cycle saw a TE job submitted since a time, and could
+// found reports whether a cycle saw a TE job submitted since a time, and could
 // rank it.
 func found(r *cycle.Result, since time.Time) bool {
 	since = since.Truncate(time.Second) // as Slurm tells times
@@ -172,7 +172,7 @@ func (l *wakeListener) listen(addresses []wake.Address, perMinute int, log hclog
 		}
 		c, err := openWakeSocket(a)
 		if err != nil {
-			log.Warn("TE submissions do not wake priod there; the next poll finds them", "wake", a, "error", err)
+			log.Warn("TE submissions do not trigger a poll there; they wait for the next one", "wake", a, "error", err)
 			continue
 		}
 		log.Info("TE submissions wake priod", "wake", a)

@@ -266,7 +266,7 @@ func TestDeafEarsAreNoTrouble(t *testing.T) {
 	}
 	killed.Close() // without removing its file
 	l, log := listening(t, wake.Address{Path: plain}, wake.Address{Path: taken}, wake.Address{Path: stale}, wake.Address{Path: dir + "/no/folder"})
-	if n := strings.Count(log.String(), "do not wake priod"); n != 3 {
+	if n := strings.Count(log.String(), "do not trigger a poll"); n != 3 {
 		t.Errorf("%d warnings\n%s", n, log)
 	}
 	if text, err := os.ReadFile(plain); err != nil || string(text) != "mine" {

@@ -84,7 +84,7 @@ func (c *Choice) addCandidates(held *Holders, set *Settings, vetoed map[cluster.
 
 const day = 24 * time.Hour
 
-// within tells whether something happened no longer ago than a span. What lies in the
+// within reports whether something happened no longer ago than a span. What lies in the
 // future by more than that was dated by a clock that was ahead, and is past.
 func within(span time.Duration, now, at time.Time) bool { return now.Sub(at).Abs() < span }
 

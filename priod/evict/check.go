@@ -51,7 +51,7 @@ func (j *Journal) SetNodes(nodes []cluster.Node) {
 	j.nodes = nodes
 }
 
-// Allows tells whether a waiting job's constraint and preference, which its owner can
+// Allows reports whether a waiting job's constraint and preference, which its owner can
 // change at any time, still allow its claim's place. Pinned to nodes that they exclude,
 // the job would get the reason BadConstraints and never start.
 func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {

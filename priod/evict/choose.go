@@ -96,7 +96,7 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, share
 	}
 }
 
-// kept tells whether a part of a place lies on nodes that are kept for TE jobs: nothing but these starts
+// kept reports whether a part of a place lies on nodes that are kept for TE jobs: nothing but these starts
 // there, and Slurm takes no second reservation of a node.
 func (c *Choice) kept(m *nodemap.Map, shares []placement.Share) bool {
 	return slices.ContainsFunc(shares, func(s placement.Share) bool { return m.Kinds[m.Nodes.Type(s.Node)].Headroom() })
@@ -136,7 +136,7 @@ func (c *Choice) awaits(shares []placement.Share, victims []int) (numbers []int6
 	return numbers
 }
 
-// comesFreeInParts tells whether a part of the place is or becomes free before the
+// comesFreeInParts reports whether a part of the place is or becomes free before the
 // rest: Slurm's backfill would give it to another job.
 func (c *Choice) comesFreeInParts(shares []placement.Share, victims []int) bool {
 	if len(victims) != 1 {

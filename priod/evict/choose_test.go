@@ -391,7 +391,7 @@ func TestPlacesOfOneCycle(t *testing.T) {
 	}
 }
 
-// A place that comes free in parts is reserved, one that a single job leaves is not.
+// A place that becomes free in parts is reserved, one that a single job leaves is not.
 func TestReservesParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		gpus []int

@@ -89,7 +89,7 @@ func (n *transition) advanceOpenClaim(c *Claim, s *plan.JobStatus, looked bool) 
 	case c.State == Planned && complete:
 		c.State, c.Room = Holding, n.At
 	case c.State == Holding && n.At.After(c.Room.Add(n.Hold)):
-		n.release(c, s, "the room was there, and the job did not start in time")
+		n.release(c, s, "the place was free, and the job did not start in time")
 		return
 	}
 	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
@@ -114,7 +114,7 @@ func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 		if c.Purpose != ForTrial {
 			return "the job waits for something else now"
 		}
-		return "the job does not count as TE any more"
+		return "the job no longer counts as TE"
 	case c.Pin != "" && s.ReqNodes != "" && !plan.SameHosts(s.ReqNodes, c.Pin):
 		c.Pin = "" // the owner has overwritten it
 		return "its owner asks for other nodes"
@@ -124,14 +124,14 @@ func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 	return ""
 }
 
-// isUnwanted tells whether the waiting job no longer wants the claim's place.
+// isUnwanted reports whether the waiting job no longer wants the claim's place.
 func (n *transition) isUnwanted(c *Claim) bool {
 	s, looked := n.Statuses[c.Job]
 	claim := *c
 	return looked && s.State == cluster.Pending && n.whyUnwanted(&claim, &s) != ""
 }
 
-// whetherFree tells whether all victims have left the claim's place, or why it will not
+// whetherFree reports whether all victims have left the claim's place, or why it will not
 // become free.
 func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 	for _, share := range c.Shares {
@@ -165,13 +165,13 @@ func (e *Eviction) stays() string {
 	return ""
 }
 
-// stillWants tells whether the waiting job is still of the kind that the claim is for.
+// stillWants reports whether the waiting job is still of the kind that the claim is for.
 func (n *transition) stillWants(c *Claim) bool {
 	class, ranked := n.Waiting[c.Job]
 	return ranked && (c.Purpose != ForTrial || class == cluster.TE)
 }
 
-// isPinned tells whether the waiting job is pinned to its place, if it has to be: until
+// isPinned reports whether the waiting job is pinned to its place, if it has to be: until
 // then no victim is told to leave.
 func (n *transition) isPinned(c *Claim) bool {
 	if c.Pin == "" {
@@ -204,7 +204,7 @@ func (n *transition) unpin(c *Claim, s *plan.JobStatus) {
 	}
 }
 
-// applyResult takes over the result of a command, and tells whether the row changed.
+// applyResult takes over the result of a command, and reports whether the row changed.
 func (c *Claim) applyResult(r *plan.Result, at time.Time) bool {
 	switch {
 	case r.Kind == plan.Unpin && r.Status == slurmplug.Applied:
@@ -212,11 +212,11 @@ func (c *Claim) applyResult(r *plan.Result, at time.Time) bool {
 	case r.Kind == plan.Reserve && r.Status == slurmplug.Applied:
 		c.ResvAt = at
 	case r.Kind == plan.Reserve && r.Status == slurmplug.Refused:
-		c.Resv, c.Reason = "", "the place is held by priority alone: "+r.Message
+		c.Resv, c.Reason = "", "the place is kept by priority alone: "+r.Message
 	case r.Kind == plan.Free && (r.Status == slurmplug.Applied || r.Status == slurmplug.Refused || r.Status == slurmplug.Raced):
 		c.Resv = "" // it is deleted, or was not there
 	case r.Kind == plan.Pin && r.Status == slurmplug.Refused:
-		c.Pin, c.Reason = "", "the place is held by priority alone: "+r.Message
+		c.Pin, c.Reason = "", "the place is kept by priority alone: "+r.Message
 	default:
 		return false
 	}

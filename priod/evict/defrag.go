@@ -44,7 +44,7 @@ type Moves struct {
 	Changes Changes
 }
 
-// Pays tells whether the gang's GPUs have waited as long as the GPU time that moving
+// Pays reports whether the gang's GPUs have waited as long as the GPU time that moving
 // others for it loses. Who so waits until waiting has cost as much as acting, pays at most
 // twice what a scheduler would that knew the future (ski rental: Karlin et al., Competitive
 // snoopy caching, Algorithmica 1988).
@@ -194,7 +194,7 @@ func (d *moving) isLeaving(job *cluster.Job) bool {
 	return i >= 0 && d.snapshot.Candidates[i].Leaving
 }
 
-// restart gives a job that left a place for its own request, and tells whether there is
+// restart gives a job that left a place for its own request, and reports whether there is
 // one.
 func (d *moving) restart(job *cluster.Job, free *placement.Nodes) bool {
 	types, understood := d.m.Types(job)
@@ -226,7 +226,7 @@ func (d *moving) excludeWithoutRoom() {
 }
 
 // start lets a waiting job, or as many tasks of an array as fit, take their places. It
-// tells whether any did.
+// reports whether any did.
 func (d *moving) start(job *cluster.Job, request placement.Request) (any bool) {
 	for range max(job.TaskCount, 1) {
 		shares, fits := d.after.Fit(request, nil)

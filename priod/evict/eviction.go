@@ -105,7 +105,7 @@ type Claim struct {
 	Awaits []int64 `json:"-"`
 }
 
-// Open tells whether the claim still keeps a place.
+// Open reports whether the claim still keeps a place.
 func (c *Claim) Open() bool { return c.State == Planned || c.State == Holding }
 
 // Nodes are the claim's nodes.
@@ -179,13 +179,13 @@ type Eviction struct {
 	Ended       time.Time `json:"ended,omitzero"`
 }
 
-// Open tells whether something is still to be done.
+// Open reports whether something is still to be done.
 func (e *Eviction) Open() bool { return e.State != Done && e.State != CalledOff }
 
-// Leaving tells whether the victim's run is on its way out.
+// Leaving reports whether the victim's run is on its way out.
 func (e *Eviction) Leaving() bool { return e.State == Recorded || e.State == Signalled }
 
-// Counts tells whether the victim was told to leave: others cost nothing.
+// Counts reports whether the victim was told to leave: others cost nothing.
 func (e *Eviction) Counts() bool { return e.State != CalledOff || !e.SignalledAt.IsZero() }
 
 // Changes are the outcome of one transition: rows to save first, then commands to send.
@@ -195,5 +195,5 @@ type Changes struct {
 	Commands  []plan.Command
 }
 
-// Empty tells whether there is nothing to save.
+// Empty reports whether there is nothing to save.
 func (t *Changes) Empty() bool { return len(t.Claims)+len(t.Evictions) == 0 }

@@ -53,7 +53,7 @@ func TestCycleMovesForAGang(t *testing.T) {
 	if claim := e.Journal.Claim(1); claim == nil || claim.Purpose != ForGang || claim.Pin != "n1" || !c.History.Claiming[slurmplug.Plain(10)] {
 		t.Errorf("%+v", claim)
 	}
-	if d := c.Plan.Decisions[0]; d.Evict != "nodes for gangs: others move away for it" {
+	if d := c.Plan.Decisions[0]; d.Evict != "nodes for gangs: other jobs move for it" {
 		t.Errorf("%q", d.Evict)
 	}
 	n := len(f.log) // the next cycle begins nothing more

@@ -58,7 +58,7 @@ func (o *openRows) update(n int, open func(row int) bool) []int {
 	return o.rows
 }
 
-// undone tells whether a claim is open or leaves something in Slurm.
+// undone reports whether a claim is open or leaves something in Slurm.
 func (c *Claim) undone() bool { return c.Open() || c.Pin != "" || c.Resv != "" }
 
 // live returns the rows that are not done, until Update.
@@ -87,7 +87,7 @@ func (j *Journal) evictionsFrom(claim int64) []Eviction {
 // NewJournal returns an empty one.
 func NewJournal() *Journal { return &Journal{Times: map[cluster.JobID]int{}} }
 
-// Blank tells whether the journal holds no rows.
+// Blank reports whether the journal holds no rows.
 func (j *Journal) Blank() bool { return len(j.Claims)+len(j.Evictions) == 0 }
 
 // Claim returns the claim of a number; nil when the journal no longer holds it.
@@ -110,7 +110,7 @@ func find[R any](rows []R, number int64, of func(*R) int64) *R {
 
 var reservation = regexp.MustCompile(`^priod_[0-9]+_[0-9]+$`)
 
-// IsReservation tells whether a reservation has a name that Number gives.
+// IsReservation reports whether a reservation has a name that Number gives.
 func IsReservation(name string) bool { return reservation.MatchString(name) }
 
 // Number gives new claims and evictions their numbers. Before, an eviction's Claim is
@@ -255,7 +255,7 @@ func (j *Journal) Idle() (waiting, pinned []plan.Target) {
 	return unique(waiting), unique(pinned)
 }
 
-// Pins tells whether a job may still be pinned to the place of one of its claims.
+// Pins reports whether a job may still be pinned to the place of one of its claims.
 func (j *Journal) Pins(id cluster.JobID) bool {
 	if j == nil {
 		return false
@@ -269,7 +269,7 @@ func (j *Journal) Pins(id cluster.JobID) bool {
 	return false
 }
 
-// Evicted tells whether the run of a job that began then was told to leave.
+// Evicted reports whether the run of a job that began then was told to leave.
 func (j *Journal) Evicted(id cluster.JobID, start time.Time) bool {
 	return slices.ContainsFunc(j.Evictions, func(e Eviction) bool { return e.Job == id && e.Start.Equal(start) && e.Counts() })
 }

@@ -101,7 +101,7 @@ func (j *job) start(at time.Time) {
 
 func (j *job) end(final string, now int) { j.State, j.Final, j.over = cluster.Other, final, now }
 
-// forgotten tells whether slurmctld knows a job no more.
+// forgotten reports whether slurmctld knows a job no more.
 func (m *model) forgotten(j *job) bool { return j.Final != "" && m.now > j.over+m.age }
 
 // sight is a job as Slurm shows it, or as accounting does.
@@ -336,7 +336,7 @@ func TestWhereverPriodDies(t *testing.T) {
 	})
 }
 
-// told tells whether the journal says that a job was forgotten before it could be
+// told reports whether the journal says that a job was forgotten before it could be
 // requeued.
 func (m *model) told(id cluster.JobID) bool {
 	return slices.ContainsFunc(m.memory.Evictions, func(e Eviction) bool { return e.Job == id && (e.How == Forgotten || e.How == Finished) })

@@ -12,12 +12,12 @@ import (
 
 // Reasons of this package beside preemption's, for a TE job and for a candidate.
 const (
-	Unhelpful  preemption.Why = "slurm-waits"       // it waits for something that no eviction gives
+	Unhelpful  preemption.Why = "slurm-waits"       // it waits for something that evictions cannot provide
 	Constraint preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
 	TooSoon    preemption.Why = "released-recently" // its last claim failed
 	NoGPUs     preemption.Why = "no-gpus"
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
-	Scattered  preemption.Why = "uneven"         // what it takes of each of its nodes is not known
+	Scattered  preemption.Why = "uneven"         // its share of each of its nodes is unknown
 	Vetoed     preemption.Why = "not-requeueable"
 	Expedited  preemption.Why = "expedited-requeue"
 	Held       preemption.Why = "held"
@@ -34,37 +34,37 @@ const (
 var reasonTexts = map[preemption.Why]string{
 	preemption.Evicts:     "jobs are evicted for it",
 	preemption.Claimed:    "room is being made or held for it",
-	preemption.Fits:       "it fits in what is free or being freed",
+	preemption.Fits:       "it fits into GPUs that are free or being freed",
 	preemption.Anyway:     "it starts soon enough without an eviction",
-	preemption.Impossible: "no jobs that may be evicted make room for it",
+	preemption.Impossible: "no evictable jobs make room for it",
 	preemption.CannotRun:  "it cannot run on any GPU type that it may have",
 	preemption.Gang:       "only least-loss makes room over several nodes",
-	preemption.AtOnce:     "as many jobs are leaving as preemption.max_at_once allows",
-	preemption.GraceGPUs:  "jobs in their grace period hold as many GPUs as preemption.grace_share allows",
+	preemption.AtOnce:     "preemption.max_at_once is reached",
+	preemption.GraceGPUs:  "preemption.grace_share is reached",
 	preemption.PerCycle:   "preemption.max_per_cycle is reached",
 	preemption.PerHour:    "preemption.max_per_hour is reached",
-	preemption.PerDay:     "evictions have lost what preemption.gpu_hours_per_day or loss_share allows",
-	preemption.PerOwner:   "its user has had as much work evicted as preemption.user_gpu_minutes_per_day or user_loss_share allows",
-	Unhelpful:             "it waits for something that no eviction gives",
-	Constraint:            "it names nodes or features, and room is made only where the choice is open",
-	TooSoon:               "room was made for it a short time ago, and it did not start",
-	NoGPUs:                "it asks for no GPUs",
-	TookOver:              "this priod took over a short time ago, and jobs that another one told to leave may be in their grace",
-	ArrayLimit:            "as many tasks of its array run, or have a place, as the array lets run at a time (--array=...%N)",
-	LaterTurn:             "1,000 TE jobs without a place stand before it",
+	preemption.PerDay:     "preemption.gpu_hours_per_day or loss_share is reached",
+	preemption.PerOwner:   "its user has reached preemption.user_gpu_minutes_per_day or user_loss_share",
+	Unhelpful:             "it waits for something that evictions cannot provide",
+	Constraint:            "it requests nodes or features, and room is made only where the choice is open",
+	TooSoon:               "room was made for it recently, and it did not start",
+	NoGPUs:                "it requests no GPUs",
+	TookOver:              "this priod took over recently, and victims of the other one may still be in their grace period",
+	ArrayLimit:            "its array's task limit is reached (--array=...%N)",
+	LaterTurn:             "1,000 TE jobs without a place are ahead of it",
 
 	preemption.Victim:    "leaves",
 	preemption.NoConsent: "its owner did not agree to evictions (no type=be)",
 	preemption.IsLeaving: "is leaving already",
-	preemption.Capped:    "was evicted as often as preemption.max_evictions allows",
+	preemption.Capped:    "has reached preemption.max_evictions",
 	preemption.Young:     "started less than preemption.min_run ago",
 	preemption.WrongType: "runs on nodes that the TE job cannot use",
-	preemption.Late:      "the TE job starts anyway before it would have left",
-	preemption.NoRoom:    "its node would not have room even without all jobs that may be evicted",
+	preemption.Late:      "the TE job starts anyway before this job would have left",
+	preemption.NoRoom:    "its node would not have room even without all evictable jobs",
 	preemption.Dearer:    "others cost less",
 	LongGrace:            "asks for more than preemption.max_grace",
 	Held:                 "is held while it runs: put back into the queue it would not start again",
-	Scattered:            "what it takes of each of its nodes is not known",
+	Scattered:            "its share of each of its nodes is unknown",
 	Bound:                "names or excludes nodes: it may not fit elsewhere",
 	Vetoed:               "cannot be requeued (--no-requeue, or no batch job)",
 	Expedited:            "asked for an expedited requeue (--requeue=expedite): Slurm would hold it, or start it again before all others",
@@ -74,28 +74,28 @@ var reasonTexts = map[preemption.Why]string{
 // one stays, where reasonTexts would speak of a TE job.
 var roundReasonTexts = map[preemption.Why]string{
 	preemption.Why(yield.Gets):     "others yield to it",
-	preemption.Why(yield.Soon):     "it starts by itself within the next one",
-	preemption.Why(yield.NotOwed):  "no job on its GPU type has had so much more of its due",
-	preemption.Why(yield.NoGain):   "what it would gain does not pay for a checkpoint, a restart and a requeue",
+	preemption.Why(yield.Soon):     "it starts on its own within the next one",
+	preemption.Why(yield.NotOwed):  "no job on its GPU type has had enough more than its share",
+	preemption.Why(yield.NoGain):   "the gain would not cover a checkpoint, a restart and a requeue",
 	preemption.Why(yield.NoneLeft): "the jobs on its GPU type that may yield are too few or too small",
 	preemption.Why(yield.Limit):    "rounds.max_yields is reached",
-	preemption.Why(yield.Behind):   "TE jobs wait, and the place would go to them first",
+	preemption.Why(yield.Behind):   "TE jobs are waiting and would get the place first",
 
 	preemption.Why(yield.Yields): "yields its GPUs",
 	preemption.Why(yield.Stays):  "no job is owed enough",
 	preemption.Why(yield.Young):  "is within its first round, or started less than preemption.min_run ago",
 	preemption.Why(yield.Ending): "ends before it would pay to leave",
-	Uncounted:                    "the allocation does not count it",
+	Uncounted:                    "not part of the allocation",
 }
 
 // gangReasonTexts say what became of a gang, where reasonTexts would speak of a TE job.
 var gangReasonTexts = map[preemption.Why]string{
-	preemption.Evicts:     "others move away for it",
+	preemption.Evicts:     "other jobs move for it",
 	preemption.Anyway:     "it starts soon enough without a move",
-	preemption.Impossible: "no small jobs that may be evicted, and fit elsewhere, make room for it",
-	NotYet:                "to move others would cost more GPU time than it has waited for nodes of its shape",
+	preemption.Impossible: "no small evictable jobs that fit elsewhere make room for it",
+	NotYet:                "moving others would cost more GPU time than it has waited for nodes of its shape",
 	NoTag:                 "it has no valid tag: no job moves for it",
-	Constraint:            "it names nodes, few switches or features that leave no choice",
+	Constraint:            "it requests nodes, few switches or features that leave no choice",
 }
 
 // GangReasonText returns what became of a gang in words.

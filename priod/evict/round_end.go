@@ -25,7 +25,7 @@ type Rounds struct {
 // Restore takes in when an earlier process had its last cycle: a round that ended since is dealt with.
 func (r *Rounds) Restore(lastCycle time.Time) { r.lastCycle = lastCycle }
 
-// hasEnded tells whether a round has ended by now and has not been dealt with.
+// hasEnded reports whether a round has ended by now and has not been dealt with.
 func (r *Rounds) hasEnded(now time.Time) bool {
 	length := r.length()
 	if !r.lastCycle.IsZero() && now.Truncate(length).After(r.lastCycle.Truncate(length)) {
@@ -49,7 +49,7 @@ func (r *Rounds) stands(p *plan.Plan) {
 }
 
 // forRounds decides at the end of a round which jobs yield to which: those that get a place
-// stand before other BE jobs. TE jobs and gangs come first: when a cycle makes room
+// rank ahead of other BE jobs. TE jobs and gangs come first: when a cycle makes room
 // for them, the next one ends the round.
 type forRounds struct {
 	*Feature

@@ -195,7 +195,7 @@ func TestRoundsAndManyVetoes(t *testing.T) {
 
 func norequeue(s *plan.JobStatus) { s.CanRequeue = false }
 
-// A round that ends while priod is started anew is dealt with by the first cycle.
+// A round that ends while priod is started again is dealt with by the first cycle.
 func TestRoundEndsOverARestart(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for at, want := range map[time.Duration]bool{-time.Second: true, time.Minute: false} {

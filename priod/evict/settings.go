@@ -25,7 +25,7 @@ type Settings struct {
 	Grace    time.Duration // of a job whose tag names none
 	MaxGrace time.Duration // a job that asks for more is never evicted
 	Restart  time.Duration // time that starting again costs a victim
-	Reserve  bool          // nodes whose place comes free in parts are reserved meanwhile
+	Reserve  bool          // nodes whose place becomes free in parts are reserved meanwhile
 	Hold     time.Duration // how long a place is kept after the last victim left
 	Retry    time.Duration // how long after a failed claim a TE job gets no other; doubled each time
 	ZeroEnds bool          // a victim that exits 0 in its grace has done its work: it is not requeued
@@ -35,7 +35,7 @@ type Settings struct {
 	Since time.Time
 }
 
-// Consents tells whether a job may be evicted: by its tag, by a QOS that the configuration names, or by the
+// Consents reports whether a job may be evicted: by its tag, by a QOS that the configuration names, or by the
 // site's consent. Jobs of reservations, of foreign partitions and of
 // heterogeneous jobs are never evicted.
 func (set *Settings) Consents(j *cluster.Job) bool {

@@ -39,7 +39,7 @@ func (e *Feature) StartCost(now time.Time) float64 {
 	return cost / gpus
 }
 
-// Claimed tells whether an open claim keeps a place on a node.
+// Claimed reports whether an open claim keeps a place on a node.
 func (e *Feature) Claimed(node string) bool {
 	claims, _ := e.Journal.live()
 	for c := range claims {

@@ -22,7 +22,7 @@ type Observation struct {
 	Paused bool
 	// MaxSignals is how many victims may be told to leave by this look; 0: any number, below 0: none.
 	MaxSignals int
-	// Consents tells whether a job may be evicted: its owner can change that.
+	// Consents reports whether a job may be evicted: its owner can change that.
 	Consents func(*cluster.Job) bool
 
 	// Known in a whole cycle only; nil between cycles.

@@ -159,7 +159,7 @@ func TestForgottenVictims(t *testing.T) {
 	}{
 		"nobody knows":     {plan.JobStatus{}, Forgotten, time.Hour, "accounting does not say"},
 		"an earlier run":   {plan.JobStatus{Job: cluster.Job{Start: begun.Add(-time.Hour)}, Final: "FAILED", End: begun}, Forgotten, time.Hour, "accounting does not say"},
-		"it left":          {plan.JobStatus{Job: cluster.Job{Start: begun}, Final: "FAILED", ExitCode: 99, End: over}, Forgotten, 5 * time.Second, "has to submit it again"},
+		"it left":          {plan.JobStatus{Job: cluster.Job{Start: begun}, Final: "FAILED", ExitCode: 99, End: over}, Forgotten, 5 * time.Second, "has to resubmit it"},
 		"it finished":      {plan.JobStatus{Job: cluster.Job{Start: begun}, Final: "COMPLETED", End: over}, Finished, 5 * time.Second, ""},
 		"it was cancelled": {plan.JobStatus{Job: cluster.Job{Start: begun}, Final: "CANCELLED", End: over}, Ended, 5 * time.Second, "CANCELLED"},
 		"it ran again":     {plan.JobStatus{Job: cluster.Job{Start: over}, Final: "COMPLETED", End: over.Add(time.Minute)}, Returned, time.Hour, "ran again"},

@@ -189,7 +189,7 @@ func allowedTypes(m *nodemap.Map, job *cluster.Job) (types placement.Types, unde
 	return types & preferred, understood
 }
 
-// fitsNow tells whether a job has a place now on some node that it allows, beside the
+// fitsNow reports whether a job has a place now on some node that it allows, beside the
 // claims: Slurm starts it there, though it prefers other nodes.
 func fitsNow(m *nodemap.Map, job *cluster.Job, free *placement.Nodes) bool {
 	types, _ := m.Types(job)

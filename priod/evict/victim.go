@@ -30,7 +30,7 @@ var beginSoon = slurmplug.Delay(2 * time.Second)
 // beginLater is the begin time of a victim that has to wait until its claim ends.
 var beginLater = slurmplug.Delay(requeueDelay)
 
-// isRun tells whether Slurm still shows the run that is evicted.
+// isRun reports whether Slurm still shows the run that is evicted.
 func (e *Eviction) isRun(s *plan.JobStatus) bool {
 	return !s.Gone && s.State != cluster.Pending && s.Restarts == e.Restarts && s.Start.Equal(e.Start)
 }
@@ -88,11 +88,11 @@ func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	switch {
 	case !e.isRun(s) || s.Final != "" || s.State == cluster.Completing:
 		e.How = Ended
-		e.close(CalledOff, "its run ended before it was told to", n.At)
+		e.close(CalledOff, "its run ended before it was signalled", n.At)
 	case c == nil || !c.Open() || n.isUnwanted(c):
-		e.close(CalledOff, "the job that it makes room for does not wait any more", n.At)
+		e.close(CalledOff, "the job that it makes room for no longer waits", n.At)
 	case !s.CanRequeue || s.Expedites || s.OnHold || !n.Consents(&s.Job):
-		e.close(CalledOff, "it may not be evicted any more", n.At)
+		e.close(CalledOff, "it may no longer be evicted", n.At)
 	case n.Paused:
 		e.close(CalledOff, "priod is paused", n.At)
 	case e.Tries >= maxTries:
@@ -137,7 +137,7 @@ func (n *transition) recordLeaving(e *Eviction, s *plan.JobStatus) {
 	switch {
 	case s.Gone && (s.Final == "" || s.Start.Before(e.Start)):
 		e.How = Forgotten
-		e.close(Done, "Slurm knows it no more, and accounting does not say how it ended: unless it finished, its owner has to submit it again", n.At)
+		e.close(Done, "Slurm no longer knows it, and accounting does not say how it ended: unless it finished, its owner has to resubmit it", n.At)
 	case s.Gone && s.Start.After(e.Start):
 		e.How = Returned
 		e.close(Done, "it ran again and ended: "+s.Final, n.At)
@@ -246,7 +246,7 @@ func (n *transition) fromRestored(e *Eviction, s *plan.JobStatus) {
 // long ago that slurmctld no longer knows it.
 func (e *Eviction) closeForgotten(at time.Time) {
 	e.How = Forgotten
-	e.close(Done, "it left because of the signal, and Slurm forgot it before it could be requeued: its owner has to submit it again", at)
+	e.close(Done, "it left because of the signal, and Slurm dropped it before it could be requeued: its owner has to resubmit it", at)
 }
 
 // close ends an eviction.
@@ -254,7 +254,7 @@ func (e *Eviction) close(state State, why string, at time.Time) {
 	e.State, e.Reason, e.Ended = state, why, at
 }
 
-// applyResult takes over the result of a command, and tells whether the row changed.
+// applyResult takes over the result of a command, and reports whether the row changed.
 func (e *Eviction) applyResult(r *plan.Result, at time.Time) bool {
 	if r.Status != slurmplug.Applied {
 		if r.Kind == plan.Signal && r.Status != slurmplug.Unknown && r.First {

@@ -25,7 +25,7 @@ type Feature struct {
 	Evictions interface {
 		// StartCost is what the start of each GPU of a TE job by evictions has cost lately, in GPU-seconds.
 		StartCost(now time.Time) float64
-		// Claimed tells whether a place on a node is kept for a job already.
+		// Claimed reports whether a place on a node is kept for a job already.
 		Claimed(node string) bool
 	}
 
@@ -93,7 +93,7 @@ func (f *Feature) admit(c *plan.Cycle) {
 		if may == j.Headroom() || j.Reserved() || j.HetLeader != 0 {
 			continue
 		}
-		name, why := "", "headroom: it does not count as TE any more"
+		name, why := "", "headroom: it no longer counts as TE"
 		if may {
 			name, why = cluster.HeadroomReservation, "headroom: it may start on nodes that are kept for TE jobs"
 		}

@@ -20,7 +20,7 @@ import "time"
 type Settings struct {
 	Enabled bool
 	Share   float64 // at most this part of the GPUs of each type
-	// Every is how often the nodes are chosen anew; the reservation lasts three times as long.
+	// Every is how often the nodes are chosen again; the reservation lasts three times as long.
 	Every time.Duration
 }
 

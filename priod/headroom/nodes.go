@@ -138,7 +138,7 @@ func byType(nodes []cluster.Node) (groups [][]*cluster.Node) {
 	return groups
 }
 
-// serves tells whether TE jobs have run in a partition of the node within a day.
+// serves reports whether TE jobs have run in a partition of the node within a day.
 func (m *Memory) serves(n *cluster.Node, now time.Time) bool {
 	return slices.ContainsFunc(n.Partitions, func(p string) bool {
 		last, ran := m.partitions[n.GPUType][p]

@@ -111,7 +111,7 @@ func pastStay(r *slurmplug.Run, types map[string]string) cluster.PastStay {
 
 // Stays reads from accounting the runs of GPU jobs that ended between since and until
 // (zero: now). A group of the expression steps finds the number of steps in a job's
-// command line; nil: that is not read. It may run beside the other methods.
+// command line; nil: that is not read. It may run concurrently with the other methods.
 func (c *Cluster) Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error) {
 	rows, err := c.history(ctx, since, until)
 	if err != nil {

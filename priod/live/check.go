@@ -164,21 +164,21 @@ func (k *checker) steps() {
 	places := p.Band.Capacity() / 2
 	const fix = "lower the PriorityWeight* values, or raise ranking.top"
 	if m := k.f.Snapshot.Multifactor; k.set.Step <= 0 && k.set.Lever != slurmplug.Priority && m.Polled && p.Band.Step <= m.Span {
-		k.say(Pass, "steps", "", "the priority weights add up to %d, too much for many steps below ranking.top = %d: a step goes by the factors of the jobs in the queue, which differ by %d now", m.Span, k.set.Top, m.Seen)
+		k.say(Pass, "steps", "", "the priority weights add up to %d, which leaves few steps below ranking.top = %d: the step follows the factors of the jobs in the queue, which differ by %d now", m.Span, k.set.Top, m.Seen)
 	}
 	switch {
 	case places < 2:
-		k.say(Fail, "steps", fix, "a step of %d (the sum of the priority weights and the Nice range in use) does not fit twice below ranking.top = %d", p.Band.Step, k.set.Top)
+		k.say(Fail, "steps", fix, "fewer than two steps of %d (the sum of the priority weights and the Nice range in use) fit below ranking.top = %d", p.Band.Step, k.set.Top)
 	case places < te:
-		k.say(Warn, "steps", fix, "%d exact places of %d each; %d TE jobs wait, so the last %d share one", places, p.Band.Step, te, te-places)
+		k.say(Warn, "steps", fix, "%d ranks, %d apart; %d TE jobs wait, so the last %d share a rank", places, p.Band.Step, te, te-places)
 	case places < 100:
-		k.say(Warn, "steps", fix, "only %d exact places of %d each", places, p.Band.Step)
+		k.say(Warn, "steps", fix, "only %d ranks, %d apart", places, p.Band.Step)
 	default:
-		k.say(Pass, "steps", "", "%d exact places of %d each for TE jobs", places, p.Band.Step)
+		k.say(Pass, "steps", "", "%d ranks for TE jobs, %d apart", places, p.Band.Step)
 	}
 	for _, flag := range k.f.Config.List("PriorityFlags") {
 		if strings.HasPrefix(flag, "NO_NORMAL") {
-			k.say(Warn, "steps", "PriorityFlags without "+flag, "%s takes the bound off Slurm's own factors; the step follows what each poll sees", flag)
+			k.say(Warn, "steps", "PriorityFlags without "+flag, "with %s Slurm's factors have no upper bound; the step is adapted at each poll", flag)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (k *checker) rights() {
 	fix := fmt.Sprintf("sacctmgr -i add user %s account=root adminlevel=Operator", r.User)
 	switch {
 	case k.f.RightsErr != nil:
-		k.say(Warn, "rights", "", "what %s may do is not known: %v", r.User, k.f.RightsErr)
+		k.say(Warn, "rights", "", "the rights of %s are unknown: %v", r.User, k.f.RightsErr)
 	case r.Level == slurmplug.NoAdmin:
 		k.say(Fail, "rights", fix, "user %s may not change other users' jobs", r.User)
 	case r.Why != "sacctmgr":
@@ -207,7 +207,7 @@ func (k *checker) partitions() {
 	for _, p := range k.set.Ranking.Partitions {
 		if !known[p] {
 			ok = false
-			k.say(Fail, "partitions", "", "slurm.partitions names %q, which this cluster does not have", p)
+			k.say(Fail, "partitions", "", "slurm.partitions: no partition %q on this cluster", p)
 		}
 	}
 	if ok {
@@ -218,10 +218,10 @@ func (k *checker) partitions() {
 func (k *checker) accounting() {
 	if t := k.f.Config.AccountingStorageType(); t != "accounting_storage/slurmdbd" {
 		k.say(Warn, "accounting", "AccountingStorageType=accounting_storage/slurmdbd",
-			"without slurmdbd there are no QOS and no past: TE GPU-hours count only what priod's polls see")
+			"no slurmdbd: no QOS and no job history; TE GPU-hours count only what priod's polls see")
 		return
 	}
-	k.say(Pass, "accounting", "", "slurmdbd keeps account")
+	k.say(Pass, "accounting", "", "stored by slurmdbd")
 }
 
 // types are the GRES types of the cluster's GPUs, and whether some have none.
@@ -253,10 +253,10 @@ func (k *checker) tres() {
 	}
 	missing := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return slices.Contains(kept, w) })
 	if len(missing) > 0 {
-		k.say(Warn, "GPU accounting", "AccountingStorageTRES="+strings.Join(want, ","), "Slurm keeps no account of %s", strings.Join(missing, ", "))
+		k.say(Warn, "GPU accounting", "AccountingStorageTRES="+strings.Join(want, ","), "AccountingStorageTRES lacks %s", strings.Join(missing, ", "))
 		return
 	}
-	k.say(Pass, "GPU accounting", "", "every GPU type is kept account of")
+	k.say(Pass, "GPU accounting", "", "every GPU type is tracked")
 }
 
 func (k *checker) comments() {
@@ -264,10 +264,10 @@ func (k *checker) comments() {
 		return
 	}
 	if !slices.Contains(k.f.Config.List("AccountingStoreFlags"), "job_comment") {
-		k.say(Warn, "comments", "AccountingStoreFlags=job_comment", "accounting drops comments, so tags of past jobs are lost with priod's database")
+		k.say(Warn, "comments", "AccountingStoreFlags=job_comment", "job comments are not stored: if priod's database is lost, so are the tags of past jobs")
 		return
 	}
-	k.say(Pass, "comments", "", "accounting keeps comments, and with them the tags")
+	k.say(Pass, "comments", "", "job comments, and with them tags, are stored")
 }
 
 func (k *checker) gpuTypes() {
@@ -277,7 +277,7 @@ func (k *checker) gpuTypes() {
 		return
 	}
 	if untyped {
-		k.say(Warn, "GPU types", "NodeName=... Gres=gpu:TYPE:COUNT", "some nodes have GPUs without a type")
+		k.say(Warn, "GPU types", "NodeName=... Gres=gpu:TYPE:COUNT", "some nodes have untyped GPUs")
 	}
 	for i := range k.f.Nodes {
 		seen := map[string]bool{}
@@ -286,7 +286,7 @@ func (k *checker) gpuTypes() {
 		}
 		delete(seen, "")
 		if len(seen) > 1 {
-			k.say(Warn, "GPU types", "", "%s has more than one GPU type: its jobs' types are known only where they ask for one", k.f.Nodes[i].Name)
+			k.say(Warn, "GPU types", "", "%s: several GPU types on one node; a job's type is known only if it requests one", k.f.Nodes[i].Name)
 		}
 	}
 	k.tooManyKinds()
@@ -298,7 +298,7 @@ func (k *checker) gpuTypes() {
 func (k *checker) tooManyKinds() {
 	s := cluster.Snapshot{Nodes: ConvertNodes(k.f.Nodes)}
 	if out := nodemap.New(&s).Out; len(out) > 0 {
-		k.say(Warn, "GPU types", "", "nodes with GPUs differ in more than %d ways (GPU type, partitions): no job is steered, sized or given room on %.80s",
+		k.say(Warn, "GPU types", "", "more than %d kinds of GPU nodes (GPU type, partitions): no job is steered, sized or given room on %.80s",
 			placement.MaxTypes, slurmplug.CompactHosts(out))
 	}
 }
@@ -322,11 +322,11 @@ func (k *checker) features(types []string, untyped bool) {
 		switch {
 		case problem != "":
 			if fix == "" && slurmplug.ValidFeature(feature) && k.shared(t, feature) {
-				fix = fmt.Sprintf("gpu_types.%s.feature = \"...\" in priod.toml, for a feature that no other nodes have", t)
+				fix = fmt.Sprintf("gpu_types.%s.feature = \"...\" in priod.toml, a node feature of these nodes alone", t)
 			}
-			k.say(Warn, "GPU types", fix, "no job can be steered to %s: %s", t, problem)
+			k.say(Warn, "GPU types", fix, "jobs cannot be steered to %s: %s", t, problem)
 		case fix != "":
-			k.say(Warn, "GPU types", fix, "steered jobs do not run on %s", steer.Lacks(lacking[t], feature))
+			k.say(Warn, "GPU types", fix, "steered jobs cannot run on %s", steer.Lacks(lacking[t], feature))
 		}
 		well = well && problem == "" && fix == ""
 		if problem == "" {
@@ -336,19 +336,19 @@ func (k *checker) features(types []string, untyped bool) {
 	for _, t := range slices.Sorted(maps.Keys(set.Features)) {
 		if !slices.Contains(types, t) {
 			well = false
-			k.say(Warn, "GPU types", "", "gpu_types names %s, which no node has: has it got another name?", t)
+			k.say(Warn, "GPU types", "", "gpu_types: no node has GPU type %s; was it renamed?", t)
 		}
 	}
 	if set.Enabled && steerable < 2 {
 		well = false
-		k.say(Fail, "steering", "", "steering.enabled wants at least two GPU types with node features of their own, and finds %d", steerable)
+		k.say(Fail, "steering", "", "steering.enabled needs at least two GPU types, each with its own node feature; found %d", steerable)
 	}
 	if well && !untyped {
-		k.say(Pass, "GPU types", "", "%s: each with a node feature of its own", strings.Join(types, ", "))
+		k.say(Pass, "GPU types", "", "%s: each has its own node feature", strings.Join(types, ", "))
 	}
 }
 
-// shared tells whether nodes with other GPUs have the feature of a type.
+// shared reports whether nodes with other GPUs have the feature of a type.
 func (k *checker) shared(gpuType, feature string) bool {
 	return slices.ContainsFunc(ConvertNodes(k.f.Nodes), func(n cluster.Node) bool {
 		return n.GPUs > 0 && (n.GPUType != gpuType || n.MixedTypes) && slices.Contains(n.Features, feature)
@@ -369,11 +369,11 @@ func (k *checker) qos() {
 	for _, name := range named {
 		if !slices.Contains(k.f.QOS, name) {
 			ok = false
-			k.say(Fail, "QOS", "sacctmgr -i add qos "+name, "ranking.te_qos or ranking.be_qos names %q, which does not exist", name)
+			k.say(Fail, "QOS", "sacctmgr -i add qos "+name, "ranking.te_qos or ranking.be_qos: no QOS %q", name)
 		}
 	}
 	if ok {
-		k.say(Pass, "QOS", "", "%d known, %d of them make a job TE or BE", len(k.f.QOS), len(named))
+		k.say(Pass, "QOS", "", "%d QOS, %d of them set the class of a job", len(k.f.QOS), len(named))
 	}
 }
 
@@ -381,34 +381,34 @@ func (k *checker) preemption() {
 	kind, mode := k.f.Config.Get("PreemptType"), k.f.Config.Get("PreemptMode")
 	switch {
 	case kind == "" || kind == "preempt/none":
-		k.say(Pass, "preemption", "", "Slurm itself preempts nothing")
+		k.say(Pass, "preemption", "", "Slurm's own preemption is off")
 	case strings.Contains(mode, "SUSPEND"):
 		k.say(Warn, "preemption", "PreemptMode=REQUEUE", "%s with %s: a suspended job keeps its GPUs", kind, mode)
 	default:
-		k.say(Pass, "preemption", "", "%s with %s: Slurm evicts by itself, beside priod if preemption.enabled", kind, mode)
+		k.say(Pass, "preemption", "", "%s with %s: Slurm preempts, too, in addition to priod if preemption.enabled", kind, mode)
 	}
 }
 
 func (k *checker) rpcLimits() {
 	if !k.f.Config.RateLimited() {
-		k.say(Pass, "RPC limits", "", "slurmctld does not limit RPCs")
+		k.say(Pass, "RPC limits", "", "slurmctld has no RPC rate limit")
 		return
 	}
 	if k.f.Rights.Why == "SlurmUser" || k.f.Rights.Why == "uid 0" {
-		k.say(Pass, "RPC limits", "", "slurmctld limits the requests of each account (%s); %s is exempt (%s)", k.rateLimits(), k.f.Rights.User, k.f.Rights.Why)
+		k.say(Pass, "RPC limits", "", "slurmctld limits RPCs per user (%s); %s is exempt (%s)", k.rateLimits(), k.f.Rights.User, k.f.Rights.Why)
 		return
 	}
 	k.say(Warn, "RPC limits", "SlurmctldParameters=rl_enable,rl_bucket_size=...,rl_refill_rate=...",
-		"slurmctld limits the requests of each account (%s; Slurm's defaults are 30 at once and 2 more each second), and %s is not exempt: priod keeps below, so many writes take several cycles",
+		"slurmctld limits RPCs per user (%s; Slurm's defaults: 30 at once, refilled by 2 a second), and %s is not exempt: priod stays below the limit, so many writes take several cycles",
 		k.rateLimits(), k.f.Rights.User)
 }
 
 func (k *checker) memory() {
 	if k.f.Config.ConsumesMemory() && k.f.Config.Get("DefMemPerCPU") == "" && k.f.Config.Get("DefMemPerNode") == "" && k.f.Config.Get("DefMemPerGPU") == "" || k.f.Config.Get("DefMemPerNode") == "UNLIMITED" {
-		k.say(Warn, "memory", "DefMemPerCPU=4096", "a job that names no memory takes all of its node's")
+		k.say(Warn, "memory", "DefMemPerCPU=4096", "a job that requests no memory gets all memory of its node")
 		return
 	}
-	k.say(Pass, "memory", "", "jobs that name no memory get a default")
+	k.say(Pass, "memory", "", "jobs that request no memory get a default")
 }
 
 // safeAge is how long slurmctld should remember a finished job, so that a priod that is
@@ -421,11 +421,11 @@ func (k *checker) jobAge() {
 	switch {
 	case age == 0: // it never forgets
 	case age < safeAge && k.f.Retries:
-		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that fails while priod is away for longer is not requeued", age)
+		k.say(Warn, name, fix, "MinJobAge is %s: a job that fails while priod is down for longer is not requeued", age)
 	case age < safeAge && k.f.Evicts:
-		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: one that leaves for a TE job while priod is away for longer is not put back into the queue", age)
+		k.say(Warn, name, fix, "MinJobAge is %s: a job that leaves for a TE job while priod is down for longer is not requeued", age)
 	case age < time.Minute:
-		k.say(Warn, name, fix, "slurmctld forgets finished jobs after %s: short jobs may never be seen", age)
+		k.say(Warn, name, fix, "MinJobAge is %s: short jobs may be missed", age)
 	}
 }
 
@@ -434,11 +434,11 @@ func (k *checker) outputs() {
 	switch {
 	case !k.f.Retries:
 	case k.f.Outputs && !k.f.Root:
-		k.say(Warn, "failures", "run priod as root, or set retry.output = false", "retry.output: only root can read what jobs wrote as their users; most failures will have no class")
+		k.say(Warn, "failures", "run priod as root, or set retry.output = false", "retry.output: only root can read job output as its user; most failures stay unclassified")
 	case !k.f.Config.MeasuresMemory():
-		k.say(Warn, "failures", "JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherType is none: a job that was killed for its memory shows as one only where Slurm itself says OUT_OF_MEMORY")
+		k.say(Warn, "failures", "JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherType is none: a kill for lack of memory is recognised only where Slurm says OUT_OF_MEMORY")
 	default:
-		k.say(Pass, "failures", "", "what Slurm knows of jobs that failed can be read")
+		k.say(Pass, "failures", "", "records of failed jobs can be read")
 	}
 }
 
@@ -447,9 +447,9 @@ func (k *checker) givesBack() {
 	switch why := k.f.Config.KeepsMemory(); {
 	case !k.f.GivesBack:
 	case why != "":
-		k.say(Warn, "give back", "", "sizing.give_back does nothing: %s", why)
+		k.say(Warn, "give back", "", "sizing.give_back has no effect: %s", why)
 	default:
-		k.say(Pass, "give back", "", "the memory of running jobs that agree to it can be lowered")
+		k.say(Pass, "give back", "", "memory of running jobs that agree to it can be reduced")
 	}
 }
 
@@ -458,7 +458,7 @@ func (k *checker) givesBack() {
 func (k *checker) backfill() {
 	kind := k.f.Config.Get("SchedulerType")
 	if (k.f.Sizing || k.f.Steer.Enabled || k.f.Switches > 0) && kind != "" && kind != "sched/backfill" {
-		k.say(Warn, "backfill", "SchedulerType=sched/backfill", "under %s a job that waits for its GPU type, node or switches blocks every job behind it", kind)
+		k.say(Warn, "backfill", "SchedulerType=sched/backfill", "%s: a job that waits for its GPU type, node or switches blocks all jobs behind it", kind)
 	}
 }
 
@@ -468,7 +468,7 @@ func (k *checker) switches() {
 		return
 	}
 	if !k.f.Config.HasSwitches() {
-		k.say(Warn, "switches", "TopologyPlugin=topology/tree, and topology.conf", "no job waits for few switches: Slurm knows no tree of them (TopologyPlugin=%s)", k.f.Config.Get("TopologyPlugin"))
+		k.say(Warn, "switches", "TopologyPlugin=topology/tree, and topology.conf", "no switch topology (TopologyPlugin=%s): no job waits for few switches", k.f.Config.Get("TopologyPlugin"))
 		return
 	}
 	well := true
@@ -478,10 +478,10 @@ func (k *checker) switches() {
 	}
 	if strings.Contains(strings.ToUpper(k.f.Config.Get("SelectTypeParameters")), "CR_LLN") {
 		well = false
-		k.say(Warn, "switches", "SelectTypeParameters without CR_LLN", "CR_LLN spreads small jobs over all nodes, so that few are empty for jobs of several")
+		k.say(Warn, "switches", "SelectTypeParameters without CR_LLN", "CR_LLN spreads small jobs over all nodes: few nodes stay empty for multi-node jobs")
 	}
 	if well {
-		k.say(Pass, "switches", "", "jobs of several nodes can wait for few switches, %s at most", k.f.Switches)
+		k.say(Pass, "switches", "", "multi-node jobs can wait for few switches, %s at most", k.f.Switches)
 	}
 }
 
@@ -491,11 +491,11 @@ func (k *checker) sizing() {
 		return
 	}
 	if why := sizeLimit(k.f.Config); why != "" {
-		k.say(Fail, "sizing", "SelectType=select/cons_tres and SelectTypeParameters=CR_Core_Memory, no MaxMemPerNode or MaxMemPerCPU", "no size is changed: every job %s", why)
+		k.say(Fail, "sizing", "SelectType=select/cons_tres and SelectTypeParameters=CR_Core_Memory, no MaxMemPerNode or MaxMemPerCPU", "no job is resized: every job %s", why)
 		return
 	}
 	if k.f.LimitsErr != nil {
-		k.say(Fail, "sizing", "", "no size is changed without the limits of associations and QOS: %v", k.f.LimitsErr)
+		k.say(Fail, "sizing", "", "no job is resized: association and QOS limits cannot be read: %v", k.f.LimitsErr)
 		return
 	}
 	var without, bounded []string
@@ -513,19 +513,19 @@ func (k *checker) sizing() {
 	}
 	if len(without) > 0 {
 		k.say(Warn, "sizing", "PartitionName=... DefCpuPerGPU=... DefMemPerGPU=...",
-			"no DefCpuPerGPU in %s: jobs that ask for no CPUs get one, and jobs that priod does not size can take the CPUs of free GPUs", strings.Join(without, ", "))
+			"no DefCpuPerGPU in %s: jobs that request no CPUs get one, and jobs that priod does not size can take the CPUs of free GPUs", strings.Join(without, ", "))
 	}
 	if len(bounded) > 0 {
-		k.say(Warn, "sizing", "", "jobs of partition %s keep their sizes", strings.Join(bounded, ", "))
+		k.say(Warn, "sizing", "", "jobs in partition %s are not resized", strings.Join(bounded, ", "))
 	}
 	if len(without)+len(bounded) == 0 {
-		k.say(Pass, "sizing", "", "sizes can be changed in every ranked partition")
+		k.say(Pass, "sizing", "", "jobs can be resized in every ranked partition")
 	}
 	switch {
 	case !enforcesLimits(k.f.Config):
 	case k.f.RightsErr == nil && k.f.Rights.Level == slurmplug.Administrator:
-		k.say(Pass, "limits", "", "sizes are written in the names of the jobs' users: limits made later bind these jobs, too")
+		k.say(Pass, "limits", "", "sizes are written as the job's user: limits set later bind these jobs, too")
 	default:
-		k.say(Pass, "limits", "", "sizes are written as an operator: no job under a limit of several jobs together gets one, and limits made later do not bind those that got one (AdminLevel=Administrator would let them)")
+		k.say(Pass, "limits", "", "sizes are written as operator: jobs under a group limit are not resized, and limits set later do not bind resized jobs (with AdminLevel=Administrator they would)")
 	}
 }

@@ -82,23 +82,23 @@ func (k *checker) version() {
 	case why != "":
 		k.say(Fail, "version", "", "%s", why)
 	case Unfit(v, v, false) != "":
-		k.say(Warn, "version", "", "Slurm %s is newer than %s, the newest that priod was tried with; slurm.untried lets priod write to it", v, Newest)
+		k.say(Warn, "version", "", "Slurm %s is newer than %s, the newest tested version; slurm.untried allows writes", v, Newest)
 	default:
-		k.say(Pass, "version", "", "Slurm %s; priod was tried with %s", v, strings.Join(Tried, ", "))
+		k.say(Pass, "version", "", "Slurm %s; tested with %s", v, strings.Join(Tried, ", "))
 	}
 }
 
 // commands reports what the installed commands can do.
 func (k *checker) commands() {
 	a := &k.f.Abilities
-	arrays, names := "a line for each task of an array, which priod joins", "runs of jobs have no names of their own"
+	arrays, names := "one record per array task, which priod joins", "no SLUID (needs Slurm 26.05)"
 	if a.ArrayUnique {
-		arrays = "arrays as slurmctld holds them"
+		arrays = "arrays as single records"
 	}
 	if a.SLUID {
-		names = "each run of a job has a name of its own (SLUID)"
+		names = "a SLUID for each run"
 	}
-	k.say(Pass, "commands", "", "of Slurm %s: squeue prints %s; %s", a.Release, arrays, names)
+	k.say(Pass, "commands", "", "Slurm %s; squeue: %s; %s", a.Release, arrays, names)
 }
 
 // rateLimits are the words of SlurmctldParameters about limits of requests.
@@ -117,9 +117,9 @@ func (k *checker) options() {
 	switch metrics := k.f.Config.Get("MetricsType"); {
 	case metrics == "":
 	case k.f.Config.ReadsMetrics():
-		k.say(Pass, "metrics", "", "priod reads slurmctld's own (%s) in the place of sdiag", metrics)
+		k.say(Pass, "metrics", "", "read from slurmctld (%s) instead of sdiag", metrics)
 	default:
-		k.say(Pass, "metrics", "", "slurmctld serves its own (%s), but not to everyone, or not alone: priod asks sdiag", metrics)
+		k.say(Pass, "metrics", "", "slurmctld serves metrics (%s) that priod cannot use: sdiag is read", metrics)
 	}
 }
 
@@ -132,14 +132,14 @@ func (k *checker) wholeNodes() {
 		}
 	}
 	if len(names) > 0 {
-		k.say(Warn, "partitions", "", "jobs get whole nodes in %s: they hold GPUs that they did not ask for, and their sizes stay", strings.Join(names, ", "))
+		k.say(Warn, "partitions", "", "whole nodes are allocated in %s: jobs hold GPUs that they did not request, and are not resized", strings.Join(names, ", "))
 	}
 }
 
 // leastLoaded reports what spreads small jobs over all nodes, so that none stays empty for
 // jobs that need whole ones.
 func (k *checker) leastLoaded() {
-	const spreads = ": small jobs take the least loaded node, and none stays empty for jobs that need whole ones"
+	const spreads = ": small jobs go to the least loaded node, and none stays empty for whole-node jobs"
 	types := k.f.Config.List("SelectTypeParameters")
 	if packs := slices.DeleteFunc(slices.Clone(types), func(p string) bool { return strings.EqualFold(p, "CR_LLN") }); len(packs) < len(types) {
 		k.say(Warn, "packing", "SelectTypeParameters="+strings.Join(packs, ","), "SelectTypeParameters has CR_LLN"+spreads)
@@ -177,7 +177,7 @@ func (k *checker) weights() {
 		for _, n := range nodes[(len(nodes)+1)/2:] {
 			last = append(last, n.Name)
 		}
-		k.say(Pass, "packing", "", "all %d nodes of GPU type %s have Weight %d; NodeName=%s Weight=%d would have small jobs fill the others first, so that these stay empty for jobs that need whole nodes",
+		k.say(Pass, "packing", "", "all %d %s nodes have Weight %d: give some a higher one (NodeName=%s Weight=%d) to keep them free for whole-node jobs",
 			len(nodes), cmp.Or(gpuType, "(none)"), nodes[0].Weight, slurmplug.CompactHosts(last), nodes[0].Weight+1)
 	}
 }
@@ -191,7 +191,7 @@ func (k *checker) qosLists() {
 		}
 	}
 	if n > 0 {
-		k.say(Pass, "QOS", "", "%d waiting jobs name several QOS (such as %.60s): such a job is TE if one of them is in ranking.te_qos, and BE by QOS if all are in ranking.be_qos", n, example)
+		k.say(Pass, "QOS", "", "%d waiting jobs request several QOS (such as %.60s): TE if any is in ranking.te_qos, BE by QOS if all are in ranking.be_qos", n, example)
 	}
 }
 

@@ -117,13 +117,13 @@ func TestFindings(t *testing.T) {
 		{name: "old Slurm", conf: []string{"SLURM_VERSION=21.08.1"}, level: Fail, fix: "22.05"},
 		{name: "a Slurm newer than any that was tried", conf: []string{"SLURM_VERSION=27.05.0"}, level: Fail, fix: "slurm.untried"},
 		{name: "such a Slurm, allowed", conf: []string{"SLURM_VERSION=27.05.0"}, level: Warn, fix: "newer than 26.05", change: func(f *Facts, _ *order.Settings) { f.Untried = true }},
-		{name: "half upgraded", conf: []string{"SLURM_VERSION=24.11.5"}, level: Fail, fix: "half upgraded", change: func(f *Facts, _ *order.Settings) { f.Abilities.Release = "22.05.8" }},
+		{name: "upgrade under way", conf: []string{"SLURM_VERSION=24.11.5"}, level: Fail, fix: "upgrade under way", change: func(f *Facts, _ *order.Settings) { f.Abilities.Release = "22.05.8" }},
 		{name: "what was tried", level: Pass, fix: "22.05, 24.11, 26.05"},
 		{name: "what the commands can do", level: Pass, fix: "SLUID", change: func(f *Facts, _ *order.Settings) { f.Abilities.SLUID = true }},
 		{name: "whole nodes", level: Warn, fix: "gpu (Exclusive=NODE)", change: func(f *Facts, _ *order.Settings) { f.Partitions[0].WholeNodes = "Exclusive=NODE" }},
 		{name: "least loaded nodes first", conf: []string{"SelectTypeParameters=CR_CORE_MEMORY,CR_LLN"}, level: Warn, fix: "SelectTypeParameters=CR_CORE_MEMORY"},
 		{name: "in a partition", level: Warn, fix: "PartitionName=gpu LLN=NO", change: func(f *Facts, _ *order.Settings) { f.Partitions[0].LeastLoaded = true }},
-		{name: "one weight", level: Pass, fix: "all 3 nodes of GPU type a100 have Weight 7; NodeName=a3 Weight=8", change: sameWeights},
+		{name: "one weight", level: Pass, fix: "all 3 a100 nodes have Weight 7: give some a higher one (NodeName=a3 Weight=8)", change: sameWeights},
 		{name: "several QOS", level: Pass, fix: "such as te,normal", change: func(f *Facts, _ *order.Settings) {
 			f.Snapshot.Jobs = []cluster.Job{{ID: slurmplug.Plain(1), State: cluster.Pending, Partition: "gpu", QOS: "te,normal"}}
 		}},
@@ -133,7 +133,7 @@ func TestFindings(t *testing.T) {
 		{name: "basic priority", conf: []string{"PriorityType=priority/basic"}, level: Fail, fix: "PriorityType=priority/multifactor"},
 		{name: "a plugin", conf: []string{"PrioritySiteFactorPlugin=site_factor/x"}, level: Fail, fix: "PrioritySiteFactorPlugin="},
 		{name: "steps do not fit", conf: []string{"PriorityWeightAge=1999999999"}, level: Fail, fix: "ranking.top"},
-		{name: "few steps", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "exact places"},
+		{name: "few steps", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "ranks, "},
 		{name: "more TE jobs than places", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "30 TE jobs wait",
 			change: func(f *Facts, _ *order.Settings) {
 				for id := range uint32(30) {
@@ -150,7 +150,7 @@ func TestFindings(t *testing.T) {
 		{name: "untracked type", conf: []string{"AccountingStorageTRES=cpu,gres/gpu"}, level: Warn, fix: "AccountingStorageTRES=gres/gpu,gres/gpu:a100"},
 		{name: "comments dropped", conf: []string{"AccountingStoreFlags=(null)"}, level: Warn, fix: "AccountingStoreFlags=job_comment"},
 		{name: "no node feature", level: Warn, fix: "NodeName=a1 Feature=a100", change: func(f *Facts, _ *order.Settings) { f.Nodes[0].Features = nil }},
-		{name: "no feature on one node", level: Warn, fix: "steered jobs do not run on a2: it has no feature a100", change: func(f *Facts, _ *order.Settings) {
+		{name: "no feature on one node", level: Warn, fix: "steered jobs cannot run on a2: it has no feature a100", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes = append(f.Nodes, f.Nodes[0])
 			f.Nodes[1].Name, f.Nodes[1].Features = "a2", nil
 		}},
@@ -158,7 +158,7 @@ func TestFindings(t *testing.T) {
 			f.Nodes = append(f.Nodes, f.Nodes[0])
 			f.Nodes[1].Name, f.Nodes[1].Features = "a2", nil
 		}},
-		{name: "another feature", level: Pass, fix: "feature of its own", change: func(f *Facts, _ *order.Settings) {
+		{name: "another feature", level: Pass, fix: "its own node feature", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes[0].Features, f.Steer.Features = []string{"ampere"}, map[string]string{"a100": "ampere"}
 		}},
 		{name: "a feature of two types", level: Warn, fix: "a2 has the feature a100 and other GPUs", change: func(f *Facts, _ *order.Settings) {
@@ -177,12 +177,12 @@ func TestFindings(t *testing.T) {
 		{name: "MIG", level: Warn, fix: "slice of a GPU", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes[0].Gres[0].Type, f.Nodes[0].Features = "a100_1g.5gb", []string{"a100_1g.5gb"}
 		}},
-		{name: "a type renamed", level: Warn, fix: "gpu_types names tesla", change: func(f *Facts, _ *order.Settings) {
+		{name: "a type renamed", level: Warn, fix: "no node has GPU type tesla", change: func(f *Facts, _ *order.Settings) {
 			f.Steer.Features = map[string]string{"tesla": "tesla"}
 		}},
 		{name: "steering with one type", level: Fail, fix: "two GPU types", change: func(f *Facts, _ *order.Settings) { f.Steer.Enabled = true }},
 		{name: "untyped GPUs", level: Warn, fix: "Gres=gpu:TYPE", change: func(f *Facts, _ *order.Settings) { f.Nodes[0].Gres[0].Type = "" }},
-		{name: "two types on a node", level: Warn, fix: "more than one GPU type", change: func(f *Facts, _ *order.Settings) {
+		{name: "two types on a node", level: Warn, fix: "several GPU types on one node", change: func(f *Facts, _ *order.Settings) {
 			f.Nodes[0].Gres = append(f.Nodes[0].Gres, slurmplug.Gres{Name: "gpu", Type: "v100", Count: 1})
 		}},
 		{name: "no GPUs", level: Warn, fix: "no node has GPUs", change: func(f *Facts, _ *order.Settings) { f.Nodes = nil }},
@@ -197,7 +197,7 @@ func TestFindings(t *testing.T) {
 		{name: "outputs without root", level: Warn, fix: "only root can read", change: func(f *Facts, _ *order.Settings) { f.Retries, f.Outputs = true, true }},
 		{name: "memory of failures unmeasured", conf: []string{"JobAcctGatherType=jobacct_gather/none"}, level: Warn, fix: "OUT_OF_MEMORY", change: func(f *Facts, _ *order.Settings) { f.Retries = true }},
 		{name: "failures", conf: []string{"JobAcctGatherType=jobacct_gather/linux"}, level: Pass, fix: "can be read", change: func(f *Facts, _ *order.Settings) { f.Retries, f.Outputs, f.Root = true, true, true }},
-		{name: "give back", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Pass, fix: "can be lowered", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
+		{name: "give back", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Pass, fix: "can be reduced", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
 		{name: "give back before 26.05", conf: []string{"SLURM_VERSION=25.11.1", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "26.05 and later do", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
 		{name: "give back without extern steps", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "PrologFlags has not Contain", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
 		{name: "give back unmeasured", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/none", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "JobAcctGatherType is none", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
@@ -207,8 +207,8 @@ func TestFindings(t *testing.T) {
 		{name: "sizing without memory", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE"}, level: Fail, fix: "does not count memory", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
 		{name: "sizing without DefCpuPerGPU", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "DefCpuPerGPU", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
 		{name: "sizing without limits", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Fail, fix: "boom", change: func(f *Facts, _ *order.Settings) { f.Sizing, f.LimitsErr = true, errors.New("boom") }},
-		{name: "sizing as an operator", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=associations,limits"}, level: Pass, fix: "written as an operator", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
-		{name: "sizing in users' names", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=safe"}, level: Pass, fix: "in the names of the jobs' users", change: func(f *Facts, _ *order.Settings) {
+		{name: "sizing as an operator", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=associations,limits"}, level: Pass, fix: "written as operator", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
+		{name: "sizing in users' names", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY", "AccountingStorageEnforce=safe"}, level: Pass, fix: "as the job's user", change: func(f *Facts, _ *order.Settings) {
 			f.Sizing, f.Rights.Level = true, slurmplug.Administrator
 		}},
 		{name: "sizing in a bounded partition", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "MaxCPUsPerNode=8", change: func(f *Facts, _ *order.Settings) {
@@ -219,7 +219,7 @@ func TestFindings(t *testing.T) {
 		{name: "locality with CR_LLN", conf: []string{"TopologyPlugin=topology/tree", "SelectTypeParameters=CR_CORE_MEMORY,CR_LLN"}, level: Warn, fix: "CR_LLN spreads", change: func(f *Facts, _ *order.Settings) { f.Switches = time.Minute }},
 		{name: "locality", conf: []string{"TopologyPlugin=topology/tree", "SchedulerParameters=bf_continue,max_switch_wait=7200"}, level: Pass, fix: "1h0m0s at most", change: func(f *Facts, _ *order.Settings) { f.Switches = time.Hour }},
 		{name: "short memory of jobs", conf: []string{"MinJobAge=2 sec"}, level: Warn, fix: "MinJobAge"},
-		{name: "too short to find victims", conf: []string{"MinJobAge=120 sec"}, level: Warn, fix: "put back into the queue", change: func(f *Facts, _ *order.Settings) { f.Evicts = true }},
+		{name: "too short to find victims", conf: []string{"MinJobAge=120 sec"}, level: Warn, fix: "is not requeued", change: func(f *Facts, _ *order.Settings) { f.Evicts = true }},
 	} {
 		f, set := facts(t, c.conf...), settings()
 		if c.change != nil {
@@ -304,7 +304,7 @@ func TestLargeWeights(t *testing.T) {
 			said = append(said, string(x.Level)+" "+x.Text)
 		}
 	}
-	if len(said) != 2 || !strings.Contains(said[0], "PASS the priority weights add up to 3000000000") || !strings.HasPrefix(said[1], "PASS 100 exact places of 10000000") {
+	if len(said) != 2 || !strings.Contains(said[0], "PASS the priority weights add up to 3000000000") || !strings.HasPrefix(said[1], "PASS 100 ranks for TE jobs, 10000000 apart") {
 		t.Errorf("%q", said)
 	}
 }

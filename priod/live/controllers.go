@@ -13,7 +13,7 @@ func (c *Cluster) Controllers(ctx context.Context) ([]slurmplug.Controller, erro
 	return c.client.Ping(ctx)
 }
 
-// Answers tells whether a slurmctld is in control: one that stands by makes
+// Answers reports whether a slurmctld is in control: one that stands by makes
 // Slurm's commands wait for half of SlurmctldTimeout, so ctx should end sooner.
 func (c *Cluster) Answers(ctx context.Context) error {
 	_, err := c.client.Diag(ctx)

@@ -24,13 +24,13 @@ func Unfit(slurmctld, commands string, untried bool) string {
 	newMajor, newMinor, _ := slurmplug.ReleaseOf(Newest)
 	switch cMajor, cMinor, cOK := slurmplug.ReleaseOf(commands); {
 	case !ok:
-		return fmt.Sprintf("slurmctld says that it is Slurm %.40q, which is no version", slurmctld)
+		return fmt.Sprintf("slurmctld reports version %.40q, which is no Slurm version", slurmctld)
 	case major < oldMajor || major == oldMajor && minor < oldMinor:
-		return fmt.Sprintf("Slurm %s is older than %s, the oldest that priod knows", slurmctld, Oldest)
+		return fmt.Sprintf("Slurm %s is older than %s, the oldest supported version", slurmctld, Oldest)
 	case !untried && (major > newMajor || major == newMajor && minor > newMinor):
-		return fmt.Sprintf("Slurm %s is newer than %s, the newest that priod was tried with: slurm.untried = true in priod.toml lets it write all the same", slurmctld, Newest)
+		return fmt.Sprintf("Slurm %s is newer than %s, the newest tested version: slurm.untried = true in priod.toml allows writes", slurmctld, Newest)
 	case !cOK || cMajor != major || cMinor != minor:
-		return fmt.Sprintf("slurmctld is Slurm %s and the commands on this host are %s: half upgraded, nothing is written until both are of one release", slurmctld, commands)
+		return fmt.Sprintf("slurmctld is Slurm %s and the commands on this host are %s (upgrade under way): nothing is written until both are of one release", slurmctld, commands)
 	}
 	return ""
 }

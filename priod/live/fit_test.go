@@ -14,10 +14,10 @@ func TestUnfit(t *testing.T) {
 		{"21.08.8", "21.08.8", "older than 22.05"},
 		{"26.11.0-0rc1", "26.11.0", "newer than 26.05"},
 		{"27.05.0", "27.05.0", "newer than 26.05"},
-		{"26.05.1", "24.11.5", "half upgraded"},
-		{"24.11.5", "26.05.1", "half upgraded"},
-		{"24.11.5", "", "half upgraded"},
-		{"unknown", "24.11.5", "no version"},
+		{"26.05.1", "24.11.5", "upgrade under way"},
+		{"24.11.5", "26.05.1", "upgrade under way"},
+		{"24.11.5", "", "upgrade under way"},
+		{"unknown", "24.11.5", "no Slurm version"},
 	} {
 		if got := Unfit(c.slurmctld, c.commands, false); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %q", c, got)

@@ -291,7 +291,7 @@ func (l timeLimits) of(partitions string) time.Duration {
 // wholeNodes are the partitions that give whole nodes to their jobs.
 type wholeNodes map[string]bool
 
-// all tells whether a job gets whole nodes in each of its partitions.
+// all reports whether a job gets whole nodes in each of its partitions.
 func (w wholeNodes) all(partitions string) bool {
 	for p := range strings.SplitSeq(partitions, ",") {
 		if !w[p] {

@@ -21,12 +21,12 @@ type partsCache struct{ last, now map[cluster.JobID]*runParts }
 
 // runParts are the parts of one run.
 type runParts struct {
-	run   cluster.Job // the fields that tell whether it is still the same run, of the same size
+	run   cluster.Job // the fields that report whether it is still the same run, of the same size
 	parts []cluster.Part
 	why   string // they cannot be read
 }
 
-// isOf tells whether a job is still the run that the parts were read of.
+// isOf reports whether a job is still the run that the parts were read of.
 func (r *runParts) isOf(j *cluster.Job) bool {
 	return r.run.Start.Equal(j.Start) && r.run.Restarts == j.Restarts && r.run.NodeList == j.NodeList &&
 		r.run.GPUs == j.GPUs && r.run.CPUs == j.CPUs && r.run.MemMB == j.MemMB
@@ -59,7 +59,7 @@ func (c *Cluster) addParts(ctx context.Context, jobs []cluster.Job) (odd []clust
 	return odd
 }
 
-// severalHosts tells whether a list names more than one host.
+// severalHosts reports whether a list names more than one host.
 func severalHosts(list string) bool {
 	hosts, err := slurmplug.ExpandHosts(list)
 	return err == nil && len(hosts) > 1

@@ -36,7 +36,7 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 	}
 }
 
-// isReadBack tells whether confirm has to look at the jobs of a write. Of a size that
+// isReadBack reports whether confirm has to look at the jobs of a write. Of a size that
 // was refused Slurm may have taken some fields before one that it refused; and what
 // only waiting jobs may be given it also refuses a job that has just started.
 func isReadBack(o *plan.Outcome) bool {
@@ -110,24 +110,24 @@ func (c *Cluster) afterRefusal(ctx context.Context, o *plan.Outcome, job *readJo
 	switch {
 	case onlyWaiting(o):
 		if job.seen && (job.Gone || job.State != cluster.Pending) {
-			o.Status, o.Message = slurmplug.Raced, "it waits no more: "+o.Message
+			o.Status, o.Message = slurmplug.Raced, "no longer pending: "+o.Message
 		}
 	case shown && now != o.Before:
 		c.retract(ctx, o, o.Message)
 	case !job.seen: // a part of it may have been taken: History keeps what was written
-		o.Status, o.Message = slurmplug.Unknown, o.Message+"; not seen again"
+		o.Status, o.Message = slurmplug.Unknown, o.Message+"; not confirmed"
 	case !shown: // this is how Slurm refuses to change a running job
-		o.Status, o.Message = slurmplug.Raced, "it waits no more: "+o.Message
+		o.Status, o.Message = slurmplug.Raced, "no longer pending: "+o.Message
 	}
 }
 
-// stands tells whether a job shows what was written into it. If not, it corrects the
+// stands reports whether a job shows what was written into it. If not, it corrects the
 // outcome, and takes the write back where it was not written by others since.
 func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) bool {
 	problem := problem(o, &job.Job)
 	switch {
 	case !job.seen || job.Gone:
-		o.Status, o.Message = slurmplug.Unknown, "written, and not seen again"
+		o.Status, o.Message = slurmplug.Unknown, "written, not confirmed"
 		if job.err != nil {
 			o.Message += ": " + job.err.Error()
 		}
@@ -149,7 +149,7 @@ func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) boo
 	return false
 }
 
-// onlyWaiting tells whether Slurm allows a write for waiting jobs alone. For a running
+// onlyWaiting reports whether Slurm allows a write for waiting jobs alone. For a running
 // job it then says the same as for one that asks for too much.
 func onlyWaiting(o *plan.Outcome) bool {
 	return o.Lever == slurmplug.ReqNodeList || o.Lever == slurmplug.ExcNodeList || o.Lever == slurmplug.MinMemoryNode && o.After == o.Was

@@ -62,7 +62,7 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 			j.Asked.Allowances, j.Asked.Fixed = left.of(j, c.inNameOf.may)
 		}
 		if j.Asked.Fixed == "" && c.inNameOf.may && c.inNameOf.uids[j.ID.ID] == "" {
-			j.Asked.Fixed = "belongs to a user unknown on this host, in whose name it would be written"
+			j.Asked.Fixed = "belongs to a user unknown on this host"
 		}
 	}
 	return errors.Join(err, doubts)
@@ -172,7 +172,7 @@ func (n *ownNames) setRights(rights slurmplug.Rights, err error) {
 	}
 }
 
-// isKnown tells whether this host knows a user: scontrol takes no other uid.
+// isKnown reports whether this host knows a user: scontrol takes no other uid.
 func isKnown(uid string) bool {
 	_, err := user.LookupId(uid)
 	return err == nil
@@ -200,8 +200,8 @@ func (c *Cluster) refreshSizeRules(ctx context.Context, now time.Time) error {
 		case c.sizes != nil && c.sizes.limits != nil && now.Sub(c.sizes.limitsAt) < limitsValid:
 			r.limits, r.limitsAt = c.sizes.limits, c.sizes.limitsAt // most often slurmdbd is just being restarted
 		default:
-			err = fmt.Errorf("limits of associations and QOS, without which no job gets another size: %w", err)
-			r.everywhere = "may be under a limit: those of associations and QOS cannot be read"
+			err = fmt.Errorf("no job is resized: association and QOS limits: %w", err)
+			r.everywhere = "may be under a limit: association and QOS limits cannot be read"
 		}
 	}
 	r.unread, r.took = err, time.Since(began)
@@ -210,7 +210,7 @@ func (c *Cluster) refreshSizeRules(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// enforcesLimits tells whether Slurm holds jobs to limits.
+// enforcesLimits reports whether Slurm holds jobs to limits.
 func enforcesLimits(conf slurmplug.Config) bool {
 	words := strings.Split(strings.ToLower(conf.Get("AccountingStorageEnforce")), ",")
 	return slices.ContainsFunc(words, func(w string) bool { return w == "limits" || w == "safe" || w == "all" })

@@ -7,7 +7,7 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// Topology is the cluster's tree of switches. It is read anew as often as slurm.conf, by
+// Topology is the cluster's tree of switches. It is read again as often as slurm.conf, by
 // those alone that ask for it.
 func (c *Cluster) Topology(ctx context.Context) (cluster.Topology, error) {
 	if err := c.refreshConfig(ctx, time.Now()); err != nil {

@@ -28,7 +28,7 @@ func TestNamesInAnOutage(t *testing.T) {
 	}
 }
 
-// Budgets and what was written before hang on the name.
+// Budgets and what was written before depend on the name.
 func TestASnapshotInAnOutageHasTheNames(t *testing.T) {
 	c := New(nil)
 	for _, shown := range []string{"ann", "1001", "nobody"} {

@@ -21,7 +21,7 @@ type Slurm interface {
 	// AskNodeCounts reads how many nodes waiting jobs ask for, into their NodeCount, in the
 	// same way.
 	AskNodeCounts(context.Context, []*cluster.Job) error
-	// OpensNodes tells whether an open number of nodes can be given back to a job.
+	// OpensNodes reports whether an open number of nodes can be given back to a job.
 	OpensNodes(context.Context) (bool, error)
 }
 
@@ -64,7 +64,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 		return fmt.Errorf("read the %s: %w", f.Places, err)
 	}
 	if f.Places != OnNodes && f.Settings.Enabled && len(w.topology.Leaves) == 0 {
-		c.Plan.Note(plan.NoSwitches, 1, "no job waits for few switches: Slurm knows no tree of them (priod check)")
+		c.Plan.Note(plan.NoSwitches, 1, "no switch topology (priod check): no job waits for few switches")
 	}
 	x := newCell(c.Nodes(), w.topology.Leaves)
 	gangs := w.gangs(x)
@@ -103,7 +103,7 @@ func (f *Feature) ask(ctx context.Context, w *work, gangs []*gang) error {
 	return f.Slurm.AskSwitches(ctx, ask)
 }
 
-// anyRequest tells whether what priod wrote by a lever may stand in any job.
+// anyRequest reports whether what priod wrote by a lever may stand in any job.
 func anyRequest(h *cluster.History, lever slurmplug.Lever) bool {
 	for _, requests := range h.Requests {
 		if _, written := requests[lever]; written {
@@ -161,7 +161,7 @@ func (w *work) gangs(x *cell) (gangs []*gang) {
 		}
 		g := &gang{job: j, decision: d, request: r}
 		if !waits {
-			g.excluded = "it does not wait for room near the head of the queue"
+			g.excluded = "it is not near the head of the queue, or does not wait for room"
 		}
 		gangs = append(gangs, g)
 	}
@@ -226,7 +226,7 @@ func (w *work) measure(x *cell, g *gang) {
 	}
 	j := &g.rule
 	if j.Fewest, j.Most = x.switches(g.request); j.Fewest == 0 {
-		g.excluded = "no nodes that are up hold it"
+		g.excluded = "no usable nodes hold it"
 		return
 	}
 	if w.places == OnNodes {
@@ -253,7 +253,7 @@ func (w *work) measure(x *cell, g *gang) {
 	case j.Run == 0 && j.Most > j.Fewest:
 		g.excluded = runUnknown
 	case !w.unknown() && j.Most > j.Fewest && rule.Budget(j) < Shortest.Seconds():
-		g.excluded = fmt.Sprintf("it runs too briefly to wait for few %s", w.places)
+		g.excluded = fmt.Sprintf("its run is too short to wait for few %s", w.places)
 	}
 }
 
@@ -331,11 +331,11 @@ func (w *work) words(g *gang) string {
 	case g.excluded != "":
 		return fmt.Sprintf("%s: %s", w.places, g.excluded)
 	case w.unknown():
-		return "switches: Slurm knows no tree of them"
+		return "switches: no switch topology"
 	case j.Most <= j.Fewest:
-		return fmt.Sprintf("%s: it cannot come to lie on more than it needs", w.places)
+		return fmt.Sprintf("%s: it cannot be spread over more than it needs", w.places)
 	case g.accepts == 0:
-		return fmt.Sprintf("%s: any number; it has waited for few as long as that pays", w.places)
+		return fmt.Sprintf("%s: any number; it has waited as long as that pays", w.places)
 	}
 	return fmt.Sprintf("%s: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
 		w.places, g.accepts, j.Most, span(j.Run+rule.longer(j, j.Most)), span(j.Run), j.Most)

@@ -218,11 +218,11 @@ func TestWhatCounts(t *testing.T) {
 // node or runs briefly is left alone, and explain says why.
 func TestLeftAlone(t *testing.T) {
 	for what, prepare := range map[string]func(w *world, f *Feature, j *cluster.Job){
-		noConsent:                     func(_ *world, _ *Feature, j *cluster.Job) { j.TagText = "" },
-		"it asks for switches itself": func(w *world, _ *Feature, j *cluster.Job) { w.switches[j.ID] = "2@10" },
-		unread:                        func(w *world, _ *Feature, _ *cluster.Job) { w.deaf = true },
-		partOfHet:                     func(_ *world, _ *Feature, j *cluster.Job) { j.HetLeader = 1 },
-		hasClaim:                      func(w *world, _ *Feature, j *cluster.Job) { w.history.Claiming = map[cluster.JobID]bool{j.ID: true} },
+		noConsent:              func(_ *world, _ *Feature, j *cluster.Job) { j.TagText = "" },
+		"it requests switches": func(w *world, _ *Feature, j *cluster.Job) { w.switches[j.ID] = "2@10" },
+		unread:                 func(w *world, _ *Feature, _ *cluster.Job) { w.deaf = true },
+		partOfHet:              func(_ *world, _ *Feature, j *cluster.Job) { j.HetLeader = 1 },
+		hasClaim:               func(w *world, _ *Feature, j *cluster.Job) { w.history.Claiming = map[cluster.JobID]bool{j.ID: true} },
 		"it runs too briefly to wait for few switches": func(_ *world, _ *Feature, j *cluster.Job) { j.TimeLimit = time.Minute },
 		runUnknown:   func(_ *world, _ *Feature, j *cluster.Job) { j.TimeLimit = slurmplug.Unlimited },
 		"no tree":    func(w *world, _ *Feature, _ *cluster.Job) { w.topology.Leaves = nil },
@@ -253,7 +253,7 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// A job that ran and was requeued waits anew, also one that accepted more switches before.
+// A job that ran and was requeued waits again, also one that accepted more switches before.
 func TestRequeued(t *testing.T) {
 	w := newWorld()
 	f := newFeature(w)

@@ -13,11 +13,11 @@ import (
 
 // Why a job does not wait for switches.
 const (
-	noConsent  = "no valid tag: it may not be kept waiting for few places"
+	noConsent  = "no valid tag: it may not be made to wait"
 	partOfHet  = "it is part of a heterogeneous job"
 	hasClaim   = "room is being made for it"
-	edited     = "that was changed after priod had written it: it stays as it is"
-	unread     = "what it asks for could not be read"
+	edited     = "it was changed after priod wrote it: left as it is"
+	unread     = "its request could not be read"
 	runUnknown = "its run time is unknown: it has no time limit"
 )
 
@@ -35,7 +35,7 @@ type gang struct {
 // cell is the cluster with its switches.
 type cell struct {
 	nodes *nodemap.Map
-	leaf  []int32 // by node, the switch that it hangs on
+	leaf  []int32 // by node, its switch
 	parts map[placement.Types]*part
 	taken []placement.Share // by the jobs before
 }
@@ -55,7 +55,7 @@ func newCell(nodes *nodemap.Map, switches map[string]string) *cell {
 	for _, name := range x.nodes.Names {
 		leaf, known := switches[name]
 		if !known {
-			leaf = "\x00" + name // it hangs on none: on one of its own
+			leaf = "\x00" + name // without a switch: on one of its own
 		}
 		n, seen := numbers[leaf]
 		if !seen {
@@ -153,7 +153,7 @@ func (x *cell) switches(r placement.Request) (fewest, most int) {
 	return p.up.Leaves(shares), min(p.switches, nodes)
 }
 
-// take lets the tasks of a record start that would; it tells whether the first does.
+// take lets the tasks of a record start that would; it reports whether the first does.
 func (x *cell) take(j *cluster.Job, r placement.Request) bool {
 	p := x.part(r.Types)
 	for n := range max(j.TaskCount, 1) {
@@ -189,7 +189,7 @@ func (w *work) excluded(j *cluster.Job) string {
 	case w.places == OnNodes:
 		return w.fixedNodes(now)
 	case now != slurmplug.NoSwitches:
-		return "it asks for switches itself"
+		return "it requests switches"
 	}
 	return ""
 }
@@ -202,7 +202,7 @@ func (w *work) refuses(j *cluster.Job) string {
 	case !j.AllowsWaiting():
 		return noConsent
 	case j.GPUs == 0:
-		return "it asks for no GPUs"
+		return "it requests no GPUs"
 	case j.HetLeader != 0:
 		return partOfHet
 	case w.c.History.Claiming[j.ID]:

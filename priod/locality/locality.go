@@ -14,7 +14,7 @@
 //
 // A job that leaves its number of nodes open is spread by Slurm over whatever has room. The
 // same rule has it wait for few nodes: what is written is NumNodes=1-COUNT. In one cell each
-// node then hangs on a switch of its own.
+// node then has a switch of its own.
 //
 // A gang is also as slow as its slowest node. Refusals has it refuse nodes that are slow
 // beyond doubt (nodespeed), by the same rule: as long as its longer run there would be, in

@@ -38,7 +38,7 @@ func (m *Memory) inTurn(jobs []*cluster.Job, most int) []*cluster.Job {
 // jobState is what is remembered of a job, or of an array's record.
 type jobState struct {
 	cycle    uint32 // in which it was last looked at
-	restarts int    // of the job: another run waits anew
+	restarts int    // of the job: another run waits again
 	waited   float64
 	ticking  bool // since at it could have started on more switches than it accepted
 	at       time.Time

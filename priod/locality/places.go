@@ -40,11 +40,11 @@ func (p Places) what() string {
 	return plan.FewSwitches
 }
 
-// spreads tells whether a job may come to lie on several nodes although it asks for no number
+// spreads reports whether a job may come to lie on several nodes although it asks for no number
 // of them: it asks for its GPUs by job or by task, and for one node at least.
 func spreads(j *cluster.Job) bool { return j.Nodes <= 1 && j.GPUs > 1 && j.Node.GPUs < j.GPUs }
 
-// unknown tells whether it is not known which places there are.
+// unknown reports whether it is not known which places there are.
 func (w *work) unknown() bool { return w.places == OnSwitches && len(w.topology.Leaves) == 0 }
 
 // asks is what a job asks of places; "" where that could not be read. What Slurm does not show
@@ -70,7 +70,7 @@ func (w *work) own(j *cluster.Job) string {
 	return j.NodeCount
 }
 
-// ours tells whether what a job asks of places is what priod wrote.
+// ours reports whether what a job asks of places is what priod wrote.
 func (w *work) ours(j *cluster.Job) bool {
 	r, known := w.c.History.Requests[j.ID][w.lever]
 	return known && r.Ours(slurmplug.Text(w.asks(j)))
@@ -103,14 +103,14 @@ func (w *work) fixedNodes(asks string) string {
 	case err != nil:
 		return unread
 	case least > 1 || most == 1:
-		return "it asks for a number of nodes itself"
+		return "it requests a number of nodes"
 	case most == 0 && !w.opens:
-		return "it leaves its number of nodes open, which this Slurm could not give back"
+		return "its number of nodes is open, which this Slurm could not restore"
 	}
 	return ""
 }
 
-// sized tells whether sizing has given a job CPUs and memory on one node, or does now.
+// sized reports whether sizing has given a job CPUs and memory on one node, or does now.
 func (w *work) sized(j *cluster.Job) bool {
 	_, written := w.c.History.Requests[j.ID][slurmplug.Size]
 	return written || slices.ContainsFunc(w.c.Plan.Actions, func(a plan.Action) bool { return a.Lever == slurmplug.Size && a.Job == j.ID })

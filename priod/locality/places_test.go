@@ -77,9 +77,9 @@ func TestNodesLeftAlone(t *testing.T) {
 	for what, prepare := range map[string]func(w *world, j *cluster.Job){
 		noConsent:                     func(_ *world, j *cluster.Job) { j.TagText = "" },
 		unread:                        func(w *world, _ *cluster.Job) { w.deaf = true },
-		"a number of nodes itself":    func(w *world, j *cluster.Job) { w.counts[j.ID] = "1-1" },
+		"requests a number of nodes":  func(w *world, j *cluster.Job) { w.counts[j.ID] = "1-1" },
 		"does not show":               func(w *world, j *cluster.Job) { w.counts[j.ID] = slurmplug.HiddenNodes },
-		"could not give back":         func(w *world, _ *cluster.Job) { w.old = true },
+		"could not restore":           func(w *world, _ *cluster.Job) { w.old = true },
 		"it is an array":              func(_ *world, j *cluster.Job) { j.Tasks, j.TaskCount = "1-2", 2 },
 		"its size":                    func(w *world, j *cluster.Job) { w.binds = []plan.Action{{Job: j.ID, Lever: slurmplug.Size}} },
 		"too briefly":                 func(_ *world, j *cluster.Job) { j.TimeLimit = time.Minute },

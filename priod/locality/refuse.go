@@ -125,7 +125,7 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	}
 	if off.Off = x.off(g.request.Types, nodes); off.Off != 0 && !x.everFits(off) {
 		nodes, off.Off = nil, 0
-		g.decision.Locality = joined(g.decision.Locality, "slow nodes: too few others are left for it")
+		g.decision.Locality = joined(g.decision.Locality, "slow nodes: too few other nodes are left for it")
 	}
 	if starts := x.take(g.job, off); !starts && off.Off != 0 {
 		if _, state.ticking = x.fit(g.request); state.ticking {
@@ -135,7 +135,7 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	}
 	if len(nodes) > 0 {
 		worst := slices.MaxFunc(all, func(a, b refused) int { return cmp.Compare(a.factor, b.factor) })
-		g.decision.Locality = joined(g.decision.Locality, fmt.Sprintf("slow nodes: it refuses %s, as long as that pays: on %s it would run %.2f times as long",
+		g.decision.Locality = joined(g.decision.Locality, fmt.Sprintf("slow nodes: it avoids %s, as long as that pays: on %s it would run %.2f times as long",
 			slurmplug.CompactHosts(slices.Clone(nodes)), worst.name, worst.factor))
 		c := &plan.RefusedNodes{
 			Nodes: slurmplug.CompactHosts(slices.Clone(nodes)), Worst: worst.name, WorstFactor: math.Round(100*worst.factor) / 100,
@@ -150,7 +150,7 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	return nodes, true
 }
 
-// alone tells whether a job may not be kept off nodes.
+// alone reports whether a job may not be kept off nodes.
 func (f *Refusals) alone(w *work, j *cluster.Job) bool {
 	return !f.Settings.Enabled || !j.AllowsWaiting() || j.GPUs == 0 || j.HetLeader != 0 || j.Tasks != "" || w.c.History.Claiming[j.ID]
 }
@@ -209,13 +209,13 @@ func (f *Refusals) write(ctx context.Context, w *work, gangs []*gang, wanted map
 		r := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
 		ours := plan.SameHosts(place.Excluded, r.Value.String()) || place.Excluded == "" && !r.Sure
 		if !ours || place.Required != "" {
-			g.state.refused = "it names or refuses nodes itself, or failed on some"
+			g.state.refused = "it requests or excludes nodes, or failed on some"
 			g.decision.Locality = "slow nodes: " + g.state.refused
 			continue
 		}
 		to := slurmplug.CompactHosts(wanted[g.job.ID])
 		w.actions = append(w.actions, plan.Action{
-			Job: g.job.ID, Lever: slurmplug.ExcNodeList, Before: slurmplug.Text(place.Excluded), After: slurmplug.Text(to), Was: slurmplug.Text(""), Reason: cmp.Or(g.decision.Locality, "slow nodes: it may have any"),
+			Job: g.job.ID, Lever: slurmplug.ExcNodeList, Before: slurmplug.Text(place.Excluded), After: slurmplug.Text(to), Was: slurmplug.Text(""), Reason: cmp.Or(g.decision.Locality, "slow nodes: any node"),
 		})
 	}
 	if err != nil {
@@ -257,12 +257,12 @@ func (x *cell) off(types placement.Types, names []string) int32 {
 	return p.up.Refused(places)
 }
 
-// has tells whether a request for these types may come to lie on a node.
+// has reports whether a request for these types may come to lie on a node.
 func (x *cell) has(types placement.Types, name string) bool {
 	return slices.ContainsFunc(x.part(types).nodes, func(i int32) bool { return x.nodes.Names[i] == name })
 }
 
-// everFits tells whether a request has a place with nothing on the nodes.
+// everFits reports whether a request has a place with nothing on the nodes.
 func (x *cell) everFits(r placement.Request) bool {
 	p := x.part(r.Types)
 	r.Types = anyType

@@ -155,7 +155,7 @@ func each(of []*runs, called func(*runs) (speed.Program, bool)) map[speed.Progra
 	return names
 }
 
-// alone tells whether a node is beyond doubt without any one of the nodes with which it
+// alone reports whether a node is beyond doubt without any one of the nodes with which it
 // shares runs, and none of these is clearer.
 func (n *node) alone(enough float64) bool {
 	asked := map[*node]bool{n: true}

@@ -12,7 +12,7 @@ import (
 type Feature struct {
 	plan.PlanOnly
 	Settings Settings
-	Memory   *Memory // nil: each cycle begins anew
+	Memory   *Memory // nil: each cycle starts over
 
 	// PeerValues waits for the values of another priod that the cycle found; nil: it did not look.
 	PeerValues func() []PeerValue

@@ -23,7 +23,7 @@ type lever interface {
 	own(j *cluster.Job, now int64) int64
 	// userNice is the Nice that the job's owner asked for.
 	userNice(j *cluster.Job, h *cluster.History) int64
-	// foreign tells whether the value now, which is not 0, is of another origin.
+	// foreign reports whether the value now, which is not 0, is of another origin.
 	foreign(j *cluster.Job, now int64, w cluster.Written, wrote bool) bool
 	// peerValue is what another priod, with the same settings, must have written for
 	// the job to hold what it holds; false when no priod writes such a value, or this
@@ -60,7 +60,7 @@ func Restore(j *cluster.Job, w cluster.Written) []plan.Action {
 	return l.actions(j, &h, now, 0)
 }
 
-// TakenBack tells whether an action writes into a job whose last value another writer
+// TakenBack reports whether an action writes into a job whose last value another writer
 // took back.
 func TakenBack(a plan.Action, w cluster.Written) bool {
 	if w.Lever != a.Lever {
@@ -183,7 +183,7 @@ func (priority) band(step, top int64) plan.Band {
 	return plan.Band{Lo: 2 * step, Hi: top, Step: 1}
 }
 
-// isSet tells whether priod has set the job's priority.
+// isSet reports whether priod has set the job's priority.
 func (priority) isSet(j *cluster.Job, h *cluster.History) bool {
 	w, ok := h.Written[j.ID]
 	return ok && w.Lever == slurmplug.Priority && (w.Value != 0 || w.Tried != 0)

@@ -1,7 +1,7 @@
 // Package order puts the pending jobs of the configured partitions in order, and says
 // which writes give them that order on Slurm.
 //
-// Trial-and-error (TE) jobs stand before best-effort (BE) jobs, the two classes of
+// Trial-and-error (TE) jobs rank ahead of best-effort (BE) jobs, the two classes of
 // FitGpp (Yabuuchi et al., OpML 2019). From first to last:
 //
 //   - TE jobs for which room is being made
@@ -65,9 +65,9 @@ const maxReverts = 3
 // Why a wanted value is not written, in Decision.Unmoved.
 const (
 	ForeignValue = "set by another program or an administrator; left alone until it is 0 again"
-	LeverChange  = "the lever changed: what the old one wrote goes first"
-	KeepsGoing   = "reset by another program after each write; given up after 3 tries"
-	WriteLimit   = "the limit of writes for one cycle is reached; the rest follows"
+	LeverChange  = "the lever changed: values of the old one are reverted first"
+	KeepsGoing   = "reset by another program after each write; gave up after 3 attempts"
+	WriteLimit   = "limits.writes_per_cycle is reached; the rest follows in the next cycle"
 )
 
 // Decide makes one cycle's plan. It reads no clock and writes nothing.
@@ -244,7 +244,7 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 			continue
 		}
 		d.plan.Decisions[i].Value = b.Lo
-		d.plan.Decisions[i].Detail = "shares the lowest TE step: more TE jobs wait than the band has steps for"
+		d.plan.Decisions[i].Detail = "shares the lowest TE rank: more TE jobs wait than the band has ranks"
 	}
 	tiers := make([]plan.Tier, len(exact))
 	for rank, i := range exact {
@@ -258,7 +258,7 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	}
 	d.plan.Renumbered = renumbered
 	if n := len(te); n > limit {
-		d.plan.Note(plan.TESteps, n-limit, "%d TE jobs wait and the band holds %d exact places: the others share the lowest step (priod check says how to widen it)", n, limit)
+		d.plan.Note(plan.TESteps, n-limit, "%d TE jobs wait and the band has %d ranks: the rest share the lowest (priod check says how to widen it)", n, limit)
 	}
 }
 
@@ -322,14 +322,14 @@ func (d *decider) addWrite(i int, v *Verdict) {
 	d.addActions(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
 }
 
-// isTakenBack tells whether it was taken back by others: the value that is wanted: the job
+// isTakenBack reports whether it was taken back by others: the value that is wanted: the job
 // holds its own, or lost exactly that value.
 func (d *decider) isTakenBack(now, want int64, w cluster.Written) bool {
 	return now == 0 || d.lever.value(w.Value, w) == want
 }
 
 // withdraw takes priod's value off a job that left the ranked queue: in its new
-// partition it would stand before all others.
+// partition it would rank ahead of all others.
 func (d *decider) withdraw(dec *plan.Decision, v *Verdict) {
 	j := &d.s.Jobs[v.Job]
 	w, wrote := d.h.Written[j.ID]
@@ -344,7 +344,7 @@ func (d *decider) withdraw(dec *plan.Decision, v *Verdict) {
 	d.addActions(Restore(j, w), j.Tasks, false, string(v.Why))
 }
 
-// limitReached tells whether the cycle's limit of writes is reached.
+// limitReached reports whether the cycle's limit of writes is reached.
 func (d *decider) limitReached() bool {
 	return d.set.WritesPerCycle > 0 && len(d.plan.Actions) >= d.set.WritesPerCycle
 }

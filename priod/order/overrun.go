@@ -48,7 +48,7 @@ func (r *ranker) overrunsNow(j *cluster.Job) string {
 		return ""
 	}
 	_, why := r.refuse(demand{limit: "run", of: "user", name: j.User, most: int64(limit)}, func() refusal {
-		return refusal{why: fmt.Sprintf("it has run longer than the %s that TE jobs of user %s may", limit-plan.EndSlack, j.User)}
+		return refusal{why: fmt.Sprintf("it has run longer than the TE limit of %s of user %s", limit-plan.EndSlack, j.User)}
 	})
 	return why
 }
@@ -67,7 +67,7 @@ func (r *ranker) overranBefore(j *cluster.Job) string {
 		limit = own
 	}
 	if ran := r.use().ran[j.ID]; limit > 0 && ran > limit {
-		return fmt.Sprintf("it has run for %s, longer than the %s that it may as a TE job", ran.Round(time.Second), limit-plan.EndSlack)
+		return fmt.Sprintf("it has run for %s, longer than its TE limit of %s", ran.Round(time.Second), limit-plan.EndSlack)
 	}
 	return ""
 }

@@ -29,7 +29,7 @@ func TestTrialThatOverruns(t *testing.T) {
 		t.Fatalf("in its time: %+v", v)
 	}
 	v, te := see(time.Hour + plan.EndSlack + time.Second)
-	if len(v) != 2 || v[0].Why != plan.Overrun || v[0].Class != cluster.BE || v[0].Ranked || !strings.Contains(v[0].Detail, "1h0m0s that TE jobs of user ann") {
+	if len(v) != 2 || v[0].Why != plan.Overrun || v[0].Class != cluster.BE || v[0].Ranked || !strings.Contains(v[0].Detail, "TE limit of 1h0m0s of user ann") {
 		t.Fatalf("%+v", v)
 	}
 	if len(te) != 1 || v[te[0]].Job != 1 {

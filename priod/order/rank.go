@@ -350,7 +350,7 @@ func (r *ranker) admits(a *budgetHolder, j *cluster.Job) (limit *plan.BudgetLimi
 	}
 	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
 		return r.refuse(demand{"time_limit_s", a.of, a.name, 0, int64(l), int64(j.TimeLimit)}, func() refusal {
-			return refusal{limited("time_limit_s", l.Seconds()), fmt.Sprintf("time limit %s is above the %s that TE jobs of %s %s may ask for", limitText(j.TimeLimit), l, a.of, a.name)}
+			return refusal{limited("time_limit_s", l.Seconds()), fmt.Sprintf("time limit %s is above the %s allowed for TE jobs of %s %s", limitText(j.TimeLimit), l, a.of, a.name)}
 		})
 	}
 	if l := a.budget.GPUHours; l > 0 && a.use.GPUSeconds/3600 >= l {

@@ -22,7 +22,7 @@ const (
 // priority does in order gavel.
 const owedUnit = 600
 
-// byShares tells whether an order goes by what the allocation gives.
+// byShares reports whether an order goes by what the allocation gives.
 func (o Order) byShares() bool { return o == GavelOrder || o == OwedOrder || o == SlackOrder }
 
 // precedence is the number by which BE jobs are ordered, the largest first.
@@ -36,7 +36,7 @@ func (d *decider) precedence(v *Verdict, share *plan.Share) (precedence float64,
 	return share.Priority, false
 }
 
-// separates tells whether one job's precedence lies above another's by at least a
+// separates reports whether one job's precedence lies above another's by at least a
 // limit.
 func (o Order) separates(first, other, limit float64) bool {
 	if o == OwedOrder || o == SlackOrder {
@@ -160,7 +160,7 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 	d.plan.Stands(d.tiersStand(jobs, tierOf, floor))
 	// How many more changes with the time, and the note with each cycle would be a row of its own.
 	if most := int(n+1) / 2; len(tiers) > most {
-		d.plan.Note(plan.ShareSteps, 1, "the order by allocation has more steps than the %d that the band holds for it: those behind share the lowest (priod check says how to widen it)", most)
+		d.plan.Note(plan.ShareSteps, 1, "the order by allocation needs more ranks than the %d that the band has for it: the rest share the lowest (priod check says how to widen it)", most)
 		for _, t := range tiers[most:] {
 			tiers[most-1] = append(tiers[most-1], t...)
 		}

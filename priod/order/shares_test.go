@@ -27,7 +27,7 @@ func sharing(l slurmplug.Lever, priorities map[uint32]float64) Settings {
 	return set
 }
 
-// TE jobs stand before those of a round, these before evicted ones and these before
+// TE jobs rank ahead of those of a round, these before evicted ones and these before
 // the others, and of those that the allocation counts the one with half as much again
 // of priority before the other, or in order owed the one that is owed five minutes
 // more, whatever happened before. A second cycle writes nothing.

@@ -14,7 +14,7 @@ import (
 // which a late job finds its place. docs/evidence/steering.md measures 0.7 to 0.95.
 const fairPart = 0.95
 
-// lateFirst is more than any remaining run time, s: late jobs stand before all others.
+// lateFirst is more than any remaining run time, s: late jobs rank ahead of all others.
 const lateFirst = 1e9
 
 // contention is how many jobs with GPUs run or wait for each GPU, at least 1.

@@ -11,7 +11,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Late jobs stand before all others, of those in time the one with five minutes more to run before the other; a
+// Late jobs rank ahead of all others, of those in time the one with five minutes more to run before the other; a
 // second look writes nothing.
 func TestOrderBySlack(t *testing.T) {
 	for _, l := range levers {

@@ -77,7 +77,7 @@ func (n *Nodes) most(r Request, free Amount, node int32) int32 {
 	return int32(max(gpus, 0))
 }
 
-// roomFor tells whether the counts meet a request.
+// roomFor reports whether the counts meet a request.
 func (n *Nodes) roomFor(g *group, r Request, v view) bool {
 	d := n.demand(g, r)
 	for _, node := range g.nodes {

@@ -70,7 +70,7 @@ func (x *index) first(i int, gpus uint64, least Amount, accept func(place int) b
 }
 
 // indexFrom is how many searches a view has to be asked for until an index
-// pays, given that it is void as soon as the view is made anew.
+// pays, given that it is void as soon as the view is rebuilt.
 const indexFrom = 3
 
 // search returns the index of a type when it is worth one.
@@ -132,7 +132,7 @@ func (n *Nodes) fullest(x *index, g *group, r Request, gpus int32, v view) int32
 	return best
 }
 
-// below tells whether lowered names all nodes with less here than there.
+// below reports whether lowered names all nodes with less here than there.
 func (n *Nodes) below(there *Nodes) bool { return n.source == there && n.raised == there.raises }
 
 // holdsOne says whether some node holds the whole request. It does not know
@@ -162,7 +162,7 @@ func (n *Nodes) holdsOne(r Request, within *Nodes) (holds, known bool) {
 	return false, known
 }
 
-// onOneNode tells whether a request can lie on one node only, whatever the type.
+// onOneNode reports whether a request can lie on one node only, whatever the type.
 func (n *Nodes) onOneNode(r Request) bool {
 	for t := range n.byType {
 		if r.Types.Has(int32(t)) && !n.oneNode(&n.byType[t], r) {
@@ -172,7 +172,7 @@ func (n *Nodes) onOneNode(r Request) bool {
 	return true
 }
 
-// oneNode tells whether a request can lie on one node only, of this type.
+// oneNode reports whether a request can lie on one node only, of this type.
 func (n *Nodes) oneNode(g *group, r Request) bool {
 	return r.On >= 0 && (r.Nodes == 1 || r.Nodes == 0 && r.GPUs == 0 || r.On > 0 || n.mode == Pool || n.mode == Consolidated && r.Nodes == 0 && r.GPUs <= g.largest)
 }

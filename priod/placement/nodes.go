@@ -55,7 +55,7 @@ type group struct {
 	asked   int     // searches without one
 }
 
-// lacks tells whether there are too few GPUs for a request. In a view of the future there may
+// lacks reports whether there are too few GPUs for a request. In a view of the future there may
 // be fewer than none.
 func (g *group) lacks(r Request) bool { return r.GPUs > 0 && g.free < int(r.GPUs) }
 
@@ -198,7 +198,7 @@ func (n *Nodes) set(node int32, free Amount, down bool) {
 	}
 }
 
-// Down tells whether a node is out of service.
+// Down reports whether a node is out of service.
 func (n *Nodes) Down(node int32) bool { return n.down[node] }
 
 // Fit finds a place for a request in what is free here and, unless within is
@@ -269,7 +269,7 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 	return n.several(g, r, v) && n.onFew(r)
 }
 
-// onFew tells whether a place is on no more nodes than a request accepts.
+// onFew reports whether a place is on no more nodes than a request accepts.
 func (n *Nodes) onFew(r Request) bool { return r.Most == 0 || len(n.scratch) <= int(r.Most) }
 
 // several places a job on more than one node, or on as many as it takes.
@@ -488,7 +488,7 @@ func (n *Nodes) spread(g *group, r Request, v view) bool {
 	return false
 }
 
-// Hold tells whether the shares are free.
+// Hold reports whether the shares are free.
 func (n *Nodes) Hold(shares []Share) bool {
 	return !slices.ContainsFunc(shares, func(s Share) bool { return n.down[s.Node] || !n.free[s.Node].holds(s.Amount) })
 }

@@ -48,7 +48,7 @@ func (a Amount) most(b Amount) Amount {
 // Types is a set of GPU types: bit i is the type with index i.
 type Types uint64
 
-// Has tells whether the set holds the type.
+// Has reports whether the set holds the type.
 func (t Types) Has(i int32) bool { return t&(1<<uint(i)) != 0 }
 
 // MaxTypes is how many GPU types one cluster may have.

@@ -59,7 +59,7 @@ type Budget struct {
 	HourShare float64       // the same, as a part of what the partition's GPUs give in that time
 }
 
-// Counts tells whether the budget limits what jobs use together.
+// Counts reports whether the budget limits what jobs use together.
 func (b Budget) Counts() bool { return b.GPUs > 0 || b.GPUHours > 0 || b.Share > 0 || b.HourShare > 0 }
 
 // On is the budget on a partition of so many GPUs: of a number and a part the lesser holds. A part is
@@ -105,7 +105,7 @@ const (
 	Round      Reason = "round"        // BE; others yield to it at the end of a round, and it goes before all BE jobs
 )
 
-// Started tells whether a job that is not ranked counts under the class of its decision: it started before a cycle saw it wait.
+// Started reports whether a job that is not ranked counts under the class of its decision: it started before a cycle saw it wait.
 func (r Reason) Started() bool { return r == TETag || r == TEQOS || r == TERule || r == OverBudget }
 
 // Reasons are all of them.
@@ -130,7 +130,7 @@ func (set *Classes) Alone(j *cluster.Job) Reason {
 	return ""
 }
 
-// Ranks tells whether jobs of these partitions are ranked: every one of them
+// Ranks reports whether jobs of these partitions are ranked: every one of them
 // must be, because one priority serves them all.
 func (set *Classes) Ranks(list string) bool {
 	if len(set.Partitions) == 0 || slices.Contains(set.Partitions, list) {
@@ -172,7 +172,7 @@ func (b Budget) of(name string) Budget {
 	return b
 }
 
-// Boundless tells whether no budget limits anything.
+// Boundless reports whether no budget limits anything.
 func (set *Classes) Boundless() bool {
 	return set.User == (Budget{}) && set.Account == (Budget{}) && len(set.Users)+len(set.Accounts) == 0
 }

@@ -48,10 +48,10 @@ type Cycle struct {
 	// Reorder makes the order anew, after a feature has put jobs before others (in
 	// History.Claiming). What other features have planned stays.
 	Reorder func()
-	// Pinned tells whether evictions still hold nodes in a job's request: they are no
+	// Pinned reports whether evictions still hold nodes in a job's request: they are no
 	// word of its user's. nil: no job's.
 	Pinned func(cluster.JobID) bool
-	// Evicted tells whether evictions ended, or end, the run of a job that began then. nil:
+	// Evicted reports whether evictions ended, or end, the run of a job that began then. nil:
 	// none did.
 	Evicted func(cluster.JobID, time.Time) bool
 	// Owing says what jobs are owed, for the end of a round; nil, or its result nil: no
@@ -140,7 +140,7 @@ func (c *Cycle) NoteNodes() {
 		return
 	}
 	if out := c.nodes().Out; len(out) > 0 {
-		c.Plan.Note(NodeKinds, len(out), "nodes with GPUs differ in more than %d ways (GPU type, features that jobs name, partitions): no job is steered, sized or given room on %d of them, such as %.80s",
+		c.Plan.Note(NodeKinds, len(out), "more than %d kinds of GPU nodes (GPU type, requested features, partitions): no job is steered, sized or given room on %d of them, such as %.80s",
 			placement.MaxTypes, len(out), out[0])
 	}
 }

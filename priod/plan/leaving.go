@@ -78,10 +78,10 @@ type Result struct {
 	Message string
 }
 
-// Asks tells whether the job asks for these nodes, and no others.
+// Asks reports whether the job asks for these nodes, and no others.
 func (s *JobStatus) Asks(nodes string) bool { return SameHosts(s.ReqNodes, nodes) }
 
-// SameHosts tells whether two host lists name the same nodes: Slurm shows a list in an
+// SameHosts reports whether two host lists name the same nodes: Slurm shows a list in an
 // order of its own.
 func SameHosts(a, b string) bool {
 	x, err := slurmplug.ExpandHosts(a)

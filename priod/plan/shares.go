@@ -49,7 +49,7 @@ type Share struct {
 	Priority float64
 }
 
-// Unknown tells whether the job's speed is unknown on any type where it can run.
+// Unknown reports whether the job's speed is unknown on any type where it can run.
 func (s *Share) Unknown() bool {
 	if s.Answers == nil {
 		return false
@@ -71,7 +71,7 @@ const Untouched = 1e9
 type Owing struct {
 	Waiting []Owed // in the order of the queue, jobs that wait for the GPU type that their constraint holds
 	Running cluster.JobMap[Owed]
-	First   []cluster.JobID // in their order, TE jobs without a place: Slurm gives them what comes free before all of Waiting
+	First   []cluster.JobID // in their order, TE jobs without a place: Slurm gives them what becomes free before all of Waiting
 }
 
 // Owed is one job's part of it.

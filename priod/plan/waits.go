@@ -25,7 +25,7 @@ const (
 	Capacity      Cause = "capacity"      // fewer GPUs are free than it asks for
 	Fragmentation Cause = "fragmentation" // enough are free, and no placement has its shape; or free GPUs were wasted so before
 	Locality      Cause = "locality"      // it could start, and priod keeps it waiting for a better place: What says for which
-	Precedence    Cause = "priority"      // it would fit, but jobs before it have the room
+	Precedence    Cause = "priority"      // it would fit, but jobs ahead of it get the free GPUs
 	Starting      Cause = "starting"      // it fits, and nothing stands before it
 )
 
@@ -33,14 +33,14 @@ const (
 var Causes = []Cause{HeldBack, AfterJob, BeforeTime, AtLimit, NoLicence, NoNode, ByOther, Capacity, Fragmentation, Locality, Precedence, Starting, NotObserved}
 
 // What a wait for locality is for: a place on few leaf switches, on few nodes, or without slow
-// nodes. Where it is for several they stand beside each other, with a comma.
+// nodes. Where it is for several they stand in parallel, with a comma.
 const (
 	FewSwitches = "switches"
 	FewNodes    = "nodes"
 	SlowNodes   = "slow-nodes"
 )
 
-// ForRoom tells whether more room alone would end the wait.
+// ForRoom reports whether more room alone would end the wait.
 func (c Cause) ForRoom() bool {
 	return c == Capacity || c == Fragmentation || c == Locality || c == Precedence || c == Starting
 }

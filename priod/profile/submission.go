@@ -76,7 +76,7 @@ func (s *Script) GPUs() (gpuType string, n int, err error) {
 		}
 	}
 	if n == 0 {
-		return "", 0, errors.New("the job asks for no GPU: give --gres=gpu:1 or the like")
+		return "", 0, errors.New("the job requests no GPU: give --gres=gpu:1 or the like")
 	}
 	if delete(types, ""); len(types) > 1 {
 		return "", 0, errors.New("the job asks for several GPU types at once; a profile is that of one type after the other")

@@ -61,7 +61,7 @@ type Evictions struct {
 	How       map[string]int `json:"how"` // they left
 }
 
-// Any tells whether there were any.
+// Any reports whether there were any.
 func (e *Evictions) Any() bool { return e.Count+e.Underway+e.CalledOff > 0 }
 
 // Victims are the evictions of one user's or one workload's jobs.
@@ -211,7 +211,7 @@ func (e *Evictions) add(x *store.Eviction) (paid float64, kept, broken int) {
 	return paid, kept, broken
 }
 
-// promise tells whether a victim's promise, its grace period, was kept or broken.
+// promise reports whether a victim's promise, its grace period, was kept or broken.
 func promise(x *store.Eviction) (kept, broken int) {
 	switch evict.How(x.How) {
 	case evict.Exited, evict.Finished, evict.Returned:

@@ -18,16 +18,16 @@ var reasons = map[plan.Reason]string{
 	plan.OptedOut:   "its tag says type=none: keeps Slurm's own order, and priod does nothing to it",
 	plan.Untagged:   "untagged: keeps Slurm's own order",
 	plan.BadTag:     "its tag is not valid, so it counts as untagged",
-	plan.OverBudget: "it asked to be TE, but exceeds the TE budget and counts as BE until there is room",
-	plan.Overrun:    "it asked to be TE, but has run longer than a TE job may and counts as BE",
+	plan.OverBudget: "TE requested, but above the TE budget: counts as BE until there is room",
+	plan.Overrun:    "TE requested, but it has run longer than the TE limit: counts as BE",
 	plan.Held:       "it is held: left alone",
 	plan.Dependency: "it waits for another job: left alone",
 	plan.Reserved:   "it runs in a reservation: left alone",
-	plan.Foreign:    "it names a partition that slurm.partitions does not list: left alone",
+	plan.Foreign:    "its partition is not in slurm.partitions: left alone",
 	plan.NotYet:     "not eligible yet (begin time)",
 	plan.Component:  "it follows the leader of its heterogeneous job",
-	plan.Evicted:    "it was evicted for a TE job and goes before other best-effort jobs until it runs again",
-	plan.Round:      "it is owed its GPU type: others yield to it at the end of a round, and it goes before other best-effort jobs until it starts",
+	plan.Evicted:    "it was evicted for a TE job and ranks ahead of other best-effort jobs until it runs again",
+	plan.Round:      "it is owed its GPU type: others yield to it at the end of a round, and it ranks ahead of other best-effort jobs until it starts",
 }
 
 // causes are why jobs wait, in a few words.

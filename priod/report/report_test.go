@@ -65,7 +65,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// shown tells whether a terminal can bear the text.
+// shown reports whether a terminal can bear the text.
 func shown(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
 }

@@ -43,7 +43,7 @@ func minutes(d time.Duration) string { return strings.TrimSuffix(Ago(d.Round(tim
 
 // ByTimeLimits says what such an expectation is worth.
 func ByTimeLimits(planned time.Time) string {
-	return fmt.Sprintf("as planned at %s: sooner where jobs end before their time limits, as most do; later where others come before it",
+	return fmt.Sprintf("as planned at %s: sooner if jobs end before their time limits, as most do; later if others come ahead of it",
 		planned.Local().Format(time.DateTime))
 }
 

@@ -11,9 +11,9 @@ import (
 func ValueWords(v *store.Value) string {
 	saved := v.Completion.Saved()
 	if math.Abs(saved) < 0.005 {
-		return "with priod jobs complete as soon in the mean as without (" + doubtOf(v) + ")"
+		return "mean completion is the same with priod as without (" + doubtOf(v) + ")"
 	}
-	return fmt.Sprintf("with priod jobs complete %s in the mean than without (%s)", ValueShort(v), doubtOf(v))
+	return fmt.Sprintf("with priod jobs complete %s on average than without (%s)", ValueShort(v), doubtOf(v))
 }
 
 // ValueShort is the part of the mean completion time that priod saved.
@@ -30,7 +30,7 @@ func ValueShort(v *store.Value) string {
 
 // ValueDoubt says what that rests on.
 func ValueDoubt(v *store.Value) string {
-	return fmt.Sprintf("mean completion beside a replay without priod: %s, %d GPU jobs since %s", doubtOf(v), v.Jobs, v.Since.Local().Format("Jan 2"))
+	return fmt.Sprintf("mean completion against a replay without priod: %s, %d GPU jobs since %s", doubtOf(v), v.Jobs, v.Since.Local().Format("Jan 2"))
 }
 
 func doubtOf(v *store.Value) string {

@@ -227,7 +227,7 @@ func (r *Waiting) Tables() []PageTable {
 		tables = append(tables, t)
 	}
 	if len(r.Passed) > 0 {
-		t := PageTable{Title: "Passed by others, and later than first come, first served", Header: []string{"JOB", "USER", "GPUS", "POOL", "WAITED", "LATER BY", "PASSED BY"}}
+		t := PageTable{Title: "Overtaken, and later than first come, first served", Header: []string{"JOB", "USER", "GPUS", "POOL", "WAITED", "LATER BY", "PASSED BY"}}
 		for _, x := range r.Passed {
 			t.Rows = append(t.Rows, []any{x.Job.String(), x.User, x.GPUs, x.Pool, Ago(time.Duration(x.Wait) * time.Second), Ago(time.Duration(x.Late) * time.Second), x.By})
 		}

@@ -32,7 +32,7 @@ type Run struct {
 	Output               []byte // the end of it; nil: not read
 }
 
-// Failed tells whether a run that ended so failed. One that was cancelled, by whomever,
+// Failed reports whether a run that ended so failed. One that was cancelled, by whomever,
 // did not.
 func Failed(state string) bool { return slices.Contains(finals, state) }
 
@@ -70,7 +70,7 @@ func (r *Rules) first(run *Run) (*rule, string) {
 	return &r.rules[len(r.rules)-1], ""
 }
 
-// match tells whether all conditions hold, and where the output says so: "" for a rule
+// match reports whether all conditions hold, and where the output says so: "" for a rule
 // that does not ask.
 func (r *rule) match(run *Run, t *text) (line string, matches bool) {
 	if len(r.states) > 0 && !slices.Contains(r.states, run.State) ||

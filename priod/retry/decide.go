@@ -51,7 +51,7 @@ type Verdict struct {
 	Wait time.Duration // before a requeued job may start
 }
 
-// Again tells whether the job goes back into the queue.
+// Again reports whether the job goes back into the queue.
 func (v Verdict) Again() bool { return v.Do == Elsewhere || v.Do == Later || v.Do == Hold }
 
 // Settings say which jobs are requeued.
@@ -144,7 +144,7 @@ func (set *Settings) Decide(c *Case) Verdict {
 	return Verdict{Do: class.Do, Why: ByClass, Wait: class.Wait << min(times, 6)}
 }
 
-// elsewhere tells whether a failure of a class that blames nodes happened on nodes that
+// elsewhere reports whether a failure of a class that blames nodes happened on nodes that
 // an earlier one did not: then it is another node that failed, not the same failure.
 func (c *Case) elsewhere(p *Failure) bool {
 	return c.Class.Suspect && c.Class.Do == Elsewhere && len(c.Run.Nodes) > 0 &&
@@ -153,12 +153,12 @@ func (c *Case) elsewhere(p *Failure) bool {
 
 // words are the reasons as sentences without their ends.
 var words = map[Why]string{
-	ByClass: "another run would fail in the same way", NotAsked: "its user did not ask for it (--prio-retry)",
+	ByClass: "another run would fail in the same way", NotAsked: "its user did not request it (--prio-retry)",
 	NotMachine: "--prio-retry infra is for failures of the machine", NoRequeue: "Slurm may not requeue it (--no-requeue, JobRequeue=0 or no batch job)",
-	Unsaved: "it does not say that it saves its state (--prio-ckpt or --prio-signal)", Repeated: "the same failure came again",
-	Quick: "it failed at once, twice in a row", Times: "it was requeued as often as its class allows",
-	PerJob: "it was requeued as often as retry.per_job allows", Site: "it was requeued as often as Slurm allows (MaxBatchRequeue)",
-	OnHold: "held while it ran", Caps: "too many jobs were requeued within the hour (retry.per_hour, retry.per_user)",
+	Unsaved: "no sign that it saves its state (--prio-ckpt or --prio-signal)", Repeated: "the same failure came again",
+	Quick: "it failed at once, twice in a row", Times: "its class's limit of requeues is reached",
+	PerJob: "retry.per_job is reached", Site: "MaxBatchRequeue is reached",
+	OnHold: "held while it ran", Caps: "retry.per_hour or retry.per_user_hour is reached",
 	TooLate: "slurmctld no longer has its record (MinJobAge)", Off: "retry.requeue is false", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
 }
 
@@ -199,7 +199,7 @@ func (set *Settings) Exclusion(s *cluster.Snapshot, j *cluster.Job, own, fault [
 	return all
 }
 
-// fits tells whether a node has, when it is empty, what a job asks for of each node, as
+// fits reports whether a node has, when it is empty, what a job asks for of each node, as
 // far as that is known.
 func fits(n *cluster.Node, j *cluster.Job) bool {
 	gpus := j.Node.GPUs
@@ -257,7 +257,7 @@ func size(mb int64) string {
 	return fmt.Sprintf("%.1f GB", float64(mb)/1024)
 }
 
-// inPartition tells whether a node is in one of the partitions, of which there may be a
+// inPartition reports whether a node is in one of the partitions, of which there may be a
 // list.
 func inPartition(n *cluster.Node, list string) bool {
 	for p := range strings.SplitSeq(list, ",") {
@@ -268,7 +268,7 @@ func inPartition(n *cluster.Node, list string) bool {
 	return false
 }
 
-// hasFeatures tells whether a node satisfies a constraint. One that is more than names
+// hasFeatures reports whether a node satisfies a constraint. One that is more than names
 // joined by & is not looked into.
 func hasFeatures(n *cluster.Node, constraint string) bool {
 	if constraint == "" {

@@ -306,7 +306,7 @@ const NotTaken = "Slurm did not take the requeue"
 const maxTries = 3
 
 // advance takes a row whose command waits, or was sent without an answer, one step
-// further, by what Slurm shows of the job. room tells whether the caps allow a requeue.
+// further, by what Slurm shows of the job. room reports whether the caps allow a requeue.
 func advance(f Failure, s *plan.JobStatus, room bool) (Failure, bool) {
 	again := s.Final != "" && !s.Gone && f.Runs(s)
 	switch {
@@ -342,7 +342,7 @@ func waits(f Failure, j *cluster.Job) (Failure, bool) {
 	case j.State != cluster.Pending: // it is still to leave its nodes
 		return f, false
 	case f.Exclude != "" && f.Told && (j.Unsatisfied() || slurmplug.NotAvailable(j.Reason)):
-		f.Exclude, f.Told, f.Message = "", false, "no node was left for it: it refuses only what its user wants"
+		f.Exclude, f.Told, f.Message = "", false, "no node was left for it: it excludes only what its user wants"
 		return f, true
 	case f.Exclude != "" && !f.Told && f.Tries < maxTries:
 		return f, true

@@ -66,10 +66,10 @@ type Failure struct {
 	Requeued time.Time `json:"requeued,omitzero"` // Slurm took the requeue, or may have
 }
 
-// Open tells whether something is still to be done.
+// Open reports whether something is still to be done.
 func (f *Failure) Open() bool { return f.State != Noted }
 
-// Runs tells whether a sight is of the run that failed.
+// Runs reports whether a sight is of the run that failed.
 func (f *Failure) Runs(s *plan.JobStatus) bool {
 	return s.Start.Equal(f.Start) && s.Restarts == f.Restarts
 }
@@ -87,7 +87,7 @@ type Changes struct {
 	Drained  []Drained
 }
 
-// Empty tells whether there is nothing to save.
+// Empty reports whether there is nothing to save.
 func (t *Changes) Empty() bool { return len(t.Failures)+len(t.Drained) == 0 }
 
 // Memory is what is known of past failures, and of the jobs in the queue.
@@ -169,7 +169,7 @@ func (m *Memory) marks(sights map[cluster.JobID]plan.JobStatus, was map[cluster.
 	return marks
 }
 
-// Knows tells whether a run has its row.
+// Knows reports whether a run has its row.
 func (m *Memory) Knows(s *plan.JobStatus) bool {
 	return slices.ContainsFunc(m.Failures, func(f Failure) bool { return f.Job == s.ID && f.Runs(s) })
 }
@@ -197,7 +197,7 @@ func (m *Memory) requeuedSince(since time.Time, user string) (all, own int) {
 	return all, own
 }
 
-// Room tells whether the caps of the last hour allow one more requeue of a user's job,
+// Room reports whether the caps of the last hour allow one more requeue of a user's job,
 // beside those that are about to be sent.
 func (m *Memory) Room(set *Settings, now time.Time, user string, about map[string]int) bool {
 	all, own := m.requeuedSince(now.Add(-time.Hour), user)
@@ -305,13 +305,13 @@ func agrees(j *cluster.Job) int {
 // Waiting are the jobs that are to be looked at.
 func (m *Memory) Waiting() []cluster.Job { return m.ended }
 
-// Attends tells whether something is still to be done about a job.
+// Attends reports whether something is still to be done about a job.
 func (m *Memory) Attends(id cluster.JobID) bool {
 	return slices.ContainsFunc(m.ended, func(j cluster.Job) bool { return j.ID == id }) ||
 		slices.ContainsFunc(m.Failures, func(f Failure) bool { return f.Job == id && f.Open() })
 }
 
-// Busy tells whether something is to be done about a job that is not in the queue.
+// Busy reports whether something is to be done about a job that is not in the queue.
 func (m *Memory) Busy() bool {
 	return len(m.ended) > 0 || slices.ContainsFunc(m.Failures, func(f Failure) bool { return f.Open() && f.State != Requeued })
 }
@@ -348,7 +348,7 @@ func (m *Memory) expect(f *Failure) {
 	m.queue.jobs.Set(j.ID, &j)
 }
 
-// inQueueAgain tells whether a job that Slurm has put back waits, or is still to leave
+// inQueueAgain reports whether a job that Slurm has put back waits, or is still to leave
 // its nodes.
 func inQueueAgain(j *cluster.Job) bool {
 	return j.State == cluster.Pending || j.State == cluster.Completing

@@ -272,7 +272,7 @@ func pattern(key, text string) (*regexp.Regexp, error) {
 	return p, nil
 }
 
-// always tells whether a rule has no condition.
+// always reports whether a rule has no condition.
 func (r *rule) always() bool {
 	return len(r.states)+len(r.exit)+len(r.signal) == 0 && r.reason == nil && r.output == nil && r.used == 0
 }

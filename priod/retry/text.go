@@ -68,7 +68,7 @@ func (r *rule) find(t *text) (line []byte, at int) {
 	return nil, -1
 }
 
-// mayMatch tells whether a line, in small letters, has one of the words without which the
+// mayMatch reports whether a line, in small letters, has one of the words without which the
 // pattern matches nothing.
 func (r *rule) mayMatch(lower []byte) bool {
 	for _, w := range r.words {

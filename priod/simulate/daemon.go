@@ -85,7 +85,7 @@ func (in *Input) Unprofile(c *config.Config) (notes []string) {
 	return notes
 }
 
-// switched tells whether nodes are on switches.
+// switched reports whether nodes are on switches.
 func (in *Input) switched() bool {
 	return slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return g.Switch != "" })
 }
@@ -94,11 +94,11 @@ func (in *Input) switched() bool {
 func (s *Spec) shows(c *config.Config, in *Input) error {
 	switch {
 	case c.Retry.Enabled && c.Retry.Output:
-		return virtual.OptionError("retry.output: a trace does not say what its jobs wrote; switch it off for a simulation")
+		return virtual.OptionError("retry.output: a trace has no job output; switch it off for a simulation")
 	case c.Retry.Enabled && c.Retry.Drain:
 		return virtual.OptionError("retry.drain: no operator returns a drained node in a simulation; switch it off there")
 	case c.Sizing.GiveBack:
-		return virtual.OptionError("sizing.give_back: a trace does not say what memory its jobs use; switch it off for a simulation")
+		return virtual.OptionError("sizing.give_back: a trace has no memory use; switch it off for a simulation")
 	case c.Sizing.Enabled && !in.sized():
 		return virtual.OptionError("sizing.enabled" + NeedsNodes)
 	case c.Sizing.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):

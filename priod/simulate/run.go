@@ -154,11 +154,11 @@ func agreeing(jobs iter.Seq2[trace.Job, error], retry string) iter.Seq2[trace.Jo
 	}
 }
 
-// sized tells whether it is known how CPUs and memory make jobs faster, and how
+// sized reports whether it is known how CPUs and memory make jobs faster, and how
 // much of them nodes have.
 func (in *Input) sized() bool { return in.Curve != nil && in.measured() }
 
-// measured tells whether the CPUs and memory of all GPU nodes are known.
+// measured reports whether the CPUs and memory of all GPU nodes are known.
 func (in *Input) measured() bool {
 	return !slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return g.GPUs > 0 && (g.CPUs <= 0 || g.MemMB <= 0) })
 }

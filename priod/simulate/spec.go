@@ -113,10 +113,10 @@ func (s *Spec) Check() error {
 	return nil
 }
 
-// GPUsOnly tells whether jobs without GPUs have no place in it.
+// GPUsOnly reports whether jobs without GPUs have no place in it.
 func (s *Spec) GPUsOnly() bool { return s.Placement == "pool" }
 
-// Priod tells whether the daemon's own cycles run.
+// Priod reports whether the daemon's own cycles run.
 func (s *Spec) Priod() bool { return s.Order == "priod" }
 
 // String names the policy in the words of the flags, for a page's head.

@@ -44,16 +44,16 @@ func (d *decider) sizeAhead(c *resizable) bool {
 	memMB = min(memMB, max(mayMB, c.asked.MemMB))
 	value, gets, getsMB := c.asked.Resize(cpus, memMB, "")
 	if c.asked.KeepsCPUs == "" && gets > max(mayCPUs, c.asked.CPUs) || c.asked.KeepsMemory == "" && getsMB > max(mayMB, c.asked.MemMB) || gets == c.asked.CPUs && nearlyEqual(getsMB, c.asked.MemMB) {
-		d.explain(c.dec, "size: its own, %s, while no node has room for it (%s)", amountText(c.asked.CPUs, c.asked.MemMB), d.basis(c))
+		d.explain(c.dec, "size: unchanged, %s, while no node has room for it (%s)", amountText(c.asked.CPUs, c.asked.MemMB), d.basis(c))
 		return false
 	}
-	told := fmt.Sprintf("size: asked for %s; more than %s makes it no faster, and it has that while it waits (%s)",
+	told := fmt.Sprintf("size: requested %s; gains nothing beyond %s, which it has while it waits (%s)",
 		amountText(c.asked.CPUs, c.asked.MemMB), amountText(gets, getsMB), d.basis(c))
 	if gets > c.asked.CPUs || getsMB > c.asked.MemMB {
 		for _, l := range c.asked.Allowances {
 			l.Take(gets, getsMB)
 		}
-		told = fmt.Sprintf("size: asked for %s; it waits with %s, no more than it gains from nor than its share on each node where it may start (%s)",
+		told = fmt.Sprintf("size: requested %s; waits with %s, the lesser of what it gains from and its share on each node where it may start (%s)",
 			amountText(c.asked.CPUs, c.asked.MemMB), amountText(gets, getsMB), d.basis(c))
 	}
 	d.addWrite(c, value, plan.SizeAhead, told)

@@ -31,7 +31,7 @@ func TestSizesAhead(t *testing.T) {
 	*j.Asked = j.Asked.Of(first[0].After)
 	for _, free := range []struct{ gpus, cpus int }{{0, 16}, {1, 16}} {
 		n.GPUsUsed, n.CPUsUsed = 8-free.gpus, 24-free.cpus
-		if kept := cycle(time.Hour); len(kept) != 0 || !strings.Contains(q.p.Decisions[0].Size, "size: asked for 1 CPU") {
+		if kept := cycle(time.Hour); len(kept) != 0 || !strings.Contains(q.p.Decisions[0].Size, "size: requested 1 CPU") {
 			t.Fatalf("%+v: %+v, %q", free, kept, q.p.Decisions[0].Size)
 		}
 	}

@@ -22,7 +22,7 @@ type resizable struct {
 	on    []*sensitivity.Sensitivity // by kind of nodes; nil: it may not run there
 }
 
-// anyConsents tells whether any waiting job agreed to another size.
+// anyConsents reports whether any waiting job agreed to another size.
 func anyConsents(s *cluster.Snapshot) bool {
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == cluster.Pending && j.AllowsSize() {
@@ -34,15 +34,15 @@ func anyConsents(s *cluster.Snapshot) bool {
 
 // prefersNodes is why a job with --prefer is not sized: pinned to a node that lacks
 // what the job prefers, Slurm would never start it.
-const prefersNodes = "it prefers nodes itself (--prefer), and Slurm refuses it others that a size names"
+const prefersNodes = "it uses --prefer, with which Slurm refuses the nodes that a size names"
 
-// isBusy tells whether something else about a job is being changed, after which its size
+// isBusy reports whether something else about a job is being changed, after which its size
 // may be.
 func (d *decider) isBusy(j *cluster.Job, id cluster.JobID) bool {
 	return d.h.Claiming[j.ID] || d.h.Claiming[id] || d.h.Lowered(j) || d.steered[j.ID]
 }
 
-// bounded tells whether locality has bounded the nodes of a job, which it may take back: a
+// bounded reports whether locality has bounded the nodes of a job, which it may take back: a
 // size is for one node.
 func (d *decider) bounded(j *cluster.Job) bool {
 	_, written := d.h.Requests[j.ID][slurmplug.NumNodes]
@@ -59,9 +59,9 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 	}
 	switch {
 	case !j.AllowsSize():
-		return nil, "it did not agree"
+		return nil, "it did not consent"
 	case !isOrdered(w.dec, j, d.s.At):
-		return nil, "priod does not order it"
+		return nil, "priod does not rank it"
 	case j.HetLeader != 0:
 		return nil, "it is part of a heterogeneous job"
 	case j.Prefer != "":
@@ -71,7 +71,7 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 	case d.bounded(j):
 		return nil, "it waits for few nodes"
 	case d.h.Lowered(j):
-		return nil, "it has yet to get back the memory that it asked for before it ran"
+		return nil, "the memory that it requested before it ran is not yet restored"
 	case d.steered[j.ID]:
 		return nil, "its GPU type is being chosen"
 	case d.kept[id] && ahead == nil, d.foreign[id]:
@@ -79,9 +79,9 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 	case d.h.Sizes[id].Refused != "":
 		return nil, "Slurm refused the change: " + d.h.Sizes[id].Refused
 	case d.s.At.Before(d.retriesAt(id)):
-		return nil, fmt.Sprintf("it did not start with another one; priod tries again after %s", d.retriesAt(id).Format(time.RFC3339))
+		return nil, fmt.Sprintf("it did not start with another size; priod tries again after %s", d.retriesAt(id).Format(time.RFC3339))
 	case a == nil:
-		return nil, "its turn is too far off, or Slurm did not say how it asks"
+		return nil, "it is too far from the head of the queue, or its request could not be read"
 	case a.Fixed != "":
 		return nil, "it " + a.Fixed
 	case a.Nodes != "":
@@ -89,7 +89,7 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 	case a.KeepsCPUs != "" && a.KeepsMemory != "":
 		return nil, "it " + a.KeepsCPUs + "; it " + a.KeepsMemory
 	case exceededLimit(a) != "":
-		return nil, "it asks for more than a limit leaves now: " + exceededLimit(a)
+		return nil, "it requests more than a limit leaves: " + exceededLimit(a)
 	}
 	c := &resizable{queuedJob: w, id: id, asked: a, ahead: ahead, on: make([]*sensitivity.Sensitivity, len(d.nodes.Kinds))}
 	why := "no node has its GPUs"
@@ -98,7 +98,7 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 			continue
 		}
 		if c.on[t], why = d.sensitivity(j, a, n), ""; c.on[t].Curve == nil {
-			return nil, strings.Join(append([]string{"nothing is known of how it uses " + changeable(a) + " on " + n.GPUType}, c.on[t].Notes...), "; ")
+			return nil, strings.Join(append([]string{"no curve is known for " + changeable(a) + " on " + n.GPUType}, c.on[t].Notes...), "; ")
 		}
 	}
 	if why != "" {

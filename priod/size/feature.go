@@ -118,7 +118,7 @@ func (f *MemoryFeature) Plan(ctx context.Context, c *plan.Cycle) error {
 	found := f.found()
 	f.found = nil
 	if found.kept != "" {
-		c.Plan.Note(plan.MemoryKept, 1, "sizing.give_back does nothing: %s", found.kept)
+		c.Plan.Note(plan.MemoryKept, 1, "sizing.give_back has no effect: %s", found.kept)
 	}
 	lowered, candidates := found.lowered, found.candidates
 	if len(lowered)+len(candidates) == 0 {

@@ -32,7 +32,7 @@ func (d *decider) leastShares() []sensitivity.Share {
 	return least
 }
 
-// aboveShareElsewhere tells whether a raised job would have more than its share on some
+// aboveShareElsewhere reports whether a raised job would have more than its share on some
 // node where it might start.
 func (g *nodeGrant) aboveShareElsewhere(least []sensitivity.Share) bool {
 	gpus := float64(g.asked.GPUs)
@@ -140,7 +140,7 @@ func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, b
 	}
 	taken := roundUp(gets, core) // Slurm gives whole cores
 	if getsMB > mayMB || taken > int(mayCPUs) {
-		d.explain(c.dec, "size: its own, because %s do not fit on %s beside the share of its free GPUs (%s)", amountText(gets, getsMB), name, why)
+		d.explain(c.dec, "size: unchanged, because %s do not fit on %s next to the share of its free GPUs (%s)", amountText(gets, getsMB), name, why)
 		return g, false
 	}
 	for _, l := range c.asked.Allowances {
@@ -151,14 +151,14 @@ func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, b
 	g.overShare = gets > int(share.CPUs) || getsMB > share.MemMB
 	g.unchanged = gets == c.asked.CPUs && nearlyEqual(getsMB, c.asked.MemMB)
 	if g.unchanged {
-		g.explanation = fmt.Sprintf("size: asked for %s, which is what it gets most from (%s)", amountText(gets, getsMB), why)
+		g.explanation = fmt.Sprintf("size: requested %s, its best size (%s)", amountText(gets, getsMB), why)
 		return g, true
 	}
 	faster := ""
 	if asked := speed(c.asked.CPUs, c.asked.MemMB); asked > 0 && (s.CPU || s.Mem) {
 		faster = fmt.Sprintf(", expected at %.2f times the speed", speed(gets, getsMB)/asked)
 	}
-	g.explanation = fmt.Sprintf("size: asked for %s, its share of a node like %s is %s; gets %s%s (%s)",
+	g.explanation = fmt.Sprintf("size: requested %s, its share of a node like %s is %s; gets %s%s (%s)",
 		amountText(c.asked.CPUs, c.asked.MemMB), name, amountText(int(share.CPUs), share.MemMB), amountText(gets, getsMB), faster, why)
 	return g, true
 }
@@ -182,7 +182,7 @@ func (d *decider) addWrite(c *resizable, value slurmplug.Value, reason, told str
 // roundUp returns n rounded up to a multiple of unit.
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// nearlyEqual tells whether two amounts of memory differ by too little to be worth a
+// nearlyEqual reports whether two amounts of memory differ by too little to be worth a
 // write.
 func nearlyEqual(a, b int64) bool { return math.Abs(float64(a-b)) <= 0.02*float64(max(a, b)) }
 

@@ -30,11 +30,11 @@ func TestSizesUpToTheLimit(t *testing.T) {
 		says    string                 // of the last one
 	}{
 		{"none", "", []*slurmplug.Allowance{nil}, []string{"8 4000"}, "gets 8 CPUs and 4000 MB, expected at 4.00 times the speed (its tag's cpu)"},
-		{"each", "", []*slurmplug.Allowance{each(4, slurmplug.Endless), each(100, slurmplug.Endless), each(2, slurmplug.Endless)}, []string{"4 4000", "8 4000", ""}, "asked for 2 CPUs and 4000 MB, which is what it gets most from (its tag's cpu; no more because each)"},
+		{"each", "", []*slurmplug.Allowance{each(4, slurmplug.Endless), each(100, slurmplug.Endless), each(2, slurmplug.Endless)}, []string{"4 4000", "8 4000", ""}, "requested 2 CPUs and 4000 MB, its best size (its tag's cpu; no more because each)"},
 		{"memory", memory, []*slurmplug.Allowance{each(slurmplug.Endless, 6000)}, []string{"8 6000"}, "(its tag's cpu and mem; no more because each)"},
-		{"too much", "", []*slurmplug.Allowance{each(1, slurmplug.Endless)}, []string{""}, "size: its own, because it asks for more than a limit leaves now: each"},
+		{"too much", "", []*slurmplug.Allowance{each(1, slurmplug.Endless)}, []string{""}, "size: unchanged, because it requests more than a limit leaves: each"},
 		{"group", "", []*slurmplug.Allowance{group, nil, group, group}, []string{"5 4000", "8 4000", "", ""}, "no more because group"},
-		{"full group", "", []*slurmplug.Allowance{full, full}, []string{"3 4000", ""}, "it asks for more than a limit leaves now: full"},
+		{"full group", "", []*slurmplug.Allowance{full, full}, []string{"3 4000", ""}, "it requests more than a limit leaves: full"},
 	} {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 10, 80, 500000)})
 		for _, l := range c.allowed {
@@ -93,7 +93,7 @@ func TestSizesThatSlurmKeeps(t *testing.T) {
 		if is := len(q.p.Actions) == 1 && q.p.Actions[0].After == sized.Was; is != tried {
 			t.Errorf("cycle %d: %+v", i, q.p.Actions)
 		}
-		if d := q.p.Decisions[0].Size; !tried && !strings.Contains(d, "which it does not have again because that was refused: veto; priod tries again after") {
+		if d := q.p.Decisions[0].Size; !tried && !strings.Contains(d, "because restoring it was refused: veto; priod tries again after") {
 			t.Errorf("cycle %d: %s", i, d)
 		}
 		if tried {

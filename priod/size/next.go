@@ -82,7 +82,7 @@ func (d *decider) plannedOn(c *resizable) int32 {
 	return -1
 }
 
-// keepsNode tells whether a job goes on waiting for the node that it was planned for:
+// keepsNode reports whether a job goes on waiting for the node that it was planned for:
 // half of the ends there still make room for it, it would not be much faster with
 // what is there now, and later jobs have not started before it for too long.
 func (d *decider) keepsNode(c *resizable, at int32, ends []placement.Amount) bool {
@@ -102,7 +102,7 @@ func (c *resizable) speedWith(d *decider, at int32, cpus int, memMB int64) float
 	return c.on[d.nodes.Nodes.Type(at)].Curve.Relative(float64(cpus)/gpus, float64(memMB)/gpus)
 }
 
-// isPassed tells whether later jobs that need no fewer GPUs have started while a job has
+// isPassed reports whether later jobs that need no fewer GPUs have started while a job has
 // waited for its node for as long as its time limit is, a day at most.
 func (d *decider) isPassed(c *resizable) bool {
 	j, since := c.job, c.ahead.r.At
@@ -291,7 +291,7 @@ func (d *decider) widerEnds(at int32, ends []placement.Amount, gpus int) (wider 
 	return wider
 }
 
-// takesAtSomeEnd tells whether a job with that size could start on a node at one of its
+// takesAtSomeEnd reports whether a job with that size could start on a node at one of its
 // widerEnds and take of the share of the other GPUs.
 func (d *decider) takesAtSomeEnd(at int32, wider []placement.Amount, gpus, cpus int, memMB int64) bool {
 	size, free := d.nodes.Nodes.Size(at), d.nodes.Nodes.FreeOn(at)

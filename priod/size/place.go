@@ -45,7 +45,7 @@ func (d *decider) placeQueue() {
 			case x != nil && x.job.Asked.Nodes != "" && !d.isBusy(w.job, id):
 				d.addRestore(x.job, x.dec, x.r, reasonSize, why)
 			case w.job.AllowsSize() && !d.kept[id] && !d.foreign[id]:
-				d.explain(w.dec, "size: its own, because %s", why)
+				d.explain(w.dec, "size: unchanged, because %s", why)
 			}
 			sized := c
 			if c != nil && c.ahead != nil && w.job.Asked.Nodes == "" {
@@ -186,7 +186,7 @@ func (d *decider) sizePlaced() {
 	for _, g := range d.Sizes.packer.Pack(jobs, nodes) {
 		c := &d.toSize[g.Job]
 		if len(g.Parts) != 1 {
-			d.explain(c.dec, "size: its own, because no single node has its GPUs free")
+			d.explain(c.dec, "size: unchanged, because no single node has its GPUs free")
 			continue
 		}
 		if g, ok := d.wholeUnits(c, at[g.Parts[0].Node], &g.Parts[0]); ok {
@@ -196,7 +196,7 @@ func (d *decider) sizePlaced() {
 	}
 	for i := range d.toSize {
 		if c := &d.toSize[i]; !granted[c] {
-			d.restoreAhead(c, "GPUs are free for it, and not what it was to have beside them")
+			d.restoreAhead(c, "GPUs are free for it, but not the CPUs or memory of its size")
 		}
 	}
 	// A job that takes more than its share counts on what its neighbours leave: they

@@ -31,7 +31,7 @@ func waitingInOrder(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) iter.
 	}
 }
 
-// isOrdered tells whether priod orders a job. A job that is held back for a while, so
+// isOrdered reports whether priod orders a job. A job that is held back for a while, so
 // that its size is written before it starts, counts as ordered.
 func isOrdered(dec *plan.Decision, j *cluster.Job, at time.Time) bool {
 	return dec.Ranked || dec.Why == string(plan.NotYet) && j.Begins(at)

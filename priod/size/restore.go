@@ -65,7 +65,7 @@ func (d *decider) restoreStale() {
 				d.addRestore(j, dec, cluster.Requested{Was: size}, plan.SizeRests, "changed by another program or its user after priod wrote it; only the node was priod's")
 				continue
 			}
-			d.explain(dec, "size: changed by another program or its user after priod wrote it; left alone since")
+			d.explain(dec, "size: changed by another program or its user after priod wrote it; not touched since")
 		case !r.Ours(j.Asked.Holds):
 			// The write never arrived, or the job has its own request again.
 		case !d.set.Enabled, !isOrdered(dec, j, d.s.At), !j.AllowsSize():
@@ -115,7 +115,7 @@ func (d *decider) waitsAhead(j *cluster.Job, dec *plan.Decision, r cluster.Reque
 	}
 }
 
-// isLate tells whether a job could have started with its new size for longer than
+// isLate reports whether a job could have started with its new size for longer than
 // Within.
 func (d *decider) isLate(j *cluster.Job, r cluster.Requested) bool {
 	age := d.s.At.Sub(r.At)
@@ -134,7 +134,7 @@ func (d *decider) restoreRaised() {
 	for _, x := range d.raised {
 		switch {
 		case x.ownFits:
-			d.addRestore(x.job, x.dec, x.r, plan.SizeRests, "with that it finds a place now")
+			d.addRestore(x.job, x.dec, x.r, plan.SizeRests, "it fits with its own request now")
 		case d.isLate(x.job, x.r) && !d.h.Sizes[x.job.ID].Ahead:
 			d.addRestore(x.job, x.dec, x.r, plan.SizeRests, fmt.Sprintf("it did not start within %s with more than it asked for", d.set.Within))
 		default:
@@ -165,7 +165,7 @@ func (d *decider) restoreOverShare() {
 			hold(at, p.job.Asked, 1)
 		}
 	}
-	// takesShare tells whether a job has more than its share of what free GPUs lack.
+	// takesShare reports whether a job has more than its share of what free GPUs lack.
 	takesShare := func(p pinnedJob) bool {
 		a := p.job.Asked
 		at, known := d.nodes.Index[a.Nodes]
@@ -185,7 +185,7 @@ func (d *decider) restoreOverShare() {
 				return false
 			}
 			hold(d.nodes.Index[p.job.Asked.Nodes], p.job.Asked, -1)
-			d.addRestore(p.job, p.dec, p.r, reasonSize, "a free GPU of "+p.job.Asked.Nodes+" would lack its share by it now")
+			d.addRestore(p.job, p.dec, p.r, reasonSize, "a free GPU of "+p.job.Asked.Nodes+" would lack its share because of it now")
 			again = true
 			return true
 		})
@@ -198,17 +198,17 @@ func (d *decider) restoreOverShare() {
 // explainKept says of a job that it keeps the size that it has.
 func (d *decider) explainKept(j *cluster.Job, dec *plan.Decision, r cluster.Requested) {
 	own := j.Asked.Of(r.Was)
-	d.explain(dec, "%s", cmp.Or(d.explained[j.ID], fmt.Sprintf("size: asked for %s; has %s since %s",
+	d.explain(dec, "%s", cmp.Or(d.explained[j.ID], fmt.Sprintf("size: requested %s; has %s since %s",
 		amountText(own.CPUs, own.MemMB), amountText(j.Asked.CPUs, j.Asked.MemMB), r.At.Format(time.RFC3339))))
 }
 
-// asksMore tells whether a job now asks for more than its owner did.
+// asksMore reports whether a job now asks for more than its owner did.
 func asksMore(a *slurmplug.Asked, was slurmplug.Value) bool {
 	own := a.Of(was)
 	return a.CPUs > own.CPUs || a.MemMB > own.MemMB && !nearlyEqual(a.MemMB, own.MemMB)
 }
 
-// isEnough tells whether some kind of nodes gives the job, with its present size, all
+// isEnough reports whether some kind of nodes gives the job, with its present size, all
 // that it can use of what its owner asked for. Where that is not known the size stays.
 func (d *decider) isEnough(j *cluster.Job, was slurmplug.Value) bool {
 	if d.nodes == nil {
@@ -264,7 +264,7 @@ func (d *decider) addRestore(j *cluster.Job, dec *plan.Decision, r cluster.Reque
 	if past := d.h.Sizes[j.ID]; past.Refused != "" {
 		if next := past.At.Add(d.set.Within); d.s.At.Before(next) && !past.At.After(d.s.At) {
 			d.byTheClock(next)
-			d.explain(dec, "size: %q, of its own %q, which it does not have again because that was refused: %s; priod tries again after %s",
+			d.explain(dec, "size: %q, instead of its own %q, because restoring it was refused: %s; priod tries again after %s",
 				r.Value, r.Was, past.Refused, next.Format(time.RFC3339))
 			return
 		}
@@ -272,5 +272,5 @@ func (d *decider) addRestore(j *cluster.Job, dec *plan.Decision, r cluster.Reque
 	d.actions = append(d.actions, plan.Action{
 		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Size, Before: j.Asked.Holds, After: r.Was, Was: r.Was, Reason: reason,
 	})
-	d.explain(dec, "size: its own request again, because %s", why)
+	d.explain(dec, "size: its own request restored, because %s", why)
 }

@@ -45,7 +45,7 @@ func (g *GiveBack) Set(set GiveBackSettings) {
 	}
 }
 
-// Enabled tells whether memory of running jobs may be lowered.
+// Enabled reports whether memory of running jobs may be lowered.
 func (g *GiveBack) Enabled() bool { return g.set.Enabled }
 
 // Lowered returns the waiting jobs whose memory was lowered while they ran. A job that
@@ -124,7 +124,7 @@ func (g *GiveBack) eligible(s *cluster.Snapshot, h *cluster.History) map[string]
 	return on
 }
 
-// Agrees tells whether a job's tag agrees to give back memory.
+// Agrees reports whether a job's tag agrees to give back memory.
 func Agrees(j *cluster.Job) bool { return j.TagErr == "" && j.Tag.GiveBack }
 
 func (r measuredRun) wasRefused(j *cluster.Job) bool {
@@ -177,7 +177,7 @@ func typesWaitedFor(s *cluster.Snapshot) wantedTypes {
 	return w
 }
 
-// onNode tells whether some job may wait for a GPU of the node.
+// onNode reports whether some job may wait for a GPU of the node.
 func (w wantedTypes) onNode(n *cluster.Node) bool {
 	return slices.ContainsFunc(n.Partitions, func(p string) bool {
 		return w[p][""] || w[p][n.GPUType] || n.MixedTypes && len(w[p]) > 0

@@ -71,7 +71,7 @@ type Sizes struct {
 	due       time.Time                // the clock alone changes no decision before; zero: it never does
 }
 
-// Due tells whether a cycle may decide otherwise than the last one did because time has
+// Due reports whether a cycle may decide otherwise than the last one did because time has
 // gone by, though nothing else has changed since.
 func (z *Sizes) Due(at time.Time) bool { return !z.due.IsZero() && !at.Before(z.due) }
 
@@ -96,7 +96,7 @@ func (z *Sizes) Set(set Settings) {
 	z.set = set
 }
 
-// Enabled tells whether new sizes are written.
+// Enabled reports whether new sizes are written.
 func (z *Sizes) Enabled() bool { return z != nil && z.set.Enabled }
 
 // Heads returns the jobs, as indices into the snapshot, whose Asked Decide needs:

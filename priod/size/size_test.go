@@ -131,7 +131,7 @@ func TestSizes(t *testing.T) {
 			t.Errorf("job %s: %q, want %q; was %q", a.Job, a.After, want, a.Was)
 		}
 	}
-	if d := q.p.Decisions[1].Size; !strings.Contains(d, "asked for 3 CPUs and 64000 MB, its share of a node like n1 is 3 CPUs and 64000 MB; gets 5 CPUs and 64000 MB, expected at 2.00 times the speed (its tag's cpu)") {
+	if d := q.p.Decisions[1].Size; !strings.Contains(d, "requested 3 CPUs and 64000 MB, its share of a node like n1 is 3 CPUs and 64000 MB; gets 5 CPUs and 64000 MB, expected at 2.00 times the speed (its tag's cpu)") {
 		t.Error(d)
 	}
 }
@@ -149,20 +149,20 @@ func TestSizesLeftAlone(t *testing.T) {
 		{"held", func(_ *sizeQueue, j *cluster.Job) { j.Priority = 0 }, ""},
 		{"reservation", func(_ *sizeQueue, j *cluster.Job) { j.Reservation = "r" }, ""},
 		{"dependency", func(_ *sizeQueue, j *cluster.Job) { j.Dependency = true }, ""},
-		{"not ranked", func(q *sizeQueue, _ *cluster.Job) { q.p.Decisions[0].Ranked = false }, "priod does not order it"},
+		{"not ranked", func(q *sizeQueue, _ *cluster.Job) { q.p.Decisions[0].Ranked = false }, "priod does not rank it"},
 		{"claim", func(q *sizeQueue, j *cluster.Job) { q.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "room is being made"},
 		{"its nodes are bounded", func(q *sizeQueue, j *cluster.Job) {
 			q.h.Asked(j.ID, slurmplug.NumNodes, slurmplug.Text("1-0"), slurmplug.Text("1-1"), true, q.s.At)
 		}, "it waits for few nodes"},
 		{"fixed", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Fixed = "asks for its node alone" }, "it asks for its node alone"},
-		{"not read", func(_ *sizeQueue, j *cluster.Job) { j.Asked = nil }, "too far off"},
+		{"not read", func(_ *sizeQueue, j *cluster.Job) { j.Asked = nil }, "too far from the head"},
 		{"names a node", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Nodes = "n1" }, "names its nodes"},
-		{"unknown", func(_ *sizeQueue, j *cluster.Job) { j.Tag = jobtag.Tag{Workload: "nobody-knows"} }, "nothing is known"},
+		{"unknown", func(_ *sizeQueue, j *cluster.Job) { j.Tag = jobtag.Tag{Workload: "nobody-knows"} }, "no curve is known"},
 		{"heterogeneous", func(_ *sizeQueue, j *cluster.Job) { j.HetLeader = j.ID.ID }, "it is part of a heterogeneous job"},
-		{"prefers nodes", func(_ *sizeQueue, j *cluster.Job) { j.Prefer = "ib" }, "it prefers nodes itself (--prefer)"},
+		{"prefers nodes", func(_ *sizeQueue, j *cluster.Job) { j.Prefer = "ib" }, "it uses --prefer"},
 		{"a curve that falls", func(_ *sizeQueue, j *cluster.Job) {
 			j.Tag.CPU = map[string]jobtag.Curve{"v100": {{Amount: 1, Speed: 1}, {Amount: 3, Speed: 2}, {Amount: 6, Speed: 1.5}}}
-		}, "nothing is known of how it uses CPUs and memory on v100; its tag's cpu for v100 falls from 2 to 1.5 at 6: not used"},
+		}, "no curve is known for CPUs and memory on v100; its tag's cpu for v100 falls from 2 to 1.5 at 6: not used"},
 		{"curves of other types", func(_ *sizeQueue, j *cluster.Job) {
 			j.Tag.CPU = map[string]jobtag.Curve{"h100": {{Amount: 1, Speed: 1}, {Amount: 3, Speed: 2}}}
 		}, "its tag's cpu says nothing about v100"},
@@ -195,11 +195,11 @@ func TestSizesByGPU(t *testing.T) {
 		says string
 	}{
 		{byCPUsPerGPU, "cpu=v100:1x1-3x1&mem=v100:1000x1-64000x1&v=1", "MinCPUsNode=1 NumCPUs=1 MinMemoryNode=1000 ", "3 CPUs and 1000 MB"},
-		{byCPUsPerGPU, "cpu=v100:1x1-3x1&v=1", "", "nothing is known of how it uses memory on v100; it asks for CPUs by GPU"},
+		{byCPUsPerGPU, "cpu=v100:1x1-3x1&v=1", "", "no curve is known for memory on v100; it requests CPUs by GPU"},
 		{byCPUsPerGPU, "cpu=v100:1x1-9x9&v=1", "", "its script's environment keeps"},
 		{byMemPerGPU, "cpu=v100:1x1-3x1&mem=v100:1000x1-64000x1&v=1", "CPUsPerTask=1 MinCPUsNode=1 NumCPUs=1 MemPerTres=gres:gpu:64000 ", "1 CPU and 64000 MB"},
-		{byMemPerGPU, "mem=v100:1000x1-64000x1&v=1", "", "nothing is known of how it uses CPUs on v100; it asks for memory by GPU"},
-		{byBoth, "cpu=v100:1x1-3x1&mem=v100:1000x1-64000x1&v=1", "", "it asks for CPUs by GPU (--cpus-per-gpu), which its script's environment keeps, and srun asks for those; it asks for memory by GPU"},
+		{byMemPerGPU, "mem=v100:1000x1-64000x1&v=1", "", "no curve is known for CPUs on v100; it requests memory by GPU"},
+		{byBoth, "cpu=v100:1x1-3x1&mem=v100:1000x1-64000x1&v=1", "", "it requests CPUs by GPU (--cpus-per-gpu), which its script's environment keeps, and srun asks for those; it requests memory by GPU"},
 	} {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})
 		q.add(t, c.way, 3, 64000, 1, c.tag)
@@ -226,7 +226,7 @@ func TestPinnedSizePrefers(t *testing.T) {
 	q.p.Actions, q.p.Decisions[0].Size = nil, ""
 	q.z.Decide(&q.s, q.h, &q.p)
 	got := slices.DeleteFunc(q.p.Actions, func(a plan.Action) bool { return a.Job != j.ID })
-	if len(got) != 1 || got[0].After != first.Was || !strings.Contains(q.p.Decisions[0].Size, "its own request again, because it prefers nodes") {
+	if len(got) != 1 || got[0].After != first.Was || !strings.Contains(q.p.Decisions[0].Size, "its own request restored, because it uses --prefer") {
 		t.Errorf("%+v, %q", got, q.p.Decisions[0].Size)
 	}
 }
@@ -424,7 +424,7 @@ func TestSizesKeepShares(t *testing.T) {
 	})
 }
 
-// placedAny tells whether some node's share for the job's GPUs has so many CPUs.
+// placedAny reports whether some node's share for the job's GPUs has so many CPUs.
 func placedAny(nodes []cluster.Node, a slurmplug.Asked) bool {
 	for _, n := range nodes {
 		if a.CPUs <= n.CPUs*a.GPUs/n.GPUs {
@@ -770,7 +770,7 @@ func TestSizesOverShareOneAfterTheOther(t *testing.T) {
 	}
 	q.z.Decide(&q.s, q.h, &q.p)
 	for i := range 2 {
-		if d := q.p.Decisions[i].Size; !strings.Contains(d, "its own request again, because a free GPU of n1 would lack its share") {
+		if d := q.p.Decisions[i].Size; !strings.Contains(d, "its own request restored, because a free GPU of n1 would lack its share") {
 			t.Errorf("job %d: %q, %+v", i+1, d, q.p.Actions)
 		}
 	}

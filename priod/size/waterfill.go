@@ -74,7 +74,7 @@ type sized struct {
 	speed float64
 }
 
-// onOneNode tells whether all of a request is on one node.
+// onOneNode reports whether all of a request is on one node.
 func (p *packing) onOneNode(i int) bool { return len(p.grants[i].Parts) == 1 }
 
 // fill hands out what is idle on a node.

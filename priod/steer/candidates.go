@@ -15,22 +15,22 @@ import (
 // Why a job is not steered, beside the verdicts of Decide.
 const (
 	noConsent      = "its tag gives no speed or workload: it may not be steered"
-	asksForType    = "it asks for a GPU type itself"
+	asksForType    = "it requests a GPU type"
 	partOfHetJob   = "it is part of a heterogeneous job"
-	prefersNodes   = "it prefers nodes itself (--prefer), and Slurm then forgets what else it asks for"
+	prefersNodes   = "it uses --prefer, with which Slurm ignores other constraints"
 	hasClaim       = "room is being made for it"
-	editedByUser   = "its constraint was changed after priod had written it: that stays as it is"
-	namesNodes     = "it names its nodes itself"
-	noNodes        = "no GPU type has nodes for it that are up"
+	editedByUser   = "its constraint was changed after priod wrote it: left as it is"
+	namesNodes     = "it requests specific nodes"
+	noNodes        = "no GPU type has usable nodes for it"
 	speedUnknown   = "its speed is unknown on every GPU type: it starts on the first free one"
 	runsNowhere    = "it cannot run on any GPU type that it may have"
-	openedLately   = "left open: its type was taken back a short while ago"
-	beginsLater    = "it begins later: a trial gets a type once it may start"
-	sizeNamesNodes = "its size names its nodes for now"
+	openedLately   = "left open: its type was withdrawn recently"
+	beginsLater    = "not eligible yet: a TE job gets a type once it may start"
+	sizeNamesNodes = "its size names its nodes at present"
 )
 
 // candidate is a pending job, or a task of an array, for which Decide chooses. It is one
-// also when it is not to be steered, because the others reckon with where it will start.
+// also when it is not to be steered, because the others take into account where it will start.
 type candidate struct {
 	Job                      // what Decide is told
 	at       int             // of its record in plan.Decisions
@@ -139,7 +139,7 @@ func (st *Steered) openUnqueued(at int, why string) {
 	}
 }
 
-// waitsForGPU tells whether a free GPU can end what Slurm says that a job waits for. Where
+// waitsForGPU reports whether a free GPU can end what Slurm says that a job waits for. Where
 // priod bound it, the nodes that are down may be those of its type alone.
 func waitsForGPU(j *pendingJob) bool {
 	switch slurmplug.WaitsFor(j.Reason) {
@@ -228,7 +228,7 @@ func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 	return c
 }
 
-// runsOnNone tells whether a job can run on none of the types.
+// runsOnNone reports whether a job can run on none of the types.
 func runsOnNone(share *plan.Share, types placement.Types) bool {
 	for t, run := range share.Run {
 		if types.Has(int32(t)) && !math.IsInf(run, 1) {

@@ -59,7 +59,7 @@ func (v vocabulary) with(own, feature string) (string, error) {
 
 // NoFeature says why a user's own constraint cannot be put back.
 func NoFeature(lost []string) string {
-	return fmt.Sprintf("its user's own constraint cannot be put back: no node has the feature %.80s any more", strings.Join(lost, ", "))
+	return fmt.Sprintf("its user's own constraint cannot be restored: no node has the feature %.80s any more", strings.Join(lost, ", "))
 }
 
 // PutBack is what can be written back of a constraint that a user wrote, as accepted says.

@@ -44,7 +44,7 @@ type Job struct {
 	Ready    int               // cycles since it was bound in which it could have started there and did not
 }
 
-// runs tells whether a job may and can run on a type.
+// runs reports whether a job may and can run on a type.
 func (j *Job) runs(t int32) bool { return j.Request.Types.Has(t) && !math.IsInf(j.Run[t], 1) }
 
 // Decide gives one verdict for each job. It is pure.
@@ -158,18 +158,18 @@ func (p *planner) bestAllocated(j *Job) Verdict {
 	return best
 }
 
-// keepsType tells whether a job was bound less than Rule.Keep ago, to a type that
+// keepsType reports whether a job was bound less than Rule.Keep ago, to a type that
 // still has nodes for it.
 func (p *planner) keepsType(j *Job) bool {
 	return j.Steered != Open && j.Held < p.rule.Keep && j.runs(j.Steered) && p.hasNodes(j, j.Steered)
 }
 
-// allocated tells whether a job's allocation gives it time on a type.
+// allocated reports whether a job's allocation gives it time on a type.
 func (p *planner) allocated(j *Job, t int32) bool {
 	return j.Time != nil && j.Time[t] >= p.rule.Least && j.runs(t)
 }
 
-// allocationFell tells whether a job has lost so much of its time on its type since it
+// allocationFell reports whether a job has lost so much of its time on its type since it
 // was bound to it that the binding is out of date.
 func (p *planner) allocationFell(j *Job) bool {
 	return j.Time == nil || j.Given-j.Time[j.Steered] > p.rule.Change
@@ -193,7 +193,7 @@ func gavelPriority(j *Job, t int32) float64 {
 // scheduling pass.
 const patience = 2
 
-// stuck tells whether Slurm has not started a job on its type although there was room.
+// stuck reports whether Slurm has not started a job on its type although there was room.
 func (p *planner) stuck(j *Job) bool {
 	if j.NoWait {
 		return j.Steered != Open && j.Ready >= min(p.rule.Cycles, patience)
@@ -261,7 +261,7 @@ func (p *planner) bar(j *Job) (v Verdict, bound bool) {
 	return p.withBack(j, v), true
 }
 
-// hasRoom tells whether a job could start on any type, allocated or not.
+// hasRoom reports whether a job could start on any type, allocated or not.
 func (p *planner) hasRoom(j *Job) bool {
 	for t := range int32(p.Types) {
 		if j.runs(t) && p.hasNodes(j, t) {
@@ -272,7 +272,7 @@ func (p *planner) hasRoom(j *Job) bool {
 }
 
 // leaveToSlurm completes the verdict on a job that is bound to no type: it goes into the
-// schedule where it would start first, because the jobs behind it have to reckon with it.
+// schedule where it would start first, because the jobs behind it have to take into account it.
 func (p *planner) leaveToSlurm(j *Job, v Verdict) Verdict {
 	first := v
 	for t := range int32(p.Types + len(p.Unlabelled)) {
@@ -288,7 +288,7 @@ func (p *planner) leaveToSlurm(j *Job, v Verdict) Verdict {
 		p.reserve(j, first)
 		v.Start, v.End = first.Start, first.End
 	}
-	if first.Start > 0 { // on whichever of its types comes free first
+	if first.Start > 0 { // on whichever of its types becomes free first
 		p.awaited |= j.Request.Types
 	}
 	return p.withBack(j, v)

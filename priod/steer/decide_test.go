@@ -60,7 +60,7 @@ func TestVerdicts(t *testing.T) {
 		{"a node is down", two(1, 1), func(s *Snapshot, j *Job) { s.Nodes.SetDown(0, true) }, Takes, 1, "", 0, "takes slow"},
 		{"steered to what is down", two(1, 1), func(s *Snapshot, j *Job) { s.Nodes.SetDown(0, true); j.Steered, j.Given = 0, 0.5 }, Takes, 1, Down, 0, "its nodes are down"},
 		{"the allocation has changed", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given = 1, 0.5 }, Starts, 0, Changed, 0, "the allocation has changed"},
-		{"better by the threshold", two(1, 1, holds(1, 1, 5000)), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Time = 1, 0.4, []float64{0.5, 0.4} }, Starts, 0, Better, 0, "this is better"},
+		{"better by the threshold", two(1, 1, holds(1, 1, 5000)), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Time = 1, 0.4, []float64{0.5, 0.4} }, Starts, 0, Better, 0, "another type is better"},
 		{"better by less", two(1, 1), func(_ *Snapshot, j *Job) {
 			j.Steered, j.Given, j.Time, j.Run = 1, 0.4, []float64{0.5, 0.4}, []float64{90, 100}
 		}, Starts, 1, "", 0, "slow is allocated"},
@@ -138,7 +138,7 @@ func TestNow(t *testing.T) {
 			}
 		}
 	}
-	s := two(1, 1, holds(0, 1, 50), holds(1, 1, 60)) // others have to reckon with it
+	s := two(1, 1, holds(0, 1, 50), holds(1, 1, 60)) // others have to take into account it
 	s.Jobs = []Job{now(Open, 0, 0), pending(100, 1000)}
 	if v := Decide(s, set()); v[0].Start != 50 || v[1].Start != 150 {
 		t.Errorf("%+v", v)
@@ -349,7 +349,7 @@ func drawn(t *rapid.T) (*Snapshot, Rule) {
 	return s, with
 }
 
-// canRunOnPart tells whether a job can run on some of the types that it may have, and not on others.
+// canRunOnPart reports whether a job can run on some of the types that it may have, and not on others.
 func canRunOnPart(s *Snapshot, j *Job) bool {
 	part, all := false, true
 	for g := range int32(s.Types) {

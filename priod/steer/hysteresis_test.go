@@ -22,7 +22,7 @@ func oneOfEach() *testCluster {
 	return p
 }
 
-// Whatever comes free, is taken or is allocated from one cycle to the next: no
+// Whatever becomes free, is taken or is allocated from one cycle to the next: no
 // constraint is written back to what it was within a minute, but for a TE job, which is
 // never bound where it does not start now; what it held is taken back in the same cycle.
 func TestSteerWritesNothingBack(t *testing.T) {

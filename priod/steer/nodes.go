@@ -92,7 +92,7 @@ func (view *nodeView) fit(j *cluster.Job, own, excluded string) placement.Types 
 	return types
 }
 
-// fitsOn tells whether a job fits on nodes of one type. A constraint of its user's own
+// fitsOn reports whether a job fits on nodes of one type. A constraint of its user's own
 // that cannot be parsed is ignored.
 func (view *nodeView) fitsOn(j *cluster.Job, own string, t int, nodes *placement.Nodes) bool {
 	asks := *j
@@ -150,7 +150,7 @@ func (view *nodeView) typesOf(hosts string) (types placement.Types) {
 	return types
 }
 
-// oneNodeHas tells whether one node that a job's own constraint allows has so much.
+// oneNodeHas reports whether one node that a job's own constraint allows has so much.
 func (view *nodeView) oneNodeHas(j *pendingJob, least cluster.Least) bool {
 	c := j.ownConstraint()
 	for i := range view.in.snapshot.Nodes {

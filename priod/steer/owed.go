@@ -10,7 +10,7 @@ import (
 
 // Owing is what the end of a round has to know: the BE jobs that wait for the type that
 // an earlier cycle gave them, for which others may leave; what the running jobs are
-// owed; and the TE jobs, which stand before all of them. nil when steering is off. Of an
+// owed; and the TE jobs, which rank ahead of all of them. nil when steering is off. Of an
 // array the task counts that starts next.
 func (st *Steered) Owing(lead plan.Lead) *plan.Owing {
 	in := &st.in

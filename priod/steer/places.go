@@ -128,12 +128,12 @@ func (st *Steered) ruledOutBy(place *cluster.Place, j *pendingJob, t int32) stri
 	case st.nodes.fit(&asks, j.own, place.Excluded).Has(t):
 		return ""
 	case place.Excluded == "":
-		return fmt.Sprintf("what it asks of its nodes leaves no place for it on %s", st.types.names[t])
+		return fmt.Sprintf("its requirements leave no place for it on %s", st.types.names[t])
 	}
-	return fmt.Sprintf("it refuses nodes (%.80s), and the others have no place for it on %s", place.Excluded, st.types.names[t])
+	return fmt.Sprintf("it excludes nodes (%.80s), and the others have no place for it on %s", place.Excluded, st.types.names[t])
 }
 
-// namedBySize tells whether the nodes that a job names are those for which priod made
+// namedBySize reports whether the nodes that a job names are those for which priod made
 // its size. That says nothing about where its user wants it.
 func (st *Steered) namedBySize(hosts string, ids ...cluster.JobID) bool {
 	return hosts != "" && slices.ContainsFunc(ids, func(id cluster.JobID) bool {

@@ -11,7 +11,7 @@ import (
 // shadow is the schedule that Decide makes: the running jobs and, one after the
 // other, the pending ones where they are expected to start. What is free now it
 // knows node by node. What will be free it counts in GPUs of a type, so that it costs
-// the same on any number of nodes; a gang whose GPUs come free scattered may
+// the same on any number of nodes; a gang whose GPUs become free scattered may
 // therefore be planned a little early.
 type shadow struct {
 	*Snapshot
@@ -163,13 +163,13 @@ func (sh *shadow) earliest(j *Job, t int32) (start float64, ok bool) {
 	return start, ok && !math.IsInf(start, 1)
 }
 
-// startsNow tells whether a job could start on a type at once.
+// startsNow reports whether a job could start on a type at once.
 func (sh *shadow) startsNow(j *Job, t int32) bool {
 	start, ok := sh.earliest(j, t)
 	return ok && start == 0
 }
 
-// hasNodes tells whether a job could ever start on a type as the nodes are now.
+// hasNodes reports whether a job could ever start on a type as the nodes are now.
 func (sh *shadow) hasNodes(j *Job, t int32) bool {
 	_, ok := sh.earliest(j, t)
 	return ok

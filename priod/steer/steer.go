@@ -39,7 +39,7 @@
 //
 //	feature.go     how steering takes part in a cycle
 //	decide.go      the rule: snapshot and Rule in, verdicts out; pure
-//	shadow.go      the shadow schedule that the rule reckons with
+//	shadow.go      the shadow schedule that the rule takes into account
 //	standing.go    for how long the verdicts stand if nothing happens
 //	verdict.go     the verdicts and their words
 //	steer.go       one cycle: what it is given, and its steps
@@ -134,7 +134,7 @@ func (m *Memory) Steer(c *plan.Cycle, set Settings, jobs func() []pendingJob) *S
 	return st
 }
 
-// steers tells whether there may be anything to write.
+// steers reports whether there may be anything to write.
 func steers(c *plan.Cycle, set Settings) bool {
 	return set.Enabled || len(c.History.Requests) > 0
 }
@@ -211,14 +211,14 @@ func (st *Steered) RuledOut() map[cluster.JobID]placement.Types {
 	return out
 }
 
-// isTrial tells whether a job is not to wait for a type: it counts as TE, or will once
+// isTrial reports whether a job is not to wait for a type: it counts as TE, or will once
 // its user's budget has room again.
 func (in *inputs) isTrial(at int) bool {
 	d := &in.plan.Decisions[at]
 	return d.Class == cluster.TE || d.Why == string(plan.OverBudget)
 }
 
-// usableForClaim tells whether a node starts nothing else only because priod has
+// usableForClaim reports whether a node starts nothing else only because priod has
 // reserved it for a claim. That is soon over, and no reason to give a job another type.
 func (in *inputs) usableForClaim(n *cluster.Node) bool {
 	return in.history.Reserved[n.Name] && n.Usable && !n.MixedTypes

@@ -55,7 +55,7 @@ func (p *testCluster) job(id uint32, own string) *cluster.Job {
 	return &p.Jobs[len(p.Jobs)-1]
 }
 
-// busy has the job bound to v100 since a time; a100 comes free sooner.
+// busy has the job bound to v100 since a time; a100 becomes free sooner.
 func (p *testCluster) busy(j *cluster.Job, since time.Time) {
 	p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, since)
 	j.Features = "v100"
@@ -141,7 +141,7 @@ func TestSteer(t *testing.T) {
 			j.Features, p.h.Claiming = "v100", map[cluster.JobID]bool{j.ID: true}
 		}, "v100", hasClaim},
 		"named":           {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Required: "v1"} }, "", namesNodes},
-		"refuses":         {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Excluded: "a1"} }, "", "it refuses nodes (a1)"},
+		"refuses":         {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Excluded: "a1"} }, "", "it excludes nodes (a1)"},
 		"a node too many": {func(p *testCluster, j *cluster.Job) { p.places[j.ID] = cluster.Place{Excluded: "v1"} }, "a100", "free"},
 		"type gone": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
@@ -225,7 +225,7 @@ func TestSteer(t *testing.T) {
 		"no feature on a node that it does not refuse": {func(p *testCluster, j *cluster.Job) {
 			p.node("a2", "a100")
 			p.places[j.ID] = cluster.Place{Excluded: "a1"}
-		}, "", "it refuses nodes (a1)"},
+		}, "", "it excludes nodes (a1)"},
 		"no feature on one, and on a wrong one": {func(p *testCluster, _ *cluster.Job) {
 			p.node("a2", "a100")
 			p.node("v2", "v100", "v100", "a100")
@@ -273,13 +273,13 @@ func TestSteer(t *testing.T) {
 		"on another type": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("v100"), true, start.Add(-time.Minute))
 			j.Features = "v100"
-		}, "a100", "the type before is taken back"},
+		}, "a100", "the previous type is withdrawn"},
 		"on another type since just now, to wait": {func(p *testCluster, j *cluster.Job) {
 			p.busy(j, start.Add(-64*time.Second))
 		}, "v100", "waits for v100 until about 08:50"},
 		"on another type for a minute, to wait": {func(p *testCluster, j *cluster.Job) {
 			p.busy(j, start.Add(-65*time.Second))
-		}, "a100", "the type before is taken back"},
+		}, "a100", "the previous type is withdrawn"},
 		"impossible": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
@@ -296,7 +296,7 @@ func TestSteer(t *testing.T) {
 			p.Nodes[0].GPUs, j.GPUs = 2, 3
 			p.node("a2", "a100", "a100", "ssd").GPUs = 2
 			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1}}
-		}, "", "leaves no place for it on a100"}, // the next cycle chooses by that
+		}, "", "leave no place for it on a100"}, // the next cycle chooses by that
 		"several nodes of any type": {func(p *testCluster, j *cluster.Job) {
 			j.GPUs = 8
 			p.node("a2", "a100", "a100", "ssd")
@@ -305,24 +305,24 @@ func TestSteer(t *testing.T) {
 		}, "a100", "free"},
 		"more nodes than it says": {func(p *testCluster, j *cluster.Job) {
 			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 2, TasksPerNode: 1}}
-		}, "", "leaves no place for it on a100"},
+		}, "", "leave no place for it on a100"},
 		"no more nodes than it allows": {func(p *testCluster, j *cluster.Job) {
 			j.GPUs = 8
 			p.node("a2", "a100", "a100", "ssd")
 			p.node("v2", "v100", "v100")
 			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Most: 1, Tasks: 8}}
-		}, "", "leaves no place for it on a100"},
+		}, "", "leave no place for it on a100"},
 		"CPUs by GPU": {func(p *testCluster, j *cluster.Job) {
 			j.GPUs, j.Node.GPUs = 2, 2
 			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 9}}
-		}, "", "leaves no place for it on a100"},
+		}, "", "leave no place for it on a100"},
 		"CPUs by GPU that are there": {func(p *testCluster, j *cluster.Job) {
 			j.GPUs, j.Node.GPUs = 2, 2
 			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 1, CPUsPerGPU: 8}}
 		}, "a100", "free"},
 		"memory of each node": {func(p *testCluster, j *cluster.Job) {
 			p.places[j.ID] = cluster.Place{Bounds: slurmplug.Bounds{Tasks: 2, MemMB: 1001}}
-		}, "", "leaves no place for it on a100"},
+		}, "", "leave no place for it on a100"},
 		"consent gone": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, start)
 			j.Features, j.Tag = "a100", jobtag.Tag{}

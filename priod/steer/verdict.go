@@ -34,7 +34,7 @@ const (
 	Changed Why = "allocation-changed"
 	Down    Why = "nodes-down"
 	Better  Why = "better-type" // another type is better by Rule.Change
-	Full    Why = "not-free"    // Job.NoWait, and it does not start there now
+	Full    Why = "not-free"    // Job.NoWait, and it does not start there at present
 )
 
 // Verdict is what is decided for one job. Times are in seconds from now.
@@ -87,7 +87,7 @@ func (v *Verdict) Explain(name func(int32) string, now time.Time) string {
 		text = whyOpen[v.Why]
 	}
 	if back := whyBack[v.Back]; back != "" {
-		text += "; the type before is taken back: " + back
+		text += "; the previous type is withdrawn: " + back
 	}
 	return text
 }
@@ -111,7 +111,7 @@ func (v *Verdict) choice(names []string) *plan.GPUTypeChoice {
 	return c
 }
 
-// movedFrom tells whether the expected start of an earlier verdict is no longer that of this one, made so
+// movedFrom reports whether the expected start of an earlier verdict is no longer that of this one, made so
 // many seconds later: by more than ten minutes and half of what is left.
 func (v *Verdict) movedFrom(told *Verdict, later float64) bool {
 	was, is := told.Start-later, v.Start
@@ -124,18 +124,18 @@ func (v *Verdict) movedFrom(told *Verdict, later float64) bool {
 var whyOpen = map[Why]string{
 	Far:       "too far from the head of the queue",
 	NoConsent: noConsent,
-	OneType:   "what it asks for leaves one GPU type",
+	OneType:   "its request leaves one GPU type",
 	NoRoom:    "no GPU type has room for it, now or later",
-	NoTime:    "the allocation gives it no time now: left open",
-	Unbound:   "it is not to wait: left open, to start on the first type that is free",
-	Stuck:     "it could start on the type that it was given, and Slurm did not start it: left open",
+	NoTime:    "the allocation gives it no time at present: left open",
+	Unbound:   "TE jobs do not wait: left open, to start on the first type that is free",
+	Stuck:     "it could have started on its type, and Slurm did not start it: left open",
 }
 
 var whyBack = map[Why]string{
 	Changed: "the allocation has changed",
-	Full:    "it does not start there now",
+	Full:    "it does not start there at present",
 	Down:    "its nodes are down",
-	Better:  "this is better",
+	Better:  "another type is better",
 }
 
 // clockTime is a time of the clock so many seconds from now; with its day where that is another one.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The words about a job that waits are made anew when their times move.
+// The words about a job that waits are rebuilt when their times move.
 func TestWordsFollowTheWait(t *testing.T) {
 	const year = 365 * 24 * 3600.0
 	never := math.Inf(1)

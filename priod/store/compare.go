@@ -60,7 +60,7 @@ func (c *changes) none() bool {
 	return !c.saw && c.sawNone() && len(c.history)+len(c.decisions)+len(c.shares) == 0
 }
 
-// sawNone tells whether jobs and nodes are as the database holds them.
+// sawNone reports whether jobs and nodes are as the database holds them.
 func (c *changes) sawNone() bool {
 	return len(c.jobs)+len(c.left)+len(c.open)+len(c.nodes)+len(c.nodesLeft) == 0
 }

@@ -23,7 +23,7 @@ import (
 	files "slurmprio/sql"
 )
 
-// A database that breaks again so soon after it was begun anew has a broken
+// A database that breaks again so soon after it was started over has a broken
 // disk under it; setting it aside each cycle would fill that disk.
 const anewPeriod = time.Minute
 
@@ -34,7 +34,7 @@ type NewerError struct {
 }
 
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("%s was written by a newer priod (schema %d, this one knows %d): install that priod again, or move the file away to begin anew", e.Path, e.Has, e.Knows)
+	return fmt.Sprintf("%s was written by a newer priod (schema %d, this one knows %d): install that version again, or move the file away to start over", e.Path, e.Has, e.Knows)
 }
 
 func databasePath(dir string) string { return filepath.Join(dir, "priod.db") }
@@ -130,7 +130,7 @@ func (s *Store) closeDatabase() error {
 	return err
 }
 
-// isBroken tells whether an error says that the file is no sound database.
+// isBroken reports whether an error says that the file is no sound database.
 func isBroken(err error) bool {
 	var e sqlite3.Error
 	return errors.As(err, &e) && (e.Code == sqlite3.ErrCorrupt || e.Code == sqlite3.ErrNotADB) || errors.Is(err, errGone)
@@ -179,7 +179,7 @@ func (s *Store) reopen(lost string) error {
 	if err := s.openDatabase(context.Background()); err != nil {
 		return err
 	}
-	s.mended("a file of the database was deleted or replaced while priod ran: made anew, nothing is lost", "file", lost)
+	s.mended("a file of the database was deleted or replaced while priod ran: rebuilt, nothing is lost", "file", lost)
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (s *Store) Checkpoint() error {
 // setAside renames a broken database and what belongs to it.
 func (s *Store) setAside(why error) error {
 	if time.Since(s.anew) < anewPeriod {
-		return fmt.Errorf("the database broke again within %s, look at the disk under %s: %w", anewPeriod, s.dir, why)
+		return fmt.Errorf("the database broke again within %s: check the disk of %s: %w", anewPeriod, s.dir, why)
 	}
 	if err := s.closeDatabase(); err != nil {
 		s.log.Warn("close the broken database", "error", err)
@@ -217,7 +217,7 @@ func (s *Store) setAside(why error) error {
 		}
 	}
 	s.anew = time.Now()
-	s.mended("the database is broken: set aside, begun anew; history is lost, nothing else", "error", why, "aside", to)
+	s.mended("the database is corrupt: set aside and started over; only history is lost", "error", why, "aside", to)
 	return lines.SyncDir(s.dir)
 }
 
@@ -292,7 +292,7 @@ func (s *statements) run(ctx context.Context, tx db.DBTX) error {
 	return nil
 }
 
-// full tells whether they take as much memory as is worth a call.
+// full reports whether they take as much memory as is worth a call.
 func (s *statements) full() bool {
 	n := 0
 	for i := range s.rows {
@@ -363,7 +363,7 @@ func explain(err error, path string) error {
 	case e.Code == sqlite3.ErrFull || e.SystemErrno == syscall.ENOSPC || e.SystemErrno == syscall.EDQUOT:
 		return fmt.Errorf("no room for %s: make space there, or lower the retention: %w", path, err)
 	case e.Code == sqlite3.ErrReadonly || e.SystemErrno == syscall.EROFS || e.SystemErrno == syscall.EACCES:
-		return fmt.Errorf("%s cannot be written: look at its owner, its mode and the mount: %w", path, err)
+		return fmt.Errorf("%s cannot be written: check its owner, its mode and the mount: %w", path, err)
 	case e.Code == sqlite3.ErrBusy || e.Code == sqlite3.ErrLocked:
 		return fmt.Errorf("another program keeps %s locked (sqlite3, a backup?): end it: %w", path, err)
 	}

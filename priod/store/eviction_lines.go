@@ -85,7 +85,7 @@ func (f *evictionFile) parse(text []byte) (*evict.Journal, error) {
 				f.damaged++
 			}
 			if f.head.Format > evictionFormat {
-				return nil, fmt.Errorf("%s was written by a newer priod (format %d, this one knows %d): install that priod again, or move the file away", f.Path, f.head.Format, evictionFormat)
+				return nil, fmt.Errorf("%s was written by a newer priod (format %d, this one knows %d): install that version again, or move the file away", f.Path, f.head.Format, evictionFormat)
 			}
 		case json.Unmarshal(line, &l) != nil || !l.sound():
 			f.damaged++
@@ -108,7 +108,7 @@ func inOrder(j *evict.Journal) {
 	j.Evictions = slices.CompactFunc(j.Evictions, func(a, b evict.Eviction) bool { return a.Number == b.Number })
 }
 
-// sound tells whether a line can be what priod wrote.
+// sound reports whether a line can be what priod wrote.
 func (l *evictionLine) sound() bool {
 	return l.Turn > 0 &&
 		!slices.ContainsFunc(l.Claims, func(c evict.Claim) bool { return c.Number <= 0 || c.Job.ID == 0 || c.State == "" }) &&
@@ -125,7 +125,7 @@ func (l *evictionLine) addTo(j *evict.Journal) {
 	j.LastClaim, j.LastEviction = max(j.LastClaim, l.LastClaim), max(j.LastEviction, l.LastEviction)
 }
 
-// lost tells whether the file was deleted or changed by others: then it is written anew.
+// lost reports whether the file was deleted or changed by others: then it is rewritten.
 func (f *evictionFile) lost() bool {
 	if f.Info == nil || f.stale {
 		return false

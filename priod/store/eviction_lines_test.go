@@ -76,7 +76,7 @@ func TestEvictionsOutliveTheDatabase(t *testing.T) {
 			same(t, j, d.journal()) // from the database alone
 			d.cycle()
 			d.loseDatabase()
-			same(t, j, d.journal()) // the journal was written anew
+			same(t, j, d.journal()) // the journal was rewritten
 		})
 	}
 }
@@ -281,7 +281,7 @@ func TestNoRoomForEvictions(t *testing.T) {
 	}
 }
 
-// Deleted while priod runs, it is written anew by the next turn.
+// Deleted while priod runs, it is rewritten by the next turn.
 func TestEvictionFileDeleted(t *testing.T) {
 	d, j := underWay(t)
 	save(t, d.store, j, evicted(now()))

@@ -44,10 +44,10 @@ func (s *Store) loadEvictions(ctx context.Context, tx db.DBTX) error {
 	}
 	s.journal, s.evictions = j, f
 	if f.stale && f.damaged == 0 {
-		s.log.Warn("the journal of evictions lacks what the database knows: written anew", "file", f.Path)
+		s.log.Warn("the journal of evictions lacks rows that the database has: rewritten", "file", f.Path)
 	}
 	if f.behind && !told.Blank() {
-		s.log.Warn("the database lacks evictions that their journal has: they go on from there", "evictions", len(told.Evictions), "file", f.Path)
+		s.log.Warn("the database lacks evictions that the journal has: they continue from the journal", "evictions", len(told.Evictions), "file", f.Path)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (s *Store) spoiledEvictions() (err error) {
 			return inJournal(err)
 		}
 	}
-	s.mended("the journal of evictions was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path, "aside", aside)
+	s.mended("the journal of evictions was deleted or changed while priod ran: rewritten from memory, nothing is lost", "file", f.Path, "aside", aside)
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (s *Store) refuseEvictions(ctx context.Context, was, cluster string) error 
 	}
 	*s.journal = *stored // the daemon's, too
 	s.evictions = &evictionFile{File: lines.File{Path: f.Path}, stale: !stored.Blank()}
-	s.mended("the journal of evictions is another cluster's: set aside, and nothing of it counts", "cluster", cluster, "its cluster", was, "aside", aside)
+	s.mended("the journal of evictions belongs to another cluster: set aside and ignored", "cluster", cluster, "its cluster", was, "aside", aside)
 	return fmt.Errorf("%s was cluster %s's and this is %s: the next cycle decides without it", f.Path, was, cluster)
 }
 

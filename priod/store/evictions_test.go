@@ -92,7 +92,7 @@ func TestClaimsOfOpenEvictions(t *testing.T) {
 }
 
 // Nor does the retention take either, though the row of the job that it was for, or of
-// the victim in a database that was begun anew, left the queue long ago.
+// the victim in a database that was started over, left the queue long ago.
 func TestOpenEvictionsArePrunedLater(t *testing.T) {
 	for _, left := range []uint32{17, 18} {
 		d, j := underWay(t)
@@ -171,7 +171,7 @@ func TestNoPinWhileResetActs(t *testing.T) {
 	}
 }
 
-// A database that is lost is written anew with what is under way, also of jobs
+// A database that is lost is rewritten with what is under way, also of jobs
 // that left the queue, and of tasks that have no record of their own.
 func TestEvictionsInANewDatabase(t *testing.T) {
 	d, j := underWay(t)

@@ -164,7 +164,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	}
 	s.failed, s.failures = m, f
 	if f.stale && f.damaged == 0 {
-		s.log.Warn("the journal of failures lacks what the database knows: written anew", "file", f.Path)
+		s.log.Warn("the journal of failures lacks rows that the database has: rewritten", "file", f.Path)
 	}
 	return m, nil
 }
@@ -213,7 +213,7 @@ func joined(file, other *retry.Changes) *retry.Changes {
 	return &all
 }
 
-// further tells whether a row of a run is further along than another one of the same run.
+// further reports whether a row of a run is further along than another one of the same run.
 func further(a, b *retry.Failure) bool {
 	rank := func(f *retry.Failure) int {
 		return slices.Index([]retry.State{retry.Delayed, retry.Recorded, retry.Requeued, retry.Noted}, f.State)
@@ -236,7 +236,7 @@ func (s *Store) keepFailures() error {
 				return fmt.Errorf("journal of failures: %w", err)
 			}
 		}
-		s.mended("the journal of failures was deleted or changed while priod ran: written anew from memory, nothing is lost", "file", f.Path, "aside", aside)
+		s.mended("the journal of failures was deleted or changed while priod ran: rewritten from memory, nothing is lost", "file", f.Path, "aside", aside)
 	}
 	if err := f.rewrite(s.failed); err != nil {
 		return fmt.Errorf("journal of failures: %w", err)
@@ -244,7 +244,7 @@ func (s *Store) keepFailures() error {
 	return nil
 }
 
-// lost tells whether the file was deleted or changed by others.
+// lost reports whether the file was deleted or changed by others.
 func (f *failureFile) lost() bool {
 	if f.Info == nil {
 		return false

@@ -211,7 +211,7 @@ func TestBreaksAgain(t *testing.T) {
 	for range 3 {
 		_ = os.Remove(databasePath(dir))
 		_, err := d.step()
-		if err == nil || !strings.Contains(err.Error(), "look at the disk under "+dir) || TroubleOf(err) != DatabaseBroken {
+		if err == nil || !strings.Contains(err.Error(), "check the disk of "+dir) || TroubleOf(err) != DatabaseBroken {
 			t.Fatal(err)
 		}
 	}

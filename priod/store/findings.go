@@ -34,7 +34,7 @@ func (f *Findings) Count(level string) (n int) {
 	return n
 }
 
-// SaveFindings replaces what an earlier check found. It may be called beside the cycles.
+// SaveFindings replaces what an earlier check found. It may be called alongside the cycles.
 func (s *Store) SaveFindings(ctx context.Context, f *Findings) error {
 	return s.batch(ctx, func(tx db.DBTX) error {
 		if err := s.q.DropFindings(ctx, tx); err != nil {
@@ -92,7 +92,7 @@ type Promise struct {
 // late is what a start may be later than was said, as polls are that far apart.
 const late = 30 * time.Second
 
-// Held tells whether the job started by the time that was said for nine of ten; scored is false where that is not known yet, or
+// Held reports whether the job started by the time that was said for nine of ten; scored is false where that is not known yet, or
 // it left without a start that was seen.
 func (p *Promise) Held(until time.Time) (held, scored bool) {
 	if !p.Start.IsZero() {
@@ -106,7 +106,7 @@ func (r *Reader) PromisesSince(ctx context.Context, since time.Time) ([]Promise,
 	return list(ctx, r, func(tx *sql.Tx) ([]db.PromisesSinceRow, error) { return r.q.PromisesSince(ctx, tx, millis(since)) }, promiseOf)
 }
 
-// PromisesSince is that of Reader. It may be called beside the cycles.
+// PromisesSince is that of Reader. It may be called alongside the cycles.
 func (s *Store) PromisesSince(ctx context.Context, since time.Time) (promises []Promise, err error) {
 	err = s.batch(ctx, func(tx db.DBTX) error {
 		rows, err := s.q.PromisesSince(ctx, tx, millis(since))
@@ -125,7 +125,7 @@ func promiseOf(x *db.PromisesSinceRow) Promise {
 
 // SaveStarts takes in when waiting jobs would start, as planned at a time. A row is written
 // only where that has moved by a minute, and by a tenth of what was left until then. It may
-// be called beside the cycles.
+// be called alongside the cycles.
 func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]ExpectedStart) error {
 	return s.batch(ctx, func(tx db.DBTX) error {
 		stored, err := s.q.AllStarts(ctx, tx)
@@ -208,7 +208,7 @@ func (s *Store) SaveEnds(ctx context.Context, at time.Time, ends map[cluster.Job
 	})
 }
 
-// moved tells whether an expected start differs by more than it is worth to write.
+// moved reports whether an expected start differs by more than it is worth to write.
 func moved(was, is, now time.Time) bool {
 	was, is = cluster.Later(was, now), cluster.Later(is, now)
 	return is.Sub(was).Abs() > max(time.Minute, was.Sub(now)/10)

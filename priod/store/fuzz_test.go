@@ -15,7 +15,7 @@ import (
 )
 
 // Whatever stands in evictions.jsonl, what is read of it is what is read again once it
-// was written anew, with each row where whoever looks for its number finds it.
+// was rewritten, with each row where whoever looks for its number finds it.
 func FuzzEvictionLines(f *testing.F) {
 	head := `{"format":1,"journal":"x","cluster":"test"}` + "\n"
 	f.Add([]byte(head + `{"turn":1,"claims":[{"claim":2,"job":"7","state":"planned"}],"evictions":[{"eviction":1,"claim":2,"job":"8_4","state":"signalled","signalled":"2025-11-03T10:00:00Z"}]}` + "\n"))

@@ -23,7 +23,7 @@ type Lessons struct {
 }
 
 // SaveStays takes in what accounting says of the runs that ended up to a time.
-// It may be called beside the cycles, like the methods below.
+// It may be called alongside the cycles, like the methods below.
 func (s *Store) SaveStays(ctx context.Context, stays []cluster.PastStay, until time.Time) error {
 	for len(stays) > 0 {
 		now := stays[:min(len(stays), pruneBatch)]

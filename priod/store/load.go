@@ -81,7 +81,7 @@ func (s *Store) rewriteUndo() error {
 		return err
 	}
 	defer s.stopActing()
-	s.log.Warn("the undo journal lacks what the database knows: added", "changes", len(lost), "file", s.undo.Path())
+	s.log.Warn("the undo journal lacks changes that the database has: added", "changes", len(lost), "file", s.undo.Path())
 	for _, c := range lost {
 		if e := s.stored.jobs[c.Job]; e != nil && e.named() {
 			c.User, c.Submit = e.user.Value(), instant(e.submit)
@@ -238,7 +238,7 @@ func (l *loader) intervals(ctx context.Context) error {
 }
 
 // asked takes in what was written into requests: the database knows what became
-// of it, the journal what was there first when the database was begun anew.
+// of it, the journal what was there first when the database was started over.
 func (l *loader) asked(ctx context.Context) error {
 	writes, err := l.q.RequestWrites(ctx, l.tx)
 	if err != nil {
@@ -328,7 +328,7 @@ func (l *loader) journalled(id cluster.JobID) map[slurmplug.Lever]cluster.Reques
 	return requests
 }
 
-// thisRun tells whether a job has not been put back into the queue since a time, as far
+// thisRun reports whether a job has not been put back into the queue since a time, as far
 // as its record tells: what became of a size then says nothing about the next run.
 func (l *loader) thisRun(id cluster.JobID, at time.Time) bool {
 	e := l.stored.jobs[id]

@@ -70,7 +70,7 @@ func (s *Store) keepLock() error {
 		return err
 	}
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the state folder %s is %w: put it back, or make an empty one for priod's user, and priod goes on with what it remembers", s.dir, errFolderGone)
+		return fmt.Errorf("the state folder %s is %w: put it back, or create an empty one for priod's user, and priod goes on from memory", s.dir, errFolderGone)
 	}
 	lock, err := acquire(path)
 	if errors.As(err, new(*HeldError)) {

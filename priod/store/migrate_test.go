@@ -41,7 +41,7 @@ var rowsOf = map[int64]string{
 	6: `UPDATE claims SET purpose = 'round';`,
 	7: `INSERT INTO eviction_turns VALUES ('one', 7);`,
 	8: `INSERT INTO waits VALUES (17, -1, 1000, 0, '', 'alice', 'physics', 'gpu', 'a100', 2, 1, '', 0, 1000, 0);
-		INSERT INTO wait_spans (id, task, submit_ms, from_ms, until_ms, cause, what, words) VALUES (17, -1, 1000, 1000, 0, 'capacity', '', 'asks for 2 GPUs; 0 are free');`,
+		INSERT INTO wait_spans (id, task, submit_ms, from_ms, until_ms, cause, what, words) VALUES (17, -1, 1000, 1000, 0, 'capacity', '', 'requests 2 GPUs; 0 are free');`,
 	9:  `INSERT INTO failures VALUES (1, 17, -1, 2000, 'node', '{"failure":1,"job":"17","state":"noted"}'); INSERT INTO drained VALUES ('n1', 2000, 'node');`,
 	10: `UPDATE stays SET node_list = 'n1';`,
 	11: `UPDATE wait_spans SET fits = '{"gpus":1}'; UPDATE decisions SET choices = '{"gpu_type":{"why":"waits","gpu_type":"a100"}}'; INSERT INTO starts VALUES (3, 2000, 9000);
@@ -142,7 +142,7 @@ func checkMigrated(t *testing.T, dir string, from int64, story *Story) {
 		}
 	}
 	if from >= 8 {
-		want := []plan.WaitSpan{{From: instant(1000), Cause: plan.Capacity, Words: "asks for 2 GPUs; 0 are free"}}
+		want := []plan.WaitSpan{{From: instant(1000), Cause: plan.Capacity, Words: "requests 2 GPUs; 0 are free"}}
 		if from >= 11 {
 			want[0].Fits = &plan.FitsNow{GPUs: 1}
 		}

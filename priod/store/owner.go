@@ -39,7 +39,7 @@ type Owner struct {
 // takes the folder for another one.
 const maxBefore = 100
 
-// follows tells whether the folder was the one of a key before.
+// follows reports whether the folder was the one of a key before.
 func (o *Owner) follows(key string) bool { return slices.Contains(o.Before, key) }
 
 // keys are those of a folder until now, for the next owner.
@@ -79,7 +79,7 @@ var ErrUnowned = errors.New("the shared folder has no owner")
 func CheckShared(dir, shared string) (*Owner, error) {
 	now, _, err := whoOwned(dir, shared)
 	if err == nil && now != nil && now.Key == "" {
-		err = fmt.Errorf("%w: %s is gone or spoiled, and the priod that acts writes it anew", ErrUnowned, ownerPath(shared))
+		err = fmt.Errorf("%w: %s is gone or corrupt, and the active priod rewrites it", ErrUnowned, ownerPath(shared))
 	}
 	return now, err
 }
@@ -136,7 +136,7 @@ func writeOwner(dir string, h any) error {
 	return lines.Replace(ownerPath(dir), append(text, '\n'))
 }
 
-// shares tells whether the journals stand in a folder that other hosts use, too.
+// shares reports whether the journals stand in a folder that other hosts use, too.
 func (s *Store) shares() bool { return s.journals != s.dir }
 
 // owns makes sure that this priod still owns the shared folder.
@@ -149,9 +149,9 @@ func (s *Store) owns() error {
 	case err != nil:
 		return fmt.Errorf("state.shared: %w", err)
 	case now == nil || now.Key == "":
-		return fmt.Errorf("%w: %s is gone or spoiled", ErrUnowned, ownerPath(s.journals))
+		return fmt.Errorf("%w: %s is gone or corrupt", ErrUnowned, ownerPath(s.journals))
 	case s.owner.follows(now.Key): // no host took over: an older file was put in its place
-		s.mended("the shared folder is an older copy than what this host's priod wrote there: its files are written anew from memory, nothing is lost", "folder", s.journals, "owner there", now.Host)
+		s.mended("the shared folder is an older copy than what this host's priod wrote there: its files are rewritten from memory, nothing is lost", "folder", s.journals, "owner there", now.Host)
 		s.owner.Since = time.Now().UTC().Truncate(time.Second)
 		return writeOwner(s.journals, s.owner)
 	case now.Key != s.owner.Key:

@@ -26,7 +26,7 @@ const pausedBy = "paused by "
 // self stands for the daemon in Pause.Who.
 const self = "priod itself"
 
-// ByDaemon tells whether a hold is one of the daemon's own, by Store.Pause.
+// ByDaemon reports whether a hold is one of the daemon's own, by Store.Pause.
 func ByDaemon(hold string) bool { return strings.HasPrefix(hold, pausedBy+self+" at ") }
 
 // String is the pause in words for a person.
@@ -52,7 +52,7 @@ func SetPause(dir string, p Pause) error {
 	return nil
 }
 
-// Resume ends a pause and tells whether there was one.
+// Resume ends a pause and reports whether there was one.
 func Resume(dir string) (was bool, err error) {
 	err = os.Remove(pausePath(dir))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -40,7 +40,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 	for _, drop := range drops {
 		for n := int64(pruneBatch); n == pruneBatch; {
 			if err := s.batch(ctx, func(tx db.DBTX) (err error) { n, err = drop(tx); return err }); err != nil {
-				return fmt.Errorf("drop what is older than the retention: %w", err)
+				return fmt.Errorf("drop records older than the retention: %w", err)
 			}
 			dropped += n
 		}
@@ -49,7 +49,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("give space back: %w", err)
 	}
 	if dropped > 0 {
-		s.log.Debug("dropped what is older than the retention", "rows", dropped)
+		s.log.Debug("dropped records older than the retention", "rows", dropped)
 	}
 	return s.pruneAside(now)
 }

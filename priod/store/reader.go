@@ -85,7 +85,7 @@ func (r *Reader) connect(ctx context.Context) error {
 	return r.checkSchema(ctx)
 }
 
-// live tells whether a writer is, or was when it crashed, at the database.
+// live reports whether a writer is, or was when it crashed, at the database.
 func (r *Reader) live() bool {
 	wal, err := os.Stat(databasePath(r.dir) + "-wal")
 	if err != nil {
@@ -211,18 +211,18 @@ func (r *Reader) explain(err error) error {
 	case !errors.As(err, &e):
 		return err
 	case isBroken(err):
-		return fmt.Errorf("%s is broken: the running daemon sets it aside and begins anew: %w", path, err)
+		return fmt.Errorf("%s is broken: the running daemon sets it aside and starts over: %w", path, err)
 	case isUnready(err):
 		if err := lines.Forbidden(path); err != nil {
 			return err
 		}
-		return fmt.Errorf("%s cannot be read by this user just now: wait for the daemon's next cycle, or ask as priod's own user: %w", path, err)
+		return fmt.Errorf("%s cannot be read by this user right now: wait for the daemon's next cycle, or run as priod's own user: %w", path, err)
 	default:
 		return explain(err, path)
 	}
 }
 
-// isUnready tells whether SQLite would have to write a lock file first.
+// isUnready reports whether SQLite would have to write a lock file first.
 func isUnready(err error) bool {
 	var e sqlite3.Error
 	return errors.As(err, &e) && (e.Code == sqlite3.ErrReadonly || e.Code == sqlite3.ErrCantOpen)

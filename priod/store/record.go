@@ -86,7 +86,7 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays func
 }
 
 // compareBesideObserved takes Store.mu, and compares what the cycle decided while Observed still
-// writes what it saw. It tells whether it did: where Observed has ended there is no hurry.
+// writes what it saw. It reports whether it did: where Observed has ended there is no hurry.
 func (s *Store) compareBesideObserved(seen *plan.Seen) (compared bool) {
 	o := s.observed
 	if s.observed = nil; o == nil || o.snapshot != seen.Snapshot || !o.passed.CompareAndSwap(false, true) {
@@ -223,7 +223,7 @@ func (s *Store) refuseOthers() error {
 		ids[o.of.id.ID] = true
 	}
 	s.undo.Forget(ids)
-	return fmt.Errorf("%w: %d jobs, %s among them, are not the ones known by these ids; what was known is dropped and the next cycle decides anew", ErrIDsInUseAgain, len(others), others[0].of.id)
+	return fmt.Errorf("%w: %d jobs, %s among them, are not the ones known under these ids; what was known is dropped and the next cycle decides again", ErrIDsInUseAgain, len(others), others[0].of.id)
 }
 
 // keepUndo writes the journal again when it was deleted or spoiled; also in a
@@ -243,7 +243,7 @@ func (s *Store) keepUndo() error {
 	if err != nil {
 		return err
 	}
-	s.mended("the undo journal was deleted or spoiled while priod ran: written anew from memory, nothing is lost", "file", s.undo.Path(), "aside", aside)
+	s.mended("the undo journal was deleted or corrupted while priod ran: rewritten from memory, nothing is lost", "file", s.undo.Path(), "aside", aside)
 	return nil
 }
 
@@ -253,7 +253,7 @@ func (s *Store) noticeReset() error {
 	if err != nil || !noticed {
 		return err
 	}
-	return fmt.Errorf("%w, a reset took place: %d values count as taken back and the next cycle decides anew", ErrGaveWay, values)
+	return fmt.Errorf("%w, a reset took place: %d values count as reverted and the next cycle decides again", ErrGaveWay, values)
 }
 
 // save is one transaction, and the undo journal just before its commit.
@@ -306,7 +306,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 	return nil
 }
 
-// quiet tells whether the last row of cycles can stand for this one too, unless waits changed.
+// quiet reports whether the last row of cycles can stand for this one too, unless waits changed.
 func (s *Store) quiet(acting bool) bool {
 	u := &s.unsaved
 	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results) == 0 && s.stored.summary == s.changes.summary

@@ -224,7 +224,7 @@ func TestTaskOfAWrittenArray(t *testing.T) {
 }
 
 // The write that splits tasks off their array is the last of a priod whose database was
-// begun anew: what their user asked for is known from the journal.
+// started over: what their user asked for is known from the journal.
 func TestSplitTasksAfterALostDatabase(t *testing.T) {
 	array := pending(1, "be")
 	array.Tasks, array.TaskCount, array.Features = "0-3", 4, "ssd"
@@ -269,7 +269,7 @@ func TestSizesAreRemembered(t *testing.T) {
 		{"killed meanwhile", plan.SizeRests, Planned, func(*daemon) {}, false, true, false},
 		{"given back", "size", slurmplug.Applied, func(*daemon) {}, false, false, false},
 		{"refused", "size", slurmplug.Refused, func(*daemon) {}, false, false, true},
-		{"put back into the queue", plan.SizeRests, slurmplug.Applied, func(d *daemon) {
+		{"is not requeued", plan.SizeRests, slurmplug.Applied, func(d *daemon) {
 			d.snapshot.Jobs[0].Submit, d.snapshot.Jobs[0].Restarts = d.snapshot.At.Add(time.Minute), 1
 		}, false, false, false},
 	} {

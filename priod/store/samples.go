@@ -28,7 +28,7 @@ type Sample struct {
 	Reservations []slurmplug.NodeReservation `json:"reservations"`
 }
 
-// SaveSample adds one. It may be called beside the cycles.
+// SaveSample adds one. It may be called alongside the cycles.
 func (s *Store) SaveSample(ctx context.Context, x *Sample) error {
 	causes, err := json.Marshal(x.Causes)
 	if err != nil {

@@ -89,7 +89,7 @@ func TestExpectedEnds(t *testing.T) {
 	}
 }
 
-// What 40,000 running jobs cost once a minute, beside the cycles, whose own writing waits for it.
+// What 40,000 running jobs cost once a minute, alongside the cycles, whose own writing waits for it.
 func BenchmarkSaveEnds(b *testing.B) {
 	const jobs = 40_000
 	d := newDaemon(b, b.TempDir())

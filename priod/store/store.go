@@ -18,7 +18,7 @@
 // rest in a state folder of each host: SQLite is not made for network file systems.
 //
 // Losing the database costs history, never correctness: it is set aside and
-// begun anew from what the daemon knows, and after a restart from undo.jsonl and
+// started over from what the daemon knows, and after a restart from undo.jsonl and
 // evictions.jsonl.
 package store
 
@@ -73,7 +73,7 @@ type Store struct {
 	loss    string                 // the last of them
 	pause   *Pause                 // as last read
 	taken   bool                   // another priod has been here
-	anew    time.Time              // when the database was last begun anew
+	anew    time.Time              // when the database was last started over
 	undo    *undo.Journal
 	acting  *os.File         // act.lock, from Planned to Done
 	history *cluster.History // as Load returned it; followed by Planned and Done
@@ -156,12 +156,12 @@ func (s *Store) open(ctx context.Context) error {
 // unreadable says that lines of a journal do not count.
 func (s *Store) unreadable(journal string, lines int, file string) {
 	if lines > 0 {
-		s.log.Error(journal+" has unreadable lines; they do not count, and a copy will be kept", "lines", lines, "file", file)
+		s.log.Error(journal+" has unreadable lines; they are ignored, and a copy is kept", "lines", lines, "file", file)
 	}
 }
 
 // Mended tells how often since Open a file of the folder was lost or damaged
-// and made anew, and what was the last.
+// and rebuilt, and what was the last.
 func (s *Store) Mended() (times int, last string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

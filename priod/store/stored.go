@@ -119,16 +119,16 @@ func (e *entry) identify(user string, submit time.Time) {
 	e.user, e.submit = unique.Make(user), millis(submit)
 }
 
-// named tells whether the entry knows its job's user and submission.
+// named reports whether the entry knows its job's user and submission.
 func (e *entry) named() bool { return e.user != unique.Handle[string]{} }
 
-// isOther tells whether j is not the job that the entry stands for, but a later
+// isOther reports whether j is not the job that the entry stands for, but a later
 // one with the same id.
 func (e *entry) isOther(j *cluster.Job) bool {
 	return e.named() && j.Replaces(e.user.Value(), instant(e.submit))
 }
 
-// present returns a function that tells whether any record with a job id is in
+// present returns a function that reports whether any record with a job id is in
 // the queue, or may come back.
 func (h *stored) present() func(id uint32) bool {
 	ids := make(map[uint32]bool, len(h.jobs))

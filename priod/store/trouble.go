@@ -22,7 +22,7 @@ const (
 	SharedFolder   Trouble = "shared-folder"   // not mounted, of another cluster, an older copy, or without an owner: see Owner
 	TakenOver      Trouble = "taken-over"      // ErrTakenOver
 	DatabaseLocked Trouble = "database-locked" // by another program
-	DatabaseBroken Trouble = "database-broken" // again, shortly after it was begun anew
+	DatabaseBroken Trouble = "database-broken" // again, shortly after it was started over
 	IDsInUseAgain  Trouble = "ids-in-use-again"
 )
 

@@ -97,7 +97,7 @@ func TestUndoIsCompactedAcrossRestarts(t *testing.T) {
 }
 
 // Without the journal it is written again from the database, so that reset
-// works; with it emptied by reset the values count as taken back.
+// works; with it emptied by reset the values count as reverted.
 func TestUndoAndDatabaseAgree(t *testing.T) {
 	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
 		dir := t.TempDir()
@@ -170,7 +170,7 @@ func TestResetBesideTheDaemon(t *testing.T) {
 		t.Errorf("a cycle beside reset: %v", err)
 	}
 	release()
-	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "2 values count as taken back") {
+	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "2 values count as reverted") {
 		t.Errorf("a cycle after reset: %v", err)
 	}
 	r := d.cycle()

@@ -66,7 +66,7 @@ type ValueCheck struct {
 	Replayed float64   `json:"replayed_wait_s"`
 }
 
-// ValueOwner is what a user's jobs took in the mean, s.
+// ValueOwner is what a user's jobs took on average, s.
 type ValueOwner struct {
 	User string `json:"user"`
 	Jobs int    `json:"jobs"`

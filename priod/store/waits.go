@@ -16,7 +16,7 @@ import (
 )
 
 // noteWaits takes in which waits changed. They are told once, so they are kept until a
-// commit succeeds, each once. It tells whether there are none.
+// commit succeeds, each once. It reports whether there are none.
 func (s *Store) noteWaits(changed func() []*plan.Wait) (none bool) {
 	if changed != nil {
 		s.unsaved.waits = byKey(append(s.unsaved.waits, changed()...))

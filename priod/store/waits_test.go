@@ -125,7 +125,7 @@ func BenchmarkWaitsSince(b *testing.B) {
 		w := &plan.Wait{Job: slurmplug.Plain(uint32(i + 1)), Submit: at, Until: at.Add(time.Hour), Ended: plan.Started, User: fmt.Sprint("u", i%500), Account: fmt.Sprint("a", i%50),
 			Partition: "gpu", GPUType: []string{"a100", "v100"}[i%2], GPUs: 1 << (i % 6), Tasks: 1, Pool: "a100 in gpu", PoolGPUs: 4000}
 		for k, c := range []plan.Cause{plan.AtLimit, plan.Capacity, plan.Fragmentation, plan.Precedence} {
-			w.Spans = append(w.Spans, plan.WaitSpan{From: at.Add(time.Duration(k) * 15 * time.Minute), Cause: c, Words: "asks for 8 GPUs on one node; 12 are free on 4 nodes, at most 4 on one; it would fit now on 2 nodes", Fits: &plan.FitsNow{Nodes: 2}})
+			w.Spans = append(w.Spans, plan.WaitSpan{From: at.Add(time.Duration(k) * 15 * time.Minute), Cause: c, Words: "requests 8 GPUs on one node; 12 are free on 4 nodes, at most 4 on one; it would fit now on 2 nodes", Fits: &plan.FitsNow{Nodes: 2}})
 		}
 		s.unsaved.waits = append(s.unsaved.waits, w)
 	}

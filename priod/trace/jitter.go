@@ -10,7 +10,7 @@ import (
 const jitter = 5
 
 // Jittered are jobs whose submissions moved by some seconds, as the draw of that number has it; 0: not at all. Where the cluster is nearly full a
-// schedule hangs on seconds: what holds for several such draws holds for the jobs (Tsafrir, Ouaknine and Feitelson, Reducing performance
+// schedule depends on seconds: what holds for several such draws holds for the jobs (Tsafrir, Ouaknine and Feitelson, Reducing performance
 // evaluation sensitivity and variability by input shaking, MASCOTS 2007).
 func Jittered(jobs []Job, number uint64) []Job {
 	if number == 0 {

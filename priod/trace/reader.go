@@ -272,7 +272,7 @@ type idSet struct {
 	words   map[string]struct{}
 }
 
-// add tells whether the id is new.
+// add reports whether the id is new.
 func (s *idSet) add(id string) bool {
 	if n, ok := canonical(id); ok {
 		before := len(s.numbers)

@@ -32,7 +32,7 @@ const (
 )
 
 // unlimited is the time limit of a job that has none: what Slurm's backfill
-// reckons with (a year).
+// takes into account (a year).
 const unlimited = 365 * 24 * time.Hour
 
 // past is one run of a job as accounting has it.
@@ -460,7 +460,7 @@ func (p *past) setTime(key, value string) (ok bool) {
 	return ok
 }
 
-// known tells whether a list of TRES can be read.
+// known reports whether a list of TRES can be read.
 func (s *sacctSource) known(list string) bool {
 	_, err := s.demands.of(list)
 	return err == nil

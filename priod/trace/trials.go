@@ -28,10 +28,10 @@ type Trial struct {
 // cancelled or preempted did not.
 var failures = []string{"FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "TIMEOUT"}
 
-// Failed tells whether the run failed.
+// Failed reports whether the run failed.
 func (e *Ending) Failed() bool { return e.State != "" }
 
-// ByNode tells whether the run ended because a node did.
+// ByNode reports whether the run ended because a node did.
 func (e *Ending) ByNode() bool { return e.State == "NODE_FAIL" || e.State == "BOOT_FAIL" }
 
 // endedAs is how a run ended whose state and exit status accounting has.

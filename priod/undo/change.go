@@ -48,7 +48,7 @@ func (c *Change) Jobs() []cluster.JobID {
 	return plan.Action{Job: c.Job, Tasks: c.Tasks, Part: c.Part}.Jobs()
 }
 
-// reaches tells whether the change was one to the record that a job, or a task, was part
+// reaches reports whether the change was one to the record that a job, or a task, was part
 // of. Tasks that had left their array before are not.
 func (c *Change) reaches(id cluster.JobID) bool {
 	if c.Job == id || id.Task == slurmplug.NoTask {
@@ -61,7 +61,7 @@ func (c *Change) reaches(id cluster.JobID) bool {
 	return has || err != nil // not known: Tasks is cut off
 }
 
-// Of tells whether j is the job that was changed, and not a later one with the
+// Of reports whether j is the job that was changed, and not a later one with the
 // same id, as far as that can be told.
 func (c *Change) Of(j *cluster.Job) bool {
 	if j.State == cluster.Unread {
@@ -94,7 +94,7 @@ func (c *Change) next(from, to slurmplug.Value, at time.Time) *Change {
 	return &next
 }
 
-// sound tells whether a line can be what priod wrote. Slurm's largest array has
+// sound reports whether a line can be what priod wrote. Slurm's largest array has
 // four million tasks.
 func (c *Change) sound() bool {
 	if c.Job.ID == 0 || c.Lever == "" {
@@ -104,7 +104,7 @@ func (c *Change) sound() bool {
 	return !c.Part || err == nil && n > 0 && n <= 4_000_001
 }
 
-// inRequest tells whether the change is to what the job asks for, but its nodes: those that
+// inRequest reports whether the change is to what the job asks for, but its nodes: those that
 // it asks for are the journal of evictions' affair, those that it refuses that of failures.
 func (c *Change) inRequest() bool {
 	return !c.Lever.Ranks() && c.Lever != slurmplug.ReqNodeList && c.Lever != slurmplug.ExcNodeList

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Whatever stands in the undo journal: what counts of it is written anew as it
+// Whatever stands in the undo journal: what counts of it is rewritten as it
 // was read, a line that is no change of ours counts for nothing, and no line
 // takes a later change with it.
 func FuzzUndo(f *testing.F) {

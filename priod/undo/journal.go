@@ -119,7 +119,7 @@ func (u *Journal) take(c *Change) {
 // Path is where the journal stands.
 func (u *Journal) Path() string { return u.file.Path }
 
-// Missing tells whether there was no file when the journal was opened: then it
+// Missing reports whether there was no file when the journal was opened: then it
 // says nothing about what jobs hold, and only the database knows.
 func (u *Journal) Missing() bool { return u.missing }
 
@@ -297,7 +297,7 @@ func (u *Journal) TookBack(at time.Time, keep func(*Change) bool) error {
 	return u.keep(keep)
 }
 
-// WasTakenBack tells whether reset took back a value that priod wrote at a time: the
+// WasTakenBack reports whether reset took back a value that priod wrote at a time: the
 // journal has no line of it, and is neither missing, damaged nor cut off.
 func (u *Journal) WasTakenBack(id cluster.JobID, l slurmplug.Lever, at time.Time) bool {
 	return u.Find(id, journalled(l)) == nil && !u.missing && u.damaged == 0 && !at.After(u.reset)
@@ -340,7 +340,7 @@ func (u *Journal) Forget(ids map[uint32]bool) {
 }
 
 // refresh reads the journal again if another process replaced it since, as
-// reset does, and tells whether it did.
+// reset does, and reports whether it did.
 func (u *Journal) refresh() (changed bool, err error) {
 	if u.file.Info == nil && !lines.Exists(u.file.Path) {
 		return false, nil
@@ -355,7 +355,7 @@ func (u *Journal) refresh() (changed bool, err error) {
 	return true, u.read()
 }
 
-// Stands tells whether the file is one that this process left there.
+// Stands reports whether the file is one that this process left there.
 func (u *Journal) Stands() (bool, error) {
 	if u.file.Info == nil {
 		return false, nil
@@ -363,7 +363,7 @@ func (u *Journal) Stands() (bool, error) {
 	return lines.Stands(u.file.Path, u.file.Info)
 }
 
-// Lost tells whether the journal was deleted, or changed as no priod does:
+// Lost reports whether the journal was deleted, or changed as no priod does:
 // reset puts a whole new file in its place and notes when.
 func (u *Journal) Lost() (bool, error) {
 	if u.file.Info == nil {

@@ -31,6 +31,7 @@ func (u *Journal) writtenInto(id cluster.JobID, c *Change) cluster.Written {
 	if a.reaches(id) { // the task had not left it, so the array's value came after the task's
 		main, other = other, main
 	}
+	main.At = until // so that History does not take the array's value for the task's: it cannot tell which tasks had left
 	main.Older = append(slices.Clone(w.Older), cluster.Sent{Value: other.Value, Until: until}, cluster.Sent{Value: other.Tried, Until: until})
 	return main
 }

@@ -150,7 +150,7 @@ func (w *world) find(id cluster.JobID) *record {
 	return w.records[i]
 }
 
-// fails tells whether something that the reset does fails.
+// fails reports whether something that the reset does fails.
 func (w *world) fails(what string) bool {
 	return w.clumsy && rapid.IntRange(0, 3).Draw(w.t, what) == 0
 }

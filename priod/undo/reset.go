@@ -84,7 +84,7 @@ type EndedReservation struct {
 	Message string           `json:"message,omitempty"`
 }
 
-// Complete tells whether nothing of priod's is left that could not be taken back.
+// Complete reports whether nothing of priod's is left that could not be taken back.
 func (r *Result) Complete() bool {
 	stuck := func(e EndedReservation) bool { return !r.DryRun && e.Status != slurmplug.Applied }
 	return r.Failed == 0 && !slices.ContainsFunc(r.Reservations, stuck)
@@ -165,7 +165,7 @@ func (r *Reset) requeue(ctx context.Context) error {
 			r.result.Requeued = append(r.result.Requeued, done.Job)
 		case slurmplug.Raced:
 		default:
-			err = errors.Join(err, fmt.Errorf("requeue job %s, which left because priod told it to: %s", done.Job, done.Message))
+			err = errors.Join(err, fmt.Errorf("requeue job %s, which was evicted: %s", done.Job, done.Message))
 		}
 	}
 	return err
@@ -187,7 +187,7 @@ func (r *Reset) rounds(ctx context.Context) error {
 		done := len(r.settled)
 		if err == nil && len(left) == 0 && r.ending > 0 && time.Since(began) < r.Await {
 			if !said {
-				r.Say(fmt.Sprintf("%d jobs that priod changed still end; those that were requeued get their own back then, %s at most", r.ending, r.Await))
+				r.Say(fmt.Sprintf("%d jobs that priod changed are still ending; requeued ones get their own values back then, in %s at most", r.ending, r.Await))
 			}
 			said = true
 			select {

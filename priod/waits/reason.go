@@ -47,7 +47,7 @@ func byReason(j *cluster.Job, at time.Time) (cause plan.Cause, what string, told
 	return plan.ByOther, word(j.Reason), true
 }
 
-// limits tells whether a reason names a limit of an association, an account or a QOS.
+// limits reports whether a reason names a limit of an association, an account or a QOS.
 func limits(reason string) bool {
 	for _, start := range []string{"Assoc", "QOS", "Max"} {
 		if strings.HasPrefix(reason, start) {
@@ -63,7 +63,7 @@ func word(reason string) string {
 	return reason[:min(len(reason), 60)]
 }
 
-// topology tells whether 26.05 says that the nodes that are free do not lie together.
+// topology reports whether 26.05 says that the nodes that are free do not lie together.
 func topology(reason string) bool {
 	return strings.Contains(reason, "opology") && slurmplug.WaitsFor(reason) == slurmplug.ForRoom
 }

@@ -14,7 +14,7 @@ import (
 // long as they really do. A job starts there no later than in truth: those that started
 // before it did so there too, so what runs there of them is a part of what really runs.
 // What a job waits beyond its start there, it waits for fragmentation: its own, or that
-// of jobs whose GPUs came free later than they could have.
+// of jobs whose GPUs became free later than they could have.
 //
 // How long a job runs is known when it has ended. One that still runs has there run at
 // least as long as in truth: up to then the relaxed cluster is sure (its horizon), and

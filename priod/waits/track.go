@@ -45,7 +45,7 @@ type entry struct {
 	splitAt uint32 // in this cycle
 }
 
-// another tells whether a record is of a later wait than the one of e: its job was
+// another reports whether a record is of a later wait than the one of e: its job was
 // requeued between two cycles, or is another one by the same id.
 func (e *entry) another(j *cluster.Job) bool {
 	return !e.start.IsZero() || j.Submit.After(e.wait.Submit.Add(time.Second))
@@ -79,7 +79,7 @@ func (t *Tracker) init() {
 }
 
 // Restore takes in the waits that had no end in the last cycle of an earlier process. The
-// relaxed cluster begins anew, as the real one is then.
+// relaxed cluster starts over, as the real one is then.
 func (t *Tracker) Restore(open []*plan.Wait, at time.Time) {
 	t.init()
 	t.at = at

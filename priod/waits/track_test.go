@@ -187,7 +187,7 @@ func TestTaskWithATimeOfItsOwn(t *testing.T) {
 }
 
 // What a job has waited for locality is known by what, after a restart of priod and to a task
-// that leaves its array, until the job waits anew; it never becomes fragmentation.
+// that leaves its array, until the job waits again; it never becomes fragmentation.
 func TestWaitedForLocality(t *testing.T) {
 	j := cluster.Job{ID: slurmplug.Plain(1), State: cluster.Pending, GPUs: 1, GPUType: "a", TaskCount: 2, Tasks: "1-2", Submit: second(0)}
 	tracker, db := &Tracker{}, stored{}

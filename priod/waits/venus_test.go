@@ -97,7 +97,7 @@ func TestVenusFragmentation(t *testing.T) {
 }
 
 // EASY on the same week in one pool starts 3,011 jobs earlier than first come, first
-// served, and 39 later, all of 8 GPUs and more, by 975 s in the mean and 4,828 s at most
+// served, and 39 later, all of 8 GPUs and more, by 975 s on average and 4,828 s at most
 // (README of the shared data): these were passed by others to their harm.
 func TestVenusPassed(t *testing.T) {
 	jobs := venus(t)

@@ -310,8 +310,8 @@ func TestKeptWaiting(t *testing.T) {
 		says string
 	}{
 		"nobody":         {nil, []plan.Cause{plan.Starting, plan.Precedence, plan.AtLimit}, ""},
-		"for switches":   {map[cluster.JobID]string{slurmplug.Plain(1): "switches"}, []plan.Cause{plan.Locality, plan.Precedence, plan.AtLimit}, "it could start now on more switches than it accepts yet"},
-		"for both":       {map[cluster.JobID]string{slurmplug.Plain(1): "switches,slow-nodes"}, []plan.Cause{plan.Locality, plan.Precedence, plan.AtLimit}, "it could start now on more switches than it accepts yet or on slow nodes, which it refuses yet"},
+		"for switches":   {map[cluster.JobID]string{slurmplug.Plain(1): "switches"}, []plan.Cause{plan.Locality, plan.Precedence, plan.AtLimit}, "it could start now on more switches than it accepts so far"},
+		"for both":       {map[cluster.JobID]string{slurmplug.Plain(1): "switches,slow-nodes"}, []plan.Cause{plan.Locality, plan.Precedence, plan.AtLimit}, "it could start now on more switches than it accepts so far or on slow nodes, which it avoids so far"},
 		"one at a limit": {map[cluster.JobID]string{slurmplug.Plain(3): "slow-nodes"}, []plan.Cause{plan.Starting, plan.Precedence, plan.AtLimit}, ""},
 	} {
 		w := newWalk(s, nodemap.New(s), false)

@@ -13,11 +13,11 @@ import (
 // about it with the placement that would fit now, and that as data.
 func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string, fits *plan.FitsNow) {
 	if g.fits { // by number; the nodes do not lie together
-		return "switches", "the free nodes do not lie together as Slurm's topology wants it; a smaller --switches count or none would let it start sooner", &plan.FitsNow{AnySwitches: true}
+		return "switches", "the free nodes are on more switches than it allows; a larger --switches count or none would let it start sooner", &plan.FitsNow{AnySwitches: true}
 	}
 	r := g.request
 	most, nodes := w.mostOnOne(g.kinds)
-	have := fmt.Sprintf("asks for %s; %d are free on %d nodes, at most %d on one", shape(g), g.free, nodes, most) + w.keptForTE(j, g)
+	have := fmt.Sprintf("requests %s; %d are free on %d nodes, at most %d on one", shape(g), g.free, nodes, most) + w.keptForTE(j, g)
 	without := func(change func(r *placement.Request)) bool {
 		relaxed := r
 		change(&relaxed)
@@ -154,11 +154,11 @@ func betterPlace(what string) string {
 	for w := range strings.SplitSeq(what, ",") {
 		switch w {
 		case plan.FewSwitches:
-			parts = append(parts, "on more switches than it accepts yet")
+			parts = append(parts, "on more switches than it accepts so far")
 		case plan.FewNodes:
-			parts = append(parts, "on more nodes than it accepts yet")
+			parts = append(parts, "on more nodes than it accepts so far")
 		case plan.SlowNodes:
-			parts = append(parts, "on slow nodes, which it refuses yet")
+			parts = append(parts, "on slow nodes, which it avoids so far")
 		}
 	}
 	return "it could start now " + strings.Join(parts, " or ")
@@ -169,25 +169,25 @@ func (w *walk) explain(v *verdict) (what, words string, fits *plan.FitsNow) {
 	j, g := &w.snapshot.Jobs[v.job], v.group
 	switch v.cause {
 	case plan.AtLimit:
-		return v.what, "the limit " + v.what + " stands in its way", nil
+		return v.what, "the limit " + v.what + " holds it back", nil
 	case plan.Precedence:
 		if v.before != (cluster.JobID{}) {
 			before := v.before // the verdicts are not kept
-			return "", fmt.Sprintf("%d GPUs are free for it; job %s stands before it", g.free, before), &plan.FitsNow{Before: &before}
+			return "", fmt.Sprintf("%d GPUs are free for it; job %s is ahead of it", g.free, before), &plan.FitsNow{Before: &before}
 		}
-		return "", fmt.Sprintf("%d GPUs are free for it; jobs before it are to have them", g.free), nil
+		return "", fmt.Sprintf("%d GPUs are free for it; jobs ahead of it get them", g.free), nil
 	case plan.Locality:
 		return v.what, betterPlace(v.what), nil
 	case plan.NoNode:
 		if g != nil {
-			return "none", "no node has what it asks for", nil
+			return "none", "no node matches its request", nil
 		}
 	case plan.Fragmentation, plan.Capacity:
 		text, known := g.told[v.cause]
 		switch {
 		case !known && v.cause == plan.Capacity:
 			fits, words := w.fewer(j, g)
-			text = told{fmt.Sprintf("asks for %s; %d are free", shape(g), g.free) + w.keptForTE(j, g) + words, fits}
+			text = told{fmt.Sprintf("requests %s; %d are free", shape(g), g.free) + w.keptForTE(j, g) + words, fits}
 			g.told[v.cause] = text
 		case !known:
 			g.what, text.words, text.fits = w.whatShort(j, g)

@@ -170,7 +170,7 @@ func TestPagesInChromium(t *testing.T) {
 	}
 }
 
-// A page that follows the daemon keeps what its reader zoomed and opened, and is not loaded anew.
+// A page that follows the daemon keeps what its reader zoomed and opened, and is not loaded again.
 func TestPageFollowsWithoutAFlicker(t *testing.T) {
 	s := newSite(t, 0)
 	s.full(40, 300)

@@ -66,7 +66,7 @@ func (a *answer) in(asJSON bool) (status int, body []byte) {
 	return a.text[at].status, a.text[at].body
 }
 
-// cached is a value that is read anew once it is older than an age.
+// cached is a value that is read again once it is older than an age.
 type cached[T any] struct {
 	mu    sync.Mutex
 	made  time.Time

@@ -86,7 +86,7 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle
 		state := p.Health()
 		v.Health = &state
 	}
-	v.Value, _ = r.Value() // one that is spoiled is made anew by the next replay, and priod report value names it
+	v.Value, _ = r.Value() // one that is spoiled is rebuilt by the next replay, and priod report value names it
 	return v, v.attend(ctx, r, all)
 }
 

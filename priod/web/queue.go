@@ -211,7 +211,7 @@ func (v *QueueView) Filters() []Chosen {
 	}
 }
 
-// waiting holds by what the queue is filtered, read anew at most every fiftieth part of the time that it takes.
+// waiting holds by what the queue is filtered, read again at most every fiftieth part of the time that it takes.
 type waiting struct {
 	mu    sync.Mutex
 	of    string // the cycle

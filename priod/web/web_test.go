@@ -338,7 +338,7 @@ func TestNodes(t *testing.T) {
 	if err := json.Unmarshal(s.get("/map?format=json").Body.Bytes(), &v); err != nil {
 		t.Fatal(err)
 	}
-	if n := v.Nodes.Nodes[0]; n.Name != "n1" || n.Stranded != "no CPU is free beside them" || len(n.Holders) != 1 || n.Holders[0].Job.ID != 7 {
+	if n := v.Nodes.Nodes[0]; n.Name != "n1" || n.Stranded != "no CPU is free next to them" || len(n.Holders) != 1 || n.Holders[0].Job.ID != 7 {
 		t.Errorf("n1: %+v", n)
 	}
 	if n := v.Nodes.Nodes[2]; n.Stranded != "the node is IDLE+DRAIN" {

@@ -58,6 +58,6 @@ func Split(comment string) (tag, rest string) {
 	return tag, rest
 }
 
-// AllowsSteering tells whether the tag says how fast the job is on several GPU types,
+// AllowsSteering reports whether the tag says how fast the job is on several GPU types,
 // and so allows priod to choose one for it.
 func (t *Tag) AllowsSteering() bool { return len(t.Speed) > 0 || t.Workload != "" }

@@ -146,7 +146,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 // Keys that nothing reads any more stay valid on the jobs that carry them, say
-// nothing, and are gone when the tag is written anew.
+// nothing, and are gone when the tag is rewritten.
 func TestOldKeys(t *testing.T) {
 	const old = "prio:ckpt=3600&cpu=a100:3x1-9x2.4&give-back=1&grace=300&guess=1&mem=a100_1g.5gb:1000.5x0.5-2000x1,v100:16000x1" +
 		"&retry=infra&share=1&signal=B:USR1&speed=a100:1,v100:0.45&steps=1000000&type=te&v=1&workload=resnet-50_v1.5"

@@ -110,7 +110,7 @@ func Parse(tag string) (Tag, error) {
 	return t, nil
 }
 
-// alone tells whether a tag says nothing but its Type.
+// alone reports whether a tag says nothing but its Type.
 func (t *Tag) alone() bool {
 	return t.Grace == 0 && t.Ckpt == 0 && t.Signal == "" && t.Workload == "" && len(t.Speed)+len(t.CPU)+len(t.Mem) == 0 && t.Steps == 0 && !t.GiveBack && t.Retry == ""
 }

@@ -22,7 +22,7 @@ const (
 // (src/common/proc_args.c, sig_name2num).
 var signals = []string{"HUP", "INT", "QUIT", "ABRT", "ALRM", "TERM", "USR1", "USR2", "URG", "CONT", "TSTP", "TTIN", "TTOU"}
 
-// ValidName tells whether s can name a workload or a GRES type in a tag: 1 to
+// ValidName reports whether s can name a workload or a GRES type in a tag: 1 to
 // 64 letters, digits, '.', '-' and '_', the first one a letter, digit or '_'.
 func ValidName(s string) bool {
 	if s == "" || len(s) > maxName || s[0] == '.' || s[0] == '-' {
@@ -123,7 +123,7 @@ func setSeconds(to *time.Duration, value string) string {
 }
 
 // number reads digits with at most one point after the first: what 'f'
-// formatting writes, so that a tag never grows when it is written anew. No
+// formatting writes, so that a tag never grows when it is rewritten. No
 // sign, exponent, hexadecimal, Inf or NaN, all of which ParseFloat would take.
 func number(s string) (float64, bool) {
 	if strings.HasPrefix(s, ".") {

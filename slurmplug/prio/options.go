@@ -45,9 +45,9 @@ var Options = []Option{
 	{"prio-cpu", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N CPUs per GPU: a100:3x1-9x2.4", verbatim},
 	{"prio-mem", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N MB of memory per GPU", verbatim},
 	{"prio-steps", sbatch.Required, "N", "total work of the job, in steps of its own", steps},
-	{"prio-give-back", sbatch.Optional, "yes|no", "the job starts no srun later on: memory that it holds and has not used may be given back while it runs", yesNo},
+	{"prio-give-back", sbatch.Optional, "yes|no", "the job starts no srun later on: memory that it holds and has not used may be reclaimed while it runs", yesNo},
 	{"prio-retry", sbatch.Required, "never|infra|always", "after which failures to requeue the job: none, those of the machine, or also those whose cause is not clear", lower},
-	{canary, sbatch.Required, "TIME", "run the script on one GPU for so long first: the job starts only when that has not failed (no: not)", trial},
+	{canary, sbatch.Required, "TIME", "run the script on one GPU for this long first: the job starts only if that does not fail", trial},
 }
 
 // canary is the one option that says nothing about the job: Canary reads it.

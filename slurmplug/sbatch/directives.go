@@ -74,7 +74,7 @@ const blanks = " \t\n\v\f\r"
 
 func isBlank(c byte) bool { return strings.IndexByte(blanks, c) >= 0 }
 
-// separator tells whether the words of a line begin with "hetjob".
+// separator reports whether the words of a line begin with "hetjob".
 func separator(tail string) bool {
 	for _, word := range []string{"hetjob", "packjob"} {
 		if len(tail) >= len(word) && strings.EqualFold(tail[:len(word)], word) && (len(tail) == len(word) || isBlank(tail[len(word)])) {

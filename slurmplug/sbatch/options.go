@@ -200,7 +200,7 @@ func ParseRelease(version string) (Release, error) {
 
 func (r Release) String() string { return fmt.Sprintf("%02d.%02d", r/100, r%100) }
 
-// in tells whether the release has the option. A release newer than the table
+// in reports whether the release has the option. A release newer than the table
 // has what the newest one has.
 func (o *Option) in(r Release) bool {
 	return r >= o.Since && !slices.Contains(o.Absent, min(r, Releases[len(Releases)-1]))

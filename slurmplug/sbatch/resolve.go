@@ -157,7 +157,7 @@ func (s *state) variable(o *Option, name, value string) {
 	s.set(f, Setting{Source: FromVariable, Variable: name})
 }
 
-// nonzero tells whether strtol reads all of s as a number other than 0.
+// nonzero reports whether strtol reads all of s as a number other than 0.
 func nonzero(s string) bool {
 	s = strings.TrimLeft(s, blanks)
 	if s != "" && (s[0] == '+' || s[0] == '-') {

@@ -401,7 +401,7 @@ func TestSpankOptions(t *testing.T) {
 	}
 }
 
-// isShown tells whether an error is one short line that a terminal can bear.
+// isShown reports whether an error is one short line that a terminal can bear.
 func isShown(err error) bool {
 	text := err.Error()
 	return len(text) < 3000 && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })

@@ -3,7 +3,7 @@
 -- Units as in the first migration.
 
 -- +goose Up
--- One row for each job that the allocation counts, written anew when its speeds or
+-- One row for each job that the allocation counts, rewritten when its speeds or
 -- its times change.
 CREATE TABLE shares (
   job      INTEGER PRIMARY KEY REFERENCES jobs (job) ON DELETE CASCADE,

@@ -125,7 +125,7 @@ func (r *Run) explainedWrites(n int, s *Seen, factor *int64, x *Explanation, wro
 	}
 }
 
-// sharesTask tells whether a record, "7_[1-3]" or "7_1", has one of some tasks.
+// sharesTask reports whether a record, "7_[1-3]" or "7_1", has one of some tasks.
 func sharesTask(record, tasks string) bool {
 	_, list, _ := strings.Cut(record, "_")
 	own, err := slurmplug.ExpandTasks(strings.Trim(list, "[]"))

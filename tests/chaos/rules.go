@@ -70,7 +70,7 @@ func (r *Run) crashed(p Part) (at time.Time, ok bool) {
 	return r.Logs[p.Name][i].At, true
 }
 
-// toldToLeave tells whether the store had the eviction of the run that a job was in at a moment.
+// toldToLeave reports whether the store had the eviction of the run that a job was in at a moment.
 func (r *Run) toldToLeave(p Part, at time.Time) bool {
 	var begun time.Time
 	for _, e := range r.Logs[p.Name] {
@@ -87,7 +87,7 @@ func (r *Run) toldToLeave(p Part, at time.Time) bool {
 // apart, and each takes its time.
 const polled = 3 * time.Second
 
-// seenBefore tells whether a job was in the queue at a moment. One that comes and crashes
+// seenBefore reports whether a job was in the queue at a moment. One that comes and crashes
 // between two polls priod does not see, so nobody runs it again (docs/features/failures.md).
 func (r *Run) seenBefore(p Part, at time.Time) bool {
 	return slices.ContainsFunc(r.Views, func(v View) bool {
@@ -228,7 +228,7 @@ func Consented(r *Run) (all []Breach) {
 	return all
 }
 
-// agreed tells whether a part had agreed to leave at some time: by its tag, until its
+// agreed reports whether a part had agreed to leave at some time: by its tag, until its
 // user wrote another comment, or by a QOS of ranking.be_qos.
 func (r *Run) agreed(p Part, at time.Time) bool {
 	tag := p.Job.Evictable()

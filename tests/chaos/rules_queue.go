@@ -70,7 +70,7 @@ func NotThrashed(r *Run) (all []Breach) {
 // look is from one look at the queue to the next, at most; a value may be older by that.
 const look = 2 * time.Second
 
-// filled tells whether a TE job is left to its own constraint since others took the room
+// filled reports whether a TE job is left to its own constraint since others took the room
 // that it was bound to: it is not to wait for that.
 func (r *Run) filled(n int, s *Seen, gpuType string, v *View) bool {
 	return r.Jobs[n].Class == "te" && s.Features == r.constraint(n, v.At) && !slices.ContainsFunc(v.Nodes, func(x Node) bool {
@@ -78,31 +78,31 @@ func (r *Run) filled(n int, s *Seen, gpuType string, v *View) bool {
 	})
 }
 
-// wentDown tells whether a node of a type was not up meanwhile.
+// wentDown reports whether a node of a type was not up meanwhile.
 func (r *Run) wentDown(gpuType string, from, to time.Time) bool {
 	return slices.ContainsFunc(r.Views, func(v View) bool {
 		return !v.At.Before(from) && !v.At.After(to) && slices.ContainsFunc(v.Nodes, func(n Node) bool { return !n.Up && strings.HasPrefix(n.Name, gpuType) })
 	})
 }
 
-// waitsForRoom tells whether a pending job waits for nothing but room.
+// waitsForRoom reports whether a pending job waits for nothing but room.
 func (s *Seen) waitsForRoom() bool {
 	return s.State == "PENDING" && s.Dependency == "" && (s.Reason == "Resources" || s.Reason == "Priority" || s.Reason == "None" || s.Reason == "BadConstraints" || strings.HasPrefix(s.Reason, "ReqNodeNotAvail"))
 }
 
-// takes tells whether a job may run on a node by its user's own words.
+// takes reports whether a job may run on a node by its user's own words.
 func (r *Run) takes(n int, node string, at time.Time) bool {
 	own := r.constraint(n, at)
 	return strings.HasPrefix(node, r.Jobs[n].Type) && (own == "" || slices.ContainsFunc(strings.Split(own, "|"), func(t string) bool { return strings.HasPrefix(node, t) }))
 }
 
-// bound tells whether a job waits for less than its user asked for: it was given a
+// bound reports whether a job waits for less than its user asked for: it was given a
 // type or nodes.
 func (r *Run) bound(n int, s *Seen, at time.Time) bool {
 	return s.ReqNodes != "" || s.Features != r.constraint(n, at)
 }
 
-// amply tells whether a job of one node finds much more than it needs on some node
+// amply reports whether a job of one node finds much more than it needs on some node
 // that it may run on.
 func (r *Run) amply(n int, v *View) bool {
 	j := &r.Jobs[n]
@@ -183,14 +183,14 @@ func (r *Run) overtaken(v *View, before map[string]Seen, said map[string]bool) (
 	return all
 }
 
-// turned tells whether a job's user has just done something to it.
+// turned reports whether a job's user has just done something to it.
 func (r *Run) turned(n int, at time.Time) bool {
 	return slices.ContainsFunc(r.Done, func(d Done) bool {
 		return d.Job == n && !d.From.After(at) && d.Until.Add(slack).After(at)
 	})
 }
 
-// overwritten tells whether priod wrote a field of a job just after its user had: the
+// overwritten reports whether priod wrote a field of a job just after its user had: the
 // value that it read, and gives back, may be the one before the user's.
 func (r *Run) overwritten(n int, key string) bool {
 	for line := range strings.Lines(r.Words) {
@@ -208,7 +208,7 @@ func (r *Run) overwritten(n int, key string) bool {
 	return false
 }
 
-// startsSoon tells whether a job, or a task of an array, runs a moment later: the type that it
+// startsSoon reports whether a job, or a task of an array, runs a moment later: the type that it
 // was bound to had room for it, too.
 func (r *Run) startsSoon(shown string, at time.Time) bool {
 	array, _, unsplit := strings.Cut(shown, "_[")
@@ -219,7 +219,7 @@ func (r *Run) startsSoon(shown string, at time.Time) bool {
 	})
 }
 
-// unanswered tells whether a write to a job was under way for which scontrol gave no answer:
+// unanswered reports whether a write to a job was under way for which scontrol gave no answer:
 // Slurm may have its type for seconds before its priority.
 func (r *Run) unanswered(n int, at time.Time) bool {
 	for line := range strings.Lines(r.Words) {
@@ -240,7 +240,7 @@ const commandTimeout = 3 * time.Second
 // noAnswer is what priod's log says of a write whose outcome is not known: when, the job.
 var noAnswer = regexp.MustCompile(`^(\S+) .*priod: not written: cycle=\d+ job=(\S+) .* status=unknown `)
 
-// stood tells whether a field of a job, or of the array that its task still was a part
+// stood reports whether a field of a job, or of the array that its task still was a part
 // of, held already what its user set last, by priod's hand: nothing tells the two apart.
 // Nor can priod for a while after it has written the next value, because a slurmctld that
 // was killed may come back with the one before.
@@ -264,7 +264,7 @@ func (r *Run) stood(shown string, n int, key string, by time.Time) (before bool)
 	return before
 }
 
-// savedAfter is how long after a write priod reckons with the value before it (priod/cluster).
+// savedAfter is how long after a write priod takes into account the value before it (priod/cluster).
 const savedAfter = 15 * time.Second
 
 // wrote is what priod's log says of a write: when, the job, the field.
@@ -353,7 +353,7 @@ func Answered(r *Run) (all []Breach) {
 	return all
 }
 
-// faulted tells whether a fault came within the minute before a moment, or just after.
+// faulted reports whether a fault came within the minute before a moment, or just after.
 func (r *Run) faulted(what string, at time.Time) bool {
 	return slices.ContainsFunc(r.Faults, func(f Happened) bool {
 		return f.What == what && at.Sub(f.At) < time.Minute && f.At.Sub(at) < slack
@@ -362,7 +362,7 @@ func (r *Run) faulted(what string, at time.Time) bool {
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// troubled tells whether a fault came within the minute before a moment, or just after.
+// troubled reports whether a fault came within the minute before a moment, or just after.
 func (r *Run) troubled(at time.Time) bool {
 	return slices.ContainsFunc(r.Faults, func(f Happened) bool { return at.Sub(f.At) < time.Minute && f.At.Sub(at) < slack })
 }

@@ -101,7 +101,7 @@ func last(done []Done, job int, key string, by time.Time) (value string, set boo
 	return value, set
 }
 
-// did tells whether the user of a job did something to it by then.
+// did reports whether the user of a job did something to it by then.
 func did(done []Done, job int, by time.Time, what ...string) bool {
 	return slices.ContainsFunc(done, func(d Done) bool {
 		return d.Job == job && !d.From.After(by) && slices.Contains(what, d.Do)

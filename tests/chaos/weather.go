@@ -88,10 +88,10 @@ func (w Weather) Changes(nodes []string) (all []Change) {
 	return all
 }
 
-// kills tells whether the weather ends the jobs on its node.
+// kills reports whether the weather ends the jobs on its node.
 func (w Weather) kills() bool { return w.What == Failure || w.What == Reboot || w.What == Flap }
 
-// struck tells whether weather ended the run of a part at a moment: a node of it went down. Its nodes
+// struck reports whether weather ended the run of a part at a moment: a node of it went down. Its nodes
 // stand in the job's own log.
 func (r *Run) struck(p Part, at time.Time) bool {
 	nodes := ""
@@ -110,7 +110,7 @@ func ranOn(list, node string) bool {
 	return err == nil && slices.Contains(names, node)
 }
 
-// inWeather tells whether some weather lasted at a moment, or was just over.
+// inWeather reports whether some weather lasted at a moment, or was just over.
 func (r *Run) inWeather(at time.Time, what ...string) bool {
 	return slices.ContainsFunc(r.Weather, func(w Weathered) bool {
 		return slices.Contains(what, w.What) && !at.Before(w.From.Add(-slack)) && !at.After(w.Until.Add(slack))

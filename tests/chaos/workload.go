@@ -79,10 +79,10 @@ type Job struct {
 	Tag       []string // options of sbatchwrap beyond type, signal, grace and checkpoints
 }
 
-// Evictable tells whether the job agreed to leave, as docs/features/preemption.md has it.
+// Evictable reports whether the job agreed to leave, as docs/features/preemption.md has it.
 func (j *Job) Evictable() bool { return j.Class == "be" && !j.NoRequeue && !j.Het }
 
-// Steerable tells whether the job left its GPU type open and said how fast it is.
+// Steerable reports whether the job left its GPU type open and said how fast it is.
 func (j *Job) Steerable() bool {
 	return j.Type == "" && slices.ContainsFunc(j.Tag, func(o string) bool { return strings.HasPrefix(o, "--prio-speed") })
 }

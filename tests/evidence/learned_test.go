@@ -35,7 +35,7 @@ func TestLearnedSpeedsAreAsSureAsTheySay(t *testing.T) {
 				j := &jobs[runs+i]
 				p := program(j)
 				answers := set.For(&speed.Job{User: p.User, Name: p.Name, GPUs: p.GPUs}, gpuTypes, nil, k).Speeds
-				off, mean := make([]float64, len(answers)), 0.0 // of the logs, and in the mean of the types: only ratios are known
+				off, mean := make([]float64, len(answers)), 0.0 // of the logs, and in the mean over the types: only ratios are known
 				for i, a := range answers {
 					off[i] = math.Log(a.Speed / j.program.steps[a.GPUType][j.gpus])
 					mean += off[i] / float64(len(answers))

@@ -20,7 +20,7 @@ import (
 )
 
 // study runs priod and keeps each result under dir, named by all that it follows from, so that an
-// interrupted study goes on where it stopped and one of a changed program begins anew.
+// interrupted study goes on where it stopped and one of a changed program starts over.
 type study struct {
 	dir     string
 	priod   string // the program

@@ -16,7 +16,7 @@ var Version = sync.OnceValue(func() string {
 	return ""
 })
 
-// AtLeast tells whether the installed Slurm is of the release major.minor or a later one.
+// AtLeast reports whether the installed Slurm is of the release major.minor or a later one.
 func AtLeast(major, minor int) bool {
 	a, b := 0, 0
 	_, err := fmt.Sscanf(Version(), "%d.%d", &a, &b)

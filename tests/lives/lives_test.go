@@ -274,7 +274,7 @@ func (o *observer) compare(long *plan.Plan, s *cluster.Snapshot) {
 	}
 }
 
-// fromMemory tells whether a plan takes back a GPU type, or gives none, by what a restart forgets: the
+// fromMemory reports whether a plan takes back a GPU type, or gives none, by what a restart forgets: the
 // time that was allocated on the type when the job was bound to it, for how many cycles the job could
 // have started there, and when its last type was taken back.
 func fromMemory(p *plan.Plan) bool {
@@ -295,7 +295,7 @@ type choice struct {
 	Writes                []string
 }
 
-// choicesOf leaves out GPU types, and what hangs on them, where steered is false.
+// choicesOf leaves out GPU types, and what depends on them, where steered is false.
 func choicesOf(p *plan.Plan, steered bool) map[string]*choice {
 	all := map[string]*choice{}
 	for i := range p.Decisions {

@@ -131,7 +131,7 @@ func (g *given) unknown(text string) (all []string) {
 	return all
 }
 
-// hasAll tells whether each number in a text is one of a text in the JSON.
+// hasAll reports whether each number in a text is one of a text in the JSON.
 func (g *given) hasAll(text string) bool {
 	for _, n := range number.FindAllString(text, -1) {
 		if !g.texts[n] {
@@ -164,7 +164,7 @@ func (g *given) has(n string) bool {
 	return false
 }
 
-// hasDuration tells whether a duration is one of the JSON's, in s, ms or ns, or passed since or
+// hasDuration reports whether a duration is one of the JSON's, in s, ms or ns, or passed since or
 // until a time of the JSON.
 func (g *given) hasDuration(text string) bool {
 	shown, last := 0.0, 1.0

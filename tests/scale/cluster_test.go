@@ -274,7 +274,7 @@ func (g *generated) pass() {
 	}
 }
 
-// holds tells whether a node has room for one of n parts of a job.
+// holds reports whether a node has room for one of n parts of a job.
 func (g *generated) holds(i int, j *job, n int) bool {
 	node := &g.nodes[i]
 	return node.Usable && node.GPUs-node.GPUsUsed >= j.GPUs/n && node.CPUs-node.CPUsUsed >= j.CPUs/n && node.MemMB-node.MemUsedMB >= j.MemMB/int64(n)

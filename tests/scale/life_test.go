@@ -74,7 +74,7 @@ func (l *life) runTime() time.Duration {
 
 func (l *life) oneIn(n int) bool { return l.rnd.IntN(n) == 0 }
 
-// happens tells whether what happens once in mean, by chance, happened since the last poll.
+// happens reports whether what happens once in mean, by chance, happened since the last poll.
 func (l *life) happens(mean time.Duration) bool {
 	return l.rnd.Float64() < 1-math.Exp(-l.passed.Seconds()/mean.Seconds())
 }

@@ -179,7 +179,7 @@ func (s *soak) sample() {
 	t.Add(float64(usage.FileSize(filepath.Join(state, "priod.db"))), growth.Quantity{Name: "priod.db, bytes", Judged: true, Margin: 0.1, Slack: 1 << 17})
 	// The store gives a -wal back to the disk beyond 16 MiB.
 	t.Add(float64(usage.FileSize(filepath.Join(state, "priod.db-wal"))), growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
-	// The journals are written anew once they have a thousand lines and as many again as they
+	// The journals are rewritten once they have a thousand lines and as many again as they
 	// need, which are some per row.
 	t.Add(float64(usage.FileSize(filepath.Join(state, "undo.jsonl"))), growth.Quantity{Name: "undo.jsonl, bytes", Most: 250 * (1024 + 10*float64(s.jobs))})
 	t.Add(float64(usage.FileSize(filepath.Join(state, "evictions.jsonl"))), growth.Quantity{Name: "evictions.jsonl, bytes", Most: 1000 * (1024 + 3*float64(s.jobs))})

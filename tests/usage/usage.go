@@ -42,7 +42,7 @@ func (p Process) Resident() int64 { p.tb.Helper(); return p.field("status", "\nV
 // Peak is the most memory that it had since it began, or since ForgetPeak, in bytes.
 func (p Process) Peak() int64 { p.tb.Helper(); return p.field("status", "\nVmHWM:") << 10 }
 
-// ForgetPeak lets Peak begin anew.
+// ForgetPeak lets Peak start over.
 func (p Process) ForgetPeak() {
 	p.tb.Helper()
 	if err := os.WriteFile(p.path("clear_refs"), []byte("5"), 0); err != nil {

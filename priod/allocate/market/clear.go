@@ -134,7 +134,7 @@ func (c *clearing) setBox(p []float64) {
 }
 
 // minimise minimises what excess costs less what slack earns. It ends when there is no
-// excess; else proved tells whether the prices show that there must be some.
+// excess; else proved reports whether the prices show that there must be some.
 func (c *clearing) minimise() (fits, proved bool, err error) {
 	if err := c.refactor(); err != nil {
 		return false, false, err
@@ -365,7 +365,7 @@ func (c *clearing) enter(col column) error {
 	return c.refactor()
 }
 
-// keyOf tells whether the share of a job's key comes to 0 before step when the
+// keyOf reports whether the share of a job's key comes to 0 before step when the
 // shares move by -d and entering takes the rest, and then shortens step.
 func (c *clearing) keyOf(job int, d []float64, entering float64, step *float64) bool {
 	share, falls := 1.0, entering

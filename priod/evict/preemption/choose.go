@@ -224,7 +224,7 @@ func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
 	return best
 }
 
-// better tells whether a verdict is better for a trial than another one.
+// better reports whether a verdict is better for a trial than another one.
 func (v *view) better(a, b *Verdict, t *Trial) bool {
 	rank := map[Why]int{Fits: 3, Evicts: 2, Anyway: 1}
 	if rank[a.Why] != rank[b.Why] || a.Why != Evicts {

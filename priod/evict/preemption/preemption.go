@@ -140,7 +140,7 @@ const (
 	Capped    Why = "evicted-often" // Settings.MaxEvictions
 	Young     Why = "just-started"  // Settings.MinRun
 	WrongType Why = "other-gpu-type"
-	Late      Why = "too-late" // the TE job starts anyway before it would have left
+	Late      Why = "too-late" // the TE job starts anyway before this job would have left
 	NoRoom    Why = "no-room"  // all of its node's candidates together do not make room
 	Dearer    Why = "dearer"   // others cost less
 )
@@ -349,7 +349,7 @@ func (d *Decision) Refusals(s *Snapshot, set Settings, trial int) []Why {
 	return all
 }
 
-// late tells whether the trial would start anyway before the candidate has left.
+// late reports whether the trial would start anyway before the candidate has left.
 func (set *Settings) late(c *Candidate, t *Trial) bool { return c.Grace+set.MinGain >= t.Start }
 
 // Check refuses settings that mean nothing.

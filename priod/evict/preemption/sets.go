@@ -162,7 +162,7 @@ func (s *search) begin(set *Settings, t *Trial, soFar *Verdict) {
 // greedy choice is made.
 const maxExact = 16
 
-// run tells whether a set on this node costs less than the best so far, and keeps
+// run reports whether a set on this node costs less than the best so far, and keeps
 // it. Candidates that would leave too late are not looked at.
 func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
 	s.pieces, s.costs, s.graces, s.held, s.in, s.better = s.pieces[:0], s.costs[:0], s.graces[:0], s.held[:0], s.in[:0], false

@@ -52,7 +52,7 @@ type Snapshot struct {
 	Running []Running
 	Waiting []Waiting // in the order of the queue
 	// First wait before all of Waiting and get no job to leave, in their order: they
-	// take what is or comes free and fits them.
+	// take what is or becomes free and fits them.
 	First []placement.Request
 }
 

@@ -75,7 +75,7 @@ func TestReadTheEnd(t *testing.T) {
 }
 
 // In a file to which a job's runs append, what an earlier run wrote is not this one's; in one
-// that each run begins anew all of it is.
+// that each run starts over all of it is.
 func TestReadWhatARunWrote(t *testing.T) {
 	path := filepath.Join(realDir(t), "out")
 	const most = 16

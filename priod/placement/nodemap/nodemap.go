@@ -225,7 +225,7 @@ func (m *Map) ignore(s *cluster.Snapshot, named []string) {
 	}
 }
 
-// Tells tells whether the kinds differ in all that a constraint names.
+// Tells reports whether the kinds differ in all that a constraint names.
 func (m *Map) Tells(constraint string) bool {
 	for f := range slurmplug.FeaturesIn(constraint) {
 		if m.ignored[f] {

@@ -78,7 +78,7 @@ func (m *Map) spread(jobs []cluster.Job, used []placement.Amount) {
 	}
 }
 
-// isEven tells whether a job may have an equal part of each of its nodes: with equal parts of all
+// isEven reports whether a job may have an equal part of each of its nodes: with equal parts of all
 // jobs of which nothing else is known, each node's GPUs in use add up.
 func (w *wideJob) isEven(open map[int32][]*wideJob, used []placement.Amount) bool {
 	if int(w.all.GPUs)%len(w.parts) != 0 {
@@ -162,7 +162,7 @@ func (w *wideJob) last() (at int32, left placement.Amount, is bool) {
 	return at, left, true
 }
 
-// adds tells whether the parts are possible, and together what the job has.
+// adds reports whether the parts are possible, and together what the job has.
 func (w *wideJob) adds() bool {
 	left := w.all
 	for _, s := range w.parts {

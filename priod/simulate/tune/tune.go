@@ -159,7 +159,7 @@ type Change struct {
 	High float64 `json:"high"`
 }
 
-// Wins tells whether less is certain.
+// Wins reports whether less is certain.
 func (c Change) Wins() bool { return c.High < 0 }
 
 // Part is a difference as a part of From; NaN where that is 0.
@@ -209,7 +209,7 @@ type Aim struct {
 	Now    []Block          // what the present setting made: completion, trials and users without a bound may not be worse off beyond doubt
 }
 
-// within tells whether a setting keeps the bounds in some blocks. A figure that no block has breaks none.
+// within reports whether a setting keeps the bounds in some blocks. A figure that no block has breaks none.
 func (a *Aim) within(s *Setting, which []int) bool {
 	for _, g := range []Goal{Completion, TEP95, WorstUser} {
 		if _, bound := a.Bounds[g]; g != a.Goal && !bound && a.Now != nil && Between(a.Now, s.Blocks, g, which).Low > 0 {

@@ -46,11 +46,11 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 	work := cmp.Or(t.Duration, t.Steps)
 	switch {
 	case t.GPUs < 0 || t.CPUs < 0 || t.MemMB < 0 || t.Nodes < 0:
-		return nil, "", fmt.Errorf("job %s asks for %d GPUs, %d CPUs, %d MB and %d nodes", t.ID, t.GPUs, t.CPUs, t.MemMB, t.Nodes)
+		return nil, "", fmt.Errorf("job %s requests %d GPUs, %d CPUs, %d MB and %d nodes", t.ID, t.GPUs, t.CPUs, t.MemMB, t.Nodes)
 	case t.GPUs == 0 && e.opt.Placement == placement.Pool:
-		return nil, "", OptionError(fmt.Sprintf("job %s asks for no GPUs, and in a pool GPUs alone are counted: --placement packed or consolidated", t.ID))
+		return nil, "", OptionError(fmt.Sprintf("job %s requests no GPUs, and in a pool GPUs alone are counted: --placement packed or consolidated", t.ID))
 	case t.GPUs == 0 && (t.Duration == 0 || t.GPUType != ""):
-		return nil, "", fmt.Errorf("job %s asks for no GPUs: it wants a duration_s, and no GPU type", t.ID)
+		return nil, "", fmt.Errorf("job %s requests no GPUs: it wants a duration_s, and no GPU type", t.ID)
 	case !(work > 0) || math.IsInf(work, 1):
 		return nil, "", fmt.Errorf("job %s has a run time of %v", t.ID, work)
 	case slices.ContainsFunc(t.Trials, func(x trace.Trial) bool { return !(x.Work > 0) || math.IsInf(x.Work, 1) }):

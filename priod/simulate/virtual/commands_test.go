@@ -136,7 +136,7 @@ func TestDaemonKeepsUsersLimit(t *testing.T) {
 	}
 }
 
-// A place that comes free in parts is reserved meanwhile: a job that would fit into the
+// A place that becomes free in parts is reserved meanwhile: a job that would fit into the
 // first part starts only when the TE job has all.
 func TestDaemonReserves(t *testing.T) {
 	jobs := []trace.Job{

@@ -28,7 +28,7 @@ func newReservations(e *engine) *reservations {
 	}
 }
 
-// holds tells whether every waiting job has a start that will come.
+// holds reports whether every waiting job has a start that will come.
 func (r *reservations) holds() bool { return r != nil && r.steady }
 
 // wants takes in a job that begins to wait.

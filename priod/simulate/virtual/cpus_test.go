@@ -118,8 +118,8 @@ func TestJobsWithoutGPUsThatNeverRun(t *testing.T) {
 		{trace.Job{ID: "x", Duration: 1, CPUs: 33, Nodes: 1, Partition: "cpu"}, "no nodes of partition cpu hold its 33 CPUs and its memory, in 1 equal parts"},
 		{trace.Job{ID: "x", Duration: 1, CPUs: 70}, "no nodes of the cluster hold its 70 CPUs"},
 		{trace.Job{ID: "x", Duration: 1, Nodes: 3}, "in 3 equal parts on nodes with and without GPUs apart: x"},
-		{trace.Job{ID: "x", Workload: "a3c", Steps: 5}, "job x asks for no GPUs: it wants a duration_s, and no GPU type"},
-		{trace.Job{ID: "x", Duration: 5, CPUs: -1}, "job x asks for 0 GPUs, -1 CPUs"},
+		{trace.Job{ID: "x", Workload: "a3c", Steps: 5}, "job x requests no GPUs: it wants a duration_s, and no GPU type"},
+		{trace.Job{ID: "x", Duration: 5, CPUs: -1}, "job x requests 0 GPUs, -1 CPUs"},
 	} {
 		_, err := Run(context.Background(), mixedCluster, trace.Each([]trace.Job{c.job}), Options{Placement: placement.Packed})
 		if err == nil || !strings.Contains(err.Error(), c.want) {

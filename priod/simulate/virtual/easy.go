@@ -26,7 +26,7 @@ func (e *engine) schedule() {
 	e.askEvictions()
 }
 
-// idleGPUs tells whether any GPU is free.
+// idleGPUs reports whether any GPU is free.
 func (e *engine) idleGPUs() bool {
 	for t := range e.types {
 		if e.nodes.FreeGPUs(int32(t)) > 0 {
@@ -36,7 +36,7 @@ func (e *engine) idleGPUs() bool {
 	return false
 }
 
-// usable tells whether something is left that a waiting job may take.
+// usable reports whether something is left that a waiting job may take.
 func (e *engine) usable() bool { return e.queue.others > 0 || e.idleGPUs() }
 
 // strict starts jobs in order, of each line up to its head: the first that does not fit, or

@@ -97,7 +97,7 @@ type engine struct {
 	plan         *reservations        // of conservative backfill
 	out          []outage             // by node, why it starts no jobs
 	reboots      map[int32]*reboot    // by node that drains for a reboot, or reboots
-	leaves       []int32              // by node, the leaf switch that it hangs on; nil: there are none
+	leaves       []int32              // by node, the leaf switch of the node; nil: there are none
 	slowdowns    []map[string]float64 // by node and workload; nil: nodes are equal
 	headroom     []int32              // nodes that are kept for TE jobs
 	headroomEnds float64              // when that reservation ends
@@ -274,7 +274,7 @@ func (e *engine) until(end float64) error {
 
 // moment handles what happens next and then schedules. In a pool that is one
 // event: between two of one time a job may start on what only the first of them
-// freed. Where jobs are placed or moved, or a pass plans anew for all, it is all
+// freed. Where jobs are placed or moved, or a pass plans again for all, it is all
 // that happens at that time.
 func (e *engine) moment() error {
 	e.now = e.agenda.heap[0].at

@@ -477,7 +477,7 @@ func TestConservativeIsTheNaiveOne(t *testing.T) {
 	})
 }
 
-// Where reservations are made anew, they are those that a plain plan of the
+// Where reservations are rebuilt, they are those that a plain plan of the
 // whole queue makes at every pass: with the order FIFO and exact limits, the
 // same as with reservations that are kept.
 func TestReservationsMadeAnewAreThoseKept(t *testing.T) {
@@ -628,7 +628,7 @@ func TestErrors(t *testing.T) {
 		{"type", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, GPUType: "h100"}}, Options{}, "stuck: these jobs can never run because the cluster has no GPUs of type h100 on which it runs: x"},
 		{"user", []trace.Job{{ID: "x", GPUs: 5, Duration: 1, User: "ann"}}, Options{UserGPUs: 4}, "stuck: these jobs can never run because 5 GPUs are more than a user may hold (4): x"},
 		{"zero", []trace.Job{{ID: "x", GPUs: 1}}, Options{}, "job x has a run time of 0"},
-		{"no GPU", []trace.Job{{ID: "x", Duration: 1}}, Options{}, "job x asks for no GPUs, and in a pool GPUs alone are counted: --placement packed or consolidated"},
+		{"no GPU", []trace.Job{{ID: "x", Duration: 1}}, Options{}, "job x requests no GPUs, and in a pool GPUs alone are counted: --placement packed or consolidated"},
 		{"negative", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, Submit: -1}}, Options{}, "job x is submitted at -1"},
 		{"unsorted", []trace.Job{{ID: "a", GPUs: 1, Duration: 1, Submit: 5}, {ID: "x", GPUs: 1, Duration: 1}}, Options{}, "job x is submitted at 0, before the job that comes before it (5): sort the trace by submit_s"},
 		{"window", []trace.Job{ok}, Options{Window: &metrics.Window{First: 0, Last: 3}}, "the window ends at job 3 and the trace has only 1 jobs, counted from 0"},

@@ -44,7 +44,7 @@ type owner struct{ used, limit int }
 // owners are nil where there is no limit.
 type owners struct{ user, account *owner }
 
-// admit tells whether the limits allow so many GPUs more.
+// admit reports whether the limits allow so many GPUs more.
 func (o owners) admit(gpus int) bool {
 	return (o.user == nil || o.user.used+gpus <= o.user.limit) && (o.account == nil || o.account.used+gpus <= o.account.limit)
 }

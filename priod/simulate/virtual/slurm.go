@@ -57,7 +57,7 @@ type record struct {
 
 func (r *record) held() bool { return r.direct == 0 }
 
-// holds tells whether a job has GPUs.
+// holds reports whether a job has GPUs.
 func (j *job) holds() bool { return j.state == running || j.state == leaving || j.state == closing }
 
 func (j *job) pending() bool { return j.state == waiting || j.state == delayed }
@@ -230,7 +230,7 @@ func (s *slurm) changed(j *job) {
 	s.refresh(j)
 }
 
-// counts tells whether a job can change what the daemon decides. Where nothing but the order of TE
+// counts reports whether a job can change what the daemon decides. Where nothing but the order of TE
 // jobs is on, others keep Slurm's own order and take part in nothing.
 func (s *slurm) counts(j *job) bool { return !s.ordersTE || j.Class == cluster.TE && !j.Untagged }
 
@@ -303,7 +303,7 @@ func (s *slurm) describe(j *job) cluster.Job {
 	}
 }
 
-// holdsBack tells whether a submission is held back for priod's first look: where it may be given a GPU type, by
+// holdsBack reports whether a submission is held back for priod's first look: where it may be given a GPU type, by
 // its tag or by the site's consent, and is no TE job.
 func (s *slurm) holdsBack(j *job) bool {
 	if s == nil || j.GPUs == 0 || j.GPUType != "" {
@@ -430,7 +430,7 @@ func (e *engine) step() error {
 	return nil
 }
 
-// unranked tells whether a job waits, or began before a cycle saw it, so that the next one says whether a budget holds it.
+// unranked reports whether a job waits, or began before a cycle saw it, so that the next one says whether a budget holds it.
 func (s *slurm) unranked(j *job) bool {
 	if j.pending() || j.state != running || j.GPUs == 0 || s.e.opt.Daemon.Settings.Order.Settings.Ranking.Boundless() {
 		return j.pending()
@@ -439,7 +439,7 @@ func (s *slurm) unranked(j *job) bool {
 	return !ranked
 }
 
-// still tells whether a turn would decide what the last one did, and leave behind
+// still reports whether a turn would decide what the last one did, and leave behind
 // what that left: nothing has changed since it, it wrote nothing, and no budget,
 // share or size goes by the clock for a job that waits, before the time until which its
 // plan stands.
@@ -457,21 +457,21 @@ func (s *slurm) still() bool {
 	return !(byTheClock && slices.ContainsFunc(s.jobs, trials)) && !s.sizesDue() && !(s.steers() && s.unsettled())
 }
 
-// sizesDue tells whether sizes may change by the clock alone.
+// sizesDue reports whether sizes may change by the clock alone.
 func (s *slurm) sizesDue() bool {
 	z, now := s.e.opt.Daemon.Settings.Sizing.Sizes, instant(s.e.now)
 	begins := func(j *job) bool { return j.state == delayed && instant(j.eligible).Sub(now) > 0 }
 	return z.Enabled() && (z.Due(now) || slices.ContainsFunc(s.jobs, begins))
 }
 
-// unsettled tells whether a job waits for its begin time, which is looked at a while
+// unsettled reports whether a job waits for its begin time, which is looked at a while
 // before it comes, or an eviction is under way.
 func (s *slurm) unsettled() bool {
 	journal := s.e.opt.Daemon.Settings.Evictions.Journal
 	return slices.ContainsFunc(s.jobs, func(j *job) bool { return j.state == delayed }) || journal != nil && len(journal.Urgent()) > 0
 }
 
-// evicts tells whether the daemon may have jobs leave.
+// evicts reports whether the daemon may have jobs leave.
 func (s *slurm) evicts() bool {
 	e := &s.e.opt.Daemon.Settings.Evictions
 	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Rounds.Settings.Enabled)

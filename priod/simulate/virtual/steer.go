@@ -9,7 +9,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// steers tells whether the daemon's cycles bind jobs.
+// steers reports whether the daemon's cycles bind jobs.
 func (s *slurm) steers() bool { return s.e.opt.Daemon.Settings.Steering.Settings.Enabled }
 
 // feature is the node feature that stands for a GPU type.

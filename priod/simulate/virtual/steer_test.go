@@ -238,7 +238,7 @@ func waitingJobs(seed uint64, n int) (jobs []trace.Job) {
 	return jobs
 }
 
-// busy is a cluster for waitingJobs, and priod beside it.
+// busy is a cluster for waitingJobs, and priod alongside it.
 func busy(t testing.TB, toml string) (trace.Cluster, Options) {
 	t.Helper()
 	table, err := workload.Parse("programs", twoPrograms)
@@ -275,7 +275,7 @@ func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 		{"owed", steering + "[ranking]\norder = \"owed\"\n", 0},
 		{"gavel", steering + "[ranking]\norder = \"gavel\"\n", 0},
 		{"slurm", steering + "depth = 3\nmax_passed_cycles = 2\n", 0},
-		{"busy", steering + "busy = true\nswitch_threshold = 0.0\n", 0},
+		{"no threshold", steering + "switch_threshold = 0.0\n", 0},
 		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n", 0},
 		{"rounds", steering + "[ranking]\norder = \"owed\"\n[rounds]\nenabled = true\nlength = \"5m\"\n", 0},
 		{"all", allOn, 0},

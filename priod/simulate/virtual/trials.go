@@ -99,15 +99,15 @@ type halt struct {
 // minJobAge is how long slurmctld has the record of a job that ended, s: Slurm's default.
 const minJobAge = 300
 
-// retries tells whether priod says what becomes of a job that fails.
+// retries reports whether priod says what becomes of a job that fails.
 func (s *slurm) retries(j *job) bool {
 	return s != nil && s.classifies() && s.e.opt.Daemon.Settings.Retries.Settings.Enabled && (j.Retry == "infra" || j.Retry == "always")
 }
 
-// classifies tells whether priod gives runs that failed a class.
+// classifies reports whether priod gives runs that failed a class.
 func (s *slurm) classifies() bool { return s.e.opt.Daemon.Settings.Retries.Memory != nil }
 
-// judges tells whether priod has something to do about jobs that failed.
+// judges reports whether priod has something to do about jobs that failed.
 func (s *slurm) judges() bool {
 	return len(s.halted) > 0 || s.classifies() && s.e.opt.Daemon.Settings.Retries.Memory.Busy()
 }
@@ -179,7 +179,7 @@ func (s *slurm) refuse(j *job, value slurmplug.Value) error { return s.exclude(j
 // refuses are the nodes that a job refuses, as a host list.
 func (s *slurm) refuses(j *job) string { return s.names(j.excluded) }
 
-// unsatisfied tells whether no node is left for a job because of those that it refuses.
+// unsatisfied reports whether no node is left for a job because of those that it refuses.
 func (e *engine) unsatisfied(j *job) bool {
 	if len(j.excluded) == 0 {
 		return false

@@ -56,12 +56,12 @@ type Options struct {
 	Order     Order    // "" is FIFO
 	Backfill  Backfill // "" is none
 	Placement placement.Mode
-	TEFirst   bool // TE jobs stand before BE jobs; none is evicted for it
+	TEFirst   bool // TE jobs rank ahead of BE jobs; none is evicted for it
 	// LASQueues are the GPU-seconds attained at which a job falls into the
 	// next queue, rising.
 	LASQueues []float64
 	// Depth is how many jobs conservative backfill plans for in one pass
-	// (Slurm's bf_max_job_test) where reservations are made anew each time; 0: all.
+	// (Slurm's bf_max_job_test) where reservations are rebuilt each time; 0: all.
 	Depth       int
 	Multifactor Weights
 	Daemon      Daemon // of order priod

@@ -70,7 +70,7 @@ func JSON[T any](rows []T) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// Unchanged tells whether the file still is as this process left it.
+// Unchanged reports whether the file still is as this process left it.
 func (l *File) Unchanged(now os.FileInfo) bool {
 	return l.Info != nil && os.SameFile(l.Info, now) && l.Info.Size() == now.Size() && l.Info.ModTime().Equal(now.ModTime())
 }
@@ -172,13 +172,13 @@ func AsideName(path string) (string, error) {
 	}
 }
 
-// Exists tells whether a path names anything.
+// Exists reports whether a path names anything.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Stands tells whether a path still names the file that it did.
+// Stands reports whether a path still names the file that it did.
 func Stands(path string, file os.FileInfo) (bool, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

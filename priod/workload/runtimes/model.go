@@ -162,7 +162,7 @@ func (m *Model) End(id uint64, at time.Time, cut bool) {
 // logOf is the natural log of a run time, at least of one second.
 func logOf(d time.Duration) float64 { return math.Log(max(d.Seconds(), 1)) }
 
-// Calibrated tells whether enough runs were predicted for intervals to rest on them.
+// Calibrated reports whether enough runs were predicted for intervals to rest on them.
 func (m *Model) Calibrated() bool { return m.levels != nil }
 
 // Predict is how long a job would run that is submitted now; nil: no run has ended yet.

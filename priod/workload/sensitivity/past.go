@@ -134,11 +134,11 @@ func (u Usage) Curve(share Share) *workload.Curve {
 	return c
 }
 
-// Bound tells whether more CPUs might have made the job faster.
+// Bound reports whether more CPUs might have made the job faster.
 func (u Usage) Bound() bool { return u.Cores > saturated*u.Had }
 
 func (u Usage) why(k Key) string {
-	whose := fmt.Sprintf("%s of user %s under the name %.40q", runs(u.Runs), k.User, k.Name)
+	whose := fmt.Sprintf("%s of user %s named %.40q", runs(u.Runs), k.User, k.Name)
 	if k.Workload != "" {
 		whose = fmt.Sprintf("%s of workload %s", runs(u.Runs), k.Workload)
 	}
@@ -149,9 +149,9 @@ func (u Usage) why(k Key) string {
 	text += " for each GPU"
 	switch {
 	case u.Runs < enoughRuns:
-		text += "; too few to give it less than its share"
+		text += "; too few to size it below its share"
 	case u.Bound():
-		text += ", all that it had"
+		text += ", all of its CPUs"
 	}
 	return text
 }

@@ -61,7 +61,7 @@ func Of(j Job, gpuType string, share Share, table *workload.Table, past Past) Se
 			return s
 		}
 	}
-	s.Why = fmt.Sprintf("nothing is known about it on %s: it gets its share", gpuType)
+	s.Why = fmt.Sprintf("unknown on %s: it gets its share", gpuType)
 	return s
 }
 

@@ -58,10 +58,10 @@ func TestWhereItIsKnownFrom(t *testing.T) {
 		{"cpu=a100:1x0.5-3x1&workload=res18", "v100", "workload res18 of workloads.toml", "its tag's cpu says nothing about v100"},
 		{"cpu=v100:1x0.5-3x1-9x0.9&workload=res18", "v100", "workload res18 of workloads.toml", "falls from 1 to 0.9 at 9: not used"},
 		{"cpu=v100:1x1-3x0.9&mem=v100:1000x1-2000x2", "v100", "its tag's mem", "its tag's cpu for v100 falls"},
-		{"workload=res18", "a100", "nothing is known about it on a100", "no curve of workload res18 on a100"},
-		{"workload=nobodys", "v100", `1 run of user ada under the name "train" on v100 used at most 1.5 CPUs and 10000 MB for each GPU; too few`, `"nobodys" is not in workloads.toml`},
+		{"workload=res18", "a100", "unknown on a100", "no curve of workload res18 on a100"},
+		{"workload=nobodys", "v100", `1 run of user ada named "train" on v100 used at most 1.5 CPUs and 10000 MB for each GPU; too few`, `"nobodys" is not in workloads.toml`},
 		{"workload=mine", "v100", "1 run of workload mine on v100 used at most 4 CPUs for each GPU", "not in workloads.toml"},
-		{"type=be", "v100", "under the name \"train\"", ""},
+		{"type=be", "v100", "named \"train\"", ""},
 		{"type=be", "a100", "it gets its share", ""},
 	} {
 		s := Of(Job{User: "ada", Name: "train", Tag: tag(t, c.tag)}, c.gpuType, fair, table, past)
@@ -241,7 +241,7 @@ func TestAccountingOfOneKindOfRun(t *testing.T) {
 		demand float64
 		six    float64 // speed with 6 CPUs relative to 3
 		why    string
-	}{{run, 3, 1, "3 runs of user ada under the name \"train\" on v100 used at most 2 CPUs and 10000 MB for each GPU"}, {bound, 8, 2, "used at most 6 CPUs and 10000 MB for each GPU, all that it had"}} {
+	}{{run, 3, 1, "3 runs of user ada named \"train\" on v100 used at most 2 CPUs and 10000 MB for each GPU"}, {bound, 8, 2, "used at most 6 CPUs and 10000 MB for each GPU, all of its CPUs"}} {
 		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", fair, defaults(t), Learn([]Stay{c.run, c.run, c.run}, time.Minute))
 		if got := s.Curve.Relative(6, 64000); s.Curve.DemandCPUs != c.demand || s.Curve.DemandMemMB != 12000 || math.Abs(got-c.six) > 1e-9 || !strings.Contains(s.Why, c.why) {
 			t.Errorf("%+v, speed %v, %s", s.Curve, got, s.Why)

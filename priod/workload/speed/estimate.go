@@ -14,7 +14,7 @@ type estimate struct {
 	n        int       // columns in all
 }
 
-// Knows tells whether runs of a program are known: of two programs of which none are, For
+// Knows reports whether runs of a program are known: of two programs of which none are, For
 // answers alike.
 func (k *Knowledge) Knows(p Program) bool {
 	return k != nil && slices.ContainsFunc(units, func(u Unit) bool { return k.programs[subject{p, u}] != nil })

@@ -21,10 +21,10 @@ type Program struct {
 // not pooled.
 func (p Program) Pooled() Program { return Program{Name: p.Name} }
 
-// IsPooled tells whether the program stands for all of its name.
+// IsPooled reports whether the program stands for all of its name.
 func (p Program) IsPooled() bool { return p.Name != "" && p.GPUs == 0 }
 
-// Named tells whether a program is known by anything at all.
+// Named reports whether a program is known by anything at all.
 func (p Program) Named() bool { return p.Workload != "" || p.Name != "" }
 
 // Compare orders programs.

@@ -22,7 +22,7 @@ const (
 )
 
 // halfLife is by how much later a run counts twice as much as another of its program: a program that was changed is
-// known anew after a week of runs.
+// known again after a week of runs.
 const halfLife = 84 * time.Hour
 
 // Knowledge is what a History teaches: for each program a row of the logs of its speeds

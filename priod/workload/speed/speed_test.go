@@ -170,7 +170,7 @@ func TestDoubtIsLeftToTheNext(t *testing.T) {
 	}
 }
 
-// Where guesses are used they are better in the mean than what they take the place of: that all types are equally fast, or
+// Where guesses are used they are better on average than what they take the place of: that all types are equally fast, or
 // the operator's speeds. However few the runs, and however their lengths scatter.
 func TestGuessesBeatWhatTheyReplace(t *testing.T) {
 	operator := map[string]float64{"a": 1, "b": 0.5, "c": 0.2}
@@ -339,7 +339,7 @@ func TestUsersTellTogether(t *testing.T) {
 	})
 }
 
-// A program whose speeds have changed is known anew after a week of runs, however many runs taught the old ones.
+// A program whose speeds have changed is known again after a week of runs, however many runs taught the old ones.
 func TestUnlearnedWithinAWeek(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))

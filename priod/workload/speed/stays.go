@@ -14,7 +14,7 @@ var requeueStates = []string{"PREEMPTED", "REQUEUED", "NODE_FAIL", "RESIZING"}
 
 // Completed joins the stays of each job that completed into one Run, in the order of
 // their ids. The stays before a requeue count when the job's tag says that it saves its
-// state; else it began anew. Jobs that ran shorter than shortest are left out.
+// state; else it started over. Jobs that ran shorter than shortest are left out.
 func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, table *workload.Table) []Run {
 	slices.SortStableFunc(stays, func(a, b cluster.PastStay) int {
 		return cmp.Or(cmp.Compare(a.RawID, b.RawID), a.Start.Compare(b.Start))

@@ -62,7 +62,7 @@ func (s *Settings) All(k *Knowledge, types []string) []Taught {
 	return taught
 }
 
-// believes tells whether of two units of one program the first leaves less doubt; where both leave the same, it is Runs.
+// believes reports whether of two units of one program the first leaves less doubt; where both leave the same, it is Runs.
 func (k *Knowledge) believes(first, second *Lesson, types []string) bool {
 	doubt := func(l *Lesson) float64 {
 		e := k.estimate(l.Mean, l.Covariance, types)

@@ -9,7 +9,7 @@ import (
 	"slurmprio/tests/papers/colocation"
 )
 
-// trials is a site that has tried some programs beside each other before, the
+// trials is a site that has tried some programs in parallel before, the
 // references, and of each job that comes tries a part of its pairs with them.
 // The job is then taken for the reference that it resembles most (package
 // colocation).

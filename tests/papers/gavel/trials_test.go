@@ -43,7 +43,7 @@ func TestAWrongEstimateIsTriedOnce(t *testing.T) {
 	}
 	r := packed(t, 1, []string{"x", "y"}, simulate.Spec{PairsTried: 1e-9}, []string{"light"}, pairs)
 	for i, o := range r.Outcomes {
-		if !o.Done || o.Shared < 360 || o.Shared > 3960 { // allocations are made anew after ten rounds
+		if !o.Done || o.Shared < 360 || o.Shared > 3960 { // allocations are rebuilt after ten rounds
 			t.Errorf("job %d: %+v, want a few rounds beside the other, and then the end", i, o)
 		}
 	}

@@ -243,7 +243,7 @@ func (p *Problem) mostValue(priced bool) (*Allocation, error) {
 	return r, nil
 }
 
-// fit tells whether these jobs can all have their least rates at once.
+// fit reports whether these jobs can all have their least rates at once.
 func fit(jobs []int, floor []float64, build func(least []float64) *allocate.Program) (bool, error) {
 	if len(jobs) == 0 {
 		return true, nil

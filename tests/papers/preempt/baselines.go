@@ -104,7 +104,7 @@ func (b *baseline) take(v *preemption.Verdict, holds bool) {
 	b.add(v.Shares, -sign)
 }
 
-// fits tells whether a trial on one node fits there, given so much more room.
+// fits reports whether a trial on one node fits there, given so much more room.
 func (b *baseline) fits(t *preemption.Trial, node int32, more placement.Amount) (need placement.Amount, ok bool) {
 	need = b.Nodes.Need(t.Request, t.Request.GPUs, node)
 	has := b.room[node]
@@ -174,7 +174,7 @@ func (b *baseline) choose(t *preemption.Trial) preemption.Verdict {
 	return preemption.Verdict{Why: preemption.Impossible}
 }
 
-// onOneNode tells whether a trial asks for one node, or fits the largest that it may have.
+// onOneNode reports whether a trial asks for one node, or fits the largest that it may have.
 func (b *baseline) onOneNode(t *preemption.Trial) bool {
 	if t.Request.Nodes > 0 {
 		return t.Request.Nodes == 1

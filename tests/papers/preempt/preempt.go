@@ -19,7 +19,7 @@ type Settings struct {
 	Seed uint64 // of random choices
 }
 
-// cluster tells whether the choice is one over the whole cluster.
+// cluster reports whether the choice is one over the whole cluster.
 func (set *Settings) cluster() bool {
 	return slices.Contains([]preemption.Policy{LRTP, Random}, set.Policy) || set.Policy == preemption.FitGpp && slices.Contains([]preemption.Fallback{FallRandom, FallAnybody}, set.Fallback)
 }

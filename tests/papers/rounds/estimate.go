@@ -4,7 +4,7 @@ import "math"
 
 // Estimator is a scheduler that has to find out how fast jobs are.
 type Estimator interface {
-	// Learned tells whether estimates have changed since the last call.
+	// Learned reports whether estimates have changed since the last call.
 	Learned() bool
 	// Estimate is how fast a job is thought to be on each type, in any unit.
 	Estimate(a *Active, types []Type) []float64
@@ -13,7 +13,7 @@ type Estimator interface {
 }
 
 // estimate sets what is believed of jobs that have just come and, when the
-// estimator has learned, of all. It tells whether anything did change.
+// estimator has learned, of all. It reports whether anything did change.
 func (e *engine) estimate(arrived []*Active) (changed bool) {
 	if e.opt.Estimator == nil {
 		return false

@@ -24,7 +24,7 @@ type Allocator func(now float64, jobs []*Active, types []Type, x []float64) erro
 // are admitted between rounds. Gangs get all of their GPUs or none, of one
 // type, and keep them from round to round when they can.
 //
-// Allocations are made anew as soon as the set of jobs has changed, and all
+// Allocations are rebuilt as soon as the set of jobs has changed, and all
 // types are served together, the neediest pair of job and type first. GPUs that
 // nobody waits for go to those who would be faster there.
 type Gavel struct {

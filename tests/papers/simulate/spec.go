@@ -145,7 +145,7 @@ func (s *Spec) Check() error {
 	return nil
 }
 
-// sizes tells whether priod gives jobs on a Slurm other CPUs and memory.
+// sizes reports whether priod gives jobs on a Slurm other CPUs and memory.
 func (s *Spec) sizes() bool {
 	return s.Engine != "rounds" && s.Sizing != "" && s.Sizing != "request" && s.Sizing != "proportional"
 }
@@ -153,7 +153,7 @@ func (s *Spec) sizes() bool {
 // GPUsOnly tells of a Spec that has passed Check whether jobs without GPUs have no place in it.
 func (s *Spec) GPUsOnly() bool { return s.Engine == "rounds" || s.Placement == "pool" }
 
-// Priod tells whether the daemon's own cycles run, of a Spec that has passed Check.
+// Priod reports whether the daemon's own cycles run, of a Spec that has passed Check.
 func (s *Spec) Priod() bool {
 	return s.Engine != "rounds" && (s.Order == "priod" || s.Order == "owed")
 }
@@ -185,13 +185,13 @@ func (s *Spec) shortForms() error {
 	return nil
 }
 
-// Pairs tells whether jobs may run in pairs.
+// Pairs reports whether jobs may run in pairs.
 func (s *Spec) Pairs() bool {
 	policy, err := policies.ParsePolicy(s.Allocation)
 	return err == nil && policy.Pairs()
 }
 
-// evicts tells whether anybody has to leave.
+// evicts reports whether anybody has to leave.
 func (s *Spec) evicts() bool { return s.Preemption != "none" && s.Preemption != "te-first" }
 
 func (s *Spec) checkRounds() error {

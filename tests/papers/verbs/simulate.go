@@ -95,7 +95,7 @@ func simulateFlags() []cli.Flag {
 		&cli.IntFlag{Category: input, Name: "pair-references", Usage: "with --pairs-tried: how many `WORKLOADS` of the file are known in all pairs, drawn by the seed; 0: all"},
 		&cli.StringFlag{Category: input, Name: "retry", Usage: "jobs that do not say count as sent with --prio-retry `WHEN`: " + strings.Join(trace.Retries, ", ")},
 		&cli.StringFlag{Category: input, Name: "window", Usage: "measure jobs `FIRST:LAST` in order of arrival, counted from 0; later ones keep coming until these are done"},
-		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "`NUMBER` that settles what is left to chance"},
+		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "random seed `NUMBER`"},
 
 		&cli.StringSliceFlag{Category: policy, Name: "set", Usage: "`KEY=VALUE` of priod.toml, where priod runs; again for more"},
 		choice(simulate.Engines, "a Slurm, or rounds at whose start every job may be moved at no cost"),
@@ -117,7 +117,7 @@ func simulateFlags() []cli.Flag {
 		&cli.IntFlag{Category: policy, Name: "user-gpus", Usage: "`GPUS` that one user may hold at once; 0: no limit"},
 		&cli.IntFlag{Category: policy, Name: "account-gpus", Usage: "`GPUS` that one account may hold at once; 0: no limit"},
 
-		seconds("hold", "`TIME` that sbatchwrap holds back jobs that may be steered or sized, as /etc/slurmprio/hold says"),
+		seconds("hold", "`TIME` that sbatchwrap holds jobs that may be steered or sized (/etc/slurmprio/hold)"),
 		seconds("grace", "`TIME` to leave, for jobs that do not say"),
 		&cli.DurationFlag{Category: costs, Name: "requeue-delay", DefaultText: "121s, as Slurm's; 0s for srtf, las and rounds", Usage: "`TIME` from leaving to being eligible again"},
 		seconds("prolog", "`TIME` before each run"),
