@@ -198,7 +198,7 @@ func historyOf(ctx context.Context, r *store.Reader, id cluster.JobID, story *st
 	}
 	for i := range left {
 		x := &left[i]
-		kind, words := "left", fmt.Sprintf("told to leave for %s, %s", x.For, x.State)
+		kind, words := "left", fmt.Sprintf("evicted for %s, %s", x.For, x.State)
 		if x.Victim != id {
 			kind, words = "room", fmt.Sprintf("%s leaves for it, %s", x.Victim, x.State)
 		}

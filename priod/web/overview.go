@@ -26,7 +26,7 @@ type Overview struct {
 	GPUs      int               `json:"gpus"`
 	TEStarted int               `json:"te_started_of_the_day"`
 	Value     *store.Value      `json:"value,omitempty"` // what priod brought; nil: priod-value.timer is off
-	Attention []Attention       `json:"attention"`       // what needs a person
+	Attention []Attention       `json:"attention"`       // what needs attention
 	Evictions []store.Eviction  `json:"evictions_under_way"`
 	First     []JobView         `json:"first_of_the_queue"`
 	Writes    []store.Write     `json:"last_writes"`
@@ -40,7 +40,7 @@ type Trend struct {
 	Day    Series   `json:"day"`    // each half hour
 }
 
-// Attention is what needs a person, with the page that has more.
+// Attention is what needs attention, with the page that has more.
 type Attention struct {
 	Text string `json:"text"`
 	Page string `json:"page"`
@@ -141,7 +141,7 @@ func (p *Pages) trends(ctx context.Context, r *store.Reader, last *store.Cycle, 
 	return nil
 }
 
-// attend lists what needs a person.
+// attend lists what needs attention.
 func (v *Overview) attend(ctx context.Context, r *store.Reader, all []cluster.Node) error {
 	add := func(page, format string, a ...any) {
 		v.Attention = append(v.Attention, Attention{fmt.Sprintf(format, a...), page})

@@ -436,7 +436,7 @@ func (x *Scheduled) row(from, until time.Time) report.TimelineRow {
 	case !x.Room.IsZero():
 		add(x.Room, x.Start, "room", "others leave for it")
 	case x.LeavesFor != "":
-		add(x.Start, end, "left", "told to leave for job "+x.LeavesFor)
+		add(x.Start, end, "left", "evicted for job "+x.LeavesFor)
 	case x.Running:
 		add(x.Start, end, kind, "runs")
 		if x.EndP90.After(end) {

@@ -173,7 +173,7 @@ func TestJobAsJSON(t *testing.T) {
 func TestFindings(t *testing.T) {
 	s := newSite(t, 3)
 	s.cycle()
-	if text := s.get("/health").Body.String(); !strings.Contains(text, "The daemon has not looked yet") {
+	if text := s.get("/health").Body.String(); !strings.Contains(text, "No check by the daemon yet") {
 		t.Error(text)
 	}
 	if text := s.get("/").Body.String(); strings.Contains(text, "priod check fails") {

@@ -159,7 +159,7 @@ const clustermap = (() => {
       const link = document.createElement("a"), now = seconds(data.at), end = job.end ?? job.limit;
       link.href = "job?id=" + encodeURIComponent(job.job);
       link.textContent = "Job " + job.job;
-      tip.append(link, ` of ${job.user} (${job.account}), ${job.class ?? "class not known"}, ${job.gpus} ${job.gpus === 1 ? "GPU" : "GPUs"}, runs for ${hours(now - job.start)}` + (end ? `, ${job.end ? "expected to end" : "limit"} in ${hours(end - now)}` : "") + (job.leaves_for ? `, told to leave for job ${job.leaves_for}` : ""));
+      tip.append(link, ` of ${job.user} (${job.account}), ${job.class ?? "class not known"}, ${job.gpus} ${job.gpus === 1 ? "GPU" : "GPUs"}, runs for ${hours(now - job.start)}` + (end ? `, ${job.end ? "expected to end" : "limit"} in ${hours(end - now)}` : "") + (job.leaves_for ? `, evicted for job ${job.leaves_for}` : ""));
     } else if (chosen.gpu >= n.gpus_in_use) tip.append("This GPU is free.");
   }
 
