@@ -62,7 +62,7 @@ func TestWeightsPackSmallJobs(t *testing.T) {
 	t.Parallel()
 	nodes := lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}}}
 	e := evictableOn(t, newSiteOn(t, lab.ForTest(t, nodes), quick))
-	const says = "all 4 nodes of GPU type a100 have Weight 1; NodeName=n[3-4] Weight=2"
+	const says = "all 4 a100 nodes have Weight 1: give some a higher one (NodeName=n[3-4] Weight=2)"
 	check := func() string {
 		out, _, _ := e.priod("check", "--all") // it may FAIL for reasons of the lab
 		return out

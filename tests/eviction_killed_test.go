@@ -259,7 +259,7 @@ func TestEvictionLeftToTheOtherHost(t *testing.T) {
 	victim := e.worker("w", "t4:4", endless, 20, "ignore")
 	e.begun("w")
 	first, second := e.daemon(), b.daemon()
-	second.waitLog("the acting slurmctld is on ctl1")
+	second.waitLog("the active slurmctld is on ctl1")
 	trial := e.trial("t4:2")
 	e.told("w")
 	if err := l.WaitSaved(t.Context()); err != nil {

@@ -53,7 +53,7 @@ func TestFollowsTheController(t *testing.T) {
 	}
 	trial()
 	first, second := a.daemon(), b.daemon()
-	const takesOver, onFirst, onSecond = "and so does priod", "the acting slurmctld is on ctl1", "the acting slurmctld is on ctl2"
+	const takesOver, onFirst, onSecond = "and so does priod", "the active slurmctld is on ctl1", "the active slurmctld is on ctl2"
 	second.waitLog(onFirst)
 	saved()
 	if text := second.log.String(); strings.Contains(text, "wrote:") {
@@ -182,7 +182,7 @@ func actsWithinTwoCycles(t *testing.T, d *running) {
 	}
 }
 
-// The acting controller hangs until the other one takes over, then goes on as if
+// The active controller hangs until the other one takes over, then goes on as if
 // nothing had happened, and Slurm sorts out who acts. priod writes nothing while
 // it cannot know, and goes on in the right order, one of the two.
 func TestControllerHangsAndComesBack(t *testing.T) {
@@ -193,7 +193,7 @@ func TestControllerHangsAndComesBack(t *testing.T) {
 	trials := []string{a.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")}
 	first, second := a.daemon(), b.daemon()
 	first.waitLog("wrote:")
-	second.waitLog("the acting slurmctld is on ctl1")
+	second.waitLog("the active slurmctld is on ctl1")
 	if err := a.lab.WaitSaved(t.Context()); err != nil {
 		t.Fatal(err)
 	}

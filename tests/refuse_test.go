@@ -47,7 +47,7 @@ func TestGangRefusesSlowNode(t *testing.T) {
 			t.Errorf("%s refuses %q, want %q", id, got, want)
 		}
 	}
-	for id, says := range map[string]string{agreed: "slow nodes: it refuses n3, as long as that pays: on n3 it would run", own: "it requests or excludes nodes"} {
+	for id, says := range map[string]string{agreed: "slow nodes: it avoids n3, as long as that pays: on n3 it would run", own: "it requests or excludes nodes"} {
 		if out := s.must("explain", id); !strings.Contains(out, says) {
 			t.Errorf("explain does not say %q:\n%s", says, out)
 		}

@@ -306,7 +306,7 @@ func TestSizesOfAnOperator(t *testing.T) {
 	limit := "modify user name=" + lab.OtherUser + " account=free set MaxTRES=cpu=4"
 	l.sacctmgr(limit)
 	l.must("run", "--once")
-	if told := l.must("explain", small); l.cpus(small) != 2 || l.cpus(large) != 16 || !strings.Contains(told, "its own request again, because a limit leaves less than it has now: user games has a limit in account free: MaxTRES=cpu=4") {
+	if told := l.must("explain", small); l.cpus(small) != 2 || l.cpus(large) != 16 || !strings.Contains(told, "its own request restored, because a limit leaves less than it has now: user games has a limit in account free: MaxTRES=cpu=4") {
 		t.Errorf("the limit was made after the sizes, which are %d and %d CPUs now\n%s", l.cpus(small), l.cpus(large), told)
 	}
 	if _, err := l.lab.As(lab.OtherUser).Run(context.Background(), "scontrol", "update", "JobId="+large, "CPUsPerTask=15", "MinCPUsNode=15", "NumCPUs=15"); err != nil {

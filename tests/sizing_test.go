@@ -268,7 +268,7 @@ func TestSizesGivenBack(t *testing.T) {
 	s.sleep(5 * time.Second)
 	s.must("run", "--once")
 	back("not started in time")
-	if told := s.must("explain", job); !strings.Contains(told, "its own request again, because it did not start within 5s on a100-") {
+	if told := s.must("explain", job); !strings.Contains(told, "its own request restored, because it did not start within 5s on a100-") {
 		t.Errorf("explain does not say it:\n%s", told)
 	}
 

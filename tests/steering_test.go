@@ -268,7 +268,7 @@ func TestSteeringPastNodesWithoutTheirFeature(t *testing.T) {
 	d := b.daemon()
 	b.boundTo(one, "a100")
 	b.boundTo(gang, "v100", "t4")
-	if out := b.must("queue"); !strings.Contains(out, "steered jobs do not run on a100-[2-3]: they have no feature a100") {
+	if out := b.must("queue"); !strings.Contains(out, "steered jobs cannot run on a100-[2-3]: they have no feature a100") {
 		t.Errorf("queue does not name the nodes:\n%s", out)
 	}
 	if err := b.lab.WaitJob(b.Context(), one, "RUNNING"); err != nil {

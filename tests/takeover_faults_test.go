@@ -25,7 +25,7 @@ func (p *hostPair) cutOff() {
 }
 
 // The hosts are cut off from each other, not from Slurm: each takes its own slurmctld for the
-// acting one, and both have the folder, or one of them lacks it. Each value is written by one,
+// active one, and both have the folder, or one of them lacks it. Each value is written by one,
 // nobody is evicted twice, it is said, and reset takes all of it back.
 func TestBothHostsSeemToAct(t *testing.T) {
 	longOnly(t)

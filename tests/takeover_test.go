@@ -84,7 +84,7 @@ func (p *hostPair) begin(t *testing.T) (d *shim.Dir, standby *running) {
 	}
 	d = p.acts.shimmed(sharingOf(p.acts.site))
 	standby = p.stays.daemon()
-	standby.waitLog("the acting slurmctld is on " + p.acts.host)
+	standby.waitLog("the active slurmctld is on " + p.acts.host)
 	p.acts.patiently("Slurm to answer", func() bool {
 		_, err := p.Run(t.Context(), "squeue")
 		return err == nil
@@ -158,7 +158,7 @@ func loseHost(t *testing.T, k killed, backup bool) {
 	}
 	d, standby := p.begin(t)
 	out, _, _ := stays.priod("check", "--deep")
-	for _, want := range []string{"the acting slurmctld is on " + acts.host, "PASS  shared folder", "PASS  undo journal", "PASS  evictions", "PASS  cycle"} {
+	for _, want := range []string{"the active slurmctld is on " + acts.host, "PASS  shared folder", "PASS  undo journal", "PASS  evictions", "PASS  cycle"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("check --deep of the host that stands by lacks %q:\n%s", want, out)
 		}

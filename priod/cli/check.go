@@ -140,7 +140,7 @@ func checkController(ctx context.Context, slurm *live.Cluster, cfg *config.Confi
 	var standby daemon.StandBy
 	switch err := daemon.Elsewhere(ctx, slurm, cfg); {
 	case err == nil:
-		out = append(out, live.Finding{Level: live.Pass, Name: name, Text: "the acting slurmctld is on this host: priod acts here"})
+		out = append(out, live.Finding{Level: live.Pass, Name: name, Text: "the active slurmctld is on this host: priod acts here"})
 	case errors.As(err, &standby):
 		out = append(out, live.Finding{Level: live.Pass, Name: name, Text: standby.Error()})
 	default:

@@ -46,7 +46,7 @@ func TestCheckAsksTheDaemon(t *testing.T) {
 		}{
 			{daemon.State{Healthy: true, ReadAge: 4}, live.Pass, "healthy; it read Slurm 4 s ago"},
 			{daemon.State{Healthy: true, Blocked: daemon.Paused, Hold: "paused by ann"}, live.Warn, "it writes nothing (paused)"},
-			{daemon.State{Healthy: true, StandBy: "the acting slurmctld is on ctl2"}, live.Pass, "the acting slurmctld is on ctl2"},
+			{daemon.State{Healthy: true, StandBy: "the active slurmctld is on ctl2"}, live.Pass, "the active slurmctld is on ctl2"},
 			{daemon.State{Reason: "no cycle has succeeded for 2m0s", Blocked: "disk-full", Trouble: "no room"}, live.Fail, "no cycle has succeeded for 2m0s (disk-full): no room"},
 		} {
 			state = c.state

@@ -88,7 +88,7 @@ func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config) 
 // none of another host, writes again what reset takes back.
 func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (release func(), err error) {
 	if err := daemon.Elsewhere(ctx, slurm, cfg); err != nil {
-		return nil, fmt.Errorf("reset works where the acting slurmctld is: %w", err)
+		return nil, fmt.Errorf("reset works where the active slurmctld is: %w", err)
 	}
 	if cfg.State.Shared != "" {
 		if _, err := store.CheckShared(cfg.State.Dir, cfg.State.Shared); err != nil && !errors.Is(err, store.ErrUnowned) {

@@ -129,7 +129,7 @@ func newMetrics(version string, h *health, dir string) *metrics {
 		losses:     single("priod_state_losses_total", "Files of the state folder that were lost or damaged, and rebuilt."),
 		early:      single("priod_early_polls_total", "Polls that came before their interval because of a TE submission."),
 		paused:     gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
-		standby:    gauge("priod_standby", "1 while the acting slurmctld, and so the acting priod, is on another host.").WithLabelValues(),
+		standby:    gauge("priod_standby", "1 while the active slurmctld, and so the active priod, is on another host.").WithLabelValues(),
 		findings:   gauge("priod_check_findings", "What the last check of Slurm and of the configuration found, by level.", "level"),
 		rival:      gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
 	}

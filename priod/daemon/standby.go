@@ -19,7 +19,7 @@ const (
 	probePatience = 5 * time.Second
 	// watchEvery is how often a write under way is compared with who is in control.
 	watchEvery = 2 * time.Second
-	// patientLooks is how many looks in a row may find that the priod of the acting host does
+	// patientLooks is how many looks in a row may find that the priod of the active host does
 	// not own the shared folder: it takes two to take over.
 	patientLooks = 10
 	// maxRest is for how many cycles at most a priod leaves the shared folder to another one
@@ -27,8 +27,8 @@ const (
 	maxRest = 64
 )
 
-// elsewhere begins why a daemon stands by whose host is not the acting one.
-const elsewhere = "the acting slurmctld is on "
+// elsewhere begins why a daemon stands by whose host is not the active one.
+const elsewhere = "the active slurmctld is on "
 
 // StandBy is why this daemon leaves the cluster to the one on another host.
 type StandBy string
@@ -58,7 +58,7 @@ type availability struct {
 	looked  bool      // the last cycle found that this one may act
 	since   time.Time // no other host's priod has acted since then, as far as this one saw
 	standby StandBy   // of the last cycle without an error, so that it is logged once
-	unowned int       // looks in a row that found no word of the acting host's priod
+	unowned int       // looks in a row that found no word of the active host's priod
 	lost    int       // how often another host's priod took the folder while this host acted
 	rest    int       // cycles that are left to that one
 }

@@ -40,10 +40,10 @@ func TestWhoActs(t *testing.T) {
 		want  string
 	}{
 		{controllers(true, true), []string{"ctl1"}, here},
-		{controllers(true, true), []string{"ctl2"}, "stand-by: the acting slurmctld is on ctl1"},
-		{controllers(false, true), []string{"ctl1"}, "stand-by: the acting slurmctld is on ctl2"},
+		{controllers(true, true), []string{"ctl2"}, "stand-by: the active slurmctld is on ctl1"},
+		{controllers(false, true), []string{"ctl1"}, "stand-by: the active slurmctld is on ctl2"},
 		{controllers(false, true), []string{"ctl2.site.org", "ctl2"}, here},
-		{controllers(false, true, true), []string{"ctl3"}, "stand-by: the acting slurmctld is on ctl2"},
+		{controllers(false, true, true), []string{"ctl3"}, "stand-by: the active slurmctld is on ctl2"},
 		{controllers(false, false), []string{"ctl1"}, "no slurmctld answers"},
 		{controllers(true, true), []string{"head"}, "is none of the controllers (ctl1, ctl2)"},
 		{controllers(true), []string{"CTL1"}, "is none of the controllers"},
@@ -77,7 +77,7 @@ func (f *fake) queue() {
 // Nothing is read or written before the second look that finds this host acting,
 // nor after the controller has moved; a stand-by is healthy.
 func TestStandsByAndTakesOver(t *testing.T) {
-	const elsewhere = StandBy("the acting slurmctld is on ctl1")
+	const elsewhere = StandBy("the active slurmctld is on ctl1")
 	first, second := controllers(true, true), controllers(false, true)
 	f := &fake{}
 	d := following(t, f)
@@ -338,7 +338,7 @@ func sharingFolder(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
 	return d, log
 }
 
-// Both hosts take their own slurmctld for the acting one, and the other priod takes the folder
+// Both hosts take their own slurmctld for the active one, and the other priod takes the folder
 // whenever this one did: it leaves it to that one for longer and longer, is not healthy, and
 // acts at once when Slurm has made up its mind.
 func TestTwoPriodsThatBothAct(t *testing.T) {

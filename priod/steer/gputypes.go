@@ -130,7 +130,7 @@ func newGPUTypes(in *inputs) gpuTypes {
 		in.plan.Note(plan.TypesBarred, len(barred), "no job is steered to %s (priod check)", strings.Join(barred, "; "))
 	}
 	if len(without) > 0 {
-		in.plan.Note(plan.NodesUnlabelled, len(without), "steered jobs do not run %s (priod check)", strings.Join(without, "; "))
+		in.plan.Note(plan.NodesUnlabelled, len(without), "steered jobs cannot run %s (priod check)", strings.Join(without, "; "))
 	}
 	return types
 }
@@ -213,7 +213,7 @@ func (types *gpuTypes) whyBarred(some placement.Types) string {
 func (types *gpuTypes) whyUnlabelled(some placement.Types) string {
 	for i, t := range types.unlabelled {
 		if !some.Has(t) && some.Has(int32(len(types.names)+i)) {
-			return fmt.Sprintf("left open: on %s it could run only on nodes without the feature %s, where steered jobs do not run", types.names[t], types.features[t])
+			return fmt.Sprintf("left open: on %s it could run only on nodes without the feature %s, where steered jobs cannot run", types.names[t], types.features[t])
 		}
 	}
 	return ""

@@ -382,7 +382,7 @@ func TestSteerNamesNodesWithoutTheFeature(t *testing.T) {
 	if p.Jobs[0].Features != "a100" {
 		t.Errorf("it holds %q", p.Jobs[0].Features)
 	}
-	want := "steered jobs do not run on a100-[2-5] and 3 more: they have no feature a100; on v2: it has no feature v100 (priod check)"
+	want := "steered jobs cannot run on a100-[2-5] and 3 more: they have no feature a100; on v2: it has no feature v100 (priod check)"
 	if len(pl.Notes) != 1 || pl.Notes[0].Text != want {
 		t.Errorf("notes %q", pl.Notes)
 	}

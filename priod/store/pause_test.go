@@ -10,7 +10,7 @@ import (
 func TestHoldNow(t *testing.T) {
 	dir := t.TempDir()
 	pause := Pause{Who: "ann", Why: "maintenance"}
-	const standby = "the acting slurmctld is on ctl2"
+	const standby = "the active slurmctld is on ctl2"
 	if got := HoldNow(dir, ""); got != "" {
 		t.Errorf("%q", got)
 	}
