@@ -183,7 +183,7 @@ func TestEveryBlockedStateHasAnAlert(t *testing.T) {
 	}
 	var of []string
 	for _, r := range alerts.Rules(t) {
-		if r.Alert != "PriodNobodyActs" && r.Alert != "PriodCyclesFail" { // of the only host here, and of some cycles
+		if r.Alert != "PriodNoActiveHost" && r.Alert != "PriodCyclesFail" { // of the only host here, and of some cycles
 			of = append(of, r.Alert)
 		}
 	}

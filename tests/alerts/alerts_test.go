@@ -38,12 +38,12 @@ var states = map[string][]Test{
 		{Series: With(Up, "priod_rival", "0x29 1x29 0x60"), Firing: map[int][]string{29: nil, 31: {"PriodRival"}, 62: nil}},
 		{Name: "paused by itself", Series: With(blocked("rival"), "priod_rival", "0x29 1x29 0x60"), Firing: map[int][]string{29: nil, 40: {"PriodRival"}, 62: nil}},
 	},
-	"PriodNobodyActs": {{
+	"PriodNoActiveHost": {{
 		Series: map[string]string{
 			`priod_build_info{instance="a",job="priod"}`: "1x99", `priod_build_info{instance="b",job="priod"}`: "1x99",
 			`priod_standby{instance="a",job="priod"}`: "0x29 1x69", `priod_standby{instance="b",job="priod"}`: "1x59 0x39",
 		},
-		Firing: map[int][]string{29: nil, 32: nil, 40: {"PriodNobodyActs"}, 65: nil},
+		Firing: map[int][]string{29: nil, 32: nil, 40: {"PriodNoActiveHost"}, 65: nil},
 	}},
 	"PriodEveryWriteRefused": {
 		{Series: With(Up, `priod_unwritten_jobs{reason="refused"}`, "0x29 500x29 0x60", `priod_writes_total{status="refused"}`, "0x90", `priod_writes_total{status="applied"}`, "0x30 7x200"),
