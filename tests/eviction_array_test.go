@@ -135,7 +135,7 @@ func TestEvictionWhereTheSignalFails(t *testing.T) {
 }
 
 // A victim that leaves while priod is stopped is requeued by reset.
-func TestResetRequeuesWhoLeft(t *testing.T) {
+func TestResetRequeuesVictims(t *testing.T) {
 	e := newEvictable(t, evicting)
 	victim := e.full(20, "save")
 	e.trial("t4:2")

@@ -567,7 +567,7 @@ func TestEvictionLeavesAlone(t *testing.T) {
 // A job that asked for an expedited requeue (26.05) is left alone, and evict --dry-run
 // says so: Slurm would hold it when it leaves by itself, and start it again before the
 // TE job when it is requeued.
-func TestEvictionLeavesAloneWhoExpedites(t *testing.T) {
+func TestExpeditedJobsAreNotEvicted(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{
 		ExtraConf: []string{"SlurmctldParameters=enable_expedited_requeue"},

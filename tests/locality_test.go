@@ -76,7 +76,7 @@ func TestGangWaitsForItsSwitch(t *testing.T) {
 }
 
 // defrag names the small job that would open a node, and leaves it alone.
-func TestDefragShowsWhoWouldLeave(t *testing.T) {
+func TestDefragShowsTheMoves(t *testing.T) {
 	s := newSite(t, quick+"[preemption]\nmin_run = \"0s\"\n")
 	small := s.submit("--prio-type=be", "--gres=gpu:a100:1", "--nodelist=a100-1", "--time=60", "--wrap", "sleep 600")
 	s.submit("--gres=gpu:a100:1", "--nodelist=a100-2", "--time=60", "--wrap", "sleep 600")

@@ -57,7 +57,7 @@ size = true
 // Two users submit 200 jobs with plain sbatch, srun and salloc. There is no wrapper and no tag: the two Lua files, class
 // rules and the site's consent do it all. Every job completes, short ones get room by evictions, long ones are held back
 // and steered by what accounting has taught by then, and those that ask for more CPUs than they use are sized.
-func TestUsersWhoTypeNothing(t *testing.T) {
+func TestUsersWithoutOptions(t *testing.T) {
 	longOnly(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can submit as two users")

@@ -153,7 +153,7 @@ func TestWhenItIsAllocated(t *testing.T) {
 }
 
 // What a job had counts in the others' fractions after it is gone, once.
-func TestFractionsOfThoseWhoStay(t *testing.T) {
+func TestFractionsOfRemainingJobs(t *testing.T) {
 	s := newSite(waiting(1, 1, speeds(1, 0.3)), waiting(2, 1, speeds(1, 0.6)), waiting(3, 1, speeds(1, 0.6)))
 	s.At = s.At.Truncate(s.set.Every).Add(20 * time.Minute)
 	for i := range s.Jobs[:2] {

@@ -32,7 +32,7 @@ func controllers(states ...bool) []slurmplug.Controller {
 	return all
 }
 
-func TestWhoActs(t *testing.T) {
+func TestActiveHost(t *testing.T) {
 	const here = ""
 	for _, c := range []struct {
 		all   []slurmplug.Controller

@@ -205,7 +205,7 @@ func (l *wakeListener) callers() (names []string) {
 }
 
 // The kernel says who called; the network's callers are one.
-func TestEarsKnowTheCaller(t *testing.T) {
+func TestCallersAreKnown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake")
 	free, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -249,7 +249,7 @@ func TestEarsKnowTheCaller(t *testing.T) {
 }
 
 // A place where priod cannot listen costs a line, not the work.
-func TestDeafEarsAreNoTrouble(t *testing.T) {
+func TestWakeSocketUnusable(t *testing.T) {
 	dir := t.TempDir()
 	plain, taken, stale := dir+"/file", dir+"/taken", dir+"/stale"
 	if err := os.WriteFile(plain, []byte("mine"), 0o600); err != nil {

@@ -98,7 +98,7 @@ func TestNothingToDefragment(t *testing.T) {
 }
 
 // What decides whether others move for a gang that one job on each of two nodes blocks.
-func TestWhoMovesForAGang(t *testing.T) {
+func TestJobsMovedForAGang(t *testing.T) {
 	all := func(s *scene, change func(*cluster.Job)) {
 		for i := range s.Jobs {
 			if s.Jobs[i].State == cluster.Running {

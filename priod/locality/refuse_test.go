@@ -91,7 +91,7 @@ func newRefusals() (*refuser, *Refusals) {
 }
 
 // Which jobs refuse which nodes, and which are left alone.
-func TestWhoRefuses(t *testing.T) {
+func TestJobsThatRefuseNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes  int
 		tag    string

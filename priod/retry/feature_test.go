@@ -287,7 +287,7 @@ func TestEachClassGetsItsVerdict(t *testing.T) {
 	}
 }
 
-func TestNobodyIsRequeuedWhoShouldNotBe(t *testing.T) {
+func TestNoWrongRequeue(t *testing.T) {
 	for name, change := range map[string]func(*fake, *fakeJob, *Feature){
 		"cancelled":  func(_ *fake, j *fakeJob, _ *Feature) { j.final = "CANCELLED" },
 		"completed":  func(_ *fake, j *fakeJob, _ *Feature) { j.final = "COMPLETED" },

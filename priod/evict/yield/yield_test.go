@@ -74,7 +74,7 @@ func TestWords(t *testing.T) {
 
 // Those that have had most yield, no more of them than are needed, and nobody
 // beyond the limit.
-func TestWhoYields(t *testing.T) {
+func TestYieldingJobs(t *testing.T) {
 	s := full(4, runs(1, -9*hour), runs(1, -30*hour), runs(2, -20*hour))
 	s.Waiting = []Waiting{waits(2, 5*hour)}
 	if d := Decide(s, set()); !reflect.DeepEqual(d.For, []int{-1, -1, 0}) {
@@ -98,7 +98,7 @@ func TestNobodyYieldsTwice(t *testing.T) {
 
 // Who starts by itself, or stands before all of them, takes its room first: nobody
 // yields to one that would not get it.
-func TestWhoComesFirst(t *testing.T) {
+func TestYieldOrder(t *testing.T) {
 	s := full(4, runs(2, -9*hour))
 	s.Waiting = []Waiting{waits(2, 6*hour), waits(4, 5*hour)}
 	if d := Decide(s, set()); d.Waiting[0] != Soon || d.Waiting[1] != NoneLeft || d.For[0] != -1 {
