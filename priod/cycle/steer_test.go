@@ -70,7 +70,7 @@ func steerable() (*asked, Settings) {
 
 // While priod is paused no job is asked about: nothing would be written. The first
 // cycle after that asks, and writes.
-func TestPausedAsksNobody(t *testing.T) {
+func TestPausedQueriesNoJob(t *testing.T) {
 	a, set := steerable()
 	h := cluster.NewHistory()
 	set.Hold = "paused by ann"

@@ -71,7 +71,7 @@ func failedBy(err error) Blocked {
 		return SlurmRateLimit
 	case errors.Is(err, slurmplug.ErrDoubtful), errors.Is(err, slurmplug.ErrOutputTooLong):
 		return SlurmDoubtful
-	case errors.Is(err, slurmplug.ErrController), errors.Is(err, slurmplug.ErrTimeout), errors.Is(err, errNobody), errors.Is(err, errUnasked):
+	case errors.Is(err, slurmplug.ErrController), errors.Is(err, slurmplug.ErrTimeout), errors.Is(err, errNoController), errors.Is(err, errUnasked):
 		return SlurmSilent
 	case slurms:
 		return SlurmFails

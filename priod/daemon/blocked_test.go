@@ -28,7 +28,7 @@ import (
 var failures = map[Blocked][]error{
 	OtherProcess: {store.ErrGaveWay},
 	SlurmSilent: {
-		slurmplug.ErrController, slurmplug.ErrTimeout, errNobody, errUnasked,
+		slurmplug.ErrController, slurmplug.ErrTimeout, errNoController, errUnasked,
 		&slurmplug.CommandError{Command: "squeue", Kind: slurmplug.ErrExit, Message: "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"},
 		fmt.Errorf("%w: %w", errUnasked, &slurmplug.CommandError{Command: "scontrol ping", Kind: slurmplug.ErrTimeout}),
 	},
@@ -36,7 +36,7 @@ var failures = map[Blocked][]error{
 	SlurmDoubtful:  {slurmplug.ErrDoubtful, slurmplug.ErrOutputTooLong},
 	SlurmCommands:  {slurmplug.ErrNotFound, &slurmplug.CommandError{Command: "squeue", Kind: slurmplug.ErrNotFound}},
 	SlurmFails:     {&slurmplug.CommandError{Command: "squeue", Kind: slurmplug.ErrExit, Message: "squeue: fatal: Unable to process configuration file"}},
-	OtherError:     {errors.New("something else"), errOfNobody},
+	OtherError:     {errors.New("something else"), errWithoutReason},
 
 	Blocked(store.DiskFull):       {syscall.ENOSPC},
 	Blocked(store.ReadOnly):       {&os.PathError{Op: "open", Path: "undo.jsonl", Err: syscall.EROFS}},
@@ -49,8 +49,8 @@ var failures = map[Blocked][]error{
 	Blocked(store.IDsInUseAgain):  {store.ErrIDsInUseAgain},
 }
 
-// errOfNobody has no name.
-var errOfNobody = fmt.Errorf("read the switches: %w", errors.New("no name"))
+// errWithoutReason has no name.
+var errWithoutReason = fmt.Errorf("read the switches: %w", errors.New("no name"))
 
 func TestErrorsHaveWords(t *testing.T) {
 	for want, errs := range failures {

@@ -209,7 +209,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 		if errors.As(err, new(*OtherPriodError)) {
 			return err
 		}
-		pinged := standing(err) != "" || errors.Is(err, errNobody) || errors.Is(err, errUnasked)
+		pinged := standing(err) != "" || errors.Is(err, errNoController) || errors.Is(err, errUnasked)
 		if err = d.report(&result, err); errors.Is(err, store.ErrTaken) {
 			return err
 		}

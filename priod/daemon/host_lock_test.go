@@ -57,7 +57,7 @@ func listenAs(t *testing.T, uid int, address *net.UnixAddr) *net.UnixListener {
 
 // A user without a say here cannot keep priod from its work by squatting on its
 // socket: that is said once, and the lock taken when he has gone.
-func TestUntrustedHolderStopsNobody(t *testing.T) {
+func TestUntrustedHolderStopsNoDaemon(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("acting as other users needs root; make test as root runs this")
 	}

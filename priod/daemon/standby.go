@@ -43,8 +43,8 @@ const (
 )
 
 var (
-	// errNobody says that no controller is up.
-	errNobody = errors.New("no slurmctld answers")
+	// errNoController says that no controller is up.
+	errNoController = errors.New("no slurmctld answers")
 	// errUnasked says that it is not known who acts: while a primary that comes back
 	// takes over, scontrol ping hangs for up to 20 s (seen on 24.11.5 and 26.05.5).
 	errUnasked = errors.New("ask which slurmctld acts")
@@ -222,7 +222,7 @@ func standBy(all []slurmplug.Controller, names []string) error {
 	first := slices.IndexFunc(all, func(c slurmplug.Controller) bool { return c.Up })
 	switch {
 	case first < 0:
-		return fmt.Errorf("%w (%s)", errNobody, strings.Join(hosts, ", "))
+		return fmt.Errorf("%w (%s)", errNoController, strings.Join(hosts, ", "))
 	case !here(all[first]):
 		return StandBy(elsewhere + all[first].Host)
 	}

@@ -64,7 +64,7 @@ func TestCycleMovesForAGang(t *testing.T) {
 
 // A closer look rules out who names or excludes nodes, and gangs that ask for few switches;
 // nobody moves when it is switched off, paused, not known to have waited, or not saved.
-func TestNobodyMoves(t *testing.T) {
+func TestNoJobMoves(t *testing.T) {
 	for what, x := range map[string]struct {
 		change func(*fakeSlurm, *Feature, *plan.Cycle)
 		moved  string

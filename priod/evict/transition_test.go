@@ -325,7 +325,7 @@ func TestNoSignalToOneThatLeaves(t *testing.T) {
 // A user changes what the waiting job asks of its nodes while nobody was told to leave
 // yet: nobody is, and the place is taken out of the request. So it is, too, where Slurm
 // finds no node for the job with it.
-func TestNobodyLeavesForAnEditedJob(t *testing.T) {
+func TestNoVictimForAnEditedJob(t *testing.T) {
 	trial := slurmplug.Plain(9)
 	for name, c := range map[string]struct {
 		change func(*plan.JobStatus)

@@ -216,7 +216,7 @@ func TestMoreTEJobsThanPlaces(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesValueIsLeftAlone(t *testing.T) {
+func TestForeignValueIsLeftAlone(t *testing.T) {
 	c, h := newController(), cluster.NewHistory()
 	c.add(1, "te", 0, 0, start)
 	c.add(2, "be", 0, 0, start)
@@ -303,7 +303,7 @@ func TestValueIsTakenOffAJobThatLeavesTheRanks(t *testing.T) {
 }
 
 // A value that was sent when the connection broke may have arrived.
-func TestUncertainWriteIsNotSomebodyElses(t *testing.T) {
+func TestUncertainWriteIsNotForeign(t *testing.T) {
 	c, h := newController(), cluster.NewHistory()
 	c.add(1, "te", 0, 0, start)
 	s := c.snapshot(start)

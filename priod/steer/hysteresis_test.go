@@ -110,7 +110,7 @@ func answers(source speed.Source) *speed.Answers {
 
 // A gang that nobody knows the speed of does not wait for a type, also when it was
 // bound to one while somebody did.
-func TestSteerBindsNobodyUnknown(t *testing.T) {
+func TestSteerBindsNoUnknownJob(t *testing.T) {
 	for _, source := range []speed.Source{speed.None, speed.Past} {
 		p := oneOfEach()
 		j := p.job(1, "")

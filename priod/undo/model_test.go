@@ -400,7 +400,7 @@ func (w *world) live() {
 			w.split(r).State = cluster.Running
 		}
 	case 2:
-		// Nobody could tell one that is requeued before priod looks from the earlier job.
+		// One that is requeued before priod reads it looks like the earlier job.
 		if r := w.pick(func(r *record) bool { return running(r) && !r.unseen }); r != nil {
 			r.requeue(w.at)
 		}

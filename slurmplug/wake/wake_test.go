@@ -72,7 +72,7 @@ func TestSendArrives(t *testing.T) {
 }
 
 // Nobody there, nobody reading, no right: Send returns all the same.
-func TestSendToNobodyReturns(t *testing.T) {
+func TestSendWithoutListenerReturns(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "deaf")
 	deaf, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

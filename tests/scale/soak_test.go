@@ -258,7 +258,7 @@ func TestSoakEverything(t *testing.T) {
 
 // The same where nobody cancels jobs that cannot start, which wait for another cause again and
 // again.
-func TestSoakEverythingNobodyCancels(t *testing.T) {
+func TestSoakEverythingWithoutCancels(t *testing.T) {
 	if os.Getenv("SLURMPRIO_LONG") != "1" {
 		t.Skip("takes a minute; SLURMPRIO_LONG=1 runs it")
 	}

@@ -88,7 +88,7 @@ func TestYieldingJobs(t *testing.T) {
 	}
 }
 
-func TestNobodyYieldsTwice(t *testing.T) {
+func TestNoJobYieldsTwice(t *testing.T) {
 	s := full(1, runs(1, -9*hour))
 	s.Waiting = []Waiting{waits(1, hour), waits(1, 6*hour)}
 	if d := Decide(s, set()); d.For[0] != 1 || d.Waiting[0] != NoneLeft || d.Waiting[1] != Gets {

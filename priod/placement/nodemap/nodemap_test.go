@@ -91,7 +91,7 @@ func TestKeptNodesAreForTEJobs(t *testing.T) {
 
 // Features that no job names make no kinds where there are too many; those that a job
 // names do, and nothing is placed by one that is not told apart.
-func TestFeaturesThatNobodyNames(t *testing.T) {
+func TestFeaturesThatNoJobNames(t *testing.T) {
 	var s cluster.Snapshot
 	const nodes = 3 * placement.MaxTypes
 	for i := range nodes {

@@ -78,7 +78,7 @@ func TestEvictedJobKeepsItsTurnOnlyIfRestored(t *testing.T) {
 	}
 }
 
-func TestLimitsBlockNobodyElse(t *testing.T) {
+func TestLimitsBlockNoOtherJob(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "a1", GPUs: 2, Duration: 10, User: "ann"}, {ID: "a2", GPUs: 1, Duration: 10, User: "ann"},
 		{ID: "b1", GPUs: 2, Duration: 10, User: "bob"},

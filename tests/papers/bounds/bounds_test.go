@@ -106,7 +106,7 @@ const rounding = 1e-6
 
 // A curve that begins beyond what a node has, or falls, or says two things: OPT
 // has an answer for each job.
-func TestCurvesNobodyCanMeet(t *testing.T) {
+func TestCurvesNoNodeCanMeet(t *testing.T) {
 	for name, c := range map[string]*workload.Curve{
 		"begins above the node":        {IterationS: 1, DemandCPUs: 128, DemandMemMB: 1 << 40, CPUs: []float64{64, 128}, MemMB: []int64{1 << 39, 1 << 40}, Speed: [][]float64{{1, 2}, {2, 3}}},
 		"falls with CPUs":              {IterationS: 1, DemandCPUs: 6, DemandMemMB: 64000, CPUs: []float64{1, 3, 6}, MemMB: []int64{64000}, Speed: [][]float64{{2}, {1}, {0.5}}},

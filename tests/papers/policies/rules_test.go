@@ -157,7 +157,7 @@ func TestStrategyProofExamples(t *testing.T) {
 }
 
 // Whoever reports other speeds gets no more of what it really runs.
-func TestNobodyGainsByLying(t *testing.T) {
+func TestNoUserGainsByLying(t *testing.T) {
 	for seed := range uint64(20) {
 		p := invent(rand.New(rand.NewPCG(seed, 11)), false)
 		p.Jobs = p.Jobs[:min(len(p.Jobs), 6)]

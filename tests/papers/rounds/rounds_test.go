@@ -431,7 +431,7 @@ func TestProperties(t *testing.T) {
 // Nothing may hold up the job that ends last: with three GPUs, a long job that
 // is to have one all the time, and four small ones that share the others, the
 // long job never waits. Where the mean counts, small jobs pass it.
-func TestMakespanHoldsUpNobody(t *testing.T) {
+func TestMakespanDelaysNoJob(t *testing.T) {
 	jobs := []trace.Job{{ID: "long", GPUs: 1, Duration: 100 * 3600}}
 	for i := range 4 {
 		jobs = append(jobs, trace.Job{ID: strconv.Itoa(i), GPUs: 1, Duration: 3600})
