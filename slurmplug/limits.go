@@ -11,8 +11,8 @@ import (
 
 // Limits are what associations and QOS allow of CPUs and memory. An operator's
 // update of a job's CPUs or memory lifts the limit on them from that job without a
-// word (ADMIN_SET_LIMIT, slurmctld/acct_policy.c), so who changes a job's size has
-// to keep to them.
+// word (ADMIN_SET_LIMIT, slurmctld/acct_policy.c), so a program that changes
+// a job's size has to observe them.
 type Limits struct {
 	assoc map[association]bound
 	qos   map[string]bound

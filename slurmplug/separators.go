@@ -10,7 +10,7 @@ import (
 
 // separators keep fields and records of one read apart. Names and comments may
 // hold any byte, so both are new for each read and cannot be guessed: a record
-// can only be forged by who knows end, and who guesses field spoils a read that
+// can only be forged with end known, and a guessed field spoils a read that
 // is then refused.
 type separators struct{ field, end string }
 

@@ -106,13 +106,13 @@ func (v Value) String() string {
 // Words are the value for people.
 func (v Value) Words() string { return cmp.Or(v.String(), "none") }
 
-// Equal is ==, for those who look for a method.
+// Equal is ==, for packages that need a method.
 func (v Value) Equal(o Value) bool { return v == o }
 
 // MarshalText is String.
 func (v Value) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// UnmarshalText takes the value for a text: who knows the lever says more by Lever.Value.
+// UnmarshalText reads the value as a text; with a known lever use Lever.Value.
 func (v *Value) UnmarshalText(text []byte) error {
 	*v = Text(string(text))
 	return nil

@@ -24,7 +24,7 @@
 //   - feature.go: how the allocation takes part in a cycle
 //
 // The policies:
-//   - problem.go: what a policy divides among whom; json.go: the same as JSON
+//   - problem.go: the input of a policy; json.go: the same as JSON
 //   - allocate.go: the list of policies, and what all of them have in common
 //   - maxmin.go, finishtime.go, makespan.go, waterfilling.go (hierarchical),
 //     throughput.go, fifo.go, sjf.go, isolated.go, proportional.go: one policy each,

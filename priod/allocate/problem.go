@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Problem is what a policy divides, and among whom.
+// Problem is the input of a policy: GPU types and jobs.
 type Problem struct {
 	Types    []GPUType
 	Jobs     []ProblemJob

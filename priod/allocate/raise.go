@@ -23,7 +23,7 @@ type Ascent interface {
 // water filling): it takes the common level as far as it goes, holds the classes that
 // the scarce types stop there and goes on with the others, until no class can have more
 // without another having less. The prices that prove a level optimal say which classes
-// are stopped: those for whom more would cost something. bound is the first of these
+// are stopped: those for which more would cost something. bound is the first of these
 // levels.
 func raise(c *Classes, a Ascent, warm *Warm) (time [][]float64, bound float64, err error) {
 	open := make([]int, 0, len(c.Jobs))
@@ -70,7 +70,7 @@ func raise(c *Classes, a Ascent, warm *Warm) (time [][]float64, bound float64, e
 // than GPU types unless prices are ambiguous.
 const maxSolves = 60
 
-// stop holds the classes for whom a higher rate would cost something and returns the
+// stop holds the classes for which a higher rate would cost something and returns the
 // others.
 func stop(c *Classes, a Ascent, open []int, answer *market.Answer, all bool) []int {
 	price, level := answer.Price, answer.Level

@@ -243,8 +243,8 @@ func (h *History) pastTE(since time.Time) iter.Seq[*Stay] {
 // known by itself inherits nothing more from its array.
 func (h *History) Saw(id JobID) { h.seen.Set(id, h.poll) }
 
-// Remember sets who is asked what priod wrote into a job that was gone from the queue
-// and was requeued: one that failed is not in squeue until then, and Slurm keeps what
+// Remember sets the source of what priod wrote into a job that was gone from the queue
+// and was requeued: a failed job is not in squeue until then, and Slurm keeps what
 // was written into it. A Written without a lever says that there is nothing.
 func (h *History) Remember(former func(*Job) (Written, map[slurmplug.Lever]Requested)) {
 	h.former = former
@@ -578,7 +578,7 @@ func (h *History) forget(at time.Time) {
 	maps.DeleteFunc(h.Sizes, func(id JobID, _ SizePast) bool { return h.gone(id) && h.gone(slurmplug.Plain(id.ID)) }) // tasks still in their array, too
 	h.seen.DeleteFunc(func(_ JobID, poll uint32) bool { return poll != h.poll })
 	if at.Sub(h.swept).Abs() < sweepEvery {
-		return // who reads recent leaves them out
+		return // readers of recent leave them out
 	}
 	since := at.Add(-UsePeriod)
 	maps.DeleteFunc(h.recent, func(_ run, i *Stay) bool { return !i.End.After(since) })

@@ -22,7 +22,7 @@ const longestCycle = time.Minute
 type health struct {
 	mu        sync.Mutex
 	begun     time.Time
-	read      time.Time // end of the last trusted read; in stand-by, of the last look at who acts
+	read      time.Time // end of the last valid read; on standby, of the last check of which host is active
 	succeeded time.Time // end of the last cycle that succeeded
 	limit     time.Duration
 	cycles    int

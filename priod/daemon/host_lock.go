@@ -164,8 +164,8 @@ func userName(uid uint32) string {
 	return id
 }
 
-// lockCluster keeps other priods of this host off the cluster. A user without a say who
-// holds the lock could else keep priod from its work, so he is only reported.
+// lockCluster keeps other priods of this host off the cluster. An untrusted user's
+// process that holds the lock must not stop priod, so it is only reported.
 func (d *Daemon) lockCluster(ctx context.Context) error {
 	if d.peers.lock != nil || d.Lock == nil {
 		return nil

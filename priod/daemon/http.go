@@ -62,7 +62,7 @@ func (e *endpoint) move(key, address string, h http.Handler, log hclog.Logger) e
 	return nil
 }
 
-// Server is one that a client who floods it, or is slow, cannot hold up.
+// Server is a server that a flooding or slow client cannot block.
 func Server(h http.Handler, log hclog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

@@ -17,10 +17,10 @@ import (
 const (
 	// probePatience is how long a controller may take to show that it is in control.
 	probePatience = 5 * time.Second
-	// watchEvery is how often a write under way is compared with who is in control.
+	// watchEvery is how often the controller is checked during a write.
 	watchEvery = 2 * time.Second
-	// patientLooks is how many looks in a row may find that the priod of the active host does
-	// not own the shared folder: it takes two to take over.
+	// patientLooks is how many checks in a row may find that the priod of the active host does
+	// not own the shared folder: a take-over needs two.
 	patientLooks = 10
 	// maxRest is for how many cycles at most a priod leaves the shared folder to another one
 	// that acts, too.
@@ -45,7 +45,7 @@ const (
 var (
 	// errNoController says that no controller is up.
 	errNoController = errors.New("no slurmctld answers")
-	// errUnasked says that it is not known who acts: while a primary that comes back
+	// errUnasked: the active host is unknown. While a primary that comes back
 	// takes over, scontrol ping hangs for up to 20 s (seen on 24.11.5 and 26.05.5).
 	errUnasked = errors.New("ask which slurmctld acts")
 )

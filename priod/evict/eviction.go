@@ -23,7 +23,7 @@
 // start again only when the claim has ended, so that it does not take back the place
 // that it left.
 //
-// Who leaves for whom:
+// The choice of victims:
 //   - settings.go: settings, and which jobs agreed
 //   - choose.go: a cycle's choice for TE jobs, by package preemption
 //   - candidates.go: the running jobs; leaving.go: how long they take to leave, from

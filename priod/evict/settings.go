@@ -9,7 +9,7 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Settings say whether, for whom and how jobs are evicted.
+// Settings of evictions.
 type Settings struct {
 	Enabled bool // new evictions are begun; those under way are ended in any case
 	Defrag  bool // small jobs move out of the way of gangs

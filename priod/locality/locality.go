@@ -4,8 +4,7 @@
 //
 // A job on more switches than it needs takes longer, and GPUs longer from those that wait.
 // It accepts a number of switches once it has waited as long as these would cost it; by its
-// own time alone it so loses at most twice what knowing the future would (who rents skis
-// until that has cost as much as to buy them). Only such time counts as waiting in which it
+// own time alone it so loses at most twice what knowing the future would (ski rental). Only such time counts as waiting in which it
 // could start on more switches: for GPUs, or for others, it would wait anyway.
 //
 // What is written is the job's Switches=COUNT@MINUTES, whose MINUTES are the longest wait:

@@ -160,10 +160,9 @@ func (s *Store) owns() error {
 	return nil
 }
 
-// Watch takes note of who owns the shared folder while this host stands by, and how far the
-// journals are, so that one that is not mounted is never taken for a new one, nor an older
-// copy for the one that the other host wrote to. It tells the owner's host, "" when there is
-// none. The error says why this host could not take over.
+// Watch records the owner of the shared folder while this host is on standby, and how far the
+// journals are, so that a folder that is not mounted never counts as new, nor an older
+// copy as the one that the other host wrote to. It returns the owner's host, "" without one. The error says why this host could not take over.
 func (s *Store) Watch() (owner string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +202,7 @@ func journalPaths(dir string) []string {
 	return []string{undo.Path(dir), evictionPath(dir), failurePath(dir)}
 }
 
-// whoOwned returns who owns a shared folder, and whom the host of a state folder last saw
+// whoOwned returns the owner of a shared folder, and the owner that the host of a state folder last saw
 // there; an error when the folder cannot be the one that this host saw, as it was left.
 func whoOwned(dir, shared string) (now *Owner, seen *seenOwner, err error) {
 	if seen, err = readOwner[seenOwner](dir); err != nil {

@@ -56,11 +56,11 @@ const canary = "prio-canary"
 // optOut is short for --prio-type=none.
 const optOut = "prio-none"
 
-// gone is an option that there was and that never did anything to a job. It is
-// still read, so that who says it is told so.
+// gone is a removed option that never had an effect. It is
+// still read, so that its error says so.
 var gone = Option{Name: "prio-share", Arg: sbatch.Optional}
 
-// goneFrom is the error of one who still says it; where is place and name.
+// goneFrom is the error where it is still used; where is place and name.
 func goneFrom(where string) error {
 	return Errorf("%s is gone and never did anything to a job: leave it out", where)
 }

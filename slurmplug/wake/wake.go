@@ -1,6 +1,6 @@
 // Package wake is the datagram by which a submission tells priod that a
-// trial-and-error job is on its way. It is empty: who receives it learns only
-// that it was called, and finds the job by looking. It may get lost.
+// trial-and-error job is on its way. It is empty: the receiver learns only
+// that a job is coming, and polls. It may get lost.
 package wake
 
 import (

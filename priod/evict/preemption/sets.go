@@ -212,8 +212,8 @@ func (s *search) keep(cost float64) {
 	s.set = append(s.set[:0], s.in...)
 }
 
-// greedy adds, again and again, the candidate that frees most of what is missing for
-// its cost, and then leaves those out whom the others made needless, the dearest first.
+// greedy repeatedly adds the candidate that frees most of what is missing for
+// its cost, then removes those that the others made needless, the dearest first.
 func (s *search) greedy(missing vector, value func(i int, left vector) float64) {
 	if s.in = s.in[:0]; !s.rest[0].holds(missing) {
 		return

@@ -233,7 +233,7 @@ func (v *view) rerank(node int32) {
 	}
 }
 
-// dropNeedless lets victims stay without whom the trial still fits: a gang that leaves
+// dropNeedless removes victims without which the trial still fits: a gang that leaves
 // for one node of a trial may make others needless.
 func (v *view) dropNeedless(verdict *Verdict) {
 	if len(verdict.Shares) < 2 {
