@@ -137,7 +137,7 @@ func tooLarge() error {
 	return usagef("the script is larger than %d MB: is it the right file?", mostScript>>20)
 }
 
-// replace puts a file without a name in the place of an open file.
+// replace puts a file without a name instead of an open file.
 func replace(fd int, content []byte) error {
 	spool, err := unlinkedFile(content)
 	if err != nil {

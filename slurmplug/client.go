@@ -42,7 +42,7 @@ func (o Options) filled() Options {
 // A read that returns an error returns nothing else. The errors say which
 // command, what was wrong and where: a *CommandError for a program that failed
 // (errors.Is tells ErrNotFound, ErrTimeout, ErrController, ... apart), ErrDoubtful
-// for output that cannot be believed.
+// for output that is inconsistent.
 type Client struct {
 	runner Runner
 	opts   Options
@@ -69,7 +69,7 @@ func NewClient(r Runner, o Options) *Client {
 	}
 }
 
-// ErrDoubtful is output that cannot be believed: cut off, forged, or at odds
+// ErrDoubtful is output that is inconsistent: cut off, forged, or at odds
 // with itself.
 var ErrDoubtful = errors.New("output cannot be trusted")
 

@@ -83,7 +83,7 @@ func (c Config) metricsAddress() string {
 // ReadsMetrics reports whether slurmctld serves its metrics so that Diag can read them.
 func (c Config) ReadsMetrics() bool { return c.metricsAddress() != "" }
 
-// UseMetrics makes Diag read slurmctld's metrics in the place of sdiag where it serves
+// UseMetrics makes Diag read slurmctld's metrics instead of sdiag where it serves
 // them to everyone: no process, and no RPC that counts against a rate limit.
 func (c *Client) UseMetrics(conf Config) {
 	c.mu.Lock()

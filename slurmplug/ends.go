@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// End is what accounting knows of the end of a job's last run, beside its own exit status.
+// End is what accounting has of the end of a job's last run, beside its own exit status.
 type End struct {
 	StepCode, StepSignal int   // the highest of its steps: Slurm's derived exit code
 	PeakMB               int64 // the most memory that its steps used on one node, as far as it was measured; 0: not known

@@ -114,7 +114,7 @@ func (a Abilities) whole() string {
 
 // Jobs reads the queue: every record that is not finished, in squeue's order.
 // A queue that lost more than half of its records since the last read is read
-// once more and believed only when both reads agree.
+// once more and accepted only when both reads agree.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.ReuseJobs(ctx, nil) }
 
 // ReuseJobs is Jobs in the memory of dst, whose records it overwrites: one poll

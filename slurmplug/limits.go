@@ -152,7 +152,7 @@ func onSize(names, values []string) (b bound, err error) {
 
 // Of are the limits on CPUs and memory that a job is under: its QOS's, its
 // association's, and those of the accounts above. The QOS may be a partition's, or
-// several with commas. Of several Slurm may heed one only: the least is safe. fixed
+// several with commas. Of several Slurm may apply only one: the least is safe. fixed
 // says why it is not known what they leave, "" when it is; what was made since the
 // limits were read may have one. A job that runs counts under limits all the same.
 func (l *Limits) Of(user, account, partition string, qos ...string) (limits []Limit, fixed string) {

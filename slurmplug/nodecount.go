@@ -12,7 +12,7 @@ import (
 // NodesText.
 const NumNodes Lever = "NumNodes"
 
-// HiddenNodes stands in the place of a value of NumNodes where Slurm does not show the most
+// HiddenNodes replaces a value of NumNodes where Slurm does not show the most
 // nodes of a job: slurmctld shows none of those that were in the queue when it started, that
 // run or have run (_pack_node_cnt in slurmctld/job_mgr.c packs 0 where total_nodes is set).
 const HiddenNodes = "hidden"

@@ -46,7 +46,7 @@ var reasons = map[string]Waits{
 	"BadConstraints": Forever,
 }
 
-// nodesDown and notAvailable begin texts that go on with names of nodes and the
+// nodesDown and notAvailable begin texts that continue with names of nodes and the
 // like: "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher
 // priority partitions" (src/slurmctld/job_scheduler.c), "ReqNodeNotAvail,
 // UnavailableNodes:n[1-2]" (src/slurmctld/node_scheduler.c).
@@ -55,7 +55,7 @@ const (
 	notAvailable = "ReqNodeNotAvail"
 )
 
-// WaitsFor tells what a pending job waits for from the reason that squeue or
+// WaitsFor says what a pending job waits for from the reason that squeue or
 // scontrol, which prints _ for a blank, shows.
 func WaitsFor(reason string) Waits {
 	if reason == "Priority" || reason == "Resources" || reason == "None" { // most of a queue

@@ -165,7 +165,7 @@ func (c *Client) Bounds(ctx context.Context, record *Job) (Bounds, error) {
 }
 
 // parseBounds reads the first record: those of an array's tasks follow. A word that
-// stands there twice is not believed.
+// stands there twice is not accepted.
 func parseBounds(record *Job, out string) (b Bounds, err error) {
 	s, err := cutShown(record, out)
 	if err != nil {

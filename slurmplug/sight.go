@@ -233,7 +233,7 @@ func (c *Client) Signal(ctx context.Context, run RunID, signal string, part Part
 }
 
 // signalled tells from what scancel said whether the signal arrived: that it did not is
-// believed only when Slurm says so.
+// accepted only when Slurm says so.
 func signalled(job JobID, said string, err error) (Status, string) {
 	last := lastLine(said)
 	switch _, why, denied := strings.Cut(last, "Kill job error on job "); {
@@ -288,7 +288,7 @@ func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.D
 
 // KeepNodes makes the nodes of a host list those of a reservation for so long from now on: of a new one, or of
 // that of the name. What runs there runs on. Any user's jobs that name it may start there and elsewhere, and
-// outlast it (FLEX); when it ends, those that still wait go on without it (NO_HOLD_JOBS_AFTER_END).
+// outlast it (FLEX); when it ends, those that still wait continue without it (NO_HOLD_JOBS_AFTER_END).
 func (c *Client) KeepNodes(ctx context.Context, name, nodes string, d time.Duration) Result {
 	for _, s := range []string{name, nodes} {
 		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '=' }) {

@@ -391,7 +391,7 @@ func (s *session) command() Command {
 }
 
 // send runs one session and fills in the results of its updates. It returns
-// why writing should stop, "" when it may go on.
+// why writing should stop, "" when it may continue.
 func (c *Client) send(ctx context.Context, s *session, results []Result) (stop string) {
 	cmd := s.command()
 	out, err := c.run(ctx, c.opts.WriteTimeout, cmd)

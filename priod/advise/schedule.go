@@ -154,7 +154,7 @@ func ForRoom(j *cluster.Job) bool {
 // planned is the last job of a request with about such a length.
 type planned struct{ length, start float64 }
 
-// lengthsApart is into how many lengths, each twice the one before it, jobs are told apart.
+// lengthsApart is into how many lengths, each twice the one before it, jobs are distinguished.
 const lengthsApart = 40
 
 func lengthOf(seconds float64) int { return min(max(math.Ilogb(seconds)+10, 0), lengthsApart-1) }

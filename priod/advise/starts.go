@@ -29,7 +29,7 @@ type Lengths interface {
 	Run(j *cluster.Job) float64                      // of a job that waits
 }
 
-// Limits believe time limits.
+// Limits assume time limits.
 type Limits struct{}
 
 // Remaining is what is left to the time limit.

@@ -21,7 +21,7 @@ type Ascent interface {
 
 // raise finds the lexicographic max-min allocation over the ascent (Gavel, section 4.3,
 // water filling): it takes the common level as far as it goes, holds the classes that
-// the scarce types stop there and goes on with the others, until no class can have more
+// the scarce types stop there and continues with the others, until no class can have more
 // without another having less. The prices that prove a level optimal say which classes
 // are stopped: those for which more would cost something. bound is the first of these
 // levels.

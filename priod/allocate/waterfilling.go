@@ -13,7 +13,7 @@ import (
 //	maximise the least (gang_m / weight_m) x n_m, then the next least, and so on
 //
 // which is what maxMin does here, too: its least is the same, and what is left
-// goes on being divided by the same measure.
+// continues being divided by the same measure.
 func waterFilling(p *Problem) (*Allocation, error) { return maxMin(p) }
 
 // hierarchical is water filling over entities (Gavel, section 4.3):

@@ -131,7 +131,7 @@ func showFindings(w io.Writer, findings []live.Finding, all bool) {
 	}
 }
 
-// checkController says which host's priod acts; nothing without follow_controller.
+// checkController says which host's priod is active; nothing without follow_controller.
 func checkController(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (out []live.Finding) {
 	if !cfg.Cycle.FollowController {
 		return nil

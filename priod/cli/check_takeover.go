@@ -100,7 +100,7 @@ func writable(dir string) error {
 	return err
 }
 
-// probe makes a file in a folder and removes it, and tells how far this host's clock is ahead
+// probe makes a file in a folder and removes it, and returns how far this host's clock is ahead
 // of the one by which the file system dated it.
 func probe(dir string) (ahead time.Duration, err error) {
 	f, err := os.CreateTemp(dir, "check-*")

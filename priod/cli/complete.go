@@ -13,7 +13,7 @@ import (
 // (etc/completion). urfave's own completion runs the command where "--" stands before.
 const completeWord = "--generate-bash-completion"
 
-// complete prints what may stand in the place of the last of these words, each with
+// complete prints the completions of the last of these words, each with
 // what it does behind a tab. It runs nothing.
 func complete(w io.Writer, app *cli.App, words []string) {
 	if len(words) == 0 {

@@ -242,7 +242,7 @@ func (v *explanation) date() {
 	}
 }
 
-// ownRequest is what the undo journal knows of a job's own request; nil where
+// ownRequest is what the undo journal has of a job's own request; nil where
 // priod never wrote into it.
 func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]slurmplug.Value, error) {
 	journal, err := undo.Open(dir)
@@ -395,7 +395,7 @@ func (v *explanation) tell(all bool, line liner) {
 	}
 }
 
-// showJob tells what the job is.
+// showJob says what the job is.
 func (v *explanation) showJob(line liner) {
 	j := &v.Job
 	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks, HetID: j.HetLeader, HetOffset: j.HetOffset}.Target(), j.User, j.Account,
@@ -467,7 +467,7 @@ func (v *explanation) showWanted(all bool, line liner, d *store.Decision) {
 	}
 }
 
-// showWrites tells what priod wrote into the job, and what stood there before.
+// showWrites says what priod wrote into the job, and what stood there before.
 func (v *explanation) showWrites(line liner) {
 	for _, x := range v.Writes {
 		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Field(), x.Before.Words(), x.After.Words(), x.Reason, result(x.Outcome))

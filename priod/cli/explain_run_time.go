@@ -86,7 +86,7 @@ func (x *runTimeReader) fill(ctx context.Context, v *explanation, name string) e
 	return nil
 }
 
-// pastRuns are the runs of accounting and those that go on.
+// pastRuns are the runs of accounting and the unfinished ones.
 func pastRuns(stays []cluster.PastStay, holders []store.Holder) []runtimes.Run {
 	runs := runtimes.Past(stays)
 	for i := range holders {

@@ -78,7 +78,7 @@ func (v *explanation) stateWords() string {
 	return fmt.Sprintf("%s (%s) at %s", j.State, j.Reason, clock(v.Cycle.Until))
 }
 
-// lastEviction is the last one of the job's own runs, if it was told to leave and is not back on GPUs.
+// lastEviction is the last one of the job's own runs, if it was signalled and is not back on GPUs.
 func (v *explanation) lastEviction() *store.Eviction {
 	for i := range v.Evictions { // the latest first
 		x := &v.Evictions[i]

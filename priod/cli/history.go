@@ -146,7 +146,7 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 	return h, nil
 }
 
-// recorded is what the database knows of priod's values; nothing where it cannot be read.
+// recorded is what the database has of priod's values; nothing where it cannot be read.
 func recorded(ctx context.Context, cfg *config.Config) (*cluster.History, error) {
 	r, err := store.OpenReader(ctx, cfg.State.Dir)
 	if err == nil {

@@ -29,7 +29,7 @@ func validEvery(c *cli.Context) error {
 	return nil
 }
 
-// onScreen shows what show prints, again and again, until SIGINT or SIGTERM. Where the output is
+// onScreen shows what show prints, repeatedly, until SIGINT or SIGTERM. Where the output is
 // no terminal it shows it once.
 func onScreen(c *cli.Context, show func(ctx context.Context, w io.Writer, rows int) error) error {
 	f, ok := c.App.Writer.(*os.File)

@@ -230,7 +230,7 @@ func speedWords(a *speed.Answer) string {
 	return fmt.Sprintf("%.2f%s, by %s", a.Speed, sure, a.Source.Words())
 }
 
-// showShare tells what the allocation gives the job, and what it had.
+// showShare says what the allocation gives the job, and what it had.
 func (v *explanation) showShare(all bool, line liner) {
 	if v.Share == nil || !all && !v.anyTelling() {
 		return

@@ -188,7 +188,7 @@ func (t *tuning) config(set []string) (*config.Config, error) {
 	return cfg, nil
 }
 
-// kept is what is written beside the jobs, so that a study that goes on is of the same.
+// kept is what is written with the jobs, so that a continued study uses the same.
 type kept struct {
 	Flags      []string        `json:"flags"`
 	Weights    virtual.Weights `json:"weights"` // of Slurm's multifactor priority
@@ -283,7 +283,7 @@ func (t *tuning) read(ctx context.Context, c *cli.Context, k *kept) error {
 	return nil
 }
 
-// keep writes jobs and nodes, the study last: it tells that they are whole.
+// keep writes jobs and nodes, the study last: it says that they are whole.
 func (t *tuning) keep(study, jobs, nodes string, k *kept) error {
 	if err := os.MkdirAll(t.Dir, 0o755); err != nil {
 		return err

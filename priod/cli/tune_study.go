@@ -137,7 +137,7 @@ func (t *tuning) lines(ctx context.Context, c *cli.Context, s *tune.Setting, whi
 	return lines, nil
 }
 
-// with is a list of assignments with another one, in the place of one of the same key.
+// with is a list of assignments with another one, instead of one of the same key.
 func with(set []string, assignment string) []string {
 	key, _, _ := strings.Cut(assignment, "=")
 	kept := slices.DeleteFunc(slices.Clone(set), func(s string) bool { return strings.HasPrefix(s, key+"=") })

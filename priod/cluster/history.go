@@ -622,7 +622,7 @@ type Use struct {
 }
 
 // TEUse sums trial-and-error use by user and by account up to the time at, and
-// tells how long each job ran as TE within UsePeriod. What a job runs beyond the
+// returns how long each job ran as TE within UsePeriod. What a job runs beyond the
 // limit of its user and account (0: none) is no TE use, and holds none.
 func (h *History) TEUse(at time.Time, limit func(user, account string) time.Duration) (byUser, byAccount map[string]Use, ran map[JobID]time.Duration) {
 	byUser, byAccount, ran = map[string]Use{}, map[string]Use{}, map[JobID]time.Duration{}

@@ -69,7 +69,7 @@ type Store interface {
 	Checkpoint() error
 	// Prune deletes what is older than the retention.
 	Prune(context.Context, time.Time) error
-	// Mended tells how often a file of the state was lost and rebuilt, and
+	// Mended returns how often a file of the state was lost and rebuilt, and
 	// what was the last.
 	Mended() (times int, last string)
 }
@@ -78,7 +78,7 @@ type Store interface {
 type Slurm interface {
 	cycle.Slurm
 	UseReader
-	// Past returns the runs that accounting knows of a span of time.
+	// Past returns the runs that accounting has of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastStay, error)
 	// AccountShares are the parts of the cluster that accounts have in Slurm.
 	AccountShares(context.Context) (map[string]float64, error)
@@ -97,7 +97,7 @@ type Slurm interface {
 	Versions(context.Context) (slurmctld, commands string, err error)
 }
 
-// Daemon runs cycles until it is told to stop.
+// Daemon runs cycles until it is stopped.
 type Daemon struct {
 	Config  *config.Config
 	Reload  func() (*config.Config, error)
@@ -139,7 +139,7 @@ type Daemon struct {
 	wakes    wakeListener
 }
 
-// lastCycle is what the last cycle came to, so that what goes on is logged once.
+// lastCycle is what the last cycle came to, so that what persists is logged once.
 type lastCycle struct {
 	trouble   string // its error
 	err       error  // the same
@@ -317,13 +317,13 @@ func (d *Daemon) load(ctx context.Context) (err error) {
 	return nil
 }
 
-// step runs one cycle and tells how long the poll took.
+// step runs one cycle and returns how long the poll took.
 func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Duration, err error) {
 	now := d.readClock()
 	if err := d.lockCluster(ctx); err != nil {
 		return result, 0, err
 	}
-	hold, err := d.Store.Hold() // also in stand-by: a spoiled state folder shows before a take-over
+	hold, err := d.Store.Hold() // also on standby: a spoiled state folder shows before a take-over
 	defer d.mended()
 	if err != nil {
 		return result, 0, err

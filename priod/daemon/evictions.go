@@ -27,7 +27,7 @@ func (d *Daemon) evictions() evict.Feature {
 	return e
 }
 
-// tend goes on with the evictions under way between two cycles, so that none
+// tend continues with the evictions under way between two cycles, so that none
 // waits for the next poll. It tells when to come again, if at all. A
 // look costs a small request for each job concerned, whatever the queue's length.
 func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
@@ -91,7 +91,7 @@ func (d *Daemon) logEvent(e evict.Event) {
 	d.Log.Info("eviction", line...)
 }
 
-// noticeTime is how long a notice may hold up the command that follows it.
+// noticeTime is how long a notice may delay the command that follows it.
 const noticeTime = 5 * time.Second
 
 // tellVictim tells an evicted job's user, in the job's own output, that it is about to leave and for what, and once
@@ -132,13 +132,13 @@ func notice(e evict.Event) string {
 	return ""
 }
 
-// evictor sends commands only while this host's controller acts.
+// evictor sends commands only while this host's controller is active.
 type evictor struct {
 	Slurm
 	d *Daemon
 }
 
-// Look does nothing while another host's priod acts: it may have the same jobs in
+// Look does nothing while another host's priod is active: it may have the same jobs in
 // hand.
 func (e evictor) Look(ctx context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	if err := Elsewhere(ctx, e.Slurm, e.d.Config); err != nil {

@@ -23,7 +23,7 @@ import (
 // independent of any folder. Network namespaces do not share it.
 type HostLock struct{ listener *net.UnixListener }
 
-// OtherPriodError says that another priod of this host acts on the cluster.
+// OtherPriodError says that another priod of this host is active on the cluster.
 type OtherPriodError struct {
 	PID     int
 	User    string

@@ -30,7 +30,7 @@ const (
 )
 
 // fill reads what accounting knows up to now since the last time: runs that no
-// poll saw, exact ends, first eligible times. Without accounting priod goes on
+// poll saw, exact ends, first eligible times. Without accounting priod continues
 // with what its polls see.
 func (d *Daemon) fill(ctx context.Context, now time.Time) {
 	if !d.learning.asked.IsZero() && time.Since(d.learning.asked) < fillEvery {

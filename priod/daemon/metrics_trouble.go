@@ -57,7 +57,7 @@ const (
 
 // Whose jobs are lost to the queue until they are submitted again.
 const (
-	lostVictim  = "victim"  // was told to leave
+	lostVictim  = "victim"  // was signalled
 	lostFailure = "failure" // failed, and its user had asked for another run
 )
 
@@ -152,7 +152,7 @@ func (m *troubleMetrics) cycle(r *cycle.Result, s *cycle.State) {
 	})
 }
 
-// standBy takes in that another host's priod acts: what this one left undone is its.
+// standBy records that another host's priod is active: what this one left undone is its.
 func (m *troubleMetrics) standBy() {
 	m.cycle(&cycle.Result{}, cycle.NewState())
 	for _, what := range accountingReads {

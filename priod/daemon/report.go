@@ -15,7 +15,7 @@ import (
 )
 
 // report logs what a cycle did: a line for each write, one for a new trouble or
-// stand-by. It returns the cycle's error, nil for a stand-by.
+// standby. It returns the cycle's error, nil on standby.
 func (d *Daemon) report(r *cycle.Result, err error) error {
 	d.cycles++
 	standby := standing(err)

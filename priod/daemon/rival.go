@@ -63,7 +63,7 @@ func (r *rival) cycle(foreign []order.PeerValue, at time.Time) (found bool) {
 	return r.found && !was
 }
 
-// reset starts over after a stand-by: what was written meanwhile is a peer's.
+// reset starts over after a standby: what was written meanwhile is a peer's.
 func (r *rival) reset() { *r = rival{} }
 
 // rivals looks for another priod in what a cycle saw, and stops this one when

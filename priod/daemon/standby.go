@@ -103,8 +103,8 @@ func (a *availability) follow(ctx context.Context, slurm Slurm, c *config.Config
 	return nil
 }
 
-// yield takes note that another host's priod took the shared folder while this host acted.
-// Once is a host that hung; again and again, each one thinks that its host acts.
+// yield records that another host's priod took the shared folder while this host acted.
+// Once is a host that hung; repeatedly, each one thinks that its host is active.
 func (a *availability) yield() {
 	a.loaded = false
 	if a.lost++; a.lost > 1 {
@@ -112,7 +112,7 @@ func (a *availability) yield() {
 	}
 }
 
-// leave takes note that another host's priod may act from now on.
+// leave records that another host's priod may act from now on.
 func (d *Daemon) leave(why error) {
 	a := &d.availability
 	if d.Config.State.Shared == "" || standing(why) == "" {
@@ -204,7 +204,7 @@ func thisHost(c *config.Config) ([]string, error) {
 	return []string{full, short}, nil
 }
 
-// standBy judges what scontrol ping says. A controller that stands by is up
+// standBy judges what scontrol ping says. A controller on standby is up
 // too: Slurm's clients use the first one that is (slurm_protocol_api.c), and so
 // the first one that is up acts, or is about to.
 func standBy(all []slurmplug.Controller, names []string) error {
@@ -229,14 +229,14 @@ func standBy(all []slurmplug.Controller, names []string) error {
 	return nil
 }
 
-// follower writes only while this host's controller acts.
+// follower writes only while this host's controller is active.
 type follower struct {
 	Slurm
 	d *Daemon
 }
 
-// Apply looks once more before it writes, and goes on looking: a scontrol whose
-// controller falls waits for the next one, where another priod acts.
+// Apply looks once more before it writes, and keeps looking: a scontrol whose
+// controller falls waits for the next one, where another priod is active.
 func (f follower) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	if err := Elsewhere(ctx, f.Slurm, f.d.Config); err != nil {
 		out := make([]plan.Outcome, len(actions))

@@ -227,7 +227,7 @@ func openWakeSocket(a wake.Address) (net.Conn, error) {
 func (l *wakeListener) receive(c net.Conn) {
 	data, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	for {
-		caller, err := "network", error(nil) // its senders cannot be told apart
+		caller, err := "network", error(nil) // its senders cannot be distinguished
 		switch c := c.(type) {
 		case *net.UnixConn:
 			var n int

@@ -172,7 +172,7 @@ func (n *transition) stillWants(c *Claim) bool {
 }
 
 // isPinned reports whether the waiting job is pinned to its place, if it has to be: until
-// then no victim is told to leave.
+// then no victim gets its signal.
 func (n *transition) isPinned(c *Claim) bool {
 	if c.Pin == "" {
 		return true

@@ -15,7 +15,7 @@
 // time; it returns the changed rows and the commands that follow from them. A row is
 // saved before its command is sent, and a command is sent only while Slurm still shows
 // the run that the row names (by start time and restarts). So a priod that starts after
-// a crash goes on where the journal ends: a signal may be sent twice, but no job is
+// a crash continues where the journal ends: a signal may be sent twice, but no job is
 // evicted twice.
 //
 // A victim that was signalled is always carried to the end of its eviction, even when
@@ -185,7 +185,7 @@ func (e *Eviction) Open() bool { return e.State != Done && e.State != CalledOff 
 // Leaving reports whether the victim's run is on its way out.
 func (e *Eviction) Leaving() bool { return e.State == Recorded || e.State == Signalled }
 
-// Counts reports whether the victim was told to leave: others cost nothing.
+// Counts reports whether the victim was signalled: others cost nothing.
 func (e *Eviction) Counts() bool { return e.State != CalledOff || !e.SignalledAt.IsZero() }
 
 // Changes are the outcome of one transition: rows to save first, then commands to send.

@@ -269,7 +269,7 @@ func (j *Journal) Pins(id cluster.JobID) bool {
 	return false
 }
 
-// Evicted reports whether the run of a job that began then was told to leave.
+// Evicted reports whether the run of a job that began then was signalled.
 func (j *Journal) Evicted(id cluster.JobID, start time.Time) bool {
 	return slices.ContainsFunc(j.Evictions, func(e Eviction) bool { return e.Job == id && e.Start.Equal(start) && e.Counts() })
 }

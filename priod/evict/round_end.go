@@ -109,7 +109,7 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 	return nil
 }
 
-// Act begins what the round's end decided, and goes on with all evictions under way.
+// Act begins what the round's end decided, and continues with all evictions under way.
 func (e forRounds) Act(ctx context.Context, c *plan.Cycle) error {
 	if e.Journal == nil {
 		return nil

@@ -20,7 +20,7 @@ type Observation struct {
 	ZeroEnds bool
 	// Paused says that priod is paused: recorded evictions are called off, and nothing is begun.
 	Paused bool
-	// MaxSignals is how many victims may be told to leave by this look; 0: any number, below 0: none.
+	// MaxSignals is how many victims may be signalled by this look; 0: any number, below 0: none.
 	MaxSignals int
 	// Consents reports whether a job may be evicted: its owner can change that.
 	Consents func(*cluster.Job) bool

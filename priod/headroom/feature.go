@@ -21,7 +21,7 @@ type Feature struct {
 	Settings Settings
 	Memory   *Memory // nil: no node is kept
 	Slurm    Slurm
-	// Evictions tells what they cost.
+	// Evictions returns what they cost.
 	Evictions interface {
 		// StartCost is what the start of each GPU of a TE job by evictions has cost lately, in GPU-seconds.
 		StartCost(now time.Time) float64

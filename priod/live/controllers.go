@@ -8,12 +8,12 @@ import (
 )
 
 // Controllers asks each slurmctld of SlurmctldHost whether it is up, in order;
-// one that stands by is up. Unlike the other methods it may run beside Apply.
+// one on standby is up. Unlike the other methods it may run beside Apply.
 func (c *Cluster) Controllers(ctx context.Context) ([]slurmplug.Controller, error) {
 	return c.client.Ping(ctx)
 }
 
-// Answers reports whether a slurmctld is in control: one that stands by makes
+// Answers reports whether a slurmctld is in control: one on standby makes
 // Slurm's commands wait for half of SlurmctldTimeout, so ctx should end sooner.
 func (c *Cluster) Answers(ctx context.Context) error {
 	_, err := c.client.Diag(ctx)

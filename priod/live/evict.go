@@ -20,7 +20,7 @@ import (
 const parallelReads = 4
 
 // Look reads single jobs as Slurm shows them now, finished ones too. Its cost depends on
-// their number, not on the length of the queue. A job whose record cannot be believed is
+// their number, not on the length of the queue. A job whose record is inconsistent is
 // left out, with an error; the others are returned all the same.
 func (c *Cluster) Look(ctx context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	sights := make(map[cluster.JobID]plan.JobStatus, len(targets))
@@ -91,7 +91,7 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) (plan.JobSt
 	return s, nil
 }
 
-// lastRun is what accounting knows of the last run of a job that slurmctld has
+// lastRun is what accounting has of the last run of a job that slurmctld has
 // forgotten. Only Gone is set where accounting has no end of it, or does not answer.
 func (c *Cluster) lastRun(ctx context.Context, id cluster.JobID) plan.JobStatus {
 	s := plan.JobStatus{Gone: true}

@@ -9,7 +9,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Ends reads what accounting knows of ended runs, and with output the end of what they
+// Ends reads what accounting has of ended runs, and with output the end of what they
 // wrote. What cannot be read is left out: a class is then given by what is known.
 func (c *Cluster) Ends(ctx context.Context, sights map[cluster.JobID]plan.JobStatus, output bool, earlier map[cluster.JobID]plan.Mark) map[cluster.JobID]plan.End {
 	raw := make([]uint32, 0, len(sights))

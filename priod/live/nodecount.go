@@ -58,7 +58,7 @@ func (c *Cluster) AskNodeCounts(ctx context.Context, jobs []*cluster.Job) error 
 	return errors.Join(doubts...)
 }
 
-// booted is when the slurmctld that acts read its jobs from its state; zero where that is not
+// booted is when the active slurmctld read its jobs from its state; zero where that is not
 // known: a backup says when it began to stand by.
 func (c *Cluster) booted(ctx context.Context) (time.Time, error) {
 	conf, err := c.client.Config(ctx)

@@ -18,7 +18,7 @@ import (
 )
 
 // Observe polls the queue, the nodes and sprio. When one of them cannot be trusted, it
-// returns an error in the place of all.
+// returns an error instead of all.
 func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	at := time.Now()
 	var jobs []slurmplug.Job

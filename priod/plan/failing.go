@@ -6,7 +6,7 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// Failing is a cluster that tells how runs ended.
+// Failing is a cluster that reports how runs ended.
 type Failing interface {
 	Leaving
 	// Ends reads what Slurm knows of the ends of runs beyond their sights. A job of which

@@ -19,7 +19,7 @@ import (
 // then Act of each. In a dry run it ends after Plan.
 type Feature interface {
 	// Plan looks closer at single jobs where the snapshot does not tell enough, and adds
-	// what the feature decides to the plan. After an error the cycle goes on without it.
+	// what the feature decides to the plan. After an error the cycle continues without it.
 	Plan(context.Context, *Cycle) error
 	// Heard takes in what became of the plan's actions, Cycle.Outcomes.
 	Heard(*Cycle)

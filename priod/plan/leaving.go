@@ -9,7 +9,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Leaving is a cluster on which jobs can be told to leave.
+// Leaving is a cluster on which jobs can be signalled.
 type Leaving interface {
 	// Look shows single jobs as they are now. A job that Slurm does not know is
 	// Gone; one that cannot be trusted is missing, and makes an error.

@@ -1,7 +1,7 @@
 // Package profile measures how the speed of a program depends on the CPUs that
 // each of its GPUs gets: the optimistic profiling of Synergy (Mohan et al.,
 // OSDI'22), for any user, on the cluster as it is. One short job for each GPU
-// type holds the resources; in it the program runs again and again, as a step
+// type holds the resources; in it the program runs repeatedly, as a step
 // with other CPU counts, until its own reports say how fast it is.
 package profile
 
@@ -357,7 +357,7 @@ func (p *profiler) see(doing string) {
 	p.set.Seen(now)
 }
 
-// Cancelling goes on for a while when Slurm does not answer.
+// Cancelling continues for a while when Slurm does not answer.
 const (
 	cancelFor   = time.Minute
 	cancelPause = time.Second

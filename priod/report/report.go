@@ -62,8 +62,8 @@ func JSON(w io.Writer, v any) error {
 	return err
 }
 
-// list puts an empty list or map in the place of each that is nil, and a copy in the place
-// of what it looks into: the caller's own values stay as they are. What marshals itself is
+// list replaces each nil list or map by an empty one, and copies
+// what it changes: the caller's values stay as they are. What marshals itself is
 // left alone.
 func list(v reflect.Value) {
 	t, copied := v.Type(), reflect.Value{}

@@ -258,7 +258,7 @@ func perNode(j *cluster.Job) int64 {
 	return j.MemMB / int64(max(j.Nodes, 1))
 }
 
-// tend goes on with rows that wait for something.
+// tend continues with rows that wait for something.
 func (f *Feature) tend(ctx context.Context, c *plan.Cycle) error {
 	var turn Changes
 	var look []plan.Target

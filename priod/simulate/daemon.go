@@ -14,7 +14,7 @@ import (
 )
 
 // daemonOf is priod as its configuration has it, with nothing learned yet. Partitions count
-// for jobs without GPUs alone; of programs it is told what the table of workloads says. Causes of
+// for jobs without GPUs alone; of programs it knows what the table of workloads says. Causes of
 // waiting are found only where waits asks for them or a feature needs them.
 func daemonOf(c *config.Config, table *workload.Table, waits bool) virtual.Daemon {
 	everywhere := *c

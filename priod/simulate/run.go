@@ -34,7 +34,7 @@ type Input struct {
 	// Weights are those of Slurm's multifactor priority; the zero value: virtual.DefaultWeights.
 	Weights virtual.Weights
 	Config  *config.Config  // of priod, where it runs
-	Table   *workload.Table // what that priod is told of programs
+	Table   *workload.Table // what that priod knows of programs
 }
 
 // Result is what came out.

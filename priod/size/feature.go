@@ -24,7 +24,7 @@ type Asker interface {
 }
 
 // Plan looks closer at the jobs at the head of the queue and adds their sizes to the
-// plan. What cannot be read is noted, and the cycle goes on.
+// plan. What cannot be read is noted, and the cycle continues.
 func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if f.Sizes == nil || c.Paused != "" {
 		return nil
@@ -102,7 +102,7 @@ type Measurer interface {
 
 // Plan gives waiting jobs their own memory back, measures running jobs where that may
 // help others, and adds to the plan what they give back. What cannot be read is noted,
-// and the cycle goes on.
+// and the cycle continues.
 func (f *MemoryFeature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if f.GiveBack == nil || c.Paused != "" {
 		return nil

@@ -82,7 +82,7 @@ func (d *decider) plannedOn(c *resizable) int32 {
 	return -1
 }
 
-// keepsNode reports whether a job goes on waiting for the node that it was planned for:
+// keepsNode reports whether a job keeps waiting for the node that it was planned for:
 // half of the ends there still make room for it, it would not be much faster with
 // what is there now, and later jobs have not started before it for too long.
 func (d *decider) keepsNode(c *resizable, at int32, ends []placement.Amount) bool {

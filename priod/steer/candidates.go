@@ -32,7 +32,7 @@ const (
 // candidate is a pending job, or a task of an array, for which Decide chooses. It is one
 // also when it is not to be steered, because the others take into account where it will start.
 type candidate struct {
-	Job                      // what Decide is told
+	Job                      // the input of Decide
 	at       int             // of its record in plan.Decisions
 	id       cluster.JobID   // of the task, where the record is an array
 	tasks    int             // of the record that are candidates
@@ -188,7 +188,7 @@ func firstTasks(j *cluster.Job, n int) []cluster.JobID {
 	return []cluster.JobID{j.ID}
 }
 
-// candidate gathers what Decide is told of a job, or a task: id. tasks is how many of its
+// candidate gathers the input of Decide for a job, or a task: id. tasks is how many of its
 // record are candidates.
 func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 	j := &st.in.jobs[at]

@@ -335,7 +335,7 @@ func (p *planner) fillIdle() {
 	}
 }
 
-// moveTo plans a job on a type where it starts now, in the place of a later start.
+// moveTo plans a job on a type where it starts now, instead of a later start.
 func (p *planner) moveTo(i int, t int32) {
 	j, v := &p.Jobs[i], &p.verdicts[i]
 	if v.Type != Open { // it does not start now: only the timeline has it

@@ -16,7 +16,7 @@ type Feature struct {
 	Memory   *Memory     // nil: no job is steered
 	Slurm    interface { // nil: no job is looked at, and none bound
 		// Places reads what pending jobs say of their nodes, given Slurm's own
-		// ids. Jobs that are gone, or whose record cannot be believed, are left out.
+		// ids. Jobs that are gone, or whose record is inconsistent, are left out.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	}
 

@@ -68,7 +68,7 @@ func (view *nodeView) snapshot() *Snapshot {
 const nowhere = int32(-1)
 
 // running is what a job, the one at this place in the snapshot, holds, and until when; places has Decide's numbers of the nodes of
-// nodeMap. No poll tells how the GPUs of a job lie on several nodes: they are taken to lie
+// nodeMap. No poll shows how the GPUs of a job lie on several nodes: they are assumed to lie
 // evenly.
 func (view *nodeView) running(j *cluster.Job, at int, places []int32) (r Running, known bool) {
 	var hosts []string

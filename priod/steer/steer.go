@@ -43,7 +43,7 @@
 //	standing.go    for how long the verdicts stand if nothing happens
 //	verdict.go     the verdicts and their words
 //	steer.go       one cycle: what it is given, and its steps
-//	candidates.go  which jobs may be steered, and what Decide is told of them
+//	candidates.go  which jobs may be steered, and the input of Decide for them
 //	gputypes.go    which types jobs can be bound to, and by which features
 //	nodes.go       which types have nodes for a job
 //	snapshot.go    the nodes and running jobs as Decide sees them

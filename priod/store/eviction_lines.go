@@ -32,7 +32,7 @@ type evictionLine struct {
 	Turn         int64                 `json:"turn"`
 	Claims       []evict.Claim         `json:"claims,omitempty"`
 	Evictions    []evict.Eviction      `json:"evictions,omitempty"`
-	Times        map[cluster.JobID]int `json:"times,omitempty"` // how often each job was told to leave until now
+	Times        map[cluster.JobID]int `json:"times,omitempty"` // how often each job was signalled until now
 	LastClaim    int64                 `json:"last_claim,omitempty"`
 	LastEviction int64                 `json:"last_eviction,omitempty"`
 }
@@ -194,7 +194,7 @@ func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
 	return inJournal(err)
 }
 
-// reconcile says what goes on, given what the file told and what the database has of it,
+// reconcile decides what continues, from the file and what the database has of it,
 // which is up to a turn.
 func (f *evictionFile) reconcile(told, stored *evict.Journal, turn int64) *evict.Journal {
 	switch {

@@ -71,7 +71,7 @@ func (s *Store) keepEvictions(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// spoiledEvictions keeps what stands in the place of a journal that was deleted or
+// spoiledEvictions keeps the file that replaced a journal that was deleted or
 // changed while priod ran, and says so.
 func (s *Store) spoiledEvictions() (err error) {
 	if err := s.owns(); err != nil { // it may be the successor that changed it
@@ -348,7 +348,7 @@ func OpenEvictions(ctx context.Context, dir, journals string) (*evict.Journal, e
 	return told, err
 }
 
-// with is the journal that goes on, given what the file told and what the database has.
+// with is the journal to continue with, from the file and the database.
 func (f *evictionFile) with(ctx context.Context, q *db.Queries, tx db.DBTX, told *evict.Journal, now time.Time) (*evict.Journal, error) {
 	stored, err := journalOf(ctx, q, tx, now)
 	if err != nil {

@@ -71,7 +71,7 @@ var ErrTakenOver = errors.New("another host's priod owns the shared folder")
 
 func ownerPath(dir string) string { return filepath.Join(dir, "owner.json") }
 
-// ErrUnowned says that owner.json was deleted or spoiled: the priod that acts writes it anew.
+// ErrUnowned says that owner.json was deleted or spoiled: the active priod writes it anew.
 var ErrUnowned = errors.New("the shared folder has no owner")
 
 // CheckShared returns the owner of a shared folder, nil when there never was one, as the host of a

@@ -100,7 +100,7 @@ func (s *Store) compareBesideObserved(seen *plan.Seen) (compared bool) {
 	return true
 }
 
-// keepSaved takes note of what Observed wrote.
+// keepSaved records what Observed wrote.
 func (s *Store) keepSaved(o *observed) {
 	if o.saved {
 		s.savedSeen()
@@ -419,7 +419,7 @@ func (s *Store) putHistories(ctx context.Context, tx db.DBTX) error {
 	})
 }
 
-// historySaved takes note that putHistories' rows were committed.
+// historySaved records that putHistories' rows were committed.
 func (s *Store) historySaved() {
 	for _, k := range s.changes.history {
 		k.entry.known = k.digest
@@ -468,7 +468,7 @@ func (s *Store) endWrites(ctx context.Context, tx db.DBTX) error {
 	return ahead(ctx, tx, s.unsaved.results, func(to *statements, r *db.EndWriteParams) error { return to.add(db.EndWriteText, r) })
 }
 
-// savedSeen takes note that the database holds what saveSeen wrote.
+// savedSeen records that the database holds what saveSeen wrote.
 func (s *Store) savedSeen() {
 	h, c := &s.stored, &s.changes
 	for _, e := range c.left {
@@ -490,7 +490,7 @@ func (s *Store) savedSeen() {
 	s.unsaved.closed, s.unsaved.ended = nil, nil
 }
 
-// committed takes note of what the database holds now.
+// committed records what the database holds now.
 func (s *Store) committed(number int64, planned []plannedWrite) {
 	h, c := &s.stored, &s.changes
 	s.savedSeen()

@@ -160,7 +160,7 @@ func (s *Store) unreadable(journal string, lines int, file string) {
 	}
 }
 
-// Mended tells how often since Open a file of the folder was lost or damaged
+// Mended returns how often since Open a file of the folder was lost or damaged
 // and rebuilt, and what was the last.
 func (s *Store) Mended() (times int, last string) {
 	s.mu.Lock()

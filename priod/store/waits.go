@@ -64,7 +64,7 @@ func waitParams(w *plan.Wait, spans string) db.PutWaitParams {
 	}
 }
 
-// savedWaits takes note that the waits have their rows.
+// savedWaits records that the waits have their rows.
 func (s *Store) savedWaits() {
 	if s.stored.waits == nil {
 		s.stored.waits = make(map[*plan.Wait]bool, len(s.unsaved.waits))

@@ -90,7 +90,7 @@ type RowError struct {
 	Want   string
 
 	Job      string  // whose row it is, where that can be read
-	GPUHours float64 // that the row tells of, where these can be read
+	GPUHours float64 // in the row, where these can be read
 }
 
 func (e *RowError) Error() string {
@@ -101,7 +101,7 @@ func (e *RowError) Error() string {
 }
 
 // Source is one format: it gives jobs in the order of the file until io.EOF. An
-// error that is a *RowError leaves it fit to go on.
+// error that is a *RowError leaves it fit to continue.
 type Source interface {
 	Next() (Job, error)
 	// At is what is wrong with a value of the row that was read last; key is our name of its column.

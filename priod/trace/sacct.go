@@ -185,7 +185,7 @@ func (p *runs) job(req, alloc demand, known demands, tag *jobtag.Tag, opts Optio
 	return j
 }
 
-// saved is what a run that was evicted had done and kept, s: all of it where the job saves its state when it is told to leave, else
+// saved is what a run that was evicted had done and kept, s: all of it where the job saves its state on the signal, else
 // up to its last checkpoint.
 func saved(p *past, tag *jobtag.Tag) float64 {
 	ran, every := p.seconds(), tag.Ckpt.Seconds()
@@ -362,7 +362,7 @@ func (s *sacctSource) row(p *past) (step bool, err error) {
 	return false, nil
 }
 
-// told adds to what is wrong with a row whose it is, and the GPU-hours that it tells of.
+// told adds to what is wrong with a row whose it is, and the GPU-hours in it.
 func (s *sacctSource) told(err error) error {
 	var wrong *RowError
 	if !errors.As(err, &wrong) || len(s.fields) != len(s.columns) {

@@ -25,7 +25,7 @@ type Job struct {
 	Class    cluster.Class
 	Untagged bool    // BE, and its owner has agreed to nothing
 	NoTag    bool    // Untagged, and priod is not told its workload, steps, grace or checkpoints either
-	Grace    float64 // s that it takes to leave when it is told to
+	Grace    float64 // s that it takes to leave on the signal
 	Ckpt     float64 // s between two checkpoints; 0: it saves its state when told to
 
 	CPUs  int   // of the whole job; 0: the share of its GPUs, without GPUs one for each node

@@ -185,7 +185,7 @@ func requestLine(id cluster.JobID, lever slurmplug.Lever, r cluster.Requested) *
 }
 
 // NoticeReset reads the journal again if a reset took place since, and drops from h what
-// the journal no longer has: that counts as taken back. It tells how many values.
+// the journal no longer has: that counts as taken back. It returns how many values.
 func (u *Journal) NoticeReset(h *cluster.History) (noticed bool, values int, err error) {
 	if noticed, err = u.refresh(); err != nil || !noticed {
 		return noticed, 0, err

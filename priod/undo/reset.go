@@ -46,7 +46,7 @@ type Reset struct {
 	Slurm  Slurm
 	Order  order.Settings
 	Evict  evict.Settings
-	DryRun bool         // only tells what would be taken back
+	DryRun bool         // only says what would be taken back
 	Say    func(string) // is told how far a reset has come that takes long
 	// Await is for how long at most it waits for jobs whose runs still end: a victim that was
 	// just requeued waits then, and is given its own request back.
@@ -54,7 +54,7 @@ type Reset struct {
 
 	// Hold pauses priod and keeps all others from writing, until release is called.
 	Hold func(context.Context) (release func(), err error)
-	// Recorded is what the database knows of priod's values; with an error, nothing.
+	// Recorded is what the database has of priod's values; with an error, nothing.
 	Recorded func(context.Context) (*cluster.History, error)
 	// Evictions is the journal of evictions; an empty one where there is none.
 	Evictions func(context.Context) (*evict.Journal, error)
@@ -91,7 +91,7 @@ func (r *Result) Complete() bool {
 }
 
 // Run carries the reset out, once. Where Slurm's rate limit, or priod's own, leaves
-// writes over it looks again and goes on, as long as it gets any done, and says so.
+// writes over it looks again and continues, as long as it gets any done, and says so.
 func (r *Reset) Run(ctx context.Context) (_ *Result, err error) {
 	if !r.DryRun {
 		release, err := r.Hold(ctx)
@@ -145,7 +145,7 @@ func (r *Reset) unreserve(ctx context.Context) error {
 func (r *Reset) requeue(ctx context.Context) error {
 	journal, err := r.Evictions(ctx)
 	if err != nil || journal.Blank() {
-		return nil // without a database it is not known which jobs were told to leave
+		return nil // without a database it is not known which jobs were signalled
 	}
 	statuses, err := r.Slurm.Look(ctx, journal.Urgent())
 	if statuses == nil {

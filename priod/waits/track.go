@@ -433,7 +433,7 @@ func (t *Tracker) forgetGone(now time.Time) {
 	})
 }
 
-// relax lets the relaxed cluster go on. What a job waited beyond its start there was
+// relax lets the relaxed cluster continue. What a job waited beyond its start there was
 // fragmentation.
 func (t *Tracker) relax(l *look, started map[string][]*run) {
 	for key, gpus := range l.sizes { // what others have, such as jobs in their epilog, is not free for any job

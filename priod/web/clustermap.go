@@ -102,7 +102,7 @@ func nodes(ctx context.Context, r *store.Reader, _ *store.Cycle, asked url.Value
 // onNodes is what holds of nodes beside their own records.
 type onNodes struct {
 	holders []store.Holder
-	leaves  map[cluster.JobID]string // of those told to leave, the job for which
+	leaves  map[cluster.JobID]string // of those signalled, the job for which
 	vacated map[string]string        // node -> job for which others leave it
 	slow    map[string]float64
 }

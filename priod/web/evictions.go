@@ -35,7 +35,7 @@ func roomFor(open []store.Eviction) map[cluster.JobID]bool {
 	return room
 }
 
-// leaving are the jobs that were told to leave and are still there, with the job for which each leaves.
+// leaving are the jobs that were signalled and are still there, with the job for which each leaves.
 func leaving(open []store.Eviction) map[cluster.JobID]string {
 	leaves := map[cluster.JobID]string{}
 	for i := range open {

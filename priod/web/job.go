@@ -19,7 +19,7 @@ import (
 
 const mostEvents = 60 // in a job's history
 
-// Line is a line of an explanation: a name, "" where the last one goes on, and a sentence.
+// Line is a line of an explanation: a name, "" where the last one continues, and a sentence.
 type Line struct {
 	Name string `json:"name"`
 	Text string `json:"text"`

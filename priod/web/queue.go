@@ -297,7 +297,7 @@ type Scheduled struct {
 	End       time.Time     `json:"end"` // as half of such jobs end; by its time limit where nothing is known of them
 	EndP90    time.Time     `json:"end_p90,omitzero"`
 	Running   bool          `json:"running"`
-	LeavesFor string        `json:"leaves_for,omitempty"` // the job for which it was told to leave
+	LeavesFor string        `json:"leaves_for,omitempty"` // the job for which it was signalled
 	Room      time.Time     `json:"room_is_made_since,omitzero"`
 }
 

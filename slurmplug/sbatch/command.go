@@ -12,7 +12,7 @@ type Command struct {
 	Components []Component // at least one; more with ":" between the options of a heterogeneous job
 	Script     []string    // the script and its arguments as sbatch passes them on; nil for standard input or --wrap
 
-	// Tangled tells that a ":" is not just a separator, but an option's value
+	// Tangled says that a ":" is not just a separator, but an option's value
 	// or behind a "--": the passes of sbatch take the words differently, and
 	// an option can't be added without changing what they mean.
 	Tangled bool
@@ -95,7 +95,7 @@ func (c *Command) Last(name string) (value string, ok bool) {
 // Rewrite returns the command line without our own (Exact) options, and with
 // the words of add[i] as the last options of component i, where they count. sbatch reads
 // the last part of a command line again for further components of the script;
-// when add goes on with other words for those, that part is written out for
+// when add continues with other words for those, that part is written out for
 // each of them. Nothing else changes. It must not be used with Tangled.
 func (c *Command) Rewrite(add [][]string) []string {
 	out := make([]string, 0, len(c.Args)+2*len(add))

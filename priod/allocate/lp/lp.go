@@ -5,7 +5,7 @@
 //
 // so that x = 0 is where it starts. The inverse of the basis is dense, columns
 // are sparse: right for a few hundred rows and many columns. A solved program
-// can go on with another objective among the optima of the one before (Keep).
+// can continue with another objective among the optima of the one before (Keep).
 package lp
 
 import (

@@ -162,7 +162,7 @@ func (c *clearing) minimise() (fits, proved bool, err error) {
 	}
 }
 
-// pass looks at every job once, and then again and again at those that nearly
+// pass looks at every job once, and then repeatedly at those that nearly
 // prefer another mix, until none of them moves. Most jobs never waver.
 func (c *clearing) pass() (moved bool, err error) {
 	c.wavering = c.wavering[:0]

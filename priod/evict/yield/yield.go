@@ -60,7 +60,7 @@ type Snapshot struct {
 type Running struct {
 	Shares  []placement.Share
 	Consent bool // best effort, and its tag allows eviction
-	Leaving bool // told to leave earlier
+	Leaving bool // signalled earlier
 	Owed    float64
 	Elapsed float64 // since its start
 	Left    float64 // until its end

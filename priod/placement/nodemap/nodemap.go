@@ -21,7 +21,7 @@ type Map struct {
 	Names []string
 	Index map[string]int32 // of nodes with one GPU type or none; see At for the others
 	Kinds []*cluster.Node  // one node of each kind; MixedTypes: with several GPU types, and GPUType that of the part
-	Out   []string         // nodes with GPUs of more kinds than can be told apart: nothing is placed there
+	Out   []string         // nodes with GPUs of more kinds than can be distinguished: nothing is placed there
 
 	ignored map[string]bool // features of nodes that make no kinds; nil: all do
 	sizes   []placement.Node
@@ -56,7 +56,7 @@ func partsOf(s *cluster.Snapshot) []part {
 	return all
 }
 
-// New reads the nodes of a snapshot. Where they are of more kinds than can be told apart
+// New reads the nodes of a snapshot. Where they are of more kinds than can be distinguished
 // (placement.MaxTypes), only the features that a job of the snapshot names, or named holds,
 // make kinds. Nodes of more kinds even so are left out: nothing is placed there. Nodes on
 // which jobs with GPUs are placed come before others.
@@ -144,7 +144,7 @@ func (m *Map) PartOf(at int32) string {
 	return ""
 }
 
-// tell is the kind of each part, -1 beyond MaxTypes of them: then not all are told apart.
+// tell is the kind of each part, -1 beyond MaxTypes of them: then not all are distinguished.
 func (m *Map) tell(parts []part) (kinds []int32, told bool) {
 	kinds, told = make([]int32, len(parts)), true
 	m.Kinds, m.largest = nil, nil

@@ -26,7 +26,7 @@ type Outcome struct {
 	Failures    int32   // of these, that failed
 	Lost        float64 // s of Ran in trials that failed, but for what they saved
 	Type        int32   // index of the last GPU type in the cluster's list; -1 when GPUs are only counted
-	Nodes       string  // of the last run, separated by commas; "" while it runs, and where nodes are not told apart
+	Nodes       string  // of the last run, separated by commas; "" while it runs, and where nodes are not distinguished
 	Failed      bool    // so did its last trial
 	Held        bool    // and priod put it back held
 	Done        bool    // it ran to its end before the simulation stopped

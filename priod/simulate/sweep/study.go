@@ -1,5 +1,5 @@
 // Package sweep runs a grid of simulations: every point is one command line of
-// priod simulate, done once, kept in a file of its own, so that a study goes on
+// priod simulate, done once, kept in a file of its own, so that a study continues
 // where it was stopped and its points may run anywhere that shares the folder.
 package sweep
 

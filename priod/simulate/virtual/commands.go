@@ -49,7 +49,7 @@ func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobI
 	return sights, nil
 }
 
-// past is what accounting knows of a job that has left the queue.
+// past is what accounting has of a job that has left the queue.
 func (s *slurm) past(id cluster.JobID) plan.JobStatus {
 	r, ran := s.ended[id]
 	if !ran {
@@ -292,7 +292,7 @@ func (e *engine) isReserved(node int32) bool {
 	return slices.ContainsFunc(e.reservations, func(r reservation) bool { return slices.Contains(r.nodes, node) })
 }
 
-// tend goes on with evictions between two cycles, as the daemon does every
+// tend continues with evictions between two cycles, as the daemon does every
 // preemption.watch.
 func (e *engine) tend() error {
 	s := e.slurm

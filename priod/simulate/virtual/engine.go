@@ -22,7 +22,7 @@ const (
 	running       // or in its prolog
 	leaving       // evicted, in its grace period
 	closing       // in its epilog
-	exited        // it was told to leave and did, and it is not requeued yet
+	exited        // it was signalled and did, and it is not requeued yet
 	halted        // it failed, and priod may still put it back
 	gone
 )

@@ -71,7 +71,7 @@ func (e *engine) calculate() {
 	e.wake()
 }
 
-// wake makes sure that what goes by the clock goes on while there are jobs.
+// wake keeps timed events going while there are jobs.
 func (e *engine) wake() {
 	if !e.calculating && (e.factors != nil || e.opt.Order == FTF) {
 		e.calculating = true

@@ -109,7 +109,7 @@ func (s *slurm) share(j *job) placement.Amount {
 	return j.request.Amount
 }
 
-// Observe returns the snapshot, which is valid until time goes on.
+// Observe returns the snapshot, which is valid until time advances.
 func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 	e := s.e
 	s.snapshot.At = instant(e.now)

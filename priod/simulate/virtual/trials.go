@@ -12,7 +12,7 @@ import (
 
 // trial is what a job's run comes to, unless it has to leave before.
 type trial struct {
-	number int          // of those that the trace tells of: Trials, then the last run; more than these are repeats
+	number int          // of those in the trace: Trials, then the last run; more than these are repeats
 	cut    bool         // at its time limit
 	ending trace.Ending // of the last run, while the job is not requeued
 	kept   float64      // s of that run that the job has saved
@@ -43,7 +43,7 @@ func (e *engine) outcome(j *job) trace.Ending {
 }
 
 // endFailed is the end of a run that failed. Whose user agreed to priod's requeues waits for
-// them; of all other jobs the runs follow that the trace tells of.
+// them; of all other jobs the runs in the trace follow.
 func (e *engine) endFailed(j *job) {
 	o := &e.outcomes[j.index]
 	o.Failures++
@@ -70,7 +70,7 @@ func (e *engine) endFailed(j *job) {
 }
 
 // nextTrial makes a job that failed ready for its next run. One that reached its time limit
-// goes on with what it saved.
+// continues with what it saved.
 func (e *engine) nextTrial(j *job) {
 	if j.cut {
 		j.todo -= j.kept * j.speed

@@ -14,7 +14,7 @@ const (
 	decay     = 0.9 // weight of a run for each later one of its group that ended
 	narrow    = 3.0 // weights of a group that count as much as all wider groups together
 	smear     = 0.5 // half width, in natural logs, of what one run says of the next
-	scored    = 800 // the last ended runs on which intervals are calibrated, with those that go on beside them
+	scored    = 800 // the last ended runs on which intervals are calibrated, together with unfinished ones
 	fewScored = 30  // with fewer they are not
 	recheck   = 50  // submissions after which they are calibrated anew
 )
@@ -111,7 +111,7 @@ func (m *Model) submit(id uint64, k Kind, at time.Time, scores bool) {
 	if !scores {
 		return
 	}
-	if m.submits++; m.submits%(1+len(m.jobs)/(2*scored)) == 0 { // of very many jobs some, as they would all go on still
+	if m.submits++; m.submits%(1+len(m.jobs)/(2*scored)) == 0 { // a sample of very many jobs, as most are unfinished
 		l.said = m.raw(l.groups, k.Limit, at)
 	}
 	if m.submits%recheck == 0 {
@@ -225,8 +225,8 @@ type survival struct {
 	weight float64 // of these
 }
 
-// survival is the estimate of Kaplan and Meier (1958) from the last runs of a group. What goes on or was cut beyond the last end is
-// spread evenly, in logs, up to the highest. Of one user those that go on count in full, as one submission often is many jobs. In
+// survival is the estimate of Kaplan and Meier (1958) from the last runs of a group. What is unfinished or was cut beyond the last end is
+// spread evenly, in logs, up to the highest. Of one user unfinished runs count in full, as one submission often is many jobs. In
 // the widest group run times count as parts of the time limits.
 func (g *group) survival(place int, limit time.Duration, now time.Time, highest float64) (s survival) {
 	type seen struct {
@@ -286,7 +286,7 @@ func (g *group) survival(place int, limit time.Duration, now time.Time, highest 
 	return s
 }
 
-// calibrate finds at which level of what was said the last runs were: those that go on are at least at that of the time
+// calibrate finds at which level of the estimate the last runs were: unfinished ones are at least at that of the time
 // that they have run.
 func (m *Model) calibrate(now time.Time) {
 	type score struct {

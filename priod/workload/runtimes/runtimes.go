@@ -2,9 +2,9 @@
 // site's own past.
 //
 // A job is predicted from the last runs of the same program, user, size and time limit, and where these are few from
-// wider groups. Runs that go on count as well, as being at least that long (Kaplan and Meier 1958): of a hundred jobs
+// wider groups. Unfinished runs count as well, as at least that long (Kaplan and Meier 1958): of a hundred jobs
 // that were submitted together, the first to end are the short ones. Intervals are those that held lately for other jobs
-// (conformal prediction, Vovk, Gammerman and Shafer 2005), on runs that go on again as being at least that long.
+// (conformal prediction, Vovk, Gammerman and Shafer 2005), with unfinished runs again as at least that long.
 //
 // model.go takes in runs, and calibrates; distribution.go is the answer.
 package runtimes
@@ -60,8 +60,8 @@ var words = [groups]string{
 type Run struct {
 	Kind
 	Submit, Start time.Time
-	End           time.Time // zero: it goes on
-	// Cut tells that it would have run longer: its time limit, an eviction or a node ended it. A user who cancels a job
+	End           time.Time // zero: unfinished
+	// Cut says that it would have run longer: its time limit, an eviction or a node ended it. A user who cancels a job
 	// ends it as the program does: its GPUs are free then.
 	Cut bool
 }

@@ -78,7 +78,7 @@ func (u Unit) String() string {
 	return "runs"
 }
 
-// units in the order in which they are believed where they answer alike.
+// units in order of preference where they agree.
 var units = []Unit{Steps, Runs, Limits}
 
 // subject is a program with its unit of work. Units cannot be compared, so each is a row of its own.

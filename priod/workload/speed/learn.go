@@ -71,7 +71,7 @@ func (h *History) Learn() *Knowledge {
 			f.updateNoise()
 		}
 		change, ok := f.gaussNewton()
-		if !ok { // cannot be; then nothing is known, and the daemon goes on
+		if !ok { // cannot be; then nothing is known, and the daemon continues
 			f.rows, f.groups = nil, nil
 			break
 		}

@@ -111,7 +111,7 @@ type Answer struct {
 	Speed   float64 `json:"speed"` // relative: the fastest of the answers is 1; 0: it does not run there
 	Source  Source  `json:"source"`
 	// Factor is how sure that is: in two cases of three the truth is not farther
-	// off than this factor. 1: it was told, and is believed.
+	// off than this factor. 1: declared.
 	Factor float64 `json:"within_factor"`
 	Runs   int     `json:"runs"` // of this program on this type that history has
 }
@@ -267,7 +267,7 @@ func align(a, b []float64) float64 {
 	return math.Exp(sum / n)
 }
 
-// noteContradictions says where a source that is believed does not fit a later one.
+// noteContradictions says where a source that counts does not fit a later one.
 func (a *Answers) noteContradictions(sources []answers, types []string) {
 	for i, first := range sources {
 		for _, later := range sources[i+1:] {

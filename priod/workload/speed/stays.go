@@ -22,7 +22,7 @@ func (s *Settings) Completed(stays []cluster.PastStay, shortest time.Duration, t
 	var (
 		runs    []Run
 		seconds map[string]float64
-		resized bool // the last stay ended because the job's resources changed: the job went on
+		resized bool // the last stay ended because the job's resources changed: the job continued
 		unknown bool // a part of the seconds was on GPUs of an unknown type
 		last    uint32
 		place   Place
