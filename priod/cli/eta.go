@@ -124,7 +124,7 @@ func etaOfJobs(c *cli.Context, cfg *config.Config, r *store.Reader, names []stri
 			return nil, err
 		}
 		if err := json.Unmarshal(text, &views); err != nil {
-			return nil, fmt.Errorf("the daemon's answer is not understood: %w", err)
+			return nil, fmt.Errorf("cannot parse the daemon's answer: %w", err)
 		}
 		if c.Bool("slurm") && cfg != nil {
 			addSlurms(c.Context, cfg, views)
@@ -160,7 +160,7 @@ func addSlurms(ctx context.Context, cfg *config.Config, views []*etaView) {
 		case err != nil:
 			v.Slurm = "does not answer"
 		case at.IsZero():
-			v.Slurm = "says nothing"
+			v.Slurm = "no estimate"
 		default:
 			v.Slurm = "would start it at " + clock(at)
 		}
@@ -432,7 +432,7 @@ func etaOfRequests(ctx context.Context, cfg *config.Config, r *store.Reader, req
 		return nil, err
 	}
 	if err := json.Unmarshal(text, &views); err != nil || len(views) != len(requests) {
-		return nil, fmt.Errorf("the daemon's answer is not understood: %.200q", bytes.TrimSpace(text))
+		return nil, fmt.Errorf("cannot parse the daemon's answer: %.200q", bytes.TrimSpace(text))
 	}
 	return views, nil
 }

@@ -21,7 +21,7 @@ func TestExpectedIsShown(t *testing.T) {
 	id := slurmplug.Plain(4711)
 	views := []*etaView{
 		{
-			Job: &id, Partition: "gpu", GPUs: 2, GPUType: "a100", Why: "too few GPUs are free", StartS: in(720), P90S: in(2460), LimitsS: in(80040), Moved: "said so far: between 11:30 and 15:00", Slurm: "says nothing",
+			Job: &id, Partition: "gpu", GPUs: 2, GPUType: "a100", Why: "too few GPUs are free", StartS: in(720), P90S: in(2460), LimitsS: in(80040), Moved: "earlier estimates: between 11:30 and 15:00", Slurm: "no estimate",
 			Alternatives: []alternative{{StartS: in(720), P90S: in(2460), EndS: in(10920)}, {Change: "GPU type v100", Try: "--gres=gpu:v100:2", StartS: in(0), P90S: in(40), EndS: in(18600), Sooner: true}},
 		},
 		{Script: "bad\x1b[2J.sh", Partition: "gpu", GPUs: 1, Why: "held"},
@@ -30,7 +30,7 @@ func TestExpectedIsShown(t *testing.T) {
 	showExpected(&out, views, true)
 	text := out.String()
 	for _, want := range []string{
-		"4711 ", "2 a100", "in 12m00s", "in 41m00s", "in 22h14m", "(said so far: between 11:30 and 15:00)", "says nothing", "as it is", "GPU type v100  now        within 1m  in 5h10m  sooner  --gres=gpu:v100:2", "-          -          -",
+		"4711 ", "2 a100", "in 12m00s", "in 41m00s", "in 22h14m", "(earlier estimates: between 11:30 and 15:00)", "no estimate", "as it is", "GPU type v100  now        within 1m  in 5h10m  sooner  --gres=gpu:v100:2", "-          -          -",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing:\n%s", want, text)
@@ -78,7 +78,7 @@ func TestExpectedOfStored(t *testing.T) {
 		}
 	}
 	moved := &store.ExpectedStart{At: soon, Median: soon, Least: soon.Add(-5 * time.Minute), Most: soon.Add(time.Hour)}
-	if said := report.Moved(moved); !strings.HasPrefix(said, "said so far: between ") {
+	if said := report.Moved(moved); !strings.HasPrefix(said, "earlier estimates: between ") {
 		t.Errorf("%q", said)
 	}
 	if moved.Most = soon.Add(time.Minute); report.Moved(moved) != "" {

@@ -59,7 +59,7 @@ func showETA(w io.Writer, e *report.ETA) {
 		rows  []report.ETAOf
 	}{{"SIZE", append([]report.ETAOf{e.All}, e.BySize...)}, {"PARTITION", e.ByPartition}} {
 		fmt.Fprintln(w)
-		tabulate(w, []string{t.title, "TOLD", "SCORED", "HELD", "STARTED", "ERROR", "BY LIMITS", "WITHIN 1m", "WITHIN 10m"}, t.rows, func(o *report.ETAOf) []any {
+		tabulate(w, []string{t.title, "EXPECTED", "SCORED", "HELD", "STARTED", "ERROR", "BY LIMITS", "WITHIN 1m", "WITHIN 10m"}, t.rows, func(o *report.ETAOf) []any {
 			return []any{o.Name, o.Promised, o.Scored, part(o.Held), o.Started, length(o.ErrorS), length(o.LimitsS), part(o.Minute), part(o.TenMin)}
 		})
 	}

@@ -124,7 +124,7 @@ func newMetrics(version string, h *health, dir string) *metrics {
 		gpus:       gauge("priod_gpus", "GPUs by type and by whether jobs hold them; stranded ones are free on a node where no job can start.", "type", "state"),
 		waiting:    gauge("priod_waiting_gpus", "GPUs that waiting jobs ask for, by cause of the wait.", "cause"),
 		expected:   gauge("priod_expected_wait_seconds", "Mean expected wait from now on of the waiting GPU jobs whose start is expected from past runs.").WithLabelValues(),
-		kept:       gauge("priod_expected_starts_held_ratio", "Part of the jobs of 30 days that started by the first time said for nine of ten; NaN where none can be scored.").WithLabelValues(),
+		kept:       gauge("priod_expected_starts_held_ratio", "Fraction of the jobs of 30 days that started by their first estimate for nine of ten; NaN without any.").WithLabelValues(),
 		steps:      single("priod_clock_steps_total", "Times that the system clock was set by a minute or more."),
 		losses:     single("priod_state_losses_total", "Files of the state folder that were lost or damaged, and rebuilt."),
 		early:      single("priod_early_polls_total", "Polls that came before their interval because of a TE submission."),

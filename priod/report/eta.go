@@ -112,5 +112,5 @@ func (e *ETA) Words() string {
 	case a.Held == nil:
 		return fmt.Sprintf("%d expected starts, none of which can be scored yet", a.Promised)
 	}
-	return fmt.Sprintf("%d expected starts, %d scored: %.0f %% started by the time said for nine of ten", a.Promised, a.Scored, 100**a.Held)
+	return fmt.Sprintf("%d expected starts, %d scored: %.0f %% started by their time for nine of ten", a.Promised, a.Scored, 100**a.Held)
 }

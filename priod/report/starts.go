@@ -52,7 +52,7 @@ func Moved(s *store.ExpectedStart) string {
 	if s.Least.IsZero() || s.Median.IsZero() || s.Most.Sub(s.Least) <= max(10*time.Minute, time.Until(s.Median)) {
 		return ""
 	}
-	return fmt.Sprintf("said so far: between %s and %s", timeOfDay(s.Least), timeOfDay(s.Most))
+	return fmt.Sprintf("earlier estimates: between %s and %s", timeOfDay(s.Least), timeOfDay(s.Most))
 }
 
 // timeOfDay is a time of day, with its date where that is not today's.
