@@ -105,7 +105,7 @@ func TestUsersLearnWhy(t *testing.T) {
 	}{
 		{[]string{waits}, 0, "held"},
 		{[]string{"--json", waits}, 0, `"start_s": null`},
-		{[]string{"--slurm"}, 0, "says nothing"},
+		{[]string{"--slurm"}, 0, "no estimate"},
 		{[]string{trial}, 1, "knows no job " + trial + " of " + lab.PlainUser},
 		{[]string{script}, 2, "requests no GPU"},
 		{[]string{script, waits}, 2, "not both"},
