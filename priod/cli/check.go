@@ -92,7 +92,7 @@ func checkProfile(cfg *config.Config, findings []live.Finding) []live.Finding {
 	}
 	finding := live.Finding{Level: live.Pass, Name: "profile", Text: cfg.Profile + ": all of it applies here"}
 	if len(without) > 0 {
-		finding.Level, finding.Text = live.Warn, fmt.Sprintf("%s: does not apply here: %s (see below); the rest holds", cfg.Profile, strings.Join(without, ", "))
+		finding.Level, finding.Text = live.Warn, fmt.Sprintf("%s: does not apply here: %s (see below); the rest applies", cfg.Profile, strings.Join(without, ", "))
 	}
 	return append([]live.Finding{finding}, findings...)
 }

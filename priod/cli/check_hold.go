@@ -43,7 +43,7 @@ func checkHold(cfg *config.Config, file string, lua time.Duration) []live.Findin
 	case err != nil:
 		f.Text = fmt.Sprintf("%s: %v", file, err)
 	case hold == 0:
-		f.Text = fmt.Sprintf("%s of this host holds no job: jobs that find a free GPU start before a cycle sees them, unsteered and unsized", file)
+		f.Text = fmt.Sprintf("%s on this host sets no hold: jobs that find a free GPU start before a cycle sees them, unsteered and unsized", file)
 	case hold < needed:
 		f.Text = fmt.Sprintf("the hold of %s (%s on this host) is shorter than cycle.interval and a cycle (%s): some jobs start before a cycle sees them", hold, file, needed)
 	default:

@@ -24,9 +24,9 @@ func TestCheckHold(t *testing.T) {
 		text     string
 	}{
 		{"-", 10 * time.Second, false, "", ""},
-		{"-", 10 * time.Second, true, live.Warn, "holds no job:"},
-		{"0", 10 * time.Second, true, live.Warn, "holds no job:"},
-		{"# 20s", 10 * time.Second, true, live.Warn, "holds no job:"},
+		{"-", 10 * time.Second, true, live.Warn, "sets no hold:"},
+		{"0", 10 * time.Second, true, live.Warn, "sets no hold:"},
+		{"# 20s", 10 * time.Second, true, live.Warn, "sets no hold:"},
 		{"5s", 10 * time.Second, true, live.Warn, "shorter than cycle.interval and a cycle (12s)"},
 		{"20s", 10 * time.Second, true, live.Pass, "for 20s"},
 		{"20", 10 * time.Second, true, live.Warn, "want whole seconds"},

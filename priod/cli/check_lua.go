@@ -96,7 +96,7 @@ func (h *luaHooks) rules(cfg *config.Config) {
 	made := fmt.Sprintf("priod config lua --hold 20s --out %s && scontrol reconfigure", path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		h.find(live.Warn, made, "no %s: job_submit.lua knows no class rule and no consent, and holds no job", path)
+		h.find(live.Warn, made, "no %s: job_submit.lua has no class rule, no consent and no hold", path)
 		return
 	case err != nil:
 		h.find(live.Warn, "", "%v", err)

@@ -49,7 +49,7 @@ func TestCheckLua(t *testing.T) {
 		"no plugin":                   {all, false, false, live.Warn, "names no lua plugin", "JobSubmitPlugins=lua", 0},
 		"a newer one":                 {map[string]string{"prio.lua": next("prio.lua"), "job_submit.lua": next("job_submit.lua"), "prio_rules.lua": all["prio_rules.lua"]}, true, false, live.Warn, "of version 2, this priod knows 1", "update priod", 20 * time.Second},
 		"one newer":                   {with("prio.lua", next("prio.lua")), true, false, live.Warn, "of version 2, this priod knows 1", "update priod", 20 * time.Second},
-		"no rules":                    {map[string]string{"prio.lua": all["prio.lua"], "job_submit.lua": all["job_submit.lua"]}, true, false, live.Warn, "knows no class rule", "priod config lua --hold 20s", 0},
+		"no rules":                    {map[string]string{"prio.lua": all["prio.lua"], "job_submit.lua": all["job_submit.lua"]}, true, false, live.Warn, "has no class rule", "priod config lua --hold 20s", 0},
 		"other rules":                 {with("prio_rules.lua", luaOf(&config.Config{}, 20*time.Second)), true, false, live.Warn, "out of date with priod.toml", "--hold 20s", 20 * time.Second},
 		"broken rules":                {with("prio_rules.lua", "x x"), true, false, live.Warn, "out of date with priod.toml", "--hold 20s", 0},
 		"login host":                  {map[string]string{"prio.lua": all["prio.lua"], "cli_filter.lua": ours("cli_filter.lua")}, false, true, live.Pass, "version 1", "", 0},
