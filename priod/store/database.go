@@ -136,6 +136,12 @@ func isBroken(err error) bool {
 	return errors.As(err, &e) && (e.Code == sqlite3.ErrCorrupt || e.Code == sqlite3.ErrNotADB) || errors.Is(err, errGone)
 }
 
+// isLocked reports whether another program held the database for as long as a statement waits.
+func isLocked(err error) bool {
+	var e sqlite3.Error
+	return errors.As(err, &e) && (e.Code == sqlite3.ErrBusy || e.Code == sqlite3.ErrLocked)
+}
+
 // errGone says that priod.db is no longer the file that was opened.
 var errGone = errors.New("priod.db was deleted or replaced while priod ran")
 
@@ -364,7 +370,7 @@ func explain(err error, path string) error {
 		return fmt.Errorf("no room for %s: make space there, or lower the retention: %w", path, err)
 	case e.Code == sqlite3.ErrReadonly || e.SystemErrno == syscall.EROFS || e.SystemErrno == syscall.EACCES:
 		return fmt.Errorf("%s cannot be written: check its owner, its mode and the mount: %w", path, err)
-	case e.Code == sqlite3.ErrBusy || e.Code == sqlite3.ErrLocked:
+	case isLocked(e):
 		return fmt.Errorf("another program keeps %s locked (sqlite3, a backup?): end it: %w", path, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)

@@ -18,6 +18,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/undo"
 	"slurmprio/priod/undo/lines"
@@ -319,6 +320,38 @@ func TestLockedByAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// While another program holds the database, a cycle waits for it once: what failed in Observed is not tried by Planned.
+func TestLockedDelaysACycleOnce(t *testing.T) {
+	dir := t.TempDir()
+	d := faultDaemon(t, dir)
+	d.cycle()
+	other := must[*sql.DB](t)(sql.Open("sqlite3", "file:"+databasePath(dir)+"?_txlock=immediate"))
+	defer other.Close()
+	d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
+	d.snapshot.At = d.snapshot.At.Add(15 * time.Second)
+	snapshot := must[cluster.Snapshot](t)(d.Observe(ctx))
+	stays := d.history.Observe(&snapshot)
+	p := order.Decide(&snapshot, d.history, d.settings.Order.Settings)
+	busy := must[*sql.Tx](t)(other.BeginTx(ctx, nil))
+	began := make(chan struct{})
+	d.store.Observed(ctx, &snapshot, func() []cluster.Stay { defer close(began); return stays })
+	<-began
+	for o := d.store.observed; !o.passed.Load(); { // until Observed has given up
+		time.Sleep(time.Millisecond)
+	}
+	if err := busy.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	err := d.store.Planned(ctx, plan.Seen{Snapshot: &snapshot, Stays: stays, Plan: &p, Hold: "a test"})
+	if got := TroubleOf(err); got != DatabaseLocked {
+		t.Errorf("Planned tried again: %v", err)
+	}
+	d.cycle()
+	if n := count(t, d.store, "SELECT count(*) FROM jobs WHERE left_ms = 0"); int(n) != len(d.snapshot.Jobs) {
+		t.Errorf("%d jobs of %d", n, len(d.snapshot.Jobs))
+	}
 }
 
 // small mounts a filesystem of a few MB.

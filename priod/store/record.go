@@ -46,6 +46,7 @@ type observed struct {
 	ended    chan struct{} // closed at the end, where mu passes to Planned
 	passed   atomic.Bool   // to Planned, or at the end to all
 	saved    bool          // the database holds what saveSeen wrote
+	locked   error         // another program held the database for as long as a transaction waits
 }
 
 // Observed begins to record what a poll showed, while the cycle decides: jobs, nodes, and stays
@@ -81,23 +82,31 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays func
 			return
 		}
 		ctx := context.WithoutCancel(ctx)
-		o.saved = s.transact(ctx, func(tx *sql.Tx) error { return s.saveSeen(ctx, tx, snap.At) }) == nil // else Planned fails in the same way, and says so
+		err := s.transact(ctx, func(tx *sql.Tx) error { return s.saveSeen(ctx, tx, snap.At) })
+		if o.saved = err == nil; isLocked(err) { // any other error Planned meets in the same way
+			o.locked = err
+		}
 	}()
 }
 
 // compareBesideObserved takes Store.mu, and compares what the cycle decided while Observed still
 // writes what it saw. It reports whether it did: where Observed has ended there is no hurry.
-func (s *Store) compareBesideObserved(seen *plan.Seen) (compared bool) {
+// The error is Observed's, of a locked database.
+func (s *Store) compareBesideObserved(seen *plan.Seen) (compared bool, locked error) {
 	o := s.observed
-	if s.observed = nil; o == nil || o.snapshot != seen.Snapshot || !o.passed.CompareAndSwap(false, true) {
+	if s.observed = nil; o == nil || o.snapshot != seen.Snapshot {
 		s.mu.Lock()
-		return false
+		return false, nil
+	}
+	if !o.passed.CompareAndSwap(false, true) {
+		s.mu.Lock()
+		return false, o.locked
 	}
 	<-o.compared
 	s.compareDecided(seen)
 	<-o.ended
 	s.keepSaved(o)
-	return true
+	return true, o.locked
 }
 
 // keepSaved records what Observed wrote.
@@ -113,7 +122,7 @@ func (s *Store) keepSaved(o *observed) {
 // that Load returned. After an error nothing may be written to Slurm; the next call stores
 // what this one could not.
 func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
-	compared := s.compareBesideObserved(&seen)
+	compared, locked := s.compareBesideObserved(&seen)
 	defer s.mu.Unlock()
 	if s.history == nil {
 		return errors.New("store: Planned needs the History that Load returns")
@@ -168,7 +177,9 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 		}
 	}
 	if err = s.intact(); err == nil {
-		err = s.save(ctx, &seen, acting)
+		if err = locked; err == nil { // a second wait would delay the cycle as long again
+			err = s.save(ctx, &seen, acting)
+		}
 	}
 	if isBroken(err) {
 		if err = s.startAnew(ctx, err); err == nil {

@@ -64,7 +64,7 @@ func TroubleOf(err error) Trouble {
 		return SharedFolder
 	case is(fs.ErrPermission, syscall.EROFS), failed(sqlite3.ErrReadonly, sqlite3.ErrPerm), errno == syscall.EROFS, errno == syscall.EACCES:
 		return ReadOnly
-	case failed(sqlite3.ErrBusy, sqlite3.ErrLocked):
+	case isLocked(err):
 		return DatabaseLocked
 	case isBroken(err):
 		return DatabaseBroken
