@@ -121,7 +121,7 @@ var refused = map[string]string{
 
 // noted are options that a schedule leaves out, and what that means.
 var noted = map[string]string{
-	"array":      "the advice is for its first task; the others come behind it",
+	"array":      "the advice is for its first task; the others come after it",
 	"begin":      "the advice is for a job that may start now",
 	"dependency": "the advice is for a job that may start now",
 	"hold":       "the advice is for a job that may start now",

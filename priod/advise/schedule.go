@@ -115,7 +115,7 @@ func newRunning(site *Site, nodes *nodemap.Map, lengths Lengths) *schedule {
 }
 
 // before are the waiting jobs that stand before a new one of such a class and
-// tier, in Slurm's order. A new job has no age, so it stands behind all others;
+// tier, in Slurm's order. A new job has no age, so it is last;
 // a TE job only behind other TE jobs where priod ranks. One that waits already stands
 // where it is.
 func (s *Site) before(tier int, class cluster.Class, waits cluster.JobID) []*cluster.Job {
@@ -169,7 +169,7 @@ func after(all *[lengthsApart]planned, length float64) (at float64, seen bool) {
 	return at, seen
 }
 
-// plan gives a waiting job the first place where it fits, behind all that were planned
+// plan gives a waiting job the first place where it fits, after all that were planned
 // before it. It returns when its first task starts, s from now, infinite when it never fits.
 // Where the effort does not suffice, that is estimated from the GPU time that is wanted before it.
 func (s *schedule) plan(j *cluster.Job, memory bool) (first float64) {

@@ -111,7 +111,7 @@ func (a *Account) fraction(had typeAccount, t int) float64 {
 	return min(max(had.fresh/a.all[t], 0), 1)
 }
 
-// Reset begins the fractions anew, as Gavel does at each new allocation.
+// Reset restarts the fractions, as Gavel does at each new allocation.
 // What was received in a job's life stays.
 func (a *Account) Reset() {
 	clear(a.all)

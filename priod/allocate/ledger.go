@@ -101,7 +101,7 @@ func (l *Ledger) makeMaps() {
 }
 
 // Allocate brings the ledger up to this snapshot, which h has observed, divides
-// the time anew when jobs or GPUs came or went or the last allocation is old, and
+// the time again when jobs or GPUs came or went or the last allocation is old, and
 // returns what each job has of it; nil when nothing is to be allocated.
 func (l *Ledger) Allocate(s *cluster.Snapshot, h *cluster.History, set Settings) *plan.Shares {
 	return l.allocate(s, h, set, sync.OnceValue(func() *nodemap.Map { return nodemap.New(s) }))

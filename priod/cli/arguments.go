@@ -20,7 +20,7 @@ func interleave(app *cli.App, args []string) []string {
 	if len(args) == 0 {
 		return args
 	}
-	if len(args) > 1 && args[1] == "help" { // the library knows only the first word behind it
+	if len(args) > 1 && args[1] == "help" { // the library knows only the first word after it
 		args = append(slices.Concat(args[:1], args[2:]), "--help")
 	}
 	var global, verbs, options, operands []string

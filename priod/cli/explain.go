@@ -31,7 +31,7 @@ func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "explain", Usage: "say why a job waits or what became of it, when it starts, and what can be done", ArgsUsage: "JOBID...",
 		Description: "Why the job waits or what became of it, when it is expected to start, and what can be done; then what was\n" +
-			"known, decided and written in the last cycle. --all adds each figure behind it.\n" +
+			"known, decided and written in the last cycle. --all adds each figure.\n" +
 			"    priod explain 4711\n" +
 			"    priod explain 4711_3        # a task of an array\n" +
 			"    priod explain 4711+1        # a component of a heterogeneous job\n" +

@@ -39,7 +39,7 @@ const usualProgress = `(?i)(?:^|[^a-z])(?:step|iter|iteration|batch|update)s?\D{
 func profileCommand() *cli.Command {
 	return &cli.Command{
 		Name: "profile", Usage: "measure how the speed of a job depends on its CPUs; for any user", ArgsUsage: "-- SBATCH-OPTIONS SCRIPT [ARGUMENTS]",
-		Description: "Submits one short job for each GPU type and runs the script in it again and again, with other numbers of CPUs\n" +
+		Description: "Submits one short job for each GPU type and runs the script in it repeatedly, with different numbers of CPUs\n" +
 			"for each GPU, until its own progress says how fast it is. Prints the curve, the --prio-* options for it and a\n" +
 			"workloads.toml entry. The script needs no change, but each run of it is killed when it has been measured: let it\n" +
 			"write to a folder of its own (PRIOD_PROFILE=1 is in its environment). Ctrl-C cancels what was submitted.",

@@ -37,7 +37,7 @@ type Journal struct {
 // openRows are the indices, in ascending order, of a journal's rows that are not done.
 type openRows struct {
 	rows []int
-	seen int // rows looked at; 0 looks at all anew
+	seen int // rows seen; 0: all are read again
 }
 
 // update drops the rows that are done, and adds those of n that are new and are not. Where nothing

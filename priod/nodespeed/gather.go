@@ -133,7 +133,7 @@ func gather(past []speed.Run) ([]*runs, []*node) {
 	return groups, nodes
 }
 
-// sort makes logs anew.
+// sort remakes logs.
 func (g *runs) sort() {
 	g.logs = logsOf(g.all, func(r *run) bool { return r.of == nil })
 	slices.Sort(g.logs)

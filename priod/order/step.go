@@ -14,7 +14,7 @@ const enoughSteps, wideSteps = 200, 20
 // stepFor is larger than all that Slurm's own factors and a range of Nice can change between two
 // jobs: by the weights of the site, where enough such steps fit below top. Where they do not
 // (weights that add up to 10^9), it is larger than what the factors of the jobs in the queue
-// differ by, twice that if it fits: order is then exact for these jobs, and each cycle looks anew.
+// differ by, twice that if it fits: order is then exact for these jobs, and each cycle recomputes it.
 //
 // It is rounded, and no smaller than smallestStep, so that it rarely changes. A step that shrinks
 // moves no value; only one that grows does.

@@ -16,7 +16,7 @@ type Timeline struct {
 	one    [1]Share
 }
 
-// step holds from its time until the next one's; the last one for ever.
+// step holds from its time until the next one's; the last one without end.
 type step struct {
 	at   float64
 	free Amount

@@ -9,7 +9,7 @@ type change struct {
 }
 
 // record keeps a change for the watches. One that missed more changes than
-// there are nodes counts anew.
+// there are nodes starts over.
 func (n *Nodes) record(c change) {
 	if len(n.log) > len(n.size) {
 		n.log = n.log[:0]

@@ -22,7 +22,7 @@ type Curve struct {
 	Y    []float64 `json:"y"`
 }
 
-// Figure is a plot, drawn by charts/chart.js, with its numbers in a table behind it. With LogX, points at X <= 0 are left out.
+// Figure is a plot, drawn by charts/chart.js, with its numbers in a table. With LogX, points at X <= 0 are left out.
 type Figure struct {
 	Title   string      `json:"title"`
 	XLabel  string      `json:"x_label,omitempty"`

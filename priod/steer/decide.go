@@ -272,7 +272,7 @@ func (p *planner) hasRoom(j *Job) bool {
 }
 
 // leaveToSlurm completes the verdict on a job that is bound to no type: it goes into the
-// schedule where it would start first, because the jobs behind it have to take into account it.
+// schedule where it would start first, because later jobs have to take it into account.
 func (p *planner) leaveToSlurm(j *Job, v Verdict) Verdict {
 	first := v
 	for t := range int32(p.Types + len(p.Unlabelled)) {

@@ -26,7 +26,7 @@ type Rule struct {
 	Depth int // jobs at the head of the queue that are steered; 0: all
 	// Wait is the weight of a second of waiting against a second of running, when a
 	// job chooses among the types allocated to it. With 1 a job takes the type on
-	// which it ends first. A job that waits also delays those behind it, hence more.
+	// which it ends first. A waiting job also delays later ones, hence more.
 	Wait float64
 	// Least is the smallest fraction of a job's time on a type that counts as an
 	// allocation.

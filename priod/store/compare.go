@@ -96,7 +96,7 @@ func (s *Store) noteStays(of *cluster.Snapshot, stays []cluster.Stay) {
 	}
 }
 
-// compareSeen fills s.changes with what changed of jobs and nodes, and begins it anew. It writes
+// compareSeen fills s.changes with what changed of jobs and nodes, from empty. It writes
 // nothing and may be called again, as may compareDecided after it. digests are those of the jobs.
 func (s *Store) compareSeen(snap *cluster.Snapshot, digests []uint64) {
 	h, c := &s.stored, &s.changes

@@ -163,7 +163,7 @@ func (f *evictionFile) takeBack() error {
 	return inJournal(err)
 }
 
-// rewrite writes the file anew, with the rows of j. A damaged one is kept aside.
+// rewrite writes the file again, with the rows of j. A damaged one is kept aside.
 func (f *evictionFile) rewrite(j *evict.Journal, cluster string) error {
 	if f.damaged > 0 && lines.Exists(f.Path) {
 		if _, err := f.SetAside(); err != nil {

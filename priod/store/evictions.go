@@ -21,7 +21,7 @@ import (
 
 // LoadEvictions returns the journal of claims and evictions as an earlier priod
 // left it, by the database or, where that lacks turns, by evictions.jsonl. The store
-// follows it: SaveEvictions can write it anew when the database is lost.
+// follows it: SaveEvictions can rewrite it when the database is lost.
 func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *Store) loadEvictions(ctx context.Context, tx db.DBTX) error {
 	return nil
 }
 
-// keepEvictions writes the journal of evictions anew where it has to be, once a
+// keepEvictions rewrites the journal of evictions where necessary, once a
 // snapshot tells the cluster's name.
 func (s *Store) keepEvictions(ctx context.Context, cluster string) error {
 	f := s.evictions

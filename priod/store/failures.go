@@ -221,7 +221,7 @@ func further(a, b *retry.Failure) bool {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Tries, b.Tries), a.Requeued.Compare(b.Requeued)) > 0
 }
 
-// keepFailures writes the journal of failures anew when it was deleted or spoiled, or lacks
+// keepFailures rewrites the journal of failures when it was deleted or damaged, or lacks
 // what the database knows: the next process, or another host's, goes by it.
 func (s *Store) keepFailures() error {
 	f := s.failures

@@ -168,7 +168,7 @@ func (l *loader) remember(e *entry) {
 	}
 }
 
-// shares that are stored: the first cycle writes them anew.
+// shares that are stored: the first cycle rewrites them.
 func (l *loader) shares(ctx context.Context) error {
 	rows, err := l.q.SharedInQueue(ctx, l.tx)
 	for _, row := range rows {

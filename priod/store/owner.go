@@ -71,7 +71,7 @@ var ErrTakenOver = errors.New("another host's priod owns the shared folder")
 
 func ownerPath(dir string) string { return filepath.Join(dir, "owner.json") }
 
-// ErrUnowned says that owner.json was deleted or spoiled: the active priod writes it anew.
+// ErrUnowned says that owner.json was deleted or damaged: the active priod rewrites it.
 var ErrUnowned = errors.New("the shared folder has no owner")
 
 // CheckShared returns the owner of a shared folder, nil when there never was one, as the host of a
@@ -428,7 +428,7 @@ func setMoved(path string) error {
 }
 
 // voidQueue ends all that the database says of jobs in the queue and of evictions under way,
-// when another host's priod has acted since: the journals say it anew.
+// when another host's priod has been active since: the journals have it.
 func (s *Store) voidQueue(ctx context.Context) error {
 	_, told, err := openEvictions(s.journals)
 	if err != nil {

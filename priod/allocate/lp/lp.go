@@ -200,7 +200,7 @@ func (p *Program) pivot(enter int, first bool) error {
 	return nil
 }
 
-// invert computes the inverse of the basis anew.
+// invert recomputes the inverse of the basis.
 func (p *Program) invert() error {
 	n := len(p.basis)
 	basis, inverse := mat.NewDense(n, n, nil), mat.NewDense(n, n, nil)

@@ -9,7 +9,7 @@ import (
 // reservations are conservative backfill: every waiting job has a place in
 // the future. Where the order is plain first come, first served and nothing
 // unforeseen happens, a reservation, once made, is only ever moved forward
-// (Mu'alem and Feitelson, TPDS 2001). Otherwise a pass makes all of them anew in
+// (Mu'alem and Feitelson, TPDS 2001). Otherwise a pass remakes all of them in
 // the order of the queue, as Slurm's backfill does.
 type reservations struct {
 	e      *engine

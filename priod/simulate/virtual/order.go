@@ -47,7 +47,7 @@ func (e *engine) fairness(j *job) float64 {
 	return (e.now - j.Submit + needs) / ((e.outcomes[j.index].Ran + needs) * share)
 }
 
-// reorder computes the places of all waiting jobs anew.
+// reorder recomputes the places of all waiting jobs.
 func (e *engine) reorder() {
 	all := e.queue.list(0)
 	for _, j := range all {
