@@ -387,9 +387,9 @@ func TestCanary(t *testing.T) {
 		os.Remove(log)
 	}
 	const line = `echo "$SLURM_JOB_ID $1 canary=$SLURMPRIO_CANARY nodes=$SLURM_NNODES tasks=$SLURM_NTASKS gpus=$SLURM_GPUS_ON_NODE index=$SLURM_ARRAY_TASK_ID" >>canary.log` + "\n"
-	const ask = "#!/bin/sh\n#SBATCH -N2 --ntasks-per-node=2 --gres=gpu:a100:2 --exclusive --signal=B:USR1@170 -t 9 -o out.txt\n#PRIO --prio-canary 1s\n"
+	const ask = "#!/bin/sh\n#SBATCH -N2 --ntasks-per-node=2 --gres=gpu:a100:2 --exclusive --signal=B:USR1@170 -t 9 -o out.txt\n#PRIO --prio-canary "
 
-	s.script("fails.sh", ask+line+"exit 3\n")
+	s.script("fails.sh", ask+"1m\n"+line+"exit 3\n") // on a busy node it may take more than a second to fail
 	canary, full := s.canary("", "--prio-type=be", "fails.sh", "x")
 	wait(canary, "FAILED")
 	wait(full, "CANCELLED")
@@ -397,7 +397,7 @@ func TestCanary(t *testing.T) {
 	s.tagged(full, jobtag.Tag{Type: "be"}, "")
 	ran(canary + " x canary=1 nodes=1 tasks=1 gpus=1 index=")
 
-	s.script("lives.sh", ask+line+"sleep 100\n")
+	s.script("lives.sh", ask+"1s\n"+line+"sleep 100\n")
 	canary, full = s.canary("", "--parsable", "lives.sh", "y")
 	wait(canary, "COMPLETED")
 	wait(full, "RUNNING")
