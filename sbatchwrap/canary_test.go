@@ -188,7 +188,11 @@ func TestCanaryScript(t *testing.T) {
 		{"not our last line", "#!/bin/cat\nexit $status\n# The script:\n", nil, 0, "#!/bin/cat\nexit $status\n# The script:\n", false},
 		{"lives", "#!/bin/sh\ntrap '' TERM\nexec sleep 100\n", nil, 0, "", true},
 	} {
-		path := writeFile(t, filepath.Join(dir, "slurm_script"), string(limited([]byte(c.text), 2*time.Second)))
+		lasts := time.Minute
+		if c.lived {
+			lasts = 2 * time.Second
+		}
+		path := writeFile(t, filepath.Join(dir, "slurm_script"), string(limited([]byte(c.text), lasts)))
 		cmd := exec.Command(path, c.args...)
 		tmp := t.TempDir()
 		cmd.Env = []string{"PATH=/usr/bin:/bin", "TMPDIR=" + tmp}
