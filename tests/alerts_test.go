@@ -94,7 +94,7 @@ func (h *alarmed) set(settings string) {
 	h.configure(fmt.Sprintf("%s%s[metrics]\nlisten = %q\n%s", quick, roomy, h.address, settings))
 	text, err := os.ReadFile(h.config)
 	h.do(err)
-	h.do(os.WriteFile(h.config, []byte(strings.Replace(string(text), `command_timeout = "3s"`, `command_timeout = "20s"`, 1)), 0o644))
+	h.do(replaceFile(h.config, strings.Replace(string(text), `command_timeout = "3s"`, `command_timeout = "20s"`, 1)))
 }
 
 // strange is that of the site, with the settings in force.

@@ -151,9 +151,17 @@ func (s *site) configure(settings string) {
 		settings += "\n[wake]\nlisten = []\n" // the default is one place for the whole machine
 	}
 	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\"]\ncommand_timeout = \"3s\"\nbin_dir = %q\n[state]\ndir = %q\n%s", s.binDir, filepath.Join(s.dir, "state"), settings)
-	if err := os.WriteFile(s.config, []byte(text), 0o644); err != nil {
+	if err := replaceFile(s.config, text); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// replaceFile writes a file at once: a daemon that reloads meanwhile reads the old text or the new one.
+func replaceFile(path, text string) error {
+	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // openDir is a folder that other users may enter: TempDir's parent is closed to them.

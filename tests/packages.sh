@@ -161,12 +161,12 @@ first() {
   [ "$(sprio --noheader --format=%S | awk '$1 > 0' | wc -l)" -eq 1 ] || die "no priority was written: $(sprio --format='%i %S')"
   says enabled systemctl is-enabled priod
   say "the first written priority after $(commands docs/install.md "Install in ten minutes" | wc -l) commands"
-  does 1 1 < <(commands docs/features/hold.md "Jobs that meet a free GPU")
+  does 1 1 < <(commands docs/features/hold.md "The hold: jobs that would start before priod sees them")
   says --begin=now+20 sbatchwrap --prio-print --prio-speed a100:1 --gres=gpu:1 --wrap true
   rm /etc/slurmprio/hold
   does 2 5 < <(commands docs/reference/sbatchwrap.md "In sbatch's place")
   says prio:type=te /usr/bin/sbatch --prio-print --prio-type te --wrap true
-  does 2 3 < <(commands docs/removal.md "sbatch's place")
+  does 2 3 < <(commands docs/removal.md sbatch)
   says slurm-wlm /usr/bin/sbatch --version
   say "sbatchwrap was in the place of sbatch, and is not any more"
   [ ! -d /run/systemd/system ] || unit
@@ -206,7 +206,7 @@ unit() {
   touch /tmp/before
   systemctl restart priod # the state is the user's again
   cycles
-  does 4 5 < <(commands docs/removal.md "Taking it out")
+  does 4 5 < <(commands docs/removal.md Removal)
   says success systemctl show --value --property=Result priod
   [ "$(sprio --noheader --format=%S | awk '$1 > 0' | wc -l)" -eq 0 ] || die "reset left a priority: $(sprio --format='%i %S')"
   does 2 2 < <(commands docs/removal.md "The packages")

@@ -150,6 +150,19 @@ func pageSteps(t *testing.T) (steps []pageStep) {
 	return steps
 }
 
+// The headings of the page at which TestTwoHostsByThePage does what no command does are there.
+func TestTwoHostsHeadings(t *testing.T) {
+	there := map[string]bool{}
+	for _, s := range pageSteps(t) {
+		there[s.heading] = true
+	}
+	for _, h := range []string{"Fail over on purpose", "A host is lost for good", "A new host in its place", "One host again"} {
+		if !there[h] {
+			t.Errorf("docs/two-hosts.md has no commands under %q", h)
+		}
+	}
+}
+
 // Two hosts are set up, failed over, lost and replaced by the commands of docs/two-hosts.md,
 // each as it stands there and in that order, on a real Slurm with two controllers; and each
 // prints what the page shows. Only the loss of a host, and the new machine, are this test's.
@@ -200,7 +213,7 @@ func TestTwoHostsByThePage(t *testing.T) {
 			case "Fail over on purpose":
 				second.patiently("the first value", ranked)
 				saved(t, l)
-			case "A host is lost for ever":
+			case "A host is lost for good":
 				first.unit.kill()
 				first.unit = nil
 				if err := l.Kill(t.Context(), "slurmctld"); err != nil {
