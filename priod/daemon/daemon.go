@@ -56,7 +56,7 @@ type Store interface {
 	SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, at time.Time) error
 	// Hold says why nothing may be written now, "" when it may.
 	Hold() (string, error)
-	// SaveFindings, SaveStarts, SaveEnds and SaveSample are those of store.Store. SaveFindings may be called
+	// SaveFindings, SaveStarts, SaveEnds and SaveSample are those of store.Store. All may be called
 	// alongside the cycles.
 	SaveFindings(context.Context, *store.Findings) error
 	SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]store.ExpectedStart) error
