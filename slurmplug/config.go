@@ -135,6 +135,15 @@ func (c Config) WeightSum() (int64, error) {
 // later versions leave empty.
 func (c Config) AccountingStorageType() string { return c.values["AccountingStorageType"] }
 
+// Together is how many CPUs of a node are given out together: those of a core, or of a socket (SelectTypeParameters,
+// select/cons_tres).
+func (c Config) Together(n *Node) int {
+	if strings.Contains(strings.ToUpper(c.values["SelectTypeParameters"]), "CR_SOCKET") {
+		return max(n.SocketCPUs, n.Threads)
+	}
+	return n.Threads
+}
+
 // ConsumesMemory reports whether memory is handed out to jobs as CPUs are.
 func (c Config) ConsumesMemory() bool {
 	return strings.Contains(strings.ToUpper(c.values["SelectTypeParameters"]), "MEMORY")

@@ -13,7 +13,7 @@ func TestEveryColumnAndField(t *testing.T) {
 		colJobID: {"7", "8"}, colArrayID: {"5", "6"}, colTasks: {"1-3", "2-9"}, colSLUID: {"s4C5M81FV4NT00", "s4C5M81FV4NT01"},
 		colHetID: {"3", "4"}, colHetOffset: {"1", "2"}, colUID: {"1000", "1001"},
 		colPriority: {"10", "11"}, colNice: {"5", "6"}, colRestarts: {"1", "2"}, colNodes: {"1", "2"}, colCPUs: {"1", "2"},
-		colNumTasks: {"1", "2"}, colLayout: {"1:*:1", "2:*:1"}, colMinMemory: {"1G", "2G"}, colWhole: {"NODE", "USER"}, colBatch: {"0", "1"}, colLimit: {"1:00", "2:00"},
+		colNumTasks: {"1", "2"}, colLayout: {"1:*:1", "2:*:1"}, colMinMemory: {"1G", "2G"}, colMinCPUs: {"1", "2"}, colWhole: {"NODE", "USER"}, colBatch: {"0", "1"}, colLimit: {"1:00", "2:00"},
 		colSubmit: {"1700000000", "1700000001"}, colEligible: {"1700000000", "1700000001"}, colStart: {"1700000000", "1700000001"},
 	}
 	able := Abilities{SLUID: true, Exclusive: true}

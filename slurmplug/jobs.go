@@ -19,7 +19,7 @@ var jobColumns = [...]string{
 	colJobID: "JobID", colArrayID: "ArrayJobID", colTasks: "ArrayTaskID", colSLUID: "SLUID", colHetID: "HetJobID", colHetOffset: "HetJobOffset",
 	colUID: "UserID", colUser: "UserName", colName: "Name", colAccount: "Account", colPartition: "Partition", colQOS: "QOS", colReservation: "Reservation",
 	colState: "State", colReason: "Reason", colDependency: "Dependency", colPriority: "PriorityLong", colNice: "Nice",
-	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colLayout: "SCT", colMinMemory: "MinMemory",
+	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colLayout: "SCT", colMinMemory: "MinMemory", colMinCPUs: "MinCpus",
 	colTRES: "tres-alloc", colPerJob: "tres-per-job", colPerNode: "tres-per-node", colPerSocket: "tres-per-socket",
 	colPerTask: "tres-per-task", colCPUsPerTRES: "cpus-per-tres", colFeatures: "Feature", colPrefer: "Prefer", colWhole: "OverSubscribe", colBatch: "BatchFlag", colNodeList: "NodeList", colLimit: "TimeLimit",
 	colSubmit: "SubmitTime", colEligible: "EligibleTime", colStart: "StartTime",
@@ -51,6 +51,7 @@ const (
 	colNumTasks
 	colLayout
 	colMinMemory
+	colMinCPUs
 	colTRES
 	colPerJob
 	colPerNode
@@ -338,7 +339,7 @@ type jobParser struct {
 	last    [len(jobColumns)]string // as squeue printed it
 	value   [len(jobColumns)]string // as the Job holds it
 	limits  map[string]time.Duration
-	memMB   int64 // of last[colMinMemory]
+	memMB   int64  // of last[colMinMemory]
 	whole   string // what colWhole shows of jobs that get whole nodes
 	tasks   struct {
 		list  string
@@ -502,7 +503,7 @@ func (p *jobParser) job(j *Job) error {
 	j.Restarts = p.count(colRestarts)
 	j.Nodes, j.CPUs, j.NumTasks = p.count(colNodes), p.count(colCPUs), p.count(colNumTasks)
 	j.Sockets, j.Threads = p.layout(colLayout)
-	j.MinMemMB = p.memory(colMinMemory)
+	j.MinMemMB, j.MinCPUs = p.memory(colMinMemory), p.count(colMinCPUs)
 	j.TRES, j.TresPerJob, j.TresPerNode = p.text(colTRES), p.text(colPerJob), p.text(colPerNode)
 	j.TresPerSock, j.TresPerTask, j.CPUsPerTRES = p.text(colPerSocket), p.text(colPerTask), p.text(colCPUsPerTRES)
 	j.Features, j.Prefer = p.text(colFeatures), p.text(colPrefer)

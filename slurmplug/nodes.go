@@ -108,6 +108,8 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 			n.CPUs, err = nodeNumber[int](value)
 		case "ThreadsPerCore":
 			n.Threads, err = nodeNumber[int](value)
+		case "CoresPerSocket":
+			n.SocketCPUs, err = nodeNumber[int](value)
 		case "CPUAlloc":
 			n.CPUsAlloc, err = nodeNumber[int](value)
 		case "RealMemory":
@@ -141,6 +143,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 		return fmt.Errorf("NodeName, State, CPUTot or RealMemory is missing, or comes twice, in %q", clip(line))
 	}
 	n.Threads, n.MemMB = max(n.Threads, 1), max(n.MemMB-special, 0)
+	n.SocketCPUs *= n.Threads
 	return nil
 }
 

@@ -34,6 +34,7 @@ type Job struct {
 	NumTasks    int    // tasks of the job in the sense of --ntasks, which is not Tasks
 	Sockets     int    // sockets of each node as asked for, 0 when not
 	Threads     int    // of each core as asked for, 0 when not: 1 takes whole cores
+	MinCPUs     int    // of each node: --mincpus, or what its tasks there take
 	MinMemMB    int64  // for each node, or each CPU where that times CPUs is what TRES says; 0: all of a node
 	TRES        string // tres-alloc: the request while pending, the allocation after
 	TresPerJob  string
@@ -64,6 +65,7 @@ type Node struct {
 	Partitions []string
 	CPUs       int // effective CPUs (22.05 and later), else all
 	CPUsAlloc  int
+	SocketCPUs int   // of each socket
 	Threads    int   // per core, at least 1: Slurm gives out whole cores
 	MemMB      int64 // that jobs can have: RealMemory without MemSpecLimit
 	MemAllocMB int64
@@ -73,7 +75,7 @@ type Node struct {
 	TmpMB    int64  // TmpDisk
 	Owner    string // uid of the only user whose jobs may start there now (ExclusiveUser, --exclusive=user); "": any
 	Weight   int    // Slurm takes nodes of the least weight first
-	GPUCores int // cores for each GPU that jobs without GPUs do not get (RestrictedCoresPerGPU, 24.05)
+	GPUCores int    // cores for each GPU that jobs without GPUs do not get (RestrictedCoresPerGPU, 24.05)
 
 	Unread string // why the record cannot be read, with the text as it was; at most its name counts
 }

@@ -148,6 +148,10 @@ type Bounds struct {
 	Tasks, TasksPerNode int
 	CPUs, CPUsPerGPU    int   // CPUs: of each node
 	MemMB               int64 // of each node
+	TmpMB               int64 // disk for temporary files, of each node
+	// Open is what is asked for that does not count by amounts: sockets or cores of a layout, tasks of each socket or core,
+	// cores kept for the system, adjacent nodes, licences; "" for none.
+	Open string
 }
 
 // Bounds reads what a job says of its nodes, by its record in the queue; the tasks of
@@ -199,10 +203,39 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if n, err := perGPU(words["CpusPerTres"]); err == nil && !twice["CpusPerTres"] {
 		b.CPUsPerGPU = n
 	}
+	if mb, err := ParseMemory(words["MinTmpDiskNode"]); err == nil {
+		b.TmpMB = mb
+	}
+	b.Open = openWords(words)
 	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
 		b.MemMB = mb
 	}
 	return b, nil
+}
+
+// openWords are Slurm's words for what a job asks for, and the values that ask for nothing (slurm_sprint_job_info).
+func openWords(words map[string]string) string {
+	layout, perNode := strings.Split(words["ReqB:S:C:T"], ":"), strings.Split(words["NtasksPerN:B:S:C"], ":")
+	asks := func(parts []string, at int) bool {
+		return at < len(parts) && parts[at] != "" && parts[at] != "0" && parts[at] != "*" && parts[at] != "65534"
+	}
+	for _, x := range []struct {
+		what string
+		asks bool
+	}{
+		{"sockets or cores of each node (--extra-node-info)", asks(layout, 1) || asks(layout, 2)},
+		{"sockets of each node (--sockets-per-node)", asks([]string{words["Socks/Node"]}, 0)},
+		{"tasks of each socket (--ntasks-per-socket)", asks(perNode, 2)},
+		{"tasks of each core (--ntasks-per-core)", asks(perNode, 3)},
+		{"specialized cores (--core-spec)", words["CoreSpec"] != "" && words["CoreSpec"] != "*"},
+		{"adjacent nodes (--contiguous)", words["Contiguous"] == "1"},
+		{"licences", words["Licenses"] != "" && words["Licenses"] != "(null)"},
+	} {
+		if x.asks {
+			return x.what
+		}
+	}
+	return ""
 }
 
 // NodeMemory is how a job asks for memory.

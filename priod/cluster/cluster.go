@@ -294,6 +294,7 @@ type Node struct {
 	CPUs       int
 	CPUsUsed   int
 	Threads    int         // per core: Slurm gives out whole cores; 0 where not asked for
+	Together   int         // CPUs that are given out together: those of a core, or a socket
 	TmpMB      int64       // for temporary files
 	Gres       []GresCount // beside GPUs and parts of them
 	Owned      bool        // only jobs of the user who runs there start on it now

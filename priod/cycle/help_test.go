@@ -47,6 +47,9 @@ func (f *fakeSlurm) AskSwitches(context.Context, []*cluster.Job) error   { retur
 func (f *fakeSlurm) AskNodeCounts(context.Context, []*cluster.Job) error { return nil }
 func (f *fakeSlurm) OpensNodes(context.Context) (bool, error)            { return true, nil }
 
+func (f *fakeSlurm) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
+	return nil, nil
+}
 func (f *fakeSlurm) AtOnce(context.Context, plan.Target) (int, error) { return f.atOnce, nil }
 
 func (f *fakeSlurm) Do(_ context.Context, commands []plan.Command) []plan.Result {

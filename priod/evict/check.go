@@ -33,13 +33,15 @@ func (e *Eviction) Vet(s plan.JobStatus, set *Settings) preemption.Why {
 
 // Vet returns why a closer look rules a claim out: the waiting job names nodes itself,
 // or excludes nodes of the claim, or does not wait any more; "": it does not.
-func (c *Claim) Vet(s plan.JobStatus, excluded string) preemption.Why {
-	refused, err := slurmplug.ExpandHosts(excluded)
+func (c *Claim) Vet(s plan.JobStatus, place cluster.Place) preemption.Why {
+	refused, err := slurmplug.ExpandHosts(place.Excluded)
 	switch {
 	case s.Gone || s.State != cluster.Pending:
 		return Unhelpful
-	case s.ReqNodes != "", excluded != "" && err != nil:
+	case s.ReqNodes != "", place.Excluded != "" && err != nil:
 		return Constraint
+	case place.Bounds.Open != "":
+		return Uncountable
 	case slices.ContainsFunc(c.Nodes(), func(n string) bool { return slices.Contains(refused, n) }):
 		return Constraint
 	}
@@ -60,6 +62,14 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 	return err == nil && unread == nil && !slices.ContainsFunc(c.Nodes(), func(name string) bool {
 		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
 		return at >= 0 && !(constraint.Allows(j.nodes[at].Features) && preferred.Allows(j.nodes[at].Features))
+	})
+}
+
+// hasTmp reports whether each node of a claim has the disk for temporary files that its job asks for.
+func (j *Journal) hasTmp(c *Claim, mb int64) bool {
+	return mb == 0 || !slices.ContainsFunc(c.Nodes(), func(name string) bool {
+		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
+		return at >= 0 && j.nodes[at].TmpMB < mb
 	})
 }
 
@@ -104,7 +114,7 @@ func (v Vetoes) current(at time.Time) map[cluster.JobID]preemption.Why {
 func (v Vetoes) add(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
 	for id, why := range vetoed {
 		switch why {
-		case Vetoed, Expedited, Constraint, ArrayLimit, Bound:
+		case Vetoed, Expedited, Constraint, Uncountable, ArrayLimit, Bound:
 			if _, known := v[id]; v != nil && !known {
 				v[id] = veto{why, at}
 			}
@@ -165,14 +175,21 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 	if err != nil {
 		return fmt.Errorf("look at the jobs to evict: %w", err)
 	}
+	raw := map[cluster.JobID]uint32{}
+	for i := range t.Claims {
+		raw[t.Claims[i].Job] = t.Claims[i].RawID
+	}
+	places, err := e.Slurm.Places(ctx, raw)
+	if err != nil {
+		return fmt.Errorf("look at the jobs that others leave for: %w", err)
+	}
 	for i := range t.Claims {
 		claim := &t.Claims[i]
-		excluded, err := e.Slurm.Excluded(ctx, plan.Target{Job: claim.Job, RawID: claim.RawID})
-		if err != nil {
-			return fmt.Errorf("look at the jobs that others leave for: %w", err)
-		}
 		status := statuses[claim.Job]
-		why := claim.Vet(status, excluded)
+		why := claim.Vet(status, places[claim.Job])
+		if why == "" && !e.Journal.hasTmp(claim, places[claim.Job].Bounds.TmpMB) {
+			why = Uncountable
+		}
 		if why == "" && !e.Journal.Allows(claim, &status) {
 			why = Unhelpful // the request has changed since the poll: the next cycle shows it
 		}

@@ -23,6 +23,7 @@ type fakeSlurm struct {
 	jobs     map[cluster.JobID]plan.JobStatus
 	odd      map[cluster.JobID]bool // cannot be believed
 	excluded string
+	bounds   slurmplug.Bounds
 	switches string // that waiting jobs ask for
 	unread   error  // why that is not known
 	atOnce   int
@@ -45,6 +46,13 @@ func (f *fakeSlurm) Look(_ context.Context, targets []plan.Target) (map[cluster.
 	return sights, err
 }
 
+func (f *fakeSlurm) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
+	places := map[cluster.JobID]cluster.Place{}
+	for id := range jobs {
+		places[id] = cluster.Place{Excluded: f.excluded, Bounds: f.bounds}
+	}
+	return places, nil
+}
 func (f *fakeSlurm) Excluded(context.Context, plan.Target) (string, error) { return f.excluded, nil }
 
 func (f *fakeSlurm) AtOnce(context.Context, plan.Target) (int, error) { return f.atOnce, nil }

@@ -17,6 +17,7 @@ const (
 	Constraint  preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
 	TooSoon     preemption.Why = "released-recently" // its last claim failed
 	NoGPUs      preemption.Why = "no-gpus"
+	Unseen      preemption.Why = "not-looked-at"
 	Uncountable preemption.Why = "uncountable"    // it asks for something that is not counted: it is not known where it fits
 	LongGrace   preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered   preemption.Why = "uneven"         // its share of each of its nodes is unknown
@@ -51,6 +52,7 @@ var reasonTexts = map[preemption.Why]string{
 	Constraint:            "it requests nodes or features, and room is made only where the choice is open",
 	TooSoon:               "room was made for it recently, and it did not start",
 	NoGPUs:                "it requests no GPUs",
+	Unseen:                "Slurm has not looked at it yet, which tells whether a limit keeps it from starting",
 	Uncountable:           "no job leaves for it, since priod does not count something that it asks for and cannot tell where it fits",
 	TookOver:              "this priod took over recently, and victims of the other one may still be in their grace period",
 	ArrayLimit:            "its array's task limit is reached (--array=...%N)",

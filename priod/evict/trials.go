@@ -18,6 +18,10 @@ import (
 // keep the number of new claims low anyway, and the search takes time.
 const maxTrials = 1000
 
+// firstLook is how long a job without a reason may wait for Slurm's first look at it, which tells whether limits of
+// its partition, QOS or association keep it from starting: sched_interval (slurm.conf).
+const firstLook = time.Minute
+
 // Trial is a waiting TE job and what was decided for it.
 type Trial struct {
 	Job     cluster.JobID
@@ -91,6 +95,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = vetoed[id]
 		case !job.WantsRoom():
 			t.Why = Unhelpful
+		case job.Reason == "None" && s.At.Sub(job.Eligible) < firstLook:
+			t.Why = Unseen
 		case within(c.doubtful, s.At, set.Since):
 			t.Why = TookOver
 		case !released(id).IsZero():

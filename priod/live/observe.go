@@ -120,6 +120,12 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: ConvertNodes(nodes), Fresh: true}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
+	for i, k := 0, 0; i < len(nodes); i++ {
+		if nodes[i].Unread == "" {
+			s.Nodes[k].Together = c.conf.Together(&nodes[i])
+			k++
+		}
+	}
 	s.Partitions, c.nodeSizes = c.partitions, sizesOf(s.Nodes)
 	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), sizes: c.nodeSizes, tags: &c.tags}
 	for i := range jobs {
@@ -279,7 +285,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 		o.TimeLimit = v.limits.of(j.Partition)
 	}
 	d := v.demands.of(j, o.Whole, v.sizes)
-	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs
+	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs
 	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.gres, d.open
 	if j.SharedWith != "" {
 		o.Open = "nodes shared with jobs of the same " + strings.ToLower(j.SharedWith)
@@ -404,6 +410,7 @@ type demandCache struct {
 type request struct {
 	state, partition, tres, perJob, perNode, perTask, perSocket, perTRES string
 	nodes, cpus, tasks, sockets, threads                                 int
+	minCPUs                                                              int
 	minMemMB                                                             int64
 	whole                                                                bool
 }
@@ -415,6 +422,7 @@ type demand struct {
 	gpus    int
 
 	nodeGPUs       int
+	nodeCPUs       int
 	cpus, taskCPUs int
 	memByCPU       bool
 	gres, open     string
@@ -423,7 +431,7 @@ type demand struct {
 func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes) demand {
 	r := request{
 		j.State, j.Partition, j.TRES, j.TresPerJob, j.TresPerNode, j.TresPerTask, j.TresPerSock, j.CPUsPerTRES, j.Nodes, j.CPUs, j.NumTasks, j.Sockets, j.Threads,
-		j.MinMemMB, whole,
+		j.MinCPUs, j.MinMemMB, whole,
 	}
 	if c.all != nil && r == c.last {
 		return c.demand
@@ -449,7 +457,7 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes) demand {
 // allocate completes a pending job's demand with what Slurm will allocate, by the nodes that it may have: the CPUs of
 // --cpus-per-gpu, as many nodes as its CPUs need, each with what the job asks for by node, and all GPUs of whole nodes.
 func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize) {
-	d.cpus = max(j.CPUs, d.gpus*j.CPUsPerGPU())
+	d.cpus, d.nodeCPUs = max(j.CPUs, d.gpus*j.CPUsPerGPU()), j.MinCPUs
 	if tasks := max(j.NumTasks, 1); d.cpus%tasks == 0 && j.CPUsPerGPU() == 0 {
 		d.taskCPUs = d.cpus / tasks
 	}

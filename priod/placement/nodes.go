@@ -7,8 +7,9 @@ import (
 
 // Node is the size of one node.
 type Node struct {
-	Type int32 // index of its GPU type
-	Core int32 // CPUs that are given out together; 0: each by itself
+	Type    int32 // index of its GPU type
+	Core    int32 // CPUs that are given out together, those of a core or a socket; 0: each by itself
+	Threads int32 // of each core
 	Amount
 }
 
@@ -312,9 +313,9 @@ func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
 	size := &n.size[node]
 	if r.CPUs > 0 && size.CPUs < Plenty && a.CPUs > 0 {
 		core, asked := max(size.Core, 1), int64(a.CPUs)
-		a.CPUs = roundUp(a.CPUs, r.TaskCPUs)
+		a.CPUs = max(roundUp(a.CPUs, r.TaskCPUs), r.NodeCPUs)
 		if r.OneThread {
-			a.CPUs *= core
+			a.CPUs *= max(size.Threads, 1)
 		}
 		a.CPUs = roundUp(a.CPUs, core)
 		if r.MemByCPU {

@@ -88,6 +88,7 @@ type Request struct {
 	Most                int32 // nodes at most, of a request with Nodes 0; 0: any number. Not in a pool
 	Switches            int32 // leaf switches at most; 0: any number. Where they are unknown it says nothing
 	TaskCPUs            int32 // CPUs that lie on one node together; 0: any number
+	NodeCPUs            int32 // of each of its nodes at least; 0: any number
 	CPUsIn              uint8 // bit k: its CPUs count as Others[k], too
 	OneThread, MemByCPU bool  // as in cluster.Job
 	Whole               bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool

@@ -16,6 +16,9 @@ type Leaving interface {
 	Look(context.Context, []Target) (map[cluster.JobID]JobStatus, error)
 	// Excluded are the nodes that a waiting job refuses, as a host list.
 	Excluded(context.Context, Target) (string, error)
+	// Places are the nodes that waiting jobs name and refuse, and what they ask of each, by their raw ids. Jobs that are
+	// gone are left out; those that cannot be read, too, with an error.
+	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	// AtOnce is how many tasks of a task's array may run at a time; 0: any number.
 	AtOnce(context.Context, Target) (int, error)
 	// AskSwitches reads what waiting jobs ask of switches, into their Switches. Jobs that

@@ -110,6 +110,9 @@ func (f *fake) Excluded(_ context.Context, t plan.Target) (string, error) {
 	return f.jobs[t.Job].excluded, nil
 }
 
+func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
+	return nil, nil
+}
 func (f *fake) AtOnce(context.Context, plan.Target) (int, error) { return 0, nil }
 func (f *fake) MostRestarts() int                                { return 0 }
 

@@ -54,7 +54,11 @@ func parts(j *job) []cluster.Part {
 func (s *slurm) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	places := make(map[cluster.JobID]cluster.Place, len(jobs))
 	for id := range jobs {
-		if j := s.known[id]; j != nil {
+		j := s.known[id]
+		if h := s.record(id); h != nil {
+			j = h.job
+		}
+		if j != nil {
 			places[id] = cluster.Place{Excluded: s.refuses(j)}
 		}
 	}
