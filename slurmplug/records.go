@@ -130,11 +130,11 @@ func Ended(state string) bool {
 
 // Usage is what one run of a job used, as its steps were measured.
 type Usage struct {
-	RawID   uint32
-	Start   time.Time     // of the run
-	Nodes   int           // that it held, at least 1
-	CPUTime time.Duration // of all its processes; 0 when not measured
-	NodeMB  int64         // the most memory that its processes used at one time on one node; 0 when not measured
+	RawID      uint32
+	Start      time.Time // of the run
+	Nodes      int       // that it held, at least 1
+	CPUSeconds float64   // of CPU time of all its processes; 0 when not measured
+	NodeMB     int64     // the most memory that its processes used at one time on one node; 0 when not measured
 
 	// GPUUse is the largest sample of the GPU use of its tasks, percent of one GPU: gres/gpuutil, which slurmd takes at
 	// each poll where gres.conf has AutoDetect (gpu_nvml.c, common_jag.c). nil when not measured. A mean over time is not kept.

@@ -340,7 +340,7 @@ func (n *Node) Alike(o *Node) bool {
 
 // UnreadRecord is a record of Slurm's with a field in a form that is not known.
 type UnreadRecord struct {
-	Kind string // UnreadNode, ...
+	Kind string // UnreadNode, ..., or the table in which it stands
 	Name string
 	Why  string // with the text as it was
 }
@@ -350,7 +350,6 @@ const (
 	UnreadNode      = "node"
 	UnreadJob       = "job"
 	UnreadPartition = "partition"
-	UnreadRun       = "accounting" // a run of a job, as accounting has it
 	UnreadFactors   = "priority factors of job"
 	UnreadParts     = "nodes of job" // what a running job holds of each of its nodes
 )

@@ -26,7 +26,6 @@ type Cluster struct {
 	weights          int64 // sum of the site's priority weights
 	limits           timeLimits
 	unreadPartitions []cluster.UnreadRecord
-	unreadRuns       unreadRuns
 	wholeNodes       wholeNodes
 	conf             slurmplug.Config
 	configAt         time.Time // when the fields above were read

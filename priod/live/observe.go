@@ -54,7 +54,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	}
 	s.Multifactor = addFactors(s.Jobs, factors, c.weights)
 	s.Unread = append(s.Unread, unreadFactors(factors)...)
-	s.Unread = append(s.Unread, c.unreadRuns.last()...)
+	s.Unread = append(s.Unread, c.Unread()...)
 	s.Unread = append(s.Unread, c.addParts(ctx, s.Jobs)...)
 	return s, nil
 }
