@@ -230,10 +230,19 @@ func (j *Job) Begins(at time.Time) bool {
 
 // WantsRoom reports whether room alone can end what Slurm says that a pending job waits
 // for. For others Slurm keeps no place.
-func (j *Job) WantsRoom() bool { return slurmplug.WaitsFor(j.Reason) == slurmplug.ForRoom }
+func (j *Job) WantsRoom() bool {
+	w := slurmplug.WaitsFor(j.Reason)
+	return w == slurmplug.ForRoom || w == slurmplug.Forever && j.partitions()
+}
 
-// Unsatisfied reports whether Slurm says that no node satisfies what a job asks for.
-func (j *Job) Unsatisfied() bool { return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever }
+// Unsatisfied reports whether Slurm says that no node satisfies what a job asks for. Of a job in several
+// partitions it shows the reason of one, and another may satisfy it.
+func (j *Job) Unsatisfied() bool {
+	return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever && !j.partitions()
+}
+
+// partitions reports whether the job may run in more than one.
+func (j *Job) partitions() bool { return strings.Contains(j.Partition, ",") }
 
 // epilog is how long a job that has ended may still hold its nodes, s.
 const epilog = 5
