@@ -12,6 +12,7 @@ type Job struct {
 	RawID     uint32 // Slurm's own id of this record
 	Tasks     string // the tasks of an unsplit array without "%limit": "1-9,12"; else ""
 	TaskCount int    // tasks this record stands for; 1 for all but unsplit arrays
+	AtOnce    int    // tasks of its array that may run at a time (--array=...%N), where squeue shows it; 0: any number, or it does not
 	HetID     uint32 // leader's id of a heterogeneous job, 0 otherwise
 	HetOffset int    // component within the heterogeneous job
 

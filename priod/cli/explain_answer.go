@@ -91,7 +91,7 @@ func (v *explanation) pending() (why, advice string) {
 		return "not eligible yet: its begin time, or the pause after a requeue, is not over" + what, ""
 	case plan.AtLimit:
 		if d := v.Decision; d != nil && d.Why == string(plan.OverBudget) {
-			return "above the TE budget: " + cmp.Or(d.Detail, v.Reason), "it counts as TE once earlier TE jobs of the same user or account end (priod report usage)"
+			return "above the TE budget: " + cmp.Or(d.Detail, v.Reason), v.budgetAdvice()
 		}
 		return "a limit is reached" + what + words, limitAdvice(span.What)
 	case plan.NoLicence:
@@ -212,7 +212,7 @@ func (v *explanation) advise() string {
 	d := v.Decision
 	switch {
 	case d != nil && d.Why == string(plan.OverBudget):
-		all = append(all, "the TE budget is used up (priod report usage)")
+		all = append(all, v.budgetAdvice())
 	case d != nil && d.Why == string(plan.Untagged) && v.Steering:
 		all = append(all, "--prio-workload or --prio-speed lets priod choose the GPU type")
 	}
@@ -223,6 +223,20 @@ func (v *explanation) advise() string {
 		all = append(all, "a shorter time limit lets backfill start it sooner")
 	}
 	return strings.Join(all, "; ")
+}
+
+// budgetAdvice is what a job above its TE budget can wait for, or ask for.
+func (v *explanation) budgetAdvice() string {
+	b := v.Decision.Choices.Budget
+	switch {
+	case b != nil && b.Never(v.Job.GPUs) && b.Limit == "gpus":
+		return fmt.Sprintf("it counts as TE with %.0f GPUs or fewer (te_budget of priod config show)", b.Allowed)
+	case b != nil && b.Never(v.Job.GPUs):
+		return fmt.Sprintf("it counts as TE with a time limit of %s or less (te_budget of priod config show)", shortly(b.Allowed))
+	case b != nil && b.Limit == "gpu_hours":
+		return fmt.Sprintf("it counts as TE once fewer than %.1f GPU-hours of the last day were used (te_budget of priod config show)", b.Allowed)
+	}
+	return "it counts as TE once earlier TE jobs of the same user or account end"
 }
 
 // startWords are when the job is expected to start.

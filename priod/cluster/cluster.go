@@ -84,6 +84,8 @@ type Job struct {
 	SiteFactor      int64 // what Slurm holds now; see SiteFactorKnown
 	Priority        int64 // what Slurm orders by now
 	TaskCount       int   // tasks that the record stands for, at least 1
+	AtOnce          int   // tasks of its array that may run at a time, of a job that waits; 0: any number, or it is not known
+	ArrayRuns       int   // tasks of its array that run, of a job with AtOnce
 
 	Reason    string // Slurm's reason code
 	Partition string
@@ -185,6 +187,16 @@ func SameUser(a, b string) bool { return a == b || Nameless(a) || Nameless(b) }
 // its state is lost. A requeue keeps the user and counts a restart.
 func (j *Job) Replaces(user string, submit time.Time) bool {
 	return j.State != Unread && !SameUser(user, j.User) || j.Restarts == 0 && j.Submit.UnixMilli() > submit.UnixMilli()
+}
+
+// TasksNow is how many of the record's tasks may run beside those of its array that run: all of them, unless
+// sbatch --array=...%N limits them.
+func (j *Job) TasksNow() int {
+	tasks := max(j.TaskCount, 1)
+	if j.AtOnce > 0 {
+		tasks = min(tasks, max(j.AtOnce-j.ArrayRuns, 0))
+	}
+	return tasks
 }
 
 // FirstTask is the job, or of an unsplit array the task that starts next.

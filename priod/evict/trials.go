@@ -88,6 +88,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = vetoed[id]
 		case !job.WantsRoom():
 			t.Why = Unhelpful
+		case job.TasksNow() == 0:
+			t.Why = ArrayLimit
 		case within(c.doubtful, s.At, set.Since):
 			t.Why = TookOver
 		case !released(id).IsZero():

@@ -36,6 +36,7 @@ type Cluster struct {
 	users            users
 	tags             tagCache
 	parts            partsCache
+	arrays           map[uint32]arrayLimit
 	topology         cluster.Topology // see Topology
 	topologyAt       time.Time
 	jobs             []slurmplug.Job          // records of the last poll

@@ -299,7 +299,7 @@ func (w *walk) isUp(g *group) bool {
 
 // takeAll gives GPUs of the pool to the tasks of a record, as far as there are.
 func (w *walk) takeAll(j *cluster.Job, kinds placement.Types) {
-	for n := 0; n < j.TaskCount || n == 0; n++ {
+	for n := 0; n < j.TasksNow() || n == 0; n++ {
 		if w.leftOf(kinds) < j.GPUs {
 			break
 		}
@@ -330,7 +330,7 @@ func (w *walk) onNodes(j *cluster.Job, g *group, v *verdict) plan.Cause {
 		v.before = w.blocked[i].job
 		return plan.Precedence
 	}
-	for n := 0; n < j.TaskCount || n == 0; n++ {
+	for n := 0; n < j.TasksNow() || n == 0; n++ {
 		shares, fits := w.free.Fit(g.request, nil)
 		if !fits {
 			g.full = true
