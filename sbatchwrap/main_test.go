@@ -163,6 +163,7 @@ func TestCommandLine(t *testing.T) {
 	writeFile(t, dir+"/prio.sh", "#!/bin/sh\n#SBATCH --comment='from script'\n#PRIO --prio-type be --prio-grace 5:00\n\n# a comment\n#PRIO --prio-retry=infra # why\ntrue\n#PRIO --prio-type te\n")
 	writeFile(t, dir+"/het.sh", "#!/bin/sh\n#SBATCH --comment=first -H\n#SBATCH hetjob\n#SBATCH --comment=second\n")
 	writeFile(t, dir+"/prose.sh", "#!/bin/sh\n#PRIORITY high\n#PRIO\n# PRIO x\n ##PRIO y\n#PRIO --prio-give-back\n")
+	writeFile(t, dir+"/later.sh", "#!/bin/sh\n#SBATCH --comment='my own'\n#SBATCH hetjob\n#SBATCH stray\n")
 	writeFile(t, dir+"/bad.sh", "#!/bin/sh\n#SBATCH --comment='open\n")
 	for _, c := range []struct {
 		name  string
@@ -190,6 +191,7 @@ func TestCommandLine(t *testing.T) {
 			[]string{"-J", "x", "--comment=prio:type=te&v=1 first", ":", "--job-name=x", "--comment=prio:type=te&v=1 second", "het.sh"}},
 		{"prose after the magic word", []string{"prose.sh"}, nil, "", []string{"--comment=prio:give-back=1&v=1", "prose.sh"}},
 		{"directive that sbatch refuses", []string{"--prio-type=te", "bad.sh"}, nil, "", []string{"--comment=prio:type=te&v=1", "bad.sh"}},
+		{"directive of a later component that sbatch refuses", []string{"--prio-type=te", "later.sh"}, nil, "", []string{"--comment=prio:type=te&v=1 my own", "later.sh"}},
 		{"script that is not there", []string{"--prio-type=te", "nowhere.sh"}, nil, "", []string{"--comment=prio:type=te&v=1", "nowhere.sh"}},
 		{"a directory as script", []string{"--prio-type=te", "/tmp"}, nil, "", []string{"--comment=prio:type=te&v=1", "/tmp"}},
 		{"abbreviation of --priority", []string{"--prio-type=te", "--priority=5", "plain.sh"}, nil, "", []string{"--priority=5", "--comment=prio:type=te&v=1", "plain.sh"}},

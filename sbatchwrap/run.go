@@ -108,14 +108,8 @@ func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []str
 	}
 	var add [][]string
 	jobs, err := p.resolve(script.text)
-	switch {
-	case p.err != nil || errors.As(err, new(*sbatch.ScriptError)):
-		// A word or a directive that sbatch refuses: it will say so.
-		for range p.cmd.Components {
-			add = append(add, []string{"--comment=" + tag})
-		}
-		return p.cmd.Rewrite(add), nil
-	case err != nil:
+	refused := p.err != nil || errors.As(err, new(*sbatch.ScriptError)) // a word or a directive: sbatch will say so
+	if err != nil && !refused {
 		return nil, err
 	}
 	for _, job := range jobs {
@@ -124,6 +118,12 @@ func tagged(p *parser, script *script, said jobtag.Tag, tag string) (final []str
 			return nil, err
 		}
 		add = append(add, []string{"--comment=" + comment})
+	}
+	if refused {
+		for len(add) < len(p.cmd.Components) {
+			add = append(add, []string{"--comment=" + tag})
+		}
+		return p.cmd.Rewrite(add), nil
 	}
 	warnContradiction(said, jobs[0], script)
 	if waits(said, jobs) {

@@ -18,6 +18,7 @@ type Abilities struct {
 	// ArrayUnique: squeue --array-unique prints each record of the queue once. It is
 	// gone since 23.02 (squeue/opts.c); there --array prints a line for each task, and
 	// the lines of one record, which share its id, are joined.
+	// Only in such lines squeue shows how many tasks may run at a time ("1-9%3").
 	ArrayUnique bool `json:"array_unique"`
 	// SLUID: squeue prints a job's SLUID, and scontrol and scancel take it in the place
 	// of the id, as the name of one run of the job (26.05).

@@ -1,6 +1,8 @@
 package slurmplug
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +12,7 @@ import (
 func TestRecordedAccounts(t *testing.T) { eachVersion(t, testRecordedAccounts) }
 
 func testRecordedAccounts(t *testing.T, version string) {
-	got, err := parseAccounts(recordingOf(t, version, "assoc.out"))
+	got, err := parseAccounts(recordingOf(t, version, "assoc.out"), new(table))
 	want := []Account{
 		{Name: "root", Share: 1}, {Name: "biology", Parent: "root", Share: 20}, {Name: "shy", Parent: "biology", UseParent: true},
 		{Name: "physics", Parent: "root", Share: 1}, {Name: "language", Parent: "physics", Share: 1}, {Name: "vision", Parent: "physics", Share: 3},
@@ -24,9 +26,16 @@ func TestAccountsThatCannotBeTrusted(t *testing.T) {
 	for out, want := range map[string]string{
 		"root||||1\nroot||||1\n": "comes twice", "root|||1\n": "4 fields", "|x|||1\n": "not empty", "root||||-1\n": "Fairshare", "a|b|c||\n": "",
 	} {
-		if _, err := parseAccounts(out); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", out, err, want)
+		var left table
+		if _, err := parseAccounts("a||||1\n"+out, &left); err != nil || (want == "") != (len(left.odd) == 0) || want != "" && !strings.Contains(left.odd[0].Why, want) {
+			t.Errorf("%q: %v, left out %+v, want %q", out, err, left.odd, want)
 		}
+	}
+	if all, err := parseAccounts("a||||-1\nb||||2\n", new(table)); err != nil || !slices.Equal(all, []Account{{Name: "a", Share: 1}, {Name: "b", Share: 2}}) {
+		t.Errorf("%+v, %v", all, err) // Slurm's default
+	}
+	if all, err := parseAccounts("root|||1\n", new(table)); all != nil || !errors.Is(err, ErrDoubtful) {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 
@@ -35,7 +44,7 @@ func FuzzAccounts(f *testing.F) {
 	eachRecording(f, "assoc.out", func(out string) { f.Add(out) })
 	f.Add("root||||1\nx|root|||parent\n")
 	f.Fuzz(func(t *testing.T, out string) {
-		all, err := parseAccounts(out)
+		all, err := parseAccounts(out, new(table))
 		seen := map[string]bool{}
 		for _, a := range all {
 			if err != nil || a.Name == "" || seen[a.Name] || a.Share < 0 || a.UseParent && a.Share != 0 || !strings.Contains("\n"+out, "\n"+a.Name+"|"+a.Parent+"||") {

@@ -244,13 +244,18 @@ func (a *Asked) readMemory(conf Config, words map[string]string, nodeMB []int64)
 	return nil
 }
 
+// memoryOf is the memory of a list of TRES, which may be cut off in the name of a licence that has a blank.
 func memoryOf(tres string) (int64, error) {
-	all, err := ParseTRES(tres)
-	if err != nil {
-		return 0, fmt.Errorf("ReqTRES: %w", err)
+	for item := range strings.SplitSeq(tres, ",") {
+		if amount, is := strings.CutPrefix(item, "mem="); is {
+			mb, err := ParseMemory(amount)
+			if err != nil {
+				return 0, fmt.Errorf("ReqTRES: %w", err)
+			}
+			return mb, nil
+		}
 	}
-	mb, _ := all.Get("mem")
-	return mb, nil
+	return 0, nil
 }
 
 func perGPU(s string) (int, error) {

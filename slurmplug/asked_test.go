@@ -368,7 +368,7 @@ func TestLimits(t *testing.T) {
 	assoc += "Biology|Games|large|||||cpu=5||\n" // of a partition "Large": sacctmgr takes it in small letters
 	qos := recording(t, "limits-qos.out") + "many|cpu=9||||||cpu=7|mem=2G|||||\nfactor||||||||||||2.000000|\n" +
 		"half|||||cpu=50||||||||DenyOnLimit,Relative\nwhole|||||||||||||Relative\n"
-	l, err := parseLimits(assoc, qos)
+	l, err := parseLimits(assoc, qos, new([2]table))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +421,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"a|b\n", strings.Repeat("|", 9) + "\n", "a|" + strings.Repeat("|", 7) + "cpu=x\n"} {
-		if _, err := parseLimits(bad, ""); err == nil {
+		if _, err := parseLimits(bad, "", new([2]table)); err == nil {
 			t.Errorf("%q is believed", bad)
 		}
 	}
@@ -430,7 +430,7 @@ func TestLimits(t *testing.T) {
 func FuzzLimits(f *testing.F) {
 	f.Add(recording(f, "limits-assoc.out"), recording(f, "limits-qos.out"))
 	f.Fuzz(func(t *testing.T, assoc, qos string) {
-		l, err := parseLimits(assoc, qos)
+		l, err := parseLimits(assoc, qos, new([2]table))
 		if (err != nil) != (l == nil) {
 			t.Fatalf("%v, %v", l, err)
 		}

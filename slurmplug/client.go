@@ -52,6 +52,7 @@ type Client struct {
 	lastJobs  int        // records that the last trusted Jobs returned
 	abilities *Abilities // nil until asked
 	metrics   string     // address of slurmctld's metrics, "" for sdiag
+	unread    []unreadSince
 
 	writing sync.Mutex
 	pace    pace

@@ -24,46 +24,55 @@ func (c *Client) Ends(ctx context.Context, raw []uint32) (map[uint32]End, error)
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	return query(ctx, c, parseEnds, "sacct", "--noheader", "--parsable2", "--allusers", "--noconvert", "--jobs="+idList(raw),
+	return rowsOf(ctx, c, accounting, parseEnds, "sacct", "--noheader", "--parsable2", "--allusers", "--noconvert", "--jobs="+idList(raw),
 		"--starttime="+sacctTime(time.Time{}), "--format=JobIDRaw,DerivedExitCode,MaxRSS,NTasks,NNodes")
 }
 
 // parseEnds reads a line for each job and each of its steps: "17|1:0|||1",
 // "17.batch|1:0|329421824|1|1". The batch step has a derived exit code of its own, its
 // exit status.
-func parseEnds(out string) (map[uint32]End, error) {
+func parseEnds(out string, t *table) (map[uint32]End, error) {
 	ends := map[uint32]End{}
 	for line := range strings.Lines(out) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
-		if len(f) != 5 {
-			return nil, doubtful("sacct", "%.80q has not 5 fields", line)
-		}
-		id, step, isStep := strings.Cut(f[0], ".")
-		job, err := parseUint(id, math.MaxUint32)
-		if err != nil {
-			return nil, doubtful("sacct", "JobIDRaw: %w", err)
-		}
-		end := ends[uint32(job)]
-		if !isStep && f[1] != "" {
-			var r Run
-			if err := exitCode(&r, []byte(f[1])); err != nil {
-				continue // an odd value costs its own line
-			}
-			end.StepCode, end.StepSignal = r.ExitCode, r.Signal
-		}
-		if isStep && step != "extern" && f[2] != "" {
-			used, err := parseUnits(f[2], 0)
-			tasks, err1 := parseUint("0"+f[3], math.MaxUint32)
-			nodes, err2 := parseUint("0"+f[4], math.MaxUint32)
-			if errors.Join(err, err1, err2) != nil {
-				continue
-			}
-			// MaxRSS is of the largest task.
-			end.PeakMB = max(end.PeakMB, int64(math.Ceil(used/(1<<20)))*int64(max((tasks+max(nodes, 1)-1)/max(nodes, 1), 1)))
-		}
-		ends[uint32(job)] = end
+		t.row(f[0], addEnd(ends, f))
+	}
+	if err := t.read(); err != nil {
+		return nil, err
 	}
 	return ends, nil
+}
+
+// addEnd adds what one line says.
+func addEnd(ends map[uint32]End, f []string) error {
+	if len(f) != 5 {
+		return fmt.Errorf("%d fields, want 5", len(f))
+	}
+	id, step, isStep := strings.Cut(f[0], ".")
+	job, err := parseUint(id, math.MaxUint32)
+	if err != nil {
+		return fmt.Errorf("JobIDRaw: %w", err)
+	}
+	end := ends[uint32(job)]
+	if !isStep && f[1] != "" {
+		var r Run
+		if err := exitCode(&r, []byte(f[1])); err != nil {
+			return err
+		}
+		end.StepCode, end.StepSignal = r.ExitCode, r.Signal
+	}
+	if isStep && step != "extern" && f[2] != "" {
+		used, err := parseUnits(f[2], 0)
+		tasks, err1 := parseUint("0"+f[3], math.MaxUint32)
+		nodes, err2 := parseUint("0"+f[4], math.MaxUint32)
+		if err := errors.Join(err, err1, err2); err != nil {
+			return err
+		}
+		// MaxRSS is of the largest task.
+		end.PeakMB = max(end.PeakMB, int64(math.Ceil(used/(1<<20)))*int64(max((tasks+max(nodes, 1)-1)/max(nodes, 1), 1)))
+	}
+	ends[uint32(job)] = end
+	return nil
 }
 
 // Written is where a job writes to, as its user asked for, and who that is. Patterns such

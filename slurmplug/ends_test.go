@@ -8,18 +8,18 @@ import (
 )
 
 func TestParseEnds(t *testing.T) {
-	got, err := parseEnds("17|1:0|||1\n17.batch|1:0|329421824|1|1\n17.extern||100|1|1\n17.0||104857600|4|2\n18|0:9|||2\n19||||1\n")
+	got, err := parseEnds("17|1:0|||1\n17.batch|1:0|329421824|1|1\n17.extern||100|1|1\n17.0||104857600|4|2\n18|0:9|||2\n19||||1\n", new(table))
 	want := map[uint32]End{17: {StepCode: 1, PeakMB: 315}, 18: {StepSignal: 9}, 19: {}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 	for _, bad := range []string{"17|1:0\n", "x|1:0|||1\n"} {
-		if _, err := parseEnds(bad); err == nil {
+		if _, err := parseEnds(bad, new(table)); err == nil {
 			t.Errorf("%q was read", bad)
 		}
 	}
 	for _, odd := range []string{"17|1|||1\n", "17.0|0:0|lots|1|1\n", "17.0|0:0|1|x|1\n"} { // costs its own line
-		got, err := parseEnds(odd + "18|0:9|||2\n")
+		got, err := parseEnds(odd+"18|0:9|||2\n", new(table))
 		if diff := cmp.Diff(map[uint32]End{18: {StepSignal: 9}}, got); diff != "" || err != nil {
 			t.Errorf("%q: %v %s", odd, err, diff)
 		}

@@ -99,13 +99,14 @@ func TestParseTRES(t *testing.T) {
 		"mem=1K":                                                {{"mem", 1}},
 		"cpu=4,energy=18446744073709551614,gres/gpu:1g.5gb=2": {{"cpu", 4}, {"gres/gpu:1g.5gb", 2}},
 		"license/matlab@host=2":                               {{"license/matlab@host", 2}},
+		"cpu=1,license/two words=2":                           {{"cpu", 1}, {"license/two words", 2}},
 	} {
 		got, err := ParseTRES(list)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("ParseTRES(%q): %v %s", list, err, diff)
 		}
 	}
-	for _, list := range []string{"cpu", "cpu=", "=1", "cpu=1,cpu=2", "cpu=-1", "cpu=1e9", "mem=1X", "cpu=1,", "a b=1", "cpu=nan", "mem=99999999999E"} {
+	for _, list := range []string{"cpu", "cpu=", "=1", "cpu=1,cpu=2", "cpu=-1", "cpu=1e9", "mem=1X", "cpu=1,", " a=1", "a\tb=1", "cpu=nan", "mem=99999999999E"} {
 		if got, err := ParseTRES(list); err == nil {
 			t.Errorf("ParseTRES(%q) = %v, want an error", list, got)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -45,8 +46,19 @@ func (c *Client) runs(ctx context.Context, which ...string) ([]Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseRuns(out, s)
+	runs, err := parseRuns(out, s)
+	t := table{name: accounting}
+	for i := range runs {
+		if r := &runs[i]; r.Unread != "" {
+			t.row(strconv.FormatUint(uint64(r.RawID), 10), errors.New(r.Unread))
+		}
+	}
+	c.leave(&t, err)
+	return runs, err
 }
+
+// accounting is what sacct reads, for people.
+const accounting = "accounting"
 
 // sacctTime is a time in sacct's notation that depends on no time zone
 // (parse_time.c). It knows none before the twelfth day of Unix.

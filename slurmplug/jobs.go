@@ -541,6 +541,9 @@ func (p *jobParser) identify(j *Job) {
 		p.fail(colArrayID, fmt.Errorf("is 0"))
 	}
 	if cut := bytes.IndexByte(b, '%'); cut >= 0 {
+		if n, ok := decimal(b[cut+1:], math.MaxInt32); ok {
+			j.AtOnce = int(n)
+		}
 		b = b[:cut]
 	}
 	if task, ok := decimal(b, math.MaxInt32); ok {

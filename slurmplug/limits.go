@@ -92,12 +92,18 @@ func (c *Client) Limits(ctx context.Context, cluster string) (*Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseLimits(assoc, qos)
+	t := [2]table{{name: "sacctmgr show assoc"}, {name: "sacctmgr show qos"}}
+	l, err := parseLimits(assoc, qos, &t)
+	c.leave(&t[0], err)
+	c.leave(&t[1], err)
+	return l, err
 }
 
-func parseLimits(assoc, qos string) (*Limits, error) {
+// parseLimits reads associations and QOS. One whose limits cannot be read is one of which it is not known what
+// it leaves.
+func parseLimits(assoc, qos string, t *[2]table) (*Limits, error) {
 	l := &Limits{map[association]bound{}, map[string]bound{}}
-	err := eachRow("assoc", assoc, 4+len(assocLimits), func(f []string) error {
+	err := t[0].eachRow(assoc, 4+len(assocLimits), func(f []string) error {
 		b, err := onSize(assocLimits, f[4:])
 		b.parent = f[3]
 		key := associationOf(f[0], f[1], f[2])
@@ -107,7 +113,7 @@ func parseLimits(assoc, qos string) (*Limits, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = eachRow("qos", qos, 3+len(qosLimits), func(f []string) error {
+	err = t[1].eachRow(qos, 3+len(qosLimits), func(f []string) error {
 		b, err := onSize(qosLimits, f[1:len(f)-2])
 		b.factor = f[len(f)-2] != ""
 		if flags := strings.Split(strings.ToLower(f[len(f)-1]), ","); slices.Contains(flags, "relative") && len(b.limits) > 0 {
@@ -128,7 +134,8 @@ func onSize(names, values []string) (b bound, err error) {
 	for i, value := range values {
 		tres, err := ParseTRES(value)
 		if err != nil {
-			return b, fmt.Errorf("%s: %w", names[i], err)
+			err = fmt.Errorf("%s: %w", names[i], err)
+			return bound{fixed: err.Error()}, err
 		}
 		limit := Limit{What: names[i] + "=" + value, CPUs: Endless, MemMB: Endless, Shared: limitScopes[names[i]]}
 		cpus, onCPUs := tres.Get("cpu")

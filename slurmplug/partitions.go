@@ -10,10 +10,11 @@ import (
 
 // Partitions reads every partition, hidden ones too.
 func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
-	return query(ctx, c, parsePartitions, "scontrol", "--all", "--oneliner", "show", "partition")
+	return rowsOf(ctx, c, "scontrol show partition", parsePartitions, "scontrol", "--all", "--oneliner", "show", "partition")
 }
 
-func parsePartitions(out string) ([]Partition, error) {
+// parsePartitions leaves out what has no name or state.
+func parsePartitions(out string, t *table) ([]Partition, error) {
 	var all []Partition
 	seen := map[string]bool{}
 	for line := range strings.Lines(out) {
@@ -24,10 +25,11 @@ func parsePartitions(out string) ([]Partition, error) {
 			}
 		}
 		p, err := partition(words)
-		switch {
-		case err != nil && (p.Name == "" || p.State == ""):
-			return nil, doubtful("scontrol show partition", "%q: %w", firstLine([]byte(line)), err)
-		case err != nil:
+		if p.Name == "" || p.State == "" {
+			t.row(string(firstLine([]byte(line))), err)
+			continue
+		}
+		if t.rows++; err != nil {
 			p.Unread = err.Error()
 		}
 		if seen[p.Name] {
@@ -35,6 +37,9 @@ func parsePartitions(out string) ([]Partition, error) {
 		}
 		seen[p.Name] = true
 		all = append(all, p)
+	}
+	if err := t.read(); err != nil {
+		return nil, err
 	}
 	if all == nil {
 		return nil, doubtful("scontrol show partition", "no partition in it")

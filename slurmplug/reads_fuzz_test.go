@@ -51,7 +51,7 @@ func FuzzNodes(f *testing.F) {
 func FuzzPartitions(f *testing.F) {
 	eachRecording(f, "partition.out", func(out string) { f.Add(out) })
 	f.Fuzz(func(t *testing.T, out string) {
-		all, err := parsePartitions(out)
+		all, err := parsePartitions(out, new(table))
 		if (err != nil) != (len(all) == 0) || len(all) > strings.Count(out, "\n")+1 {
 			t.Fatalf("%d partitions, %v", len(all), err)
 		}
@@ -68,14 +68,14 @@ func FuzzPartitions(f *testing.F) {
 func FuzzQOS(f *testing.F) {
 	eachRecording(f, "qos.out", func(out string) { f.Add(out) })
 	f.Fuzz(func(t *testing.T, out string) {
-		all, err := parseQOS(out)
+		all, err := parseQOS(out, new(table))
 		if err != nil {
 			if all != nil {
 				t.Fatal("QOS beside an error")
 			}
 			return
 		}
-		back, err := parseQOS(strings.Join(append(all, ""), "\n"))
+		back, err := parseQOS(strings.Join(append(all, ""), "\n"), new(table))
 		if err != nil || !slices.Equal(all, back) {
 			t.Fatalf("%+v\nreads back as %+v, %v", all, back, err)
 		}

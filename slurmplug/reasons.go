@@ -9,7 +9,7 @@ type Waits int
 const (
 	ForElse  Waits = iota // a limit, a licence, a dependency; and whatever is not known here
 	ForRoom               // room alone can end it
-	ForNodes              // nodes that are down, drained, or kept for others
+	ForNodes              // nodes that its request names, or that a reservation keeps
 	ForTime               // its begin time
 	ForHold               // a user or an administrator holds it
 	Forever               // no node satisfies it
@@ -49,7 +49,9 @@ var reasons = map[string]Waits{
 // nodesDown and notAvailable begin texts that continue with names of nodes and the
 // like: "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher
 // priority partitions" (src/slurmctld/job_scheduler.c), "ReqNodeNotAvail,
-// UnavailableNodes:n[1-2]" (src/slurmctld/node_scheduler.c).
+// UnavailableNodes:n[1-2]" (src/slurmctld/node_scheduler.c). Slurm says the first
+// as well of a job whose nodes are all up, while a job of any other partition that is
+// ahead on one of them waits (22.05 to 26.05): the nodes tell which of both it is.
 const (
 	nodesDown    = "Nodes required for job are DOWN"
 	notAvailable = "ReqNodeNotAvail"
@@ -68,10 +70,19 @@ func WaitsFor(reason string) Waits {
 	if w, known := reasons[text]; known {
 		return w
 	}
-	if strings.HasPrefix(text, nodesDown) || strings.HasPrefix(text, notAvailable) {
+	switch {
+	case strings.HasPrefix(text, nodesDown):
+		return ForRoom
+	case strings.HasPrefix(text, notAvailable):
 		return ForNodes
 	}
 	return ForElse
+}
+
+// SaysDown reports whether Slurm says of a job that its nodes are down, drained, or reserved for jobs of
+// other partitions, which may be the latter alone.
+func SaysDown(reason string) bool {
+	return strings.HasPrefix(strings.ReplaceAll(reason, "_", " "), nodesDown)
 }
 
 // NotAvailable reports whether the nodes that a job waits for are those that its

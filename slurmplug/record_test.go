@@ -195,7 +195,7 @@ while time.time() < end: pass`
 		runs, err := c.Usage(t.Context(), began.Add(-time.Minute), time.Time{})
 		measured := 0
 		for _, u := range runs {
-			if u.CPUTime > 0 {
+			if u.CPUSeconds > 0 {
 				measured++
 			}
 		}

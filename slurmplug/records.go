@@ -12,6 +12,7 @@ type Job struct {
 	RawID     uint32 // Slurm's own id of this record
 	Tasks     string // the tasks of an unsplit array without "%limit": "1-9,12"; else ""
 	TaskCount int    // tasks this record stands for; 1 for all but unsplit arrays
+	AtOnce    int    // tasks of its array that may run at a time (--array=...%N), where squeue shows it; 0: any number, or it does not
 	HetID     uint32 // leader's id of a heterogeneous job, 0 otherwise
 	HetOffset int    // component within the heterogeneous job
 
@@ -140,11 +141,11 @@ func Ended(state string) bool {
 
 // Usage is what one run of a job used, as its steps were measured.
 type Usage struct {
-	RawID   uint32
-	Start   time.Time     // of the run
-	Nodes   int           // that it held, at least 1
-	CPUTime time.Duration // of all its processes; 0 when not measured
-	NodeMB  int64         // the most memory that its processes used at one time on one node; 0 when not measured
+	RawID      uint32
+	Start      time.Time // of the run
+	Nodes      int       // that it held, at least 1
+	CPUSeconds float64   // of CPU time of all its processes; 0 when not measured
+	NodeMB     int64     // the most memory that its processes used at one time on one node; 0 when not measured
 
 	// GPUUse is the largest sample of the GPU use of its tasks, percent of one GPU: gres/gpuutil, which slurmd takes at
 	// each poll where gres.conf has AutoDetect (gpu_nvml.c, common_jag.c). nil when not measured. A mean over time is not kept.

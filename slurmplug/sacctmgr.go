@@ -1,6 +1,7 @@
 package slurmplug
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -19,18 +20,17 @@ func (c *Client) sacctmgr(ctx context.Context, list string, words ...string) (st
 }
 
 // eachRow hands on the lines of a list of sacctmgr's, cut into so many fields, the first
-// not empty.
-func eachRow(list, out string, fields int, do func(f []string) error) error {
+// not empty. One that cannot be read is left out.
+func (t *table) eachRow(out string, fields int, do func(f []string) error) error {
 	for line := range strings.Lines(out) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
 		if len(f) != fields || f[0] == "" {
-			return doubtful("sacctmgr show "+list, "%q: %d fields, want %d, the first not empty", firstLine([]byte(line)), len(f), fields)
+			t.row(string(firstLine([]byte(line))), fmt.Errorf("%d fields, want %d, the first not empty", len(f), fields))
+			continue
 		}
-		if err := do(f); err != nil {
-			return doubtful("sacctmgr show "+list, "%q: %w", firstLine([]byte(line)), err)
-		}
+		t.row(f[0], do(f))
 	}
-	return nil
+	return t.read()
 }
 
 // QOS lists the names of every quality of service. Without slurmdbd it is an
@@ -40,11 +40,14 @@ func (c *Client) QOS(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseQOS(out)
+	t := table{name: "sacctmgr show qos"}
+	all, err := parseQOS(out, &t)
+	c.leave(&t, err)
+	return all, err
 }
 
-func parseQOS(out string) (all []string, err error) {
-	err = eachRow("qos", out, 1, func(f []string) error {
+func parseQOS(out string, t *table) (all []string, err error) {
+	err = t.eachRow(out, 1, func(f []string) error {
 		if slices.Contains(all, f[0]) {
 			return fmt.Errorf("%.40q comes twice", f[0])
 		}
@@ -76,30 +79,33 @@ func (c *Client) Accounts(ctx context.Context, cluster string) ([]Account, error
 	if err != nil {
 		return nil, err
 	}
-	return parseAccounts(out)
+	t := table{name: "sacctmgr show assoc"}
+	all, err := parseAccounts(out, &t)
+	c.leave(&t, err)
+	return all, err
 }
 
-// parseAccounts leaves out the associations of users. The root has no parent.
-func parseAccounts(out string) (all []Account, err error) {
+// parseAccounts leaves out the associations of users. The root has no parent. A share that cannot be read
+// is taken for 1, Slurm's default: without the account its siblings would have more.
+func parseAccounts(out string, t *table) (all []Account, err error) {
 	seen := map[string]bool{}
-	err = eachRow("assoc", out, 5, func(f []string) error {
+	err = t.eachRow(out, 5, func(f []string) (odd error) {
 		if f[2] != "" {
 			return nil
+		}
+		if seen[f[0]] {
+			return fmt.Errorf("account %.40q comes twice", f[0])
 		}
 		a := Account{Name: f[0], Parent: f[1], UseParent: f[4] == "parent"}
 		if !a.UseParent {
 			share, err := parseUint(f[4], math.MaxUint32)
-			if err != nil {
-				return fmt.Errorf("field Fairshare: %w", err)
+			if a.Share = int64(share); err != nil {
+				a.Share, odd = 1, fmt.Errorf("field Fairshare: %w", err)
 			}
-			a.Share = int64(share)
-		}
-		if seen[a.Name] {
-			return fmt.Errorf("account %.40q comes twice", a.Name)
 		}
 		seen[a.Name] = true
 		all = append(all, a)
-		return nil
+		return odd
 	})
 	if err != nil {
 		return nil, err
@@ -139,10 +145,11 @@ func (c *Client) rightsOf(ctx context.Context, conf Config, uid int) (Rights, er
 // parseAdminLevel finds a user in lines "USER|LEVEL"; one that accounting does
 // not know has no rights.
 func parseAdminLevel(out, name string) (AdminLevel, error) {
+	var odd error
 	for line := range strings.Lines(out) {
 		who, level, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "|")
 		if !ok {
-			return NoAdmin, doubtful("sacctmgr show user", "%q is not USER|LEVEL", firstLine([]byte(line)))
+			odd = cmp.Or(odd, doubtful("sacctmgr show user", "%q is not USER|LEVEL", firstLine([]byte(line))))
 		}
 		if who != name {
 			continue
@@ -153,5 +160,5 @@ func parseAdminLevel(out, name string) (AdminLevel, error) {
 		}
 		return NoAdmin, fmt.Errorf("sacctmgr show user: AdminLevel %q of %q is not known", level, name)
 	}
-	return NoAdmin, nil
+	return NoAdmin, odd
 }

@@ -1,6 +1,7 @@
 package slurmplug
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -337,11 +338,14 @@ type NodeReservation struct {
 // Reservations are all of them, those to come too.
 func (c *Client) Reservations(ctx context.Context) ([]NodeReservation, error) {
 	out, err := c.read(ctx, "scontrol", "--oneliner", "show", "reservation")
-	return parseReservations(string(out)), err
+	t := table{name: "scontrol show reservation"}
+	all := parseReservations(string(out), &t)
+	c.leave(&t, err)
+	return all, err
 }
 
-// parseReservations reads what scontrol --oneliner show reservation prints. A value that cannot be read is left zero.
-func parseReservations(text string) (all []NodeReservation) {
+// parseReservations reads what scontrol --oneliner show reservation prints. A time that cannot be read is left zero.
+func parseReservations(text string, t *table) (all []NodeReservation) {
 	for line := range strings.Lines(text) {
 		rest, is := strings.CutPrefix(line, "ReservationName=")
 		words := strings.Fields(rest)
@@ -349,6 +353,7 @@ func parseReservations(text string) (all []NodeReservation) {
 			continue // "No reservations in the system"
 		}
 		r := NodeReservation{Name: words[0]}
+		var err1, err2 error
 		for _, w := range words[1:] {
 			switch key, value, _ := strings.Cut(w, "="); key {
 			case "Nodes":
@@ -356,11 +361,12 @@ func parseReservations(text string) (all []NodeReservation) {
 					r.Nodes = value
 				}
 			case "StartTime":
-				r.Start, _ = parseEpoch(value)
+				r.Start, err1 = parseEpoch(value)
 			case "EndTime":
-				r.End, _ = parseEpoch(value)
+				r.End, err2 = parseEpoch(value)
 			}
 		}
+		t.row(r.Name, cmp.Or(err1, err2))
 		all = append(all, r)
 	}
 	return all

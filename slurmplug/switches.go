@@ -58,13 +58,17 @@ func (c *Client) Switches(ctx context.Context, raw ...uint32) (map[uint32]string
 	if err != nil {
 		return nil, err
 	}
-	return parseSwitches(out, s)
+	t := table{name: "squeue"}
+	all, err := parseSwitches(out, s, &t)
+	c.leave(&t, err)
+	return all, err
 }
 
-func parseSwitches(out []byte, s separators) (map[uint32]string, error) {
+func parseSwitches(out []byte, s separators, t *table) (map[uint32]string, error) {
 	all := map[uint32]string{}
 	var fields [3][]byte
-	err := s.each(out, 0, func(record []byte) error {
+	read := func(record []byte) error {
+		fields[0] = record
 		if err := s.cut(record, fields[:]); err != nil {
 			return err
 		}
@@ -85,9 +89,17 @@ func parseSwitches(out []byte, s separators) (map[uint32]string, error) {
 		}
 		all[uint32(id)] = SwitchesText(int(count), max(wait, 0))
 		return nil
+	}
+	err := s.each(out, 0, func(record []byte) error {
+		err := read(record)
+		t.row(string(fields[0]), err)
+		return nil
 	})
 	if err != nil {
 		return nil, doubtful("squeue", "%w", err)
+	}
+	if err := t.read(); err != nil {
+		return nil, err
 	}
 	return all, nil
 }
@@ -98,11 +110,11 @@ func (c *Client) LeafSwitches(ctx context.Context, conf Config) (map[string]stri
 	if !conf.HasSwitches() {
 		return nil, nil
 	}
-	return query(ctx, c, parseTopology, "scontrol", "show", "topology")
+	return rowsOf(ctx, c, "scontrol show topology", parseTopology, "scontrol", "show", "topology")
 }
 
 // parseTopology reads the leaf switches of "SwitchName=s1 Level=0 ... Nodes=n[1-4]".
-func parseTopology(out []byte) (map[string]string, error) {
+func parseTopology(out []byte, t *table) (map[string]string, error) {
 	leaves := map[string]string{}
 	for line := range bytes.Lines(out) {
 		values := map[string]string{}
@@ -114,12 +126,13 @@ func parseTopology(out []byte) (map[string]string, error) {
 			continue
 		}
 		nodes, err := ExpandHosts(values["Nodes"])
-		if err != nil {
-			return nil, doubtful("scontrol show topology", "switch %.40q: %w", values["SwitchName"], err)
-		}
+		t.row(values["SwitchName"], err)
 		for _, n := range nodes {
 			leaves[n] = values["SwitchName"]
 		}
+	}
+	if err := t.read(); err != nil {
+		return nil, err
 	}
 	if len(leaves) == 0 {
 		return nil, doubtful("scontrol show topology", "no leaf switch in it")

@@ -48,13 +48,13 @@ func TestParseSwitches(t *testing.T) {
 	s := RecordedSeparators
 	line := func(fields ...string) string { return strings.Join(fields, s.field) + s.end + "\n" }
 	out := line("3", "1", "20:00") + line("4", "0", "1:00:00") + line("5", "2", "1-01:00:00") + line("6", noVal, "0:00") + line("5", "2", "1-01:00:00")
-	got, err := parseSwitches([]byte(out), s)
+	got, err := parseSwitches([]byte(out), s, new(table))
 	want := map[uint32]string{3: "1@20", 4: NoSwitches, 5: "2@1500", 6: NoSwitches}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	for _, bad := range []string{line("3", "x", "0:00"), line("3", "1", "soon"), line("3", "1"), line("x", "1", "0:00"), "3"} {
-		if _, err := parseSwitches([]byte(bad), s); !errors.Is(err, ErrDoubtful) {
+		if _, err := parseSwitches([]byte(bad), s, new(table)); !errors.Is(err, ErrDoubtful) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -63,12 +63,12 @@ func TestParseSwitches(t *testing.T) {
 // As scontrol of 22.05 prints it.
 func TestParseTopology(t *testing.T) {
 	out := "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=a[1-2]\nSwitchName=s2 Level=0 LinkSpeed=1 Nodes=b3\nSwitchName=top Level=1 LinkSpeed=1 Nodes=a[1-2],b3 Switches=s[1-2]\n"
-	got, err := parseTopology([]byte(out))
+	got, err := parseTopology([]byte(out), new(table))
 	if diff := cmp.Diff(map[string]string{"a1": "s1", "a2": "s1", "b3": "s2"}, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	for _, bad := range []string{"", "SwitchName=top Level=1 Nodes=a1\n", "SwitchName=s1 Level=0 Nodes=a[1-\n"} {
-		if _, err := parseTopology([]byte(bad)); !errors.Is(err, ErrDoubtful) {
+		if _, err := parseTopology([]byte(bad), new(table)); !errors.Is(err, ErrDoubtful) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

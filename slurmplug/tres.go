@@ -55,9 +55,9 @@ func ParseTRES(list string) (TRES, error) {
 // Slurm's NO_VAL64 and INFINITE64 (slurm.h), which sacct prints as they are.
 const noVal64, infinite64 = "18446744073709551614", "18446744073709551615"
 
-// isTRESName accepts "cpu", "gres/gpu:a100", "license/matlab@host".
+// isTRESName accepts "cpu", "gres/gpu:a100", "license/matlab@host", and a licence of several words.
 func isTRESName(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '=' || c == ',' })
+	return s != "" && s == strings.TrimSpace(s) && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c >= 0x7f || c == '=' || c == ',' })
 }
 
 // Get returns the count of one resource and whether it is listed.

@@ -137,7 +137,7 @@ func testOddFactorsAndPartitions(t *testing.T, version string) {
 		t.Fatal(err)
 	}
 	partitions := strings.SplitAfter(recordingOf(t, version, "partition.out"), "\n")
-	whole, err := parsePartitions(strings.Join(partitions, ""))
+	whole, err := parsePartitions(strings.Join(partitions, ""), new(table))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func testOddFactorsAndPartitions(t *testing.T, version string) {
 		at = rapid.IntRange(0, len(whole)-1).Draw(t, "partition")
 		key := rapid.SampledFrom([]string{"MaxTime", "DefaultTime", "PriorityTier"}).Draw(t, "field")
 		lines[at] = regexp.MustCompile(` `+key+`=\S*`).ReplaceAllLiteralString(lines[at], " "+key+"="+strings.ReplaceAll(odd, " ", ""))
-		all, err := parsePartitions(strings.Join(lines, ""))
+		all, err := parsePartitions(strings.Join(lines, ""), new(table))
 		if err != nil {
 			t.Fatal(err)
 		}

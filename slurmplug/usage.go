@@ -22,7 +22,8 @@ var usageColumns = [...]string{"JobIDRaw", "Start", "End", "TotalCPU", "MaxRSS",
 // until (zero: now) used, as the steps of the run were measured: nothing, where
 // JobAcctGatherType is none. RawID and Start tell which row of History a run is.
 // A row for each step makes this a much larger read than History: the range
-// should be a day.
+// should be a day. A run with a row that cannot be read is left out: what its other
+// steps used would be too little.
 func (c *Client) Usage(ctx context.Context, since, until time.Time) ([]Usage, error) {
 	s := c.nonce()
 	out, err := c.read(ctx, "sacct", "--noheader", "--parsable", "--duplicates", "--allusers", "--noconvert",
@@ -31,13 +32,23 @@ func (c *Client) Usage(ctx context.Context, since, until time.Time) ([]Usage, er
 	if err != nil {
 		return nil, err
 	}
-	return parseUsage(out, s)
+	t := table{name: accounting}
+	runs, err := parseUsage(out, s, &t)
+	c.leave(&t, err)
+	return runs, err
 }
 
 // parseUsage reads rows of runs, each with those of its steps behind it.
-func parseUsage(out []byte, s separators) ([]Usage, error) {
+func parseUsage(out []byte, s separators, t *table) ([]Usage, error) {
 	var p usageParser
-	if err := s.rows(out, p.fields[:], p.row); err != nil {
+	err := s.rows(out, p.fields[:], func() error {
+		t.row(string(p.fields[0]), p.row())
+		return nil
+	})
+	if err == nil {
+		err = t.read()
+	}
+	if err != nil {
 		return nil, err
 	}
 	p.finish()
@@ -48,6 +59,7 @@ type usageParser struct {
 	fields [len(usageColumns)][]byte
 	runs   []Usage
 	steps  []stepMemory // of the last run
+	lost   uint64       // the run last left out, whose other steps go with it
 }
 
 // stepMemory is how much memory a step used on the node where that was most,
@@ -63,8 +75,29 @@ func (p *usageParser) row() error {
 	id, step, isStep := bytes.Cut(f[0], []byte("."))
 	raw, err := parseUint(id, math.MaxUint32)
 	if err != nil {
-		return fmt.Errorf("column JobIDRaw: %w", err)
+		return fmt.Errorf("JobIDRaw: %w", err)
 	}
+	if isStep && raw == p.lost {
+		return nil
+	}
+	if !isStep {
+		p.finish()
+		p.lost = 0
+	} else if len(p.runs) == 0 || p.runs[len(p.runs)-1].RawID != uint32(raw) || len(step) == 0 {
+		return errors.New("a step without its job before it")
+	}
+	if err := p.read(uint32(raw), isStep); err != nil {
+		if isStep {
+			p.runs, p.steps = p.runs[:len(p.runs)-1], p.steps[:0]
+		}
+		p.lost = raw
+		return err
+	}
+	return nil
+}
+
+func (p *usageParser) read(raw uint32, isStep bool) error {
+	f := &p.fields
 	start, err := parseEpoch(f[1])
 	if err != nil {
 		return fmt.Errorf("column Start: %w", err)
@@ -78,19 +111,21 @@ func (p *usageParser) row() error {
 		return fmt.Errorf("column NNodes: %w", err)
 	}
 	if !isStep {
-		p.finish()
-		p.runs = append(p.runs, Usage{RawID: uint32(raw), Start: start, Nodes: max(1, nodes)})
+		p.runs = append(p.runs, Usage{RawID: raw, Start: start, Nodes: max(1, nodes)})
 		return nil
 	}
-	if len(p.runs) == 0 || p.runs[len(p.runs)-1].RawID != uint32(raw) || len(step) == 0 {
-		return errors.New("a step without its job before it")
-	}
+	return p.step(start, end, nodes)
+}
+
+// step adds what a step used to the last run.
+func (p *usageParser) step(start, end time.Time, nodes int) error {
+	f := &p.fields
 	run := &p.runs[len(p.runs)-1]
-	used, err := cpuTime(f[3])
+	used, err := cpuSeconds(f[3])
 	if err != nil {
 		return fmt.Errorf("TotalCPU: %w", err)
 	}
-	run.CPUTime = min(run.CPUTime+used, maxDays*day)
+	run.CPUSeconds += used
 	most, err := memoryUsed(f[4])
 	if err != nil {
 		return fmt.Errorf("MaxRSS: %w", err)
@@ -158,25 +193,37 @@ func (s stepMemory) short() bool { return s.start == s.end }
 // maxMB is more memory than any node has.
 const maxMB = 1 << 40
 
-// cpuTime reads what sacct prints of CPU time: "00:12.796", "01:02:03",
-// "2-01:02:03".
-func cpuTime(text []byte) (time.Duration, error) {
+// mostCPUDays is more CPU time than any step has: a million CPUs for a century.
+const mostCPUDays = 1e6 * maxDays
+
+// cpuSeconds reads what sacct prints of CPU time: "00:12.796", "01:02:03", "2-01:02:03". It may
+// be longer than any span of time.
+func cpuSeconds(text []byte) (float64, error) {
 	if len(text) == 0 {
 		return 0, nil
 	}
-	whole, fraction, _ := strings.Cut(string(text), ".")
+	clock, days := string(text), uint64(0)
+	if d, rest, has := strings.Cut(clock, "-"); has {
+		n, err := parseUint(d, mostCPUDays)
+		if err != nil {
+			return 0, fmt.Errorf("%.40q: %w days", text, err)
+		}
+		clock, days = rest, n
+	}
+	whole, fraction, _ := strings.Cut(clock, ".")
 	d, err := ParseTimeLimit(whole)
 	if err != nil || d < 0 || !strings.Contains(whole, ":") {
 		return 0, fmt.Errorf("%.40q is not [D-][HH:]MM:SS", text)
 	}
+	seconds := float64(days)*day.Seconds() + d.Seconds()
 	if fraction != "" {
 		part, err := parseUint(fraction, 999_999_999)
 		if err != nil || len(fraction) > 9 {
 			return 0, fmt.Errorf("%.40q has no fraction of a second", text)
 		}
-		d += time.Duration(float64(part) * math.Pow10(9-len(fraction)))
+		seconds += float64(part) / math.Pow10(len(fraction))
 	}
-	return d, nil
+	return seconds, nil
 }
 
 // memoryUsed reads bytes, with a unit where sacct does not know --noconvert.
@@ -204,7 +251,7 @@ func (c *Client) Peaks(ctx context.Context, raw []uint32) (map[uint32]int64, err
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	return query(ctx, c, parsePeaks, "sstat", "--noheader", "--parsable2", "--allsteps", "--noconvert", "--jobs="+idList(raw), "--format=JobID,MaxRSS,NTasks")
+	return rowsOf(ctx, c, "sstat", parsePeaks, "sstat", "--noheader", "--parsable2", "--allsteps", "--noconvert", "--jobs="+idList(raw), "--format=JobID,MaxRSS,NTasks")
 }
 
 // idList are ids as Slurm's commands take them.
@@ -217,34 +264,40 @@ func idList(raw []uint32) string {
 }
 
 // parsePeaks reads lines such as "7.batch|329421824|1", in bytes, or "7.0|321672K|1".
-func parsePeaks(out string) (map[uint32]int64, error) {
+func parsePeaks(out string, t *table) (map[uint32]int64, error) {
 	peaks, unmeasured := map[uint32]int64{}, map[uint32]bool{}
 	for line := range strings.Lines(out) {
 		fields := strings.Split(strings.TrimSpace(line), "|")
-		if len(fields) != 3 {
-			return nil, doubtful("sstat", "%.80q has not 3 fields", line)
-		}
-		id, step, _ := strings.Cut(fields[0], ".")
-		job, err := parseUint(id, math.MaxUint32)
-		if err != nil {
-			return nil, doubtful("sstat", "JobID: %w", err)
-		}
-		if fields[1] == "" { // one that has just begun; of the extern step there is nothing to measure
-			unmeasured[uint32(job)] = unmeasured[uint32(job)] || step != "extern"
-			continue
-		}
-		used, err := parseUnits(fields[1], 0)
-		if err != nil {
-			unmeasured[uint32(job)] = true // one odd value costs its job
-			continue
-		}
-		tasks, err := parseUint(fields[2], math.MaxUint16)
-		if err != nil {
-			unmeasured[uint32(job)] = true
-			continue
-		}
-		peaks[uint32(job)] += int64(math.Ceil(used/(1<<20))) * int64(max(tasks, 1))
+		t.row(fields[0], addPeak(peaks, unmeasured, fields))
+	}
+	if err := t.read(); err != nil {
+		return nil, err
 	}
 	maps.DeleteFunc(peaks, func(job uint32, _ int64) bool { return unmeasured[job] })
 	return peaks, nil
+}
+
+// addPeak adds what one line says. An odd value leaves its job unmeasured.
+func addPeak(peaks map[uint32]int64, unmeasured map[uint32]bool, fields []string) error {
+	id, step, _ := strings.Cut(fields[0], ".")
+	job, err := parseUint(id, math.MaxUint32)
+	if err != nil {
+		return fmt.Errorf("JobID: %w", err)
+	}
+	if len(fields) != 3 {
+		unmeasured[uint32(job)] = true
+		return fmt.Errorf("%d fields, want 3", len(fields))
+	}
+	if fields[1] == "" { // one that has just begun; of the extern step there is nothing to measure
+		unmeasured[uint32(job)] = unmeasured[uint32(job)] || step != "extern"
+		return nil
+	}
+	used, err := parseUnits(fields[1], 0)
+	tasks, err1 := parseUint(fields[2], math.MaxUint16)
+	if err = errors.Join(err, err1); err != nil {
+		unmeasured[uint32(job)] = true
+		return err
+	}
+	peaks[uint32(job)] += int64(math.Ceil(used/(1<<20))) * int64(max(tasks, 1))
+	return nil
 }

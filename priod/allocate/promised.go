@@ -87,7 +87,7 @@ func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 	p, rows := &l.problem, 0
 	for i, e := range l.queue {
 		if e != nil {
-			rows += min(max(s.Jobs[i].TaskCount, 1), maxTasks)
+			rows += tasksOf(&s.Jobs[i])
 		}
 	}
 	*p = Problem{Types: p.Types[:0], Jobs: slices.Grow(p.Jobs[:0], rows), Warm: &l.warm}
@@ -121,12 +121,15 @@ func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 			}
 			row.Entity = at
 		}
-		for range min(max(j.TaskCount, 1), maxTasks) {
+		for range tasksOf(j) {
 			p.Jobs, records = append(p.Jobs, row), append(records, e)
 		}
 	}
 	return records
 }
+
+// tasksOf is how many jobs a record is to the optimiser: at least one, or those that may run at a time.
+func tasksOf(j *cluster.Job) int { return min(max(j.TasksNow(), 1), maxTasks) }
 
 // weight returns the weight of an account's jobs.
 func (l *Ledger) weight(account string) float64 {

@@ -23,7 +23,6 @@ import (
 	"slurmprio/priod/advise"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
-	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/web"
@@ -241,7 +240,7 @@ func (v *explanation) eta() *etaView {
 	case !v.waits():
 	case !free.IsZero():
 		e.StartS, e.P90S = from(free), from(free)
-	case v.cause().Cause == plan.Starting:
+	case v.startsNow():
 		e.StartS, e.P90S = new(int64), new(int64)
 	case s != nil:
 		e.StartS, e.P90S, e.LimitsS = from(s.Median), from(s.P90), from(s.At)
@@ -253,7 +252,7 @@ func (v *explanation) eta() *etaView {
 // aboutToStart reports whether the job fits now, or others leave for it.
 func (v *explanation) aboutToStart() bool {
 	_, _, free := v.room()
-	return !free.IsZero() || v.cause().Cause == plan.Starting
+	return !free.IsZero() || v.startsNow()
 }
 
 // alternatives fills in what would come of a job that asked for something else.

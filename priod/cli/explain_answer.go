@@ -83,21 +83,28 @@ func (v *explanation) pending() (why, advice string) {
 	case plan.HeldBack:
 		return "held" + what, fmt.Sprintf("scontrol release %s", id)
 	case plan.AfterJob:
+		if span.What == neverSatisfied {
+			return "never starts: the job that it waits for did not end as it was to" + what, fmt.Sprintf("scancel %s; or scontrol update JobId=%[1]s Dependency= lets it start without", id)
+		}
 		return "waits for another job" + what, fmt.Sprintf("squeue -j %s -o %%E shows which", id)
 	case plan.BeforeTime:
-		return "not eligible yet: begin time" + what, fmt.Sprintf("scontrol update JobId=%s StartTime=now", id)
+		return "not eligible yet: its begin time, or the pause after a requeue, is not over" + what, ""
 	case plan.AtLimit:
 		if d := v.Decision; d != nil && d.Why == string(plan.OverBudget) {
-			return "above the TE budget: " + cmp.Or(d.Detail, v.Reason), "it counts as TE once earlier TE jobs of the same user or account end (priod report usage)"
+			return "above the TE budget: " + cmp.Or(d.Detail, v.Reason), v.budgetAdvice()
 		}
-		return "a limit is reached" + what + words, "jobs of the same user, account or QOS have to end; sacctmgr show assoc,qos"
+		return "a limit is reached" + what + words, limitAdvice(span.What)
 	case plan.NoLicence:
 		return "no licence is free" + what, ""
 	case plan.NoNode:
-		return "its nodes are down, drained or reserved" + what + words, "sinfo -R; or ask for other nodes"
+		why, advice = noNodeWords(span.What, id)
+		return why + what + words, advice
 	case plan.ByOther:
 		return "Slurm's reason" + what + words, ""
 	case plan.Starting:
+		if !v.startsNow() {
+			return "fits now, and jobs ahead of it in Slurm's queue may start there first", ""
+		}
 		return "fits now and starts in Slurm's next pass", ""
 	case plan.Locality:
 		return "waits for a better place" + what + words, ""
@@ -116,6 +123,55 @@ func (v *explanation) pending() (why, advice string) {
 	}
 	return why, v.advise()
 }
+
+// neverSatisfied is Slurm's reason of a job whose dependency cannot be met any more, and which stays in the
+// queue all the same (without kill_invalid_depend).
+const neverSatisfied = "DependencyNeverSatisfied"
+
+// limitAdvice is what can be done about a limit, by Slurm's word for it.
+func limitAdvice(what string) string {
+	switch {
+	case what == "JobArrayTaskLimit":
+		return "other tasks of its array have to end: the % of --array says how many run at once"
+	case strings.HasPrefix(what, "Partition"), strings.HasPrefix(what, "Invalid"), strings.HasSuffix(what, "NotAllowed"):
+		return "it does not start as it is: scontrol show partition says what its partition allows"
+	}
+	return "jobs of the same user, account or QOS have to end; sacctmgr show qos, and sacctmgr show assoc, list the limits"
+}
+
+// noNodeWords are why no node takes a job, by Slurm's word for it, and what can be done.
+func noNodeWords(what string, id cluster.JobID) (why, advice string) {
+	switch what {
+	case "BadConstraints", "Constraints", "none":
+		return "no node satisfies its request", fmt.Sprintf("compare scontrol show job %s with sinfo -o '%%P %%N %%c %%m %%f %%G'", id)
+	case "PartitionDown", "PartitionInactive":
+		return "its partition starts no jobs", "scontrol show partition; or ask for another partition"
+	case "Reservation":
+		return "its reservation has not begun, or is full", "scontrol show reservation"
+	case "ReservationDeleted":
+		return "its reservation is gone", fmt.Sprintf("scontrol update JobId=%s ReservationName=", id)
+	}
+	return "its nodes are down, drained or reserved", "sinfo -R; or ask for other nodes"
+}
+
+// startsNow reports whether the job fits now and the forecast, if there is one, has no other jobs go first.
+func (v *explanation) startsNow() bool {
+	if v.cause().Cause != plan.Starting {
+		return false
+	}
+	s := v.Start
+	if s == nil {
+		return true
+	}
+	at := s.Median
+	if at.IsZero() {
+		at = s.At
+	}
+	return at.Sub(cluster.Later(s.Planned, time.Now())) <= soonAfter
+}
+
+// soonAfter is how long Slurm's next pass may take.
+const soonAfter = time.Minute
 
 // room is which jobs leave for this one, where, and when the last one is to have left.
 func (v *explanation) room() (victims []string, nodes string, free time.Time) {
@@ -156,7 +212,7 @@ func (v *explanation) advise() string {
 	d := v.Decision
 	switch {
 	case d != nil && d.Why == string(plan.OverBudget):
-		all = append(all, "the TE budget is used up (priod report usage)")
+		all = append(all, v.budgetAdvice())
 	case d != nil && d.Why == string(plan.Untagged) && v.Steering:
 		all = append(all, "--prio-workload or --prio-speed lets priod choose the GPU type")
 	}
@@ -167,6 +223,20 @@ func (v *explanation) advise() string {
 		all = append(all, "a shorter time limit lets backfill start it sooner")
 	}
 	return strings.Join(all, "; ")
+}
+
+// budgetAdvice is what a job above its TE budget can wait for, or ask for.
+func (v *explanation) budgetAdvice() string {
+	b := v.Decision.Choices.Budget
+	switch {
+	case b != nil && b.Never(v.Job.GPUs) && b.Limit == "gpus":
+		return fmt.Sprintf("it counts as TE with %.0f GPUs or fewer (te_budget of priod config show)", b.Allowed)
+	case b != nil && b.Never(v.Job.GPUs):
+		return fmt.Sprintf("it counts as TE with a time limit of %s or less (te_budget of priod config show)", shortly(b.Allowed))
+	case b != nil && b.Limit == "gpu_hours":
+		return fmt.Sprintf("it counts as TE once fewer than %.1f GPU-hours of the last day were used (te_budget of priod config show)", b.Allowed)
+	}
+	return "it counts as TE once earlier TE jobs of the same user or account end"
 }
 
 // startWords are when the job is expected to start.
@@ -181,7 +251,7 @@ func (v *explanation) startWords() string {
 	switch s := v.Start; {
 	case !free.IsZero():
 		all = append(all, fmt.Sprintf("about %s, once the last victim has left", clock(free)))
-	case v.cause().Cause == plan.Starting:
+	case v.startsNow():
 		all = append(all, "now")
 	case steered != "":
 		all = append(all, steered)

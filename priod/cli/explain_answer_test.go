@@ -8,6 +8,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -26,9 +27,18 @@ func TestExplainAnswersFirst(t *testing.T) {
 		want   []string
 		lacks  string
 	}{
-		"held":        {waits(plan.HeldBack, "JobHeldUser", ""), []string{"Why        held (JobHeldUser)", "Advice     scontrol release 7"}, ""},
-		"dependency":  {waits(plan.AfterJob, "", ""), []string{"Why        waits for another job", "squeue -j 7"}, ""},
-		"begin time":  {waits(plan.BeforeTime, "BeginTime", ""), []string{"Why        not eligible yet: begin time (BeginTime)", "StartTime=now"}, ""},
+		"held":       {waits(plan.HeldBack, "JobHeldUser", ""), []string{"Why        held (JobHeldUser)", "Advice     scontrol release 7"}, ""},
+		"dependency": {waits(plan.AfterJob, "", ""), []string{"Why        waits for another job", "squeue -j 7"}, ""},
+		"begin time": {waits(plan.BeforeTime, "BeginTime", ""), []string{"Why        not eligible yet: its begin time"}, "StartTime"}, // which is as its user wants it
+		"never":      {waits(plan.AfterJob, neverSatisfied, ""), []string{"Why        never starts", "scancel 7"}, ""},
+		"others first": {func(v *explanation) {
+			waits(plan.Starting, "", "")(v)
+			v.Start = &store.ExpectedStart{Planned: at, At: at.Add(2 * time.Hour), Median: at.Add(time.Hour)}
+		}, []string{"Why        fits now, and jobs ahead of it", "Start      " + strings.TrimPrefix(report.Starts(at.Add(2*time.Hour), at.Add(time.Hour), time.Time{}), "starts ")}, "next pass"},
+		"no node":   {waits(plan.NoNode, "BadConstraints", ""), []string{"Why        no node satisfies its request (BadConstraints)"}, "sinfo -R"},
+		"down":      {waits(plan.NoNode, "ReqNodeNotAvail", "UnavailableNodes:n1"), []string{"Why        its nodes are down, drained or reserved (ReqNodeNotAvail): UnavailableNodes:n1", "sinfo -R"}, ""},
+		"partition": {waits(plan.AtLimit, "PartitionNodeLimit", ""), []string{"Why        a limit is reached (PartitionNodeLimit)", "scontrol show partition"}, "sacctmgr"},
+
 		"limit":       {waits(plan.AtLimit, "QOSMaxGRESPerUser", ""), []string{"Why        a limit is reached (QOSMaxGRESPerUser)"}, ""},
 		"capacity":    {waits(plan.Capacity, "", "requests 4 GPUs; 1 is free"), []string{"Why        too few GPUs are free: requests 4 GPUs; 1 is free", "Start      not known", "a shorter time limit"}, ""},
 		"starting":    {waits(plan.Starting, "", ""), []string{"Why        fits now", "Start      now"}, "Advice"},

@@ -30,9 +30,10 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 	}
 	var past sensitivity.Past
 	var shares map[string]sensitivity.Share
+	used := &live.Used{}
 	if last > 0 {
 		now, set := time.Now(), cfg.SpeedSettings()
-		used, err := slurm.Used(c.Context, now.Add(-last), now, set.Today)
+		used, err = slurm.Used(c.Context, now.Add(-last), now, set.Today)
 		if err != nil {
 			return fmt.Errorf("read accounting: %w", err)
 		}
@@ -40,8 +41,9 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 	}
 	s := report.OfSizing(&snapshot, table, past, shares)
 	holding := s.Holding(&snapshot)
-	peaks, unmeasured := slurm.Peaks(c.Context, holding)
+	peaks, unasked := slurm.Peaks(c.Context, holding)
 	s.SetPeaks(holding, peaks)
+	s.Unread = unreadRows(slurm)
 	known, _ := recorded(c.Context, cfg) // without a state folder nothing was given back
 	s.SetGivenBack(&snapshot, known)
 	if err := writePage(c, func() *report.Page { return sizingPage(s) }); err != nil {
@@ -49,19 +51,19 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 	}
 	return answer(c, s, func(w io.Writer) {
 		showSizing(w, s)
-		const measured = "JobAcctGatherType must not be none."
 		switch {
-		case unmeasured != nil:
-			fmt.Fprintf(w, "\nWhat running jobs use of their memory is not known: %v\n", unmeasured)
+		case unasked != nil:
+			fmt.Fprintf(w, "\nWhat running jobs use of their memory is not known: %v\n", unasked)
 		case len(holding) > 0 && len(peaks) == 0:
-			fmt.Fprintln(w, "\nWhat running jobs use of their memory is not known:", measured)
+			fmt.Fprintf(w, "\nWhat running jobs use of their memory is not known: %s.\n", unmeasured(c, slurm, nil, 0))
 		}
 		switch {
 		case last > 0 && len(past) == 0:
-			fmt.Fprintln(w, "\nAccounting says of no run with GPUs what it used:", measured)
+			fmt.Fprintf(w, "\nAccounting says of no run with GPUs what it used: %s.\n", unmeasured(c, slurm, used.Stays, time.Duration(cfg.Speeds.Shortest)))
 		case last > 0 && len(s.Programs) == 0:
 			fmt.Fprintln(w, "\nNo program in accounting had twice the CPUs or the memory that it can use.")
 		}
+		showUnread(w, s.Unread)
 	})
 }
 

@@ -48,7 +48,11 @@ func reportUsage(c *cli.Context, cfg *config.Config) error {
 	if err := writePage(c, u.Page); err != nil {
 		return err
 	}
-	return answer(c, u, func(w io.Writer) { showReportUsage(w, u, n, c.Bool("measured")) })
+	why := ""
+	if c.Bool("measured") && u.Measured == 0 {
+		why = unmeasured(c, slurm, nil, 0)
+	}
+	return answer(c, u, func(w io.Writer) { showReportUsage(w, u, n, why) })
 }
 
 // usageOf reads accounting day by day: a month of it at once may be too large.
@@ -76,16 +80,18 @@ func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, unt
 		u.AddUsed(used.Stays)
 	}
 	u.Sum()
+	u.Unread = unreadRows(slurm)
 	return u, nil
 }
 
-func showReportUsage(w io.Writer, u *report.Usage, most int, measured bool) {
+func showReportUsage(w io.Writer, u *report.Usage, most int, unmeasured string) {
+	defer showUnread(w, u.Unread)
 	fmt.Fprintf(w, "From %s to %s: %s with GPUs, %.1f GPU-hours.\n", clock(u.Since), clock(u.Until), plural(u.Runs, "run", "runs"), u.GPUHours)
 	if u.Runs == 0 {
 		return
 	}
 	showTables(w, u.Tables(), most, "--most, --json")
-	if measured && u.Measured == 0 {
-		fmt.Fprintln(w, "\nAccounting says of no run with GPUs what it used: JobAcctGatherType must not be none.")
+	if unmeasured != "" {
+		fmt.Fprintf(w, "\nAccounting says of no run with GPUs what it used: %s.\n", unmeasured)
 	}
 }

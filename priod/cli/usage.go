@@ -51,7 +51,8 @@ func workloadsUsage(c *cli.Context, cfg *config.Config) error {
 	}
 	last = cmp.Or(last, time.Duration(cfg.Speeds.History))
 	set, now := cfg.SpeedSettings(), time.Now()
-	used, err := live.New(newClient(cfg)).Used(c.Context, now.Add(-last), now, set.Today)
+	slurm := live.New(newClient(cfg))
+	used, err := slurm.Used(c.Context, now.Add(-last), now, set.Today)
 	if err != nil {
 		return fmt.Errorf("read accounting: %w", err)
 	}
@@ -67,10 +68,64 @@ func workloadsUsage(c *cli.Context, cfg *config.Config) error {
 			ShareCPUs: share.CPUs, ShareMemMB: share.MemMB, DemandCPUs: demand.DemandCPUs, DemandMemMB: demand.DemandMemMB, Bound: l.Bound(),
 		})
 	}
-	return answer(c, map[string]any{"runs": len(used.Stays), "programs": views}, func(w io.Writer) { showUsage(w, views, len(used.Stays)) })
+	unread := unreadRows(slurm)
+	return answer(c, map[string]any{"runs": len(used.Stays), "programs": views, "unread": unread}, func(w io.Writer) {
+		showUsage(w, views)
+		if len(views) == 0 {
+			fmt.Fprintf(w, "%s in accounting, and none with GPUs says what it used: %s\n", plural(len(used.Stays), "run", "runs"),
+				unmeasured(c, slurm, used.Stays, time.Duration(cfg.Speeds.Shortest)))
+		}
+		showUnread(w, unread)
+	})
 }
 
-func showUsage(w io.Writer, views []usageView, runs int) {
+// unmeasured says why no run with GPUs counts for what it used; shortest is the least length of one that does.
+func unmeasured(c *cli.Context, slurm *live.Cluster, stays []sensitivity.Stay, shortest time.Duration) string {
+	if n := shorter(stays, shortest); n > 0 {
+		return fmt.Sprintf("%s measured, and runs shorter than speeds.min_run (%s) are not counted", plural(n, "run was", "runs were"), shortest)
+	}
+	if by, err := slurm.MeasuredBy(c.Context); err == nil && by != "" {
+		return fmt.Sprintf("none was measured by %s; runs shorter than its interval (JobAcctGatherFrequency) are not", by)
+	}
+	return "JobAcctGatherType must not be none"
+}
+
+// shorter counts the runs with GPUs that were measured, and were shorter.
+func shorter(stays []sensitivity.Stay, shortest time.Duration) (n int) {
+	for i := range stays {
+		if s := &stays[i]; s.GPUs > 0 && s.CPUSeconds > 0 && s.Length() < shortest {
+			n++
+		}
+	}
+	return n
+}
+
+// unreadRows are the rows that reads of accounting have left out, and why.
+func unreadRows(slurm *live.Cluster) []string {
+	rows := []string{}
+	for _, u := range slurm.Unread() {
+		rows = append(rows, u.String())
+	}
+	return rows
+}
+
+// mostUnread is how many of them a terminal shows.
+const mostUnread = 10
+
+func showUnread(w io.Writer, rows []string) {
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s cannot be read, and left out:\n", plural(len(rows), "row of Slurm's", "rows of Slurm's"))
+	for _, r := range rows[:min(len(rows), mostUnread)] {
+		fmt.Fprintln(w, " ", r)
+	}
+	if more := len(rows) - mostUnread; more > 0 {
+		fmt.Fprintf(w, "  and %d more (--json)\n", more)
+	}
+}
+
+func showUsage(w io.Writer, views []usageView) {
 	header := []string{"PROGRAM", "TYPE", "RUNS", "USED CPUS", "USED MB", "SHARE CPUS", "SHARE MB", "DEMAND CPUS", "DEMAND MB", ""}
 	tabulate(w, header, views, func(v *usageView) []any {
 		note := ""
@@ -80,7 +135,4 @@ func showUsage(w io.Writer, views []usageView, runs int) {
 		return []any{cmp.Or(v.Workload, v.User+"'s "+v.Name), v.GPUType, v.Runs, fmt.Sprintf("%.2f", v.CPUs), megabytes(v.MemMB),
 			fmt.Sprintf("%.3g", v.ShareCPUs), fmt.Sprintf("%.0f", v.ShareMemMB), fmt.Sprintf("%.3g", v.DemandCPUs), v.DemandMemMB, note}
 	})
-	if len(views) == 0 {
-		fmt.Fprintf(w, "%s in accounting, and none with GPUs says what it used: JobAcctGatherType must not be none\n", plural(runs, "run", "runs"))
-	}
 }

@@ -86,6 +86,8 @@ type Job struct {
 	SiteFactor      int64 // what Slurm holds now; see SiteFactorKnown
 	Priority        int64 // what Slurm orders by now
 	TaskCount       int   // tasks that the record stands for, at least 1
+	AtOnce          int   // tasks of its array that may run at a time, of a job that waits; 0: any number, or it is not known
+	ArrayRuns       int   // tasks of its array that run, of a job with AtOnce
 
 	Reason    string // Slurm's reason code
 	Partition string
@@ -192,6 +194,16 @@ func (j *Job) Replaces(user string, submit time.Time) bool {
 	return j.State != Unread && !SameUser(user, j.User) || j.Restarts == 0 && j.Submit.UnixMilli() > submit.UnixMilli()
 }
 
+// TasksNow is how many of the record's tasks may run beside those of its array that run: all of them, unless
+// sbatch --array=...%N limits them.
+func (j *Job) TasksNow() int {
+	tasks := max(j.TaskCount, 1)
+	if j.AtOnce > 0 {
+		tasks = min(tasks, max(j.AtOnce-j.ArrayRuns, 0))
+	}
+	return tasks
+}
+
 // FirstTask is the job, or of an unsplit array the task that starts next.
 func (j *Job) FirstTask() JobID {
 	if j.Tasks == "" {
@@ -235,10 +247,19 @@ func (j *Job) Begins(at time.Time) bool {
 
 // WantsRoom reports whether room alone can end what Slurm says that a pending job waits
 // for. For others Slurm keeps no place.
-func (j *Job) WantsRoom() bool { return slurmplug.WaitsFor(j.Reason) == slurmplug.ForRoom }
+func (j *Job) WantsRoom() bool {
+	w := slurmplug.WaitsFor(j.Reason)
+	return w == slurmplug.ForRoom || w == slurmplug.Forever && j.partitions()
+}
 
-// Unsatisfied reports whether Slurm says that no node satisfies what a job asks for.
-func (j *Job) Unsatisfied() bool { return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever }
+// Unsatisfied reports whether Slurm says that no node satisfies what a job asks for. Of a job in several
+// partitions it shows the reason of one, and another may satisfy it.
+func (j *Job) Unsatisfied() bool {
+	return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever && !j.partitions()
+}
+
+// partitions reports whether the job may run in more than one.
+func (j *Job) partitions() bool { return strings.Contains(j.Partition, ",") }
 
 // epilog is how long a job that has ended may still hold its nodes, s.
 const epilog = 5
@@ -355,7 +376,7 @@ func (n *Node) Alike(o *Node) bool {
 
 // UnreadRecord is a record of Slurm's with a field in a form that is not known.
 type UnreadRecord struct {
-	Kind string // UnreadNode, ...
+	Kind string // UnreadNode, ..., or the table in which it stands
 	Name string
 	Why  string // with the text as it was
 }
@@ -365,7 +386,6 @@ const (
 	UnreadNode      = "node"
 	UnreadJob       = "job"
 	UnreadPartition = "partition"
-	UnreadRun       = "accounting" // a run of a job, as accounting has it
 	UnreadFactors   = "priority factors of job"
 	UnreadParts     = "nodes of job" // what a running job holds of each of its nodes
 )

@@ -212,6 +212,16 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 	return e.checkArrays(ctx, s, t, vetoed)
 }
 
+// atOnce is how many tasks of an array may run at a time, as far as the poll told; 0: it did not.
+func atOnce(s *cluster.Snapshot, array uint32) (most int) {
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.ID.ID == array {
+			most = max(most, j.AtOnce)
+		}
+	}
+	return most
+}
+
 // checkArrays rules out tasks of arrays beyond those that may run at a time. It rules
 // out all waiting tasks of the array without a place in these changes, so that the next
 // choice does not take another one of them.
@@ -223,7 +233,10 @@ func (e *Feature) checkArrays(ctx context.Context, s *cluster.Snapshot, t *Chang
 			continue
 		}
 		if _, known := left[c.Job.ID]; !known {
-			most, err := e.Slurm.AtOnce(ctx, plan.Target{Job: c.Job, RawID: c.RawID})
+			most, err := atOnce(s, c.Job.ID), error(nil)
+			if most == 0 { // or the poll did not tell
+				most, err = e.Slurm.AtOnce(ctx, plan.Target{Job: c.Job, RawID: c.RawID})
+			}
 			if err != nil {
 				return fmt.Errorf("look at the array of a job that others leave for: %w", err)
 			}

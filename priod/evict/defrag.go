@@ -228,7 +228,7 @@ func (d *moving) excludeWithoutRoom() {
 // start lets a waiting job, or as many tasks of an array as fit, take their places. It
 // reports whether any did.
 func (d *moving) start(job *cluster.Job, request placement.Request) (any bool) {
-	for range max(job.TaskCount, 1) {
+	for range job.TasksNow() {
 		shares, fits := d.after.Fit(request, nil)
 		if !fits {
 			break

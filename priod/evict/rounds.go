@@ -135,7 +135,7 @@ func teRequests(o *plan.Owing, m *nodemap.Map, queue *cluster.JobMap[*cluster.Jo
 	for _, id := range o.First {
 		job := queue.Get(id)
 		types, understood := m.Types(job)
-		for n := max(job.TaskCount, 1); n > 0 && understood && job.WantsRoom() && len(requests) < maxTrials; n-- {
+		for n := job.TasksNow(); n > 0 && understood && job.WantsRoom() && len(requests) < maxTrials; n-- {
 			requests = append(requests, m.Request(job, types))
 		}
 	}

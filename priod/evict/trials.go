@@ -97,6 +97,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = Unhelpful
 		case job.Reason == "None" && s.At.Sub(job.Eligible) < firstLook:
 			t.Why = Unseen
+		case job.TasksNow() == 0:
+			t.Why = ArrayLimit
 		case within(c.doubtful, s.At, set.Since):
 			t.Why = TookOver
 		case !released(id).IsZero():

@@ -6,30 +6,12 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
-
-// unreadRuns are the runs that the last read of accounting left out. Reads may run beside each
-// other and beside polls.
-type unreadRuns struct {
-	sync.Mutex
-	all []cluster.UnreadRecord
-}
-
-// mostUnreadRuns is how many of them are named.
-const mostUnreadRuns = 20
-
-// last are those of the last read.
-func (u *unreadRuns) last() []cluster.UnreadRecord {
-	u.Lock()
-	defer u.Unlock()
-	return u.all
-}
 
 // history reads runs from accounting, without those that cannot be read: these are named by the
 // polls that follow.
@@ -38,17 +20,24 @@ func (c *Cluster) history(ctx context.Context, since, until time.Time) ([]slurmp
 	if err != nil {
 		return nil, err
 	}
-	var odd []cluster.UnreadRecord
-	runs = slices.DeleteFunc(runs, func(r slurmplug.Run) bool {
-		if r.Unread != "" && len(odd) < mostUnreadRuns {
-			odd = append(odd, cluster.UnreadRecord{Kind: cluster.UnreadRun, Name: strconv.FormatUint(uint64(r.RawID), 10), Why: r.Unread})
-		}
-		return r.Unread != ""
-	})
-	c.unreadRuns.Lock()
-	defer c.unreadRuns.Unlock()
-	c.unreadRuns.all = odd
-	return runs, nil
+	return slices.DeleteFunc(runs, func(r slurmplug.Run) bool { return r.Unread != "" }), nil
+}
+
+// Unread are the rows that reads of the last hour have left out, of accounting and of Slurm's smaller tables.
+func (c *Cluster) Unread() (all []cluster.UnreadRecord) {
+	for _, r := range c.client.Unread() {
+		all = append(all, cluster.UnreadRecord{Kind: r.Table, Name: r.Name, Why: r.Why})
+	}
+	return all
+}
+
+// MeasuredBy is the plugin that measures what jobs use (JobAcctGatherType); "": none does.
+func (c *Cluster) MeasuredBy(ctx context.Context) (string, error) {
+	conf, err := c.client.Config(ctx)
+	if err != nil || !conf.MeasuresMemory() {
+		return "", err
+	}
+	return conf.Get("JobAcctGatherType"), nil
 }
 
 // Past reads from accounting the runs that ended or began in a span of time.

@@ -38,6 +38,11 @@ func (c *Cluster) facts(ctx context.Context, uses Uses) *Facts {
 	if f.QueueErr != nil {
 		f.Unread = unread(nodes, unreadPartitions(f.Partitions), nil)
 	}
+	for _, u := range c.Unread() { // of reads beside Observe
+		if !slices.Contains(f.Unread, u) {
+			f.Unread = append(f.Unread, u)
+		}
+	}
 	return f
 }
 

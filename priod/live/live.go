@@ -26,7 +26,6 @@ type Cluster struct {
 	weights          int64 // sum of the site's priority weights
 	limits           timeLimits
 	unreadPartitions []cluster.UnreadRecord
-	unreadRuns       unreadRuns
 	wholeNodes       wholeNodes
 	nodeSizes        nodeSizes
 	partitions       []cluster.Partition // with limits that count for where jobs fit
@@ -39,6 +38,7 @@ type Cluster struct {
 	users            users
 	tags             tagCache
 	parts            partsCache
+	arrays           map[uint32]arrayLimit
 	topology         cluster.Topology // see Topology
 	topologyAt       time.Time
 	jobs             []slurmplug.Job          // records of the last poll

@@ -52,9 +52,10 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	if err := c.findHeadroom(ctx, s.Nodes); err != nil {
 		return cluster.Snapshot{}, err
 	}
+	c.addArrays(ctx, at, jobs, s.Jobs)
 	s.Multifactor = addFactors(s.Jobs, factors, c.weights)
 	s.Unread = append(s.Unread, unreadFactors(factors)...)
-	s.Unread = append(s.Unread, c.unreadRuns.last()...)
+	s.Unread = append(s.Unread, c.Unread()...)
 	s.Unread = append(s.Unread, c.addParts(ctx, s.Jobs)...)
 	return s, nil
 }
@@ -72,6 +73,7 @@ func (c *Cluster) ObserveQueue(ctx context.Context) (cluster.Snapshot, error) {
 	c.jobs, c.countedFor = jobs, nil
 	nodes, _ := c.client.Nodes(ctx)
 	s := c.snapshot(at, jobs, nodes)
+	c.addArrays(ctx, at, jobs, s.Jobs)
 	if c.multifactor {
 		factors, _ := c.client.Factors(ctx) // a value that is not seen is written all the same
 		s.Multifactor = addFactors(s.Jobs, factors, c.weights)

@@ -76,7 +76,7 @@ func (c *Cluster) Used(ctx context.Context, since, until time.Time, today func(s
 
 // usedBy joins a run's record with what its steps used.
 func usedBy(r *slurmplug.Run, m *slurmplug.Usage, types map[string]string, today func(string) string) sensitivity.Stay {
-	used := sensitivity.Stay{PastStay: pastStay(r, types), Nodes: m.Nodes, CPUTime: m.CPUTime, NodeMB: m.NodeMB, GPUUse: m.GPUUse}
+	used := sensitivity.Stay{PastStay: pastStay(r, types), Nodes: m.Nodes, CPUSeconds: m.CPUSeconds, NodeMB: m.NodeMB, GPUUse: m.GPUUse}
 	used.GPUType = today(used.GPUType)
 	if tres, err := slurmplug.ParseTRES(r.AllocTRES); err == nil {
 		cpus, _ := tres.Get("cpu")

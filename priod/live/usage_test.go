@@ -70,8 +70,8 @@ func TestUsed(t *testing.T) {
 	half := 50.0
 	want := &Used{
 		Stays: []sensitivity.Stay{
-			{PastStay: stay(7, "train", "prio:v=1&workload=lm", 1, 1000, 4600), CPUs: 4, MemMB: 8192, Nodes: 1, CPUTime: 2 * time.Hour, NodeMB: 4096, GPUUse: &half},
-			{PastStay: stay(8, "other", "prio:nonsense", 4, 2000, 2600), CPUs: 8, Nodes: 2, CPUTime: 10 * time.Second, NodeMB: 1024},
+			{PastStay: stay(7, "train", "prio:v=1&workload=lm", 1, 1000, 4600), CPUs: 4, MemMB: 8192, Nodes: 1, CPUSeconds: 7200, NodeMB: 4096, GPUUse: &half},
+			{PastStay: stay(8, "other", "prio:nonsense", 4, 2000, 2600), CPUs: 8, Nodes: 2, CPUSeconds: 10, NodeMB: 1024},
 		},
 		Shares: map[string]sensitivity.Share{"a100": {CPUs: 2, MemMB: 10000}},
 	}

@@ -156,7 +156,7 @@ func (x *cell) switches(r placement.Request) (fewest, most int) {
 // take lets the tasks of a record start that would; it reports whether the first does.
 func (x *cell) take(j *cluster.Job, r placement.Request) bool {
 	p := x.part(r.Types)
-	for n := range max(j.TaskCount, 1) {
+	for n := range max(j.TasksNow(), 1) {
 		places, fits := x.fit(r)
 		if !fits {
 			return n > 0

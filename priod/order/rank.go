@@ -215,39 +215,60 @@ func (r *ranker) classify(j *cluster.Job) Verdict {
 
 // admit goes through the TE jobs in their order, and makes those BE that exceed the
 // budget of their user or account. Admitted pending jobs count as if they ran, so that
-// many small trials at once cannot all go first.
+// many small trials at once cannot all go first. A job that room alone cannot start takes
+// only what the others leave, whatever its place; of an array's tasks those count that may
+// run at a time.
 func (r *ranker) admit(verdicts []Verdict, te []int) []int {
 	te = sortTE(te, verdicts, r.s, r.h)
-	set := &r.set
-	if set.Boundless() {
+	if r.set.Boundless() {
 		return te
 	}
-	admitted := te[:0]
-	for _, i := range te {
-		v := &verdicts[i]
-		j := &r.s.Jobs[v.Job]
-		holders, counted := r.holders(j)
-		tasks := max(j.TaskCount, 1)
-		fit, reason := tasks, ""
-		for k := range holders {
-			if limit, why := r.admits(&holders[k], j); limit != nil && limit.Tasks < fit {
-				fit, reason, v.Budget = limit.Tasks, why, limit
+	arrays := map[uint32]int{} // tasks admitted so far, of arrays with a limit
+	for _, stuck := range []bool{false, true} {
+		for _, i := range te {
+			if v := &verdicts[i]; r.stuck(&r.s.Jobs[v.Job]) == stuck {
+				r.admitOne(v, arrays)
 			}
 		}
-		if fit == 0 {
-			v.Class, v.Why, v.Detail = cluster.BE, plan.OverBudget, reason
-			continue
-		}
-		if fit < tasks {
-			v.Tasks = fit
-			v.Detail = fmt.Sprintf("the first %d of %d tasks; for the others: %s", fit, tasks, reason)
-		}
-		if counted {
-			r.use().hold(j, fit*j.GPUs)
-		}
-		admitted = append(admitted, i)
 	}
-	return admitted
+	return slices.DeleteFunc(te, func(i int) bool { return verdicts[i].Class != cluster.TE })
+}
+
+// stuck reports whether Slurm says that something else than room keeps a job from starting, now and in the next minute.
+// Where room is being made for it, it says so of the nodes that are kept for it.
+func (r *ranker) stuck(j *cluster.Job) bool {
+	return !j.WantsRoom() && !j.Begins(r.s.At) && !r.h.Claiming[j.ID] && !(len(r.h.Claiming) > 0 && r.h.Claiming[j.FirstTask()])
+}
+
+// admitOne decides about one TE job, after those before it.
+func (r *ranker) admitOne(v *Verdict, arrays map[uint32]int) {
+	j := &r.s.Jobs[v.Job]
+	holders, counted := r.holders(j)
+	tasks, fit, reason := j.TasksNow(), max(j.TasksNow(), 1), ""
+	if j.AtOnce > 0 {
+		tasks = max(min(tasks, j.AtOnce-j.ArrayRuns-arrays[j.ID.ID]), 0)
+		fit = max(tasks, 1)
+	}
+	for k := range holders {
+		if limit, why := r.admits(&holders[k], j, tasks); limit != nil && limit.Tasks < fit {
+			fit, reason, v.Budget = limit.Tasks, why, limit
+		}
+	}
+	if fit == 0 {
+		v.Class, v.Why, v.Detail = cluster.BE, plan.OverBudget, reason
+		return
+	}
+	if fit < tasks {
+		v.Tasks = fit
+		v.Detail = fmt.Sprintf("the first %d of %d tasks; for the others: %s", fit, j.TaskCount, reason)
+	}
+	fit = min(fit, tasks)
+	if j.AtOnce > 0 {
+		arrays[j.ID.ID] += fit
+	}
+	if counted {
+		r.use().hold(j, fit*j.GPUs)
+	}
 }
 
 // admitUnseen are the verdicts on running TE jobs that started before a cycle saw them wait, by their places in the
@@ -283,7 +304,7 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 		v.Job, v.Ranked, v.Since = i, false, r.h.FirstEligible.Get(j.ID)
 		holders, _ := r.holders(j)
 		for k := range holders {
-			if limit, why := r.admits(&holders[k], j); limit != nil && v.Budget == nil {
+			if limit, why := r.admits(&holders[k], j, 1); limit != nil && v.Budget == nil {
 				v.Class, v.Why, v.Detail, v.Budget = cluster.BE, plan.OverBudget, why, limit
 			}
 		}
@@ -342,9 +363,9 @@ type budgetHolder struct {
 	use    cluster.Use
 }
 
-// admits returns what keeps the record, or some of its tasks, from the budget, also in
-// words; nil when nothing does.
-func (r *ranker) admits(a *budgetHolder, j *cluster.Job) (limit *plan.BudgetLimit, why string) {
+// admits returns what keeps so many tasks of the record, or some of them, from the budget,
+// also in words; nil when nothing does.
+func (r *ranker) admits(a *budgetHolder, j *cluster.Job, tasks int) (limit *plan.BudgetLimit, why string) {
 	limited := func(by string, allowed float64) *plan.BudgetLimit {
 		return &plan.BudgetLimit{Of: a.of, Name: a.name, Limit: by, Allowed: allowed}
 	}
@@ -365,12 +386,18 @@ func (r *ranker) admits(a *budgetHolder, j *cluster.Job) (limit *plan.BudgetLimi
 		return nil, ""
 	}
 	n := max(l-a.use.GPUs, 0) / j.GPUs
-	if n >= max(j.TaskCount, 1) {
+	if n >= tasks {
 		return nil, ""
 	}
 	return r.refuse(demand{"gpus", a.of, a.name, int64(a.use.GPUs), int64(l), int64(j.GPUs)}, func() refusal {
 		limit := limited("gpus", float64(l))
 		limit.Used, limit.Tasks = float64(a.use.GPUs), n
+		switch {
+		case j.GPUs > l:
+			return refusal{limit, fmt.Sprintf("this job wants %d GPUs, more than the budget of %s %s: %d TE GPUs at a time", j.GPUs, a.of, a.name, l)}
+		case n > 0:
+			return refusal{limit, fmt.Sprintf("with these %s %s holds or is next for %d TE GPUs of %d, and each wants %d", a.of, a.name, a.use.GPUs+n*j.GPUs, l, j.GPUs)}
+		}
 		return refusal{limit, fmt.Sprintf("%s %s holds or is next for %d TE GPUs of %d, and this job wants %d", a.of, a.name, a.use.GPUs, l, j.GPUs)}
 	})
 }

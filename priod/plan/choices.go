@@ -24,6 +24,11 @@ type BudgetLimit struct {
 	Tasks   int     `json:"tasks"`          // of the record that still count as TE
 }
 
+// Never reports whether a job of so many GPUs stays above the budget whatever others do: only its own request can change that.
+func (b *BudgetLimit) Never(gpus int) bool {
+	return b.Limit == "time_limit_s" || b.Limit == "gpus" && float64(gpus) > b.Allowed
+}
+
 // GPUTypeChoice is the GPU type that a job is given, or none.
 type GPUTypeChoice struct {
 	Why      string   `json:"why"`                   // starts, waits, takes-other, not-near, no-consent, one-type, no-room, no-time, not-bound, not-started

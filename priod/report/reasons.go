@@ -18,7 +18,7 @@ var reasons = map[plan.Reason]string{
 	plan.OptedOut:   "its tag says type=none: keeps Slurm's own order, and priod does nothing to it",
 	plan.Untagged:   "untagged: keeps Slurm's own order",
 	plan.BadTag:     "its tag is not valid, so it counts as untagged",
-	plan.OverBudget: "TE requested, but above the TE budget: counts as BE until there is room",
+	plan.OverBudget: "TE requested, but above the TE budget: counts as BE",
 	plan.Overrun:    "TE requested, but it has run longer than the TE limit: counts as BE",
 	plan.Held:       "it is held: left alone",
 	plan.Dependency: "it waits for another job: left alone",

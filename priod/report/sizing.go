@@ -26,6 +26,7 @@ type Sizing struct {
 	GivenBack []GivenBack   `json:"given_back"`
 	Starving  []StarvingJob `json:"starving"`
 	Programs  []Overasked   `json:"overasked"`
+	Unread    []string      `json:"unread"` // rows of accounting that are left out, and why
 }
 
 // StrandedOn is a node whose free GPUs lack CPUs or memory.

@@ -30,6 +30,7 @@ type Usage struct {
 	Spread   []SpreadRun `json:"spread"`   // that held more nodes than they needed, the largest first
 	Idle     []IdleRun   `json:"idle"`     // that used hardly any CPU, the largest first
 	Measured int         `json:"measured"` // runs of which accounting says what they used
+	Unread   []string    `json:"unread"`   // rows of accounting that are left out, and why
 
 	groups [5]map[string]*UsageOf
 	types  map[string]gpuNodes
@@ -163,12 +164,12 @@ func (u *Usage) AddUsed(stays []sensitivity.Stay) {
 	for i := range stays {
 		s := &stays[i]
 		ran := s.Length().Seconds()
-		if s.GPUs == 0 || ran <= 0 || s.CPUTime == 0 && s.GPUUse == nil { // not measured
+		if s.GPUs == 0 || ran <= 0 || s.CPUSeconds == 0 && s.GPUUse == nil { // not measured
 			continue
 		}
 		u.Measured++
-		used := s.CPUTime.Seconds() / ran / float64(s.GPUs)
-		if s.CPUTime > 0 && used < idleCPUs || s.GPUUse != nil && *s.GPUUse == 0 {
+		used := s.CPUSeconds / ran / float64(s.GPUs)
+		if s.CPUSeconds > 0 && used < idleCPUs || s.GPUUse != nil && *s.GPUUse == 0 {
 			u.Idle = append(u.Idle, IdleRun{s.Job, s.User, s.Name, s.GPUs, used, s.GPUUse, s.GPUSeconds() / 3600})
 		}
 	}

@@ -41,11 +41,11 @@ func TestUsage(t *testing.T) {
 		usedRun(6, "bob", "", "COMPLETED", "c1", 0, hour(1), hour(2)),
 	})
 	u.AddUsed([]sensitivity.Stay{
-		{PastStay: usedRun(1, "ann", "a100", "COMPLETED", "a1", 4, hour(1), hour(5)), CPUTime: 30 * time.Minute},
-		{PastStay: usedRun(2, "bob", "a100", "COMPLETED", "a1", 1, hour(1), hour(2)), CPUTime: time.Hour},
+		{PastStay: usedRun(1, "ann", "a100", "COMPLETED", "a1", 4, hour(1), hour(5)), CPUSeconds: 1800},
+		{PastStay: usedRun(2, "bob", "a100", "COMPLETED", "a1", 1, hour(1), hour(2)), CPUSeconds: 3600},
 		{PastStay: usedRun(3, "bob", "a100", "COMPLETED", "a1", 1, hour(1), hour(2))},
-		{PastStay: usedRun(7, "eve", "a100", "COMPLETED", "a1", 1, hour(1), hour(2)), CPUTime: time.Hour, GPUUse: new(float64)},
-		{PastStay: usedRun(8, "eve", "a100", "COMPLETED", "a1", 1, hour(1), hour(2)), CPUTime: time.Hour, GPUUse: &[]float64{3}[0]},
+		{PastStay: usedRun(7, "eve", "a100", "COMPLETED", "a1", 1, hour(1), hour(2)), CPUSeconds: 3600, GPUUse: new(float64)},
+		{PastStay: usedRun(8, "eve", "a100", "COMPLETED", "a1", 1, hour(1), hour(2)), CPUSeconds: 3600, GPUUse: &[]float64{3}[0]},
 	})
 	u.Sum()
 	if u.Runs != 4 || u.GPUHours != 20+2+8+2 || u.Measured != 4 {

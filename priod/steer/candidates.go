@@ -146,7 +146,7 @@ func waitsForGPU(j *pendingJob) bool {
 	case slurmplug.ForRoom:
 		return true
 	case slurmplug.ForNodes:
-		return j.ours || !slurmplug.NotAvailable(j.Reason) // else it is Resources in more words
+		return j.ours
 	}
 	return false
 }

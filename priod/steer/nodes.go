@@ -164,7 +164,7 @@ func (view *nodeView) oneNodeHas(j *pendingJob, least cluster.Least) bool {
 
 // tasksAtOnce is how many tasks of an array the cluster could run at once, at least one.
 func (view *nodeView) tasksAtOnce(j *cluster.Job) int {
-	return max(min(j.TaskCount, view.gpus/max(j.GPUs, 1)), 1)
+	return max(min(j.TasksNow(), view.gpus/max(j.GPUs, 1)), 1)
 }
 
 // whyMixed says of the first node with several GPU types on which a job could run that

@@ -72,7 +72,7 @@ func TestEveryFieldOfAJob(t *testing.T) {
 	base.SiteFactorKnown, base.Tag = true, jobtag.Tag{} // which follows from its text
 	unstored := []string{
 		"Interactive", "Site", // what rules of the site make of it: the decision says it
-		"SLUID", "Name", "Whole", "OneThread", "MemByCPU", "TaskCPUs", "Gres", "Open", "Node", "Parts", "AskedMB", "Asked", "Switches", "NodeCount", // what only the next poll needs
+		"SLUID", "Name", "Whole", "OneThread", "MemByCPU", "TaskCPUs", "Gres", "Open", "Node", "Parts", "AskedMB", "Asked", "Switches", "NodeCount", "AtOnce", "ArrayRuns", // what only the next poll needs
 		"Tag", // tested below
 	}
 	d := digester{seed: testSeed}

@@ -54,14 +54,21 @@ type past struct {
 func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 	var stats Stats
 	all := make([]past, 0, len(runs))
+	known := demands{}
 	for i := range runs {
 		r := &runs[i]
-		if r.Unread != "" {
+		odd := r.Unread
+		for _, list := range []string{r.AllocTRES, r.ReqTRES} {
+			if _, err := known.of(list); err != nil {
+				odd = cmp.Or(odd, err.Error())
+			}
+		}
+		if odd != "" {
 			if !opts.SkipBad {
-				return nil, stats, fmt.Errorf("accounting: %s", r.Unread)
+				return nil, stats, fmt.Errorf("accounting: job %s: %s", r.ID, odd)
 			}
 			if stats.Bad++; len(stats.Left) < MostNamed {
-				stats.Left = append(stats.Left, LeftOut{Job: r.ID.String(), Why: r.Unread})
+				stats.Left = append(stats.Left, LeftOut{Job: r.ID.String(), Why: odd})
 			}
 			continue
 		}
@@ -71,7 +78,7 @@ func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 			ready: cluster.Later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit, ending: endedAs(r.State, r.ExitCode, r.Signal),
 		})
 	}
-	jobs, err := fold(all, demands{}, opts, &stats)
+	jobs, err := fold(all, known, opts, &stats)
 	stats.Jobs = len(jobs)
 	return jobs, stats, err
 }
@@ -328,6 +335,9 @@ func (s *sacctSource) Next() (Job, error) {
 	return j, nil
 }
 
+// clockShift is by how much two local times may be nearer to each other than the time that passed between them.
+const clockShift = 2 * time.Hour
+
 // row reads one line into a run; step is true when it is a job step's.
 func (s *sacctSource) row(p *past) (step bool, err error) {
 	s.fields = strings.SplitN(s.text.Text(), "|", len(s.columns)) // bars in a last Comment belong to it
@@ -344,6 +354,9 @@ func (s *sacctSource) row(p *past) (step bool, err error) {
 		if want := s.set(p, key, value); want != "" {
 			return false, s.At(key, value, want)
 		}
+	}
+	if !p.start.IsZero() && !p.end.IsZero() && p.elapsed > p.end.Sub(p.start)+clockShift {
+		p.elapsedKnown = false // 49710-06:28:15 is the 32 bits of a time before 0
 	}
 	if !p.end.IsZero() && p.end.Before(p.start) && p.elapsedKnown && p.elapsed > 0 {
 		p.end = p.start.Add(p.elapsed) // local times: the clock was set back meanwhile
@@ -393,14 +406,13 @@ func (s *sacctSource) set(p *past, key, value string) (want string) {
 		p.id, want, ok = strings.Clone(value), "a job id", validSacctID(value)
 	case "Submit", "Eligible", "Start", "End":
 		want, ok = "a time", p.setTime(key, value)
-	case "ElapsedRaw":
-		var n int64
-		n, ok = whole(value, maxSeconds/1000)
-		p.elapsed, p.elapsedKnown, want = time.Duration(n)*time.Second, true, "seconds"
+	case "ElapsedRaw": // start and end say it, too: an odd one costs nothing
+		if n, good := whole(value, maxSeconds/1000); good {
+			p.elapsed, p.elapsedKnown = time.Duration(n)*time.Second, true
+		}
 	case "Elapsed":
-		if !p.elapsedKnown {
-			p.elapsed, err = slurmplug.ParseTimeLimit(value)
-			ok, p.elapsedKnown, want = err == nil && p.elapsed >= 0, true, "a span of time"
+		if d, err := slurmplug.ParseTimeLimit(value); err == nil && strings.Contains(value, ":") && !p.elapsedKnown {
+			p.elapsed, p.elapsedKnown = d, true
 		}
 	case "Timelimit", "TimelimitRaw":
 		p.limit, err = slurmplug.ParseTimeLimit(value)
@@ -480,8 +492,8 @@ func validSacctID(s string) bool {
 }
 
 // sacctTime reads a time as sacct prints it by default, in the zone of the
-// site (here taken as UTC: only differences count), or in Unix seconds with
-// SLURM_TIME_FORMAT=%s. A time that is not set is the zero Time.
+// site (here taken as UTC: only differences count), or as SLURM_TIME_FORMAT has it: in Unix
+// seconds (%s), or with a zone (%z). A time that is not set is the zero Time.
 func sacctTime(s string) (time.Time, bool) {
 	switch s {
 	case "", "0", "Unknown", "None", "N/A":
@@ -490,9 +502,16 @@ func sacctTime(s string) (time.Time, bool) {
 	if n, ok := canonical(s); ok {
 		return time.Unix(int64(n), 0).UTC(), n < maxSeconds
 	}
-	t, err := time.Parse("2006-01-02T15:04:05", s)
-	return t, err == nil && t.Year() >= 1970
+	for _, layout := range timeLayouts {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC(), t.Year() >= 1970
+		}
+	}
+	return time.Time{}, false
 }
+
+// timeLayouts are times without a zone, and with one: Z or +01:00 as other tools write it, +0100 as %z does, +01.
+var timeLayouts = [...]string{"2006-01-02T15:04:05", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z07"}
 
 // speedOf is what a job does on a GPU type, steps/s.
 func speedOf(t *workload.Table, j *Job, gpuType string) (stepsPerS float64, ok bool) {

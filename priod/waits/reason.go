@@ -33,11 +33,11 @@ func byReason(j *cluster.Job, at time.Time) (cause plan.Cause, what string, told
 		return plan.HeldBack, word(j.Reason), true
 	}
 	switch cause, known := reasons[j.Reason]; {
-	case known:
+	case known && !j.WantsRoom():
 		return cause, j.Reason, true
-	case j.Dependency && slurmplug.WaitsFor(j.Reason) == slurmplug.ForRoom && (j.Eligible.IsZero() || j.Eligible.After(at)): // Slurm has not looked at it yet
+	case j.Dependency && j.WantsRoom() && (j.Eligible.IsZero() || j.Eligible.After(at)): // Slurm has not looked at it yet
 		return plan.AfterJob, "Dependency", true
-	case slurmplug.WaitsFor(j.Reason) == slurmplug.ForRoom:
+	case j.WantsRoom():
 		return "", "", false
 	case slurmplug.WaitsFor(j.Reason) == slurmplug.ForNodes:
 		return plan.NoNode, word(j.Reason), true

@@ -5,11 +5,13 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
 )
 
 // verdict is why one job waits now.
@@ -63,9 +65,10 @@ type group struct {
 	kinds   placement.Types
 	byType  []placement.Types // its kinds, a GPU type each
 	request placement.Request
-	free    int    // GPUs of that GPU type which has most, whatever is before
-	fits    bool   // on the nodes, whatever is before
-	full    bool   // the jobs before left no place on the nodes
+	free    int  // GPUs of that GPU type which has most, whatever is before
+	fits    bool // on the nodes, whatever is before
+	full    bool // the jobs before left no place on the nodes
+	up      func() bool
 	what    string // is short, of jobs that wait for fragmentation
 	told    map[plan.Cause]told
 }
@@ -174,6 +177,7 @@ func (w *walk) newGroup(k key, j *cluster.Job) *group {
 		}
 	}
 	g.request = w.nodes.Request(j, g.kinds)
+	g.up = sync.OnceValue(func() bool { return w.isUp(g) })
 	g.fits = w.place(g.request, g.byType)
 	return g
 }
@@ -253,6 +257,9 @@ func (w *walk) judge(v *verdict) {
 	case g.parsed && g.kinds == 0:
 		v.cause = plan.NoNode
 		return
+	case slurmplug.SaysDown(j.Reason) && !g.up():
+		v.cause, v.what, v.group = plan.NoNode, word(j.Reason), nil
+		return
 	case w.kept[j.ID] != "":
 		v.cause, v.what = plan.Locality, w.kept[j.ID]
 		w.blocked = append(w.blocked, blocked{j.ID, g.kinds})
@@ -277,9 +284,22 @@ func (w *walk) judge(v *verdict) {
 	w.takeAll(j, kinds)
 }
 
+// isUp reports whether the nodes in service of some GPU type have as many GPUs as a job asks for, taken or not.
+func (w *walk) isUp(g *group) bool {
+	return slices.ContainsFunc(g.byType, func(kinds placement.Types) bool {
+		up := 0
+		for i := range int32(w.nodes.Nodes.Len()) {
+			if kinds.Has(w.nodes.Nodes.Type(i)) && !w.nodes.Nodes.Down(i) {
+				up += int(w.nodes.Nodes.Size(i).GPUs)
+			}
+		}
+		return up >= g.key.gpus
+	})
+}
+
 // takeAll gives GPUs of the pool to the tasks of a record, as far as there are.
 func (w *walk) takeAll(j *cluster.Job, kinds placement.Types) {
-	for n := 0; n < j.TaskCount || n == 0; n++ {
+	for n := 0; n < j.TasksNow() || n == 0; n++ {
 		if w.leftOf(kinds) < j.GPUs {
 			break
 		}
@@ -310,7 +330,7 @@ func (w *walk) onNodes(j *cluster.Job, g *group, v *verdict) plan.Cause {
 		v.before = w.blocked[i].job
 		return plan.Precedence
 	}
-	for n := 0; n < j.TaskCount || n == 0; n++ {
+	for n := 0; n < j.TasksNow() || n == 0; n++ {
 		shares, fits := w.free.Fit(g.request, nil)
 		if !fits {
 			g.full = true

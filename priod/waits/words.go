@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
 )
 
 // whatShort says what of the nodes a job lacks that waits for fragmentation, and words
@@ -164,8 +165,17 @@ func betterPlace(what string) string {
 	return "it could start now " + strings.Join(parts, " or ")
 }
 
-// explain gives what of a verdict is to be told: made once for all jobs that ask alike.
+// explain gives what of a verdict is to be told.
 func (w *walk) explain(v *verdict) (what, words string, fits *plan.FitsNow) {
+	what, words, fits = w.tell(v)
+	if j := &w.snapshot.Jobs[v.job]; words != "" && v.cause != plan.NoNode && slurmplug.SaysDown(j.Reason) {
+		words += `; its nodes are up: Slurm says "DOWN, DRAINED or reserved" while a job of another partition is ahead of it on them`
+	}
+	return what, words, fits
+}
+
+// tell makes the words once for all jobs that ask alike.
+func (w *walk) tell(v *verdict) (what, words string, fits *plan.FitsNow) {
 	j, g := &w.snapshot.Jobs[v.job], v.group
 	switch v.cause {
 	case plan.AtLimit:
@@ -181,6 +191,9 @@ func (w *walk) explain(v *verdict) (what, words string, fits *plan.FitsNow) {
 	case plan.NoNode:
 		if g != nil {
 			return "none", "no node matches its request", nil
+		}
+		if _, nodes, more := strings.Cut(j.Reason, ","); more && slurmplug.NotAvailable(j.Reason) { // "UnavailableNodes:n[1-2]", "May be reserved for other job"
+			return v.what, strings.TrimSpace(strings.ReplaceAll(nodes, "_", " ")), nil
 		}
 	case plan.Fragmentation, plan.Capacity:
 		text, known := g.told[v.cause]

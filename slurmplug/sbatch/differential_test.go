@@ -278,6 +278,11 @@ func (o *oracle) compare(t tb, dir string, s submission) (jobs int, refused bool
 		if !refusal.MatchString(a.stderr) && a.code != 255 { // it may stop at a value before it comes so far
 			fail("sbatch does not refuse it; here: %v", err)
 		}
+		for i := range min(len(a.jobs), len(mine)) { // of the components before the one that is wrong
+			if got := mine[i].Set["comment"].Value; got != a.jobs[i]["comment"] {
+				fail("component %d: comment %q, here %q", i, a.jobs[i]["comment"], got)
+			}
+		}
 		return 0, true
 	case refusal.MatchString(a.stderr):
 		fail("only sbatch refuses it")

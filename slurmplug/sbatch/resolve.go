@@ -1,6 +1,7 @@
 package sbatch
 
 import (
+	"errors"
 	"maps"
 	"strings"
 )
@@ -49,13 +50,14 @@ type Job struct {
 // a later component's value also reaches an earlier one that has none.
 //
 // An error is a *ScriptError, for what sbatch would refuse as well, or
-// ErrInstalled.
+// ErrInstalled. With the former come the components before the one that is wrong:
+// sbatch shows these to a cli_filter before it reads on.
 func (g *Grammar) Resolve(cmd *Command, script []byte, env []string) ([]Job, error) {
 	var all [][]Word
-	var err error
+	var wrong error // with the last component of all
 	if script != nil {
-		if all, err = Directives(script, g.release); err != nil {
-			return nil, err
+		if all, wrong = Directives(script, g.release); wrong != nil && !errors.As(wrong, new(*ScriptError)) {
+			return nil, wrong
 		}
 	}
 	vars := variables(env)
@@ -70,9 +72,12 @@ func (g *Grammar) Resolve(cmd *Command, script []byte, env []string) ([]Job, err
 	var jobs []Job
 	for i := range max(len(all), len(cmd.Components)) {
 		s.nextComponent()
+		if wrong != nil && i == len(all)-1 {
+			return jobs, wrong
+		}
 		if i < len(all) {
 			if err := s.directives(g, all[i]); err != nil {
-				return nil, err
+				return jobs, err
 			}
 		}
 		if _, ignore := s.job.Set["ignore-pbs"]; !ignore && script != nil {

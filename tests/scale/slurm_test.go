@@ -124,7 +124,7 @@ func (s *slurm) printJob(queue, factors *bytes.Buffer, j *job) {
 	columns := [...]string{
 		strconv.Itoa(int(j.RawID)), strconv.Itoa(int(j.ID.ID)), task, "N/A", "N/A", strconv.Itoa(int(j.RawID)), "1000", j.User, j.Name, j.Account, j.Partition, j.QOS, "(null)",
 		state, j.Reason, dependency, strconv.FormatInt(priority, 10), strconv.FormatInt(j.Nice, 10), strconv.Itoa(j.Restarts),
-		strconv.Itoa(j.Nodes), strconv.Itoa(j.CPUs), "1", "*:*:*", "0", "1",
+		strconv.Itoa(j.Nodes), strconv.Itoa(j.CPUs), strconv.Itoa(j.CPUs), "*:*:*", "0", "1",
 		fmt.Sprintf("cpu=%d,mem=%dM,node=%d,billing=%d,gres/gpu=%d%s", j.CPUs, j.MemMB, j.Nodes, j.CPUs, j.GPUs, typed),
 		perJob, perNode, "N/A", "N/A", "N/A", or(j.Features), "(null)", "OK", "1", list, limit(j.TimeLimit.Minutes()),
 		epoch(j.Submit.Unix()), epoch(j.Eligible.Unix()), epoch(j.Start.Unix()), j.TagText,

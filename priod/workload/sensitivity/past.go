@@ -14,12 +14,12 @@ import (
 // Stay is a job's stay on GPUs that has ended, with what it had and used there.
 type Stay struct {
 	cluster.PastStay
-	CPUs    int           // that it had
-	MemMB   int64         // that it had; 0: not recorded
-	Nodes   int           // that it was on; 0 counts as 1
-	CPUTime time.Duration // of all its processes: sacct's TotalCPU
-	NodeMB  int64         // most memory of its processes on one node (sacct's MaxRSS); 0: not recorded
-	GPUUse  *float64      // largest sample of a task, percent of one GPU; nil: not measured
+	CPUs       int      // that it had
+	MemMB      int64    // that it had; 0: not recorded
+	Nodes      int      // that it was on; 0 counts as 1
+	CPUSeconds float64  // of CPU time of all its processes: sacct's TotalCPU
+	NodeMB     int64    // most memory of its processes on one node (sacct's MaxRSS); 0: not recorded
+	GPUUse     *float64 // largest sample of a task, percent of one GPU; nil: not measured
 }
 
 // Key names the runs that are taken to use the same: those of a workload, or of one user
@@ -50,12 +50,12 @@ func Learn(stays []Stay, shortest time.Duration) Past {
 	for i := range stays {
 		r := &stays[i]
 		length := r.Length()
-		if r.GPUs <= 0 || r.CPUs <= 0 || length <= 0 || length < shortest || r.CPUTime <= 0 {
+		if r.GPUs <= 0 || r.CPUs <= 0 || length <= 0 || length < shortest || r.CPUSeconds <= 0 {
 			continue
 		}
 		gpus := float64(r.GPUs)
 		// Accounting may count more CPU time than the CPUs of the run had.
-		cores := min(r.CPUTime.Seconds()/length.Seconds(), float64(r.CPUs)) / gpus
+		cores := min(r.CPUSeconds/length.Seconds(), float64(r.CPUs)) / gpus
 		for _, key := range []Key{{Workload: r.Tag.Workload, GPUType: r.GPUType}, {User: r.User, Name: r.Name, GPUType: r.GPUType}} {
 			if key == (Key{GPUType: r.GPUType}) {
 				continue

@@ -45,8 +45,8 @@ func hour(user, name, tag string, gpus int) cluster.PastStay {
 func TestWhereItIsKnownFrom(t *testing.T) {
 	table := defaults(t)
 	past := Learn([]Stay{
-		{PastStay: hour("ada", "train", "", 1), CPUs: 8, CPUTime: 90 * time.Minute, NodeMB: 10000},
-		{PastStay: hour("bob", "other", "prio:v=1&workload=mine", 2), CPUs: 8, CPUTime: 8 * time.Hour},
+		{PastStay: hour("ada", "train", "", 1), CPUs: 8, CPUSeconds: 5400, NodeMB: 10000},
+		{PastStay: hour("bob", "other", "prio:v=1&workload=mine", 2), CPUs: 8, CPUSeconds: 28800},
 	}, 0)
 	for _, c := range []struct {
 		tag, gpuType string
@@ -187,7 +187,7 @@ func TestEveryTagGivesAUsableCurve(t *testing.T) {
 // What a program had is what its run had that used most, of CPUs and of memory each.
 func TestHadIsOfTheHungriestRun(t *testing.T) {
 	run := func(cpus int, used time.Duration, memMB, nodeMB int64) Stay {
-		return Stay{PastStay: hour("ada", "train", "", 2), CPUs: cpus, MemMB: memMB, CPUTime: used, NodeMB: nodeMB}
+		return Stay{PastStay: hour("ada", "train", "", 2), CPUs: cpus, MemMB: memMB, CPUSeconds: used.Seconds(), NodeMB: nodeMB}
 	}
 	past := Learn([]Stay{run(8, 3*time.Hour, 90000, 1000), run(4, 4*time.Hour, 50000, 900), run(40, 2*time.Hour, 20000, 4000)}, 0)
 	if u := past[Key{User: "ada", Name: "train", GPUType: "v100"}]; u != (Usage{Runs: 3, Cores: 2, Had: 2, RSSMB: 2000, HadMB: 10000}) {
@@ -209,9 +209,9 @@ func TestAccountingIsCautious(t *testing.T) {
 		mostCores, mostMB := 0.0, 0.0
 		for range n {
 			r := Stay{PastStay: hour("ada", "train", "", rapid.IntRange(1, 8).Draw(t, "gpus")), CPUs: rapid.IntRange(1, 128).Draw(t, "cpus"),
-				CPUTime: time.Duration(rapid.IntRange(1, 200*3600).Draw(t, "used")) * time.Second, NodeMB: int64(rapid.IntRange(0, 1<<20).Draw(t, "rss"))}
+				CPUSeconds: float64(rapid.IntRange(1, 200*3600).Draw(t, "used")), NodeMB: int64(rapid.IntRange(0, 1<<20).Draw(t, "rss"))}
 			all = append(all, r)
-			mostCores = max(mostCores, min(r.CPUTime.Hours(), float64(r.CPUs))/float64(r.GPUs))
+			mostCores = max(mostCores, min(r.CPUSeconds/3600, float64(r.CPUs))/float64(r.GPUs))
 			mostMB = max(mostMB, float64(r.NodeMB)/float64(r.GPUs))
 		}
 		s := Of(Job{User: "ada", Name: "train", Tag: &jobtag.Tag{}}, "v100", share, table, Learn(all, 5*time.Minute))
@@ -233,9 +233,9 @@ func TestAccountingIsCautious(t *testing.T) {
 }
 
 func TestAccountingOfOneKindOfRun(t *testing.T) {
-	run := Stay{PastStay: hour("ada", "train", "", 2), CPUs: 12, CPUTime: 4 * time.Hour, NodeMB: 20000}
+	run := Stay{PastStay: hour("ada", "train", "", 2), CPUs: 12, CPUSeconds: 14400, NodeMB: 20000}
 	bound := run
-	bound.CPUTime = 12 * time.Hour
+	bound.CPUSeconds = 12 * 3600
 	for _, c := range []struct {
 		run    Stay
 		demand float64
@@ -248,7 +248,7 @@ func TestAccountingOfOneKindOfRun(t *testing.T) {
 		}
 	}
 	short, idle, cpuOnly := run, run, run
-	short.End, idle.CPUTime, cpuOnly.GPUs = short.Start.Add(time.Minute), 0, 0
+	short.End, idle.CPUSeconds, cpuOnly.GPUs = short.Start.Add(time.Minute), 0, 0
 	if past := Learn([]Stay{short, idle, cpuOnly}, 5*time.Minute); len(past) > 0 {
 		t.Errorf("learnt %v of nothing", past)
 	}
