@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -92,11 +91,7 @@ func isSelf(path string) bool {
 // between it and its caller: same process, descriptors, directory, umask,
 // signals to come. It returns only with an error.
 func become(path, name string, args []string) error {
-	env, err := guard(path, syscall.Environ())
-	if err != nil {
-		return err
-	}
-	err = syscall.Exec(path, append([]string{argv0(name)}, args...), env)
+	err := syscall.Exec(path, append([]string{argv0(name)}, args...), syscall.Environ())
 	if errors.Is(err, syscall.E2BIG) {
 		return usagef("the command line and the environment are longer than the system allows")
 	}
@@ -113,32 +108,31 @@ func argv0(name string) string {
 }
 
 // guard keeps a script that is installed as sbatch from running sbatchwrap,
-// which would run the script, and so on. A binary needs no guard (isSelf), and
-// then the environment goes to the job as it is. The variable names the process
-// that ran the script and when it began, so that it means nothing to the jobs
-// that inherit it.
-func guard(path string, env []string) ([]string, error) {
+// which would run the script, and so on, be it for its help. A binary needs no
+// guard (isSelf), and then the environment goes to the job as it is. The variable
+// names the process that runs the script and when it began, so that it means
+// nothing to the jobs that inherit it.
+func guard(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return env, nil // executable but not readable: a binary
+		return nil // executable but not readable: a binary
 	}
 	defer f.Close()
 	magic := make([]byte, 2)
 	if n, _ := f.Read(magic); n < 2 || string(magic) != "#!" {
-		return env, nil
+		return nil
 	}
 	if mark := os.Getenv(prio.GuardVariable); mark != "" {
 		for pid := os.Getpid(); pid > 1; {
 			parent, began := process(pid)
 			if mark == fmt.Sprintf("%d:%s", pid, began) {
-				return nil, fmt.Errorf("%s is a script that runs sbatchwrap again: set %s to the path of the real sbatch", prio.Quote(path), prio.SbatchVariable)
+				return fmt.Errorf("%s is a script that runs sbatchwrap again: set %s to the path of the real sbatch", prio.Quote(path), prio.SbatchVariable)
 			}
 			pid = parent
 		}
 	}
 	_, began := process(os.Getpid())
-	env = slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, prio.GuardVariable+"=") })
-	return append(env, fmt.Sprintf("%s=%d:%s", prio.GuardVariable, os.Getpid(), began)), nil
+	return os.Setenv(prio.GuardVariable, fmt.Sprintf("%d:%s", os.Getpid(), began))
 }
 
 // process reads the parent and the start time of a process from /proc.

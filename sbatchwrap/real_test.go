@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,7 @@ func TestFindSbatch(t *testing.T) {
 	must(os.WriteFile(filepath.Join(dir("data"), "sbatch"), []byte("#!/bin/sh\n"), 0o644))
 	writeFile(t, filepath.Join(dir("loop"), "sbatch"), "#!/bin/sh\n"+wrapper+" \"$@\"\n")
 	writeFile(t, filepath.Join(dir("execloop"), "sbatch"), "#!/bin/sh\nexec "+wrapper+" \"$@\"\n")
+	writeFile(t, filepath.Join(root, "te.sh"), "#!/bin/sh\n#PRIO --prio-type=te\ntrue\n")
 	writeFile(t, filepath.Join(dir("site"), "sbatch"), "#!/bin/sh\nexec "+real+" --site \"$@\"\n")
 
 	path := func(dirs ...string) string {
@@ -49,39 +51,48 @@ func TestFindSbatch(t *testing.T) {
 		}
 		return "PATH=" + strings.Join(append(dirs, "/bin"), ":")
 	}
-	for _, c := range []struct {
+	type call struct {
 		name   string
 		called string // the program started; "" for the wrapper under its own name
 		env    []string
-		want   string // the error; "" when sbatch is run
-	}{
-		{"as sbatchwrap", "", []string{path("real")}, ""},
-		{"symbolic link called sbatch", "symlink/sbatch", []string{path("symlink", "real")}, ""},
-		{"hard link called sbatch", "hardlink/sbatch", []string{path("hardlink", "symlink", "real")}, ""},
-		{"copy called sbatch", "copy/sbatch", []string{path("copy", "real")}, ""},
-		{"copies of other builds", "copy/sbatch", []string{path("older", "copy", "hardlink", "real")}, ""},
-		{"what can't be run", "", []string{path("folder", "data", "real")}, ""},
-		{"relative folders", "", []string{path(".", "./real", "real")}, ""},
-		{"a site's own script", "", []string{path("site")}, ""},
-		{"named", "", []string{"PATH=/nowhere", "SBATCHWRAP_SBATCH=" + real}, ""},
-		{"named by a link", "", []string{"PATH=/nowhere", "SBATCHWRAP_SBATCH=" + root + "/real/sbatch"}, ""},
-		{"none", "", []string{"PATH=/nowhere"}, "no sbatch in PATH: install Slurm's client, set SBATCHWRAP_SBATCH to the path of the real sbatch, or make /etc/slurmprio/sbatch a link to it"},
-		{"only itself", "symlink/sbatch", []string{"PATH=" + root + "/symlink"}, `no sbatch in PATH ("ROOT/symlink/sbatch" is sbatchwrap itself): install Slurm's client, set SBATCHWRAP_SBATCH to the path of the real sbatch, or make /etc/slurmprio/sbatch a link to it`},
-		{"no PATH", "", nil, "no sbatch in PATH: install Slurm's client, set SBATCHWRAP_SBATCH to the path of the real sbatch, or make /etc/slurmprio/sbatch a link to it"},
-		{"names itself", "", []string{"SBATCHWRAP_SBATCH=" + root + "/copy/sbatch"}, `SBATCHWRAP_SBATCH says that sbatch is "ROOT/copy/sbatch", which is sbatchwrap itself: name the real sbatch`},
-		{"names nothing", "", []string{"SBATCHWRAP_SBATCH=/nowhere/sbatch"}, `SBATCHWRAP_SBATCH says that sbatch is "/nowhere/sbatch", which is no program that can be run`},
-		{"names data", "", []string{"SBATCHWRAP_SBATCH=" + root + "/data/sbatch"}, `SBATCHWRAP_SBATCH says that sbatch is "ROOT/data/sbatch", which is no program that can be run`},
-		{"names a relative path", "", []string{"SBATCHWRAP_SBATCH=sbatch"}, `SBATCHWRAP_SBATCH is "sbatch": want an absolute path`},
-		{"a script that runs the wrapper", "", []string{path("loop")}, `"ROOT/loop/sbatch" is a script that runs sbatchwrap again: set SBATCHWRAP_SBATCH to the path of the real sbatch`},
-		{"a script that becomes the wrapper", "", []string{path("execloop")}, `"ROOT/execloop/sbatch" is a script that runs sbatchwrap again: set SBATCHWRAP_SBATCH to the path of the real sbatch`},
-		{"a guard inherited by a job", "", []string{path("site"), "SBATCHWRAP_GUARD=1:0"}, ""},
-	} {
+		args   []string // nil: of a TE job
+		want   string   // the error; "" when sbatch is run
+	}
+	calls := []call{
+		{"as sbatchwrap", "", []string{path("real")}, nil, ""},
+		{"symbolic link called sbatch", "symlink/sbatch", []string{path("symlink", "real")}, nil, ""},
+		{"hard link called sbatch", "hardlink/sbatch", []string{path("hardlink", "symlink", "real")}, nil, ""},
+		{"copy called sbatch", "copy/sbatch", []string{path("copy", "real")}, nil, ""},
+		{"copies of other builds", "copy/sbatch", []string{path("older", "copy", "hardlink", "real")}, nil, ""},
+		{"what can't be run", "", []string{path("folder", "data", "real")}, nil, ""},
+		{"relative folders", "", []string{path(".", "./real", "real")}, nil, ""},
+		{"a site's own script", "", []string{path("site")}, nil, ""},
+		{"named", "", []string{"PATH=/nowhere", "SBATCHWRAP_SBATCH=" + real}, nil, ""},
+		{"named by a link", "", []string{"PATH=/nowhere", "SBATCHWRAP_SBATCH=" + root + "/real/sbatch"}, nil, ""},
+		{"none", "", []string{"PATH=/nowhere"}, nil, "no sbatch in PATH: install Slurm's client, set SBATCHWRAP_SBATCH to the path of the real sbatch, or make /etc/slurmprio/sbatch a link to it"},
+		{"only itself", "symlink/sbatch", []string{"PATH=" + root + "/symlink"}, nil, `no sbatch in PATH ("ROOT/symlink/sbatch" is sbatchwrap itself): install Slurm's client, set SBATCHWRAP_SBATCH to the path of the real sbatch, or make /etc/slurmprio/sbatch a link to it`},
+		{"no PATH", "", nil, nil, "no sbatch in PATH: install Slurm's client, set SBATCHWRAP_SBATCH to the path of the real sbatch, or make /etc/slurmprio/sbatch a link to it"},
+		{"names itself", "", []string{"SBATCHWRAP_SBATCH=" + root + "/copy/sbatch"}, nil, `SBATCHWRAP_SBATCH says that sbatch is "ROOT/copy/sbatch", which is sbatchwrap itself: name the real sbatch`},
+		{"names nothing", "", []string{"SBATCHWRAP_SBATCH=/nowhere/sbatch"}, nil, `SBATCHWRAP_SBATCH says that sbatch is "/nowhere/sbatch", which is no program that can be run`},
+		{"names data", "", []string{"SBATCHWRAP_SBATCH=" + root + "/data/sbatch"}, nil, `SBATCHWRAP_SBATCH says that sbatch is "ROOT/data/sbatch", which is no program that can be run`},
+		{"names a relative path", "", []string{"SBATCHWRAP_SBATCH=sbatch"}, nil, `SBATCHWRAP_SBATCH is "sbatch": want an absolute path`},
+		{"a guard inherited by a job", "", []string{path("site"), "SBATCHWRAP_GUARD=1:0"}, nil, ""},
+	}
+	for _, loop := range []string{"loop", "execloop"} { // a script that runs the wrapper, or becomes it
+		for _, args := range [][]string{nil, {"--wrap=true"}, {"te.sh"}, {"--help"}, {"--version"}, {"--prio-canary=5m", "te.sh"}, {"--no-such", "te.sh"}} {
+			calls = append(calls, call{fmt.Sprint(loop, args), "", []string{path(loop), "SBATCHWRAP_TYPE=te"}, args, `"ROOT/` + loop + `/sbatch" is a script that runs sbatchwrap again: set SBATCHWRAP_SBATCH to the path of the real sbatch`})
+		}
+	}
+	for _, c := range calls {
 		t.Run(c.name, func(t *testing.T) {
 			called := wrapper
 			if c.called != "" {
 				called = filepath.Join(root, c.called)
 			}
-			cmd := exec.Command(called, "--prio-type=te", "--wrap=true")
+			if c.args == nil {
+				c.args = []string{"--prio-type=te", "--wrap=true"}
+			}
+			cmd := exec.Command(called, c.args...)
 			cmd.Env = append([]string{}, c.env...)
 			cmd.Dir = root
 			timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })

@@ -26,6 +26,9 @@ const maxComment = 1024
 // run carries out one call. Where the real sbatch takes over it does not return.
 func run(name string, args []string) error {
 	real, notFound := findSbatch()
+	if notFound == nil {
+		notFound = guard(real)
+	}
 	p := &parser{path: real, args: args}
 	p.use(sbatch.AnyRelease())
 	if errors.Is(p.err, sbatch.ErrInstalled) && notFound == nil {

@@ -43,7 +43,7 @@ func (s scraper) get(path string) (*http.Response, error) {
 		}
 		return d.DialContext(ctx, "tcp", s.address)
 	}}}
-	return c.Get("http://priod" + path)
+	return c.Get("http://localhost" + path)
 }
 
 func (s scraper) scrape() map[string]*dto.MetricFamily {

@@ -13,29 +13,39 @@ local keys = { "type", "grace", "ckpt", "signal", "workload", "speed", "cpu", "m
 
 local units = { s = 1, m = 60, h = 3600 }
 
+-- digits is the number that a text of digits alone says; nil: it has others.
+local function digits(s) return s ~= "" and not s:find("%D") and tonumber(s) or nil end
+
 -- seconds reads a time as sbatch does, and as 90s or 1h30m; nil: it is none.
 local function seconds(v)
-  if v:find("^%d+$") then return tonumber(v) * 60 end
-  local days, rest = v:match("^(%d+)%-(.+)$")
-  local h, m, s = (rest or v):match("^(%d+):(%d+):(%d+)$")
-  if h then return ((days or 0) * 24 + h) * 3600 + m * 60 + s end
-  h, m = (rest or v):match("^(%d+):(%d+)$")
-  if h then return rest and (days * 24 + h) * 3600 + m * 60 or h * 60 + m end
-  if rest then return rest:find("^%d+$") and (days * 24 + rest) * 3600 or nil end
-  local sum, left = 0, v
-  while left ~= "" do
-    local n, unit, more = left:match("^(%d+)([smh])(.*)$")
-    if not n then return nil end
-    sum, left = sum + n * units[unit], more
+  local dash = v:find("-", 1, true)
+  local days, rest, n = dash and digits(v:sub(1, dash - 1)), v:sub((dash or 0) + 1), {}
+  local colons = not (":" .. rest .. ":"):find("::", 1, true) and (days or not dash)
+  for part in rest:gmatch("[^:]+") do
+    n[#n + 1] = digits(part)
+    colons = colons and digits(part)
+  end
+  if colons and #n <= 3 then
+    local h, m, s = n[1], n[2], n[3]
+    if not dash and #n < 3 then h, m, s = 0, n[1], n[2] end
+    return (((days or 0) * 24 + h) * 60 + (m or 0)) * 60 + (s or 0)
+  end
+  if v:find("[^%dsmh]") then return nil end
+  local sum = 0
+  for part in v:gsub("[smh]", "%0 "):gmatch("%S+") do
+    local count, unit = digits(part:sub(1, -2)), units[part:sub(-1)]
+    if not count or not unit then return nil end
+    sum = sum + count * unit
   end
   return sum
 end
 
 -- value is a variable's text in the tag's own form.
 local function value(key, v)
+  if #v > tags.max then return v end -- no tag holds it
   if key == "grace" or key == "ckpt" then
     local n = seconds(v)
-    return n and string.format("%d", n) or v
+    return n and n < 2 ^ 31 and string.format("%d", n) or v
   elseif key == "signal" then
     local shell, name = v:upper():match("^(B:)(.*)$")
     return (shell or "") .. (name or v:upper()):gsub("^SIG", "")

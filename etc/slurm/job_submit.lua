@@ -18,50 +18,75 @@ end
 
 local tags, rules = load("prio.lua"), load("prio_rules.lua") or {}
 
-local function has(list, name)
-  for _, x in ipairs(list or {}) do if x == name then return true end end
-  return false
+local most = 1024 -- bytes: Slurm refuses longer texts, after it asked this file
+
+-- tables of names become sets.
+for _, rule in ipairs({ rules.classes or {}, rules.consents or {} }) do
+  for _, x in ipairs(rule) do
+    for _, field in ipairs({ "partitions", "accounts", "qos" }) do
+      local names = x[field] and {}
+      for _, name in ipairs(x[field] or {}) do names[name] = true end
+      x[field] = names
+    end
+  end
 end
 
 local function set(n) -- a number that the job names
   return n and n ~= slurm.NO_VAL and n ~= slurm.NO_VAL64 and n ~= 4294967295
 end
 
--- gpus is how many GPUs the job asks for (1 where the number does not tell), and whether it names their type.
+-- texts are what the job says in the fields of that name; nil: one is longer than Slurm takes.
+local function texts(job, fields)
+  local all = {}
+  for _, field in ipairs(fields) do
+    local text = job[field] or ""
+    if #text > most then return nil end
+    all[#all + 1] = text
+  end
+  return all
+end
+
+-- gpus is how many GPUs the job asks for (1 where the number does not tell), and whether it names their type; nil: too long.
 local function gpus(job)
   local count, typed = 0, false
-  for _, field in ipairs({ "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "gres" }) do
-    for item in (job[field] or ""):gmatch("[^,]+") do
-      local rest = item:match("gpu(.*)$")
-      if rest and (rest == "" or rest:find("^[:=/]")) then
-        local kind = rest:match("^[:=/]([^:=]+)")
-        typed = typed or kind ~= nil and not kind:find("^%d+$")
-        count = math.max(count, tonumber(rest:match("(%d+)$") or "1"))
+  local asked = texts(job, { "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "gres" })
+  for item in table.concat(asked or {}, ","):gmatch("[^,]+") do
+    local at = item:find("gpu", 1, true)
+    if at and (at + 2 == #item or item:find("^[:=/]", at + 3)) then
+      local n = 1
+      for part in item:sub(at + 3):gmatch("[^:=/]+") do
+        if part:find("%D") then typed = true else n = tonumber(part) end
       end
+      count = math.max(count, n)
     end
   end
-  return count, typed
+  return asked and count, typed
 end
 
--- default_partition is the one of jobs that name none.
-local function partition_of(job)
-  return job.partition or job.default_partition or rules.default_partition or ""
+-- place is where the job goes: its partitions, its account and its QOS, where it names none the default; nil: too long.
+local function place(job)
+  local said = texts(job, { "partition", "account", "qos" })
+  if not said then return nil end
+  local function of(i, default) return said[i] ~= "" and said[i] or default or "" end
+  local p = { partitions = {}, account = of(2, job.default_account), qos = of(3, job.default_qos) }
+  for name in of(1, job.default_partition or rules.default_partition):gmatch("[^,]+") do table.insert(p.partitions, name) end
+  return p
 end
 
-local function fits(rule, job)
+local function fits(rule, p)
   if rule.partitions then
-    for p in partition_of(job):gmatch("[^,]+") do if not has(rule.partitions, p) then return false end end
+    for _, name in ipairs(p.partitions) do if not rule.partitions[name] then return false end end
   end
-  if rule.accounts and not has(rule.accounts, job.account or job.default_account or "") then return false end
-  return not rule.qos or has(rule.qos, job.qos or job.default_qos or "")
+  if rule.accounts and not rule.accounts[p.account] then return false end
+  return not rule.qos or rule.qos[p.qos] ~= nil
 end
 
 -- class is what a rule makes of a job without a type, and the rule's name.
-local function class(job, count)
+local function class(job, p, count, interactive)
   for _, rule in ipairs(rules.classes or {}) do
     local timed = not rule.max_minutes or set(job.time_limit) and job.time_limit <= rule.max_minutes
     local named = not rule.job_name -- a regular expression: priod looks at names, not this script
-    if fits(rule, job) and timed and named and (not rule.max_gpus or count <= rule.max_gpus) and (not rule.interactive or not job.script) then
+    if timed and named and (not rule.max_gpus or count <= rule.max_gpus) and fits(rule, p) and (not rule.interactive or interactive()) then
       return rule.type, rule.name
     end
   end
@@ -80,7 +105,14 @@ function M.submit(job, uid)
     end
   end
   local count, typed = gpus(job)
-  local kind = said.type or class(job, count)
+  local p = place(job)
+  if not count or not p then return end
+  local scripted
+  local function interactive() -- reads the script once, and only where it matters: it may be long
+    if scripted == nil then scripted = job.script ~= nil end
+    return not scripted
+  end
+  local kind = said.type or class(job, p, count, interactive)
   if kind == "te" and said.type then
     if not set(job.time_limit) and rules.te_minutes then
       slurm.log_user("prio: no time limit: the job counts as best effort; add --time=%d or less", rules.te_minutes)
@@ -90,11 +122,14 @@ function M.submit(job, uid)
   end
   if kind == "te" or kind == "none" or count == 0 or not rules.hold or rules.hold == 0 then return end
   local own = { "req_nodes", "reservation", "dependency", "deadline", "prefer" }
-  for _, field in ipairs(own) do if job[field] and job[field] ~= "" and job[field] ~= 0 then return end end
-  if not job.script or set(job.begin_time) and job.begin_time > 0 or job.priority == 0 then return end
+  for _, field in ipairs(own) do
+    local v = job[field]
+    if v and v ~= "" and v ~= 0 then return end
+  end
+  if set(job.begin_time) and job.begin_time > 0 or job.priority == 0 or interactive() then return end
   local steers, sizes = said.speed or said.workload, said.cpu or said.mem or said.workload
   for _, c in ipairs(rules.consents or {}) do
-    if fits(c, job) then
+    if fits(c, p) then
       steers, sizes = steers or c.gpu_type, sizes or c.size
       break
     end

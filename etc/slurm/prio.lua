@@ -1,9 +1,11 @@
 -- The tag of slurmprio in Lua, for job_submit.lua and cli_filter.lua: the grammar of package slurmplug/jobtag. The vectors of
--- slurmplug/jobtag/testdata/vectors.txt run through both. Plain Lua 5.1 to 5.4, without any library but string.
+-- slurmplug/jobtag/testdata/vectors.txt run through both. Plain Lua 5.1 to 5.4, without any library but string. The text is
+-- hostile and slurmctld waits: each pattern is linear in its length, with one repetition at most, at its start or its end
+-- (tests/lua_work_test.go).
 local M = { version = 1, max = 512 }
 
 local signals = {}
-for s in ("HUP INT QUIT ABRT ALRM TERM USR1 USR2 URG CONT TSTP TTIN TTOU"):gmatch("%u+%d?") do signals[s] = true end
+for s in ("HUP INT QUIT ABRT ALRM TERM USR1 USR2 URG CONT TSTP TTIN TTOU"):gmatch("%S+") do signals[s] = true end
 
 -- split calls f with each part of text between separators, and reports whether f was true of all.
 local function all(text, separator, f)
@@ -14,6 +16,12 @@ local function all(text, separator, f)
     if not at then return true end
     from = at + 1
   end
+end
+
+-- cut returns what stands before and after the first separator; nil: there is none.
+local function cut(text, separator)
+  local at = text:find(separator, 1, true)
+  if at then return text:sub(1, at - 1), text:sub(at + 1) end
 end
 
 local function one_of(...)
@@ -36,7 +44,8 @@ end
 
 -- number reads plain digits with at most one point, none of them first.
 local function number(s)
-  if not s:find("^%d+%.?%d*$") then return nil end
+  local point = s:find(".", 1, true)
+  if not s:find("^%d") or s:find("[^%d.]") or point and s:find(".", point + 1, true) then return nil end
   local n = tonumber(s)
   if n and n >= 1e-6 and n <= 1e15 then return n end
 end
@@ -48,7 +57,7 @@ local want_curves = "want TYPE:AMOUNTxSPEED-AMOUNTxSPEED for each GPU type, amou
 local function typed(v, want, valid)
   local seen, why = {}, nil
   all(v, ",", function(item)
-    local name, text = item:match("^([^:]*):(.*)$")
+    local name, text = cut(item, ":")
     if not name or not valid_name(name) or not valid(text) then
       why = want
     elseif seen[name] then
@@ -64,7 +73,7 @@ end
 local function curve(text)
   local last = 0
   return all(text, "-", function(point)
-    local a, s = point:match("^([^x]*)x(.*)$")
+    local a, s = cut(point, "x")
     a = a and number(a)
     if not a or not number(s) or a <= last then return false end
     last = a
@@ -102,21 +111,21 @@ local function printable(s)
   return '"' .. s:sub(1, 48):gsub("[^ -~]", "?"):gsub('"', "'") .. '"'
 end
 
--- split takes a comment apart: the tag, nil when it does not begin with one, and the user's own words.
+-- split returns the tag with which a comment begins, of one that is too long as much as shows that; nil: there is none.
 function M.split(comment)
-  if not comment or comment:sub(1, 5) ~= "prio:" then return nil, comment or "" end
-  local tag, rest = comment:match("^([^ ]*) (.*)$")
-  return tag or comment, rest or ""
+  if not comment or comment:sub(1, 5) ~= "prio:" then return nil end
+  local tag = comment:sub(1, M.max + 1)
+  return cut(tag, " ") or tag
 end
 
 -- parse reads a tag: a table of its keys, or nil and why it does not count.
 function M.parse(tag)
   if tag:sub(1, 5) ~= "prio:" then return nil, "tag: does not begin with prio:" end
-  if #tag > M.max then return nil, "tag: " .. #tag .. " bytes, at most " .. M.max .. " are allowed" end
+  if #tag > M.max then return nil, "tag: at most " .. M.max .. " bytes are allowed" end
   local found, why, more = {}, nil, false
   all(tag:sub(6), "&", function(pair)
     if pair == "" then return true end
-    local k, v = pair:match("^([^=]*)=(.*)$")
+    local k, v = cut(pair, "=")
     k, v = unescape(k or pair), unescape(v or "")
     if not k or not v or pair:find(";", 1, true) then
       why = "tag: " .. printable(pair) .. " is not a URL query"
@@ -145,7 +154,10 @@ function M.encode(said)
   local sorted = {}
   for k in pairs(names) do sorted[#sorted + 1] = k end
   table.sort(sorted)
-  for _, k in ipairs(sorted) do parts[#parts + 1] = k .. "=" .. (k == "v" and "1" or said[k]) end
+  for _, k in ipairs(sorted) do
+    if #(said[k] or "") > M.max then return nil, "tag: at most " .. M.max .. " bytes are allowed" end
+    parts[#parts + 1] = k .. "=" .. (k == "v" and "1" or said[k])
+  end
   local tag = "prio:" .. table.concat(parts, "&")
   local ok, why = M.parse(tag)
   if not ok then return nil, why end

@@ -56,7 +56,7 @@ func askHealth(ctx context.Context, address string) (*daemon.State, error) {
 			return dial.DialContext(ctx, network, address)
 		},
 	}}
-	asks, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://priod/health", nil)
+	asks, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/health", nil)
 	if err != nil {
 		return nil, err
 	}

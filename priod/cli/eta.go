@@ -172,7 +172,7 @@ func etasOf(ctx context.Context, cfg *config.Config, r *store.Reader, f *forecas
 	for _, text := range names {
 		id, err := storedName(ctx, r, text)
 		if err != nil {
-			return nil, usageError{err}
+			return nil, err
 		}
 		ids = append(ids, id)
 	}
@@ -189,14 +189,14 @@ func etasOf(ctx context.Context, cfg *config.Config, r *store.Reader, f *forecas
 	}
 	whose := ""
 	if private {
-		whose = " of " + username
+		whose = username
 	}
 	views := make([]*etaView, 0, len(ids))
 	for _, id := range ids {
 		x, err := storedExplanation(ctx, cfg, r, id)
 		switch {
 		case err == nil && private && x.Job.User != username, errors.Is(err, store.ErrNone):
-			return nil, fmt.Errorf("priod knows no job %s%s: it sees jobs that wait in ranked partitions", id, whose)
+			return nil, unknown(id.String(), whose)
 		case err != nil:
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,7 +34,8 @@ func (o *ownForecasts) with(ctx context.Context, needed bool, do func(f *forecas
 	}
 	defer r.Close()
 	if !needed {
-		return http.StatusInternalServerError, do(nil, r)
+		err = do(nil, r)
+		return statusOf(err), err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,10 +47,7 @@ func (o *ownForecasts) with(ctx context.Context, needed bool, do func(f *forecas
 		o.at = time.Now()
 	}
 	err = do(o.f, r)
-	if errors.As(err, new(usageError)) {
-		return http.StatusBadRequest, err
-	}
-	return http.StatusInternalServerError, err
+	return statusOf(err), err
 }
 
 // jobs are named ones of a user, or all of this user's that wait.
@@ -58,19 +55,24 @@ func (o *ownForecasts) jobs(ctx context.Context, asker string, names []string, w
 	if len(names) > ownJobs {
 		return http.StatusBadRequest, fmt.Errorf("%d jobs: want at most %d", len(names), ownJobs)
 	}
-	return o.with(ctx, len(names) > 0, func(f *forecaster, r *store.Reader) error {
-		views, err := etasOf(ctx, o.cfg, r, f, names, asker, true)
-		if err != nil {
-			return err
-		}
-		return report.JSON(w, views)
-	})
+	var views []*etaView
+	of := func(f *forecaster, r *store.Reader) (err error) {
+		views, err = etasOf(ctx, o.cfg, r, f, names, asker, true)
+		return err
+	}
+	if status, err = o.with(ctx, false, of); err == nil && len(names) > 0 { // Slurm is not read for jobs of others
+		status, err = o.with(ctx, true, of)
+	}
+	if err != nil {
+		return status, err
+	}
+	return http.StatusInternalServerError, report.JSON(w, views)
 }
 
 // requests are of jobs that are not submitted.
-func (o *ownForecasts) requests(ctx context.Context, asker string, body io.Reader, w io.Writer) (status int, err error) {
+func (o *ownForecasts) requests(ctx context.Context, asker string, asked []byte, w io.Writer) (status int, err error) {
 	var requests []*advise.Request
-	if err := json.NewDecoder(io.LimitReader(body, ownMaxText)).Decode(&requests); err != nil || len(requests) == 0 || len(requests) > ownJobs {
+	if err := json.Unmarshal(asked, &requests); err != nil || len(requests) == 0 || len(requests) > ownJobs {
 		return http.StatusBadRequest, fmt.Errorf("want 1 to %d requests", ownJobs)
 	}
 	for _, r := range requests {

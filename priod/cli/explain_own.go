@@ -43,9 +43,11 @@ import (
 // The answer is that of the state folder: it costs Slurm nothing.
 
 const (
-	ownAtOnce  = 2 // answers made at the same time
+	ownAtOnce  = 2 // answers to the same question that are made at the same time
 	ownJobs    = 20
 	ownMaxText = 1 << 20
+
+	ownPatience = 20 * time.Second
 )
 
 // anotherUser stands for names that are not the asker's.
@@ -53,8 +55,9 @@ const anotherUser = "another user"
 
 // ownHandler answers a user about that user's jobs.
 func ownHandler(cfg *config.Config) http.Handler {
-	turns, mux := make(chan struct{}, ownAtOnce), http.NewServeMux()
-	answer := func(path string, with func(ctx context.Context, asker string, r *http.Request, w io.Writer) (status int, err error)) {
+	mux := http.NewServeMux()
+	answer := func(path string, with func(ctx context.Context, asker string, query url.Values, asked []byte, w io.Writer) (status int, err error)) {
+		turns := make(chan struct{}, ownAtOnce) // of each question: forecasts may wait for Slurm, explanations need not wait for them
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			uid, known := daemon.Asker(r.Context())
 			asker, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
@@ -62,17 +65,19 @@ func ownHandler(cfg *config.Config) http.Handler {
 				http.Error(w, fmt.Sprintf("user %d has no name on this host", uid), http.StatusForbidden)
 				return
 			}
-			ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
-			defer cancel()
-			select {
-			case turns <- struct{}{}:
-				defer func() { <-turns }()
-			case <-ctx.Done():
-				http.Error(w, "too many users ask at once: try again in a moment", http.StatusServiceUnavailable)
+			asked, err := io.ReadAll(http.MaxBytesReader(w, r.Body, ownMaxText)) // at the asker's pace, so before the turn
+			if err != nil {
+				http.Error(w, "the question cannot be read", http.StatusBadRequest)
 				return
 			}
+			ctx, cancel := context.WithTimeout(r.Context(), ownPatience)
+			defer cancel()
 			var body bytes.Buffer
-			status, err := with(ctx, asker.Username, r, &body)
+			status := http.StatusServiceUnavailable
+			if !daemon.InTurn(r, turns, ownPatience, func() { status, err = with(ctx, asker.Username, r.URL.Query(), asked, &body) }) {
+				err = errors.New("too many users ask at once: try again in a moment")
+			}
+			daemon.Sending(w)
 			if err != nil {
 				http.Error(w, report.Safe(err.Error()), status)
 				return
@@ -81,14 +86,14 @@ func ownHandler(cfg *config.Config) http.Handler {
 		})
 	}
 	forecasts := ownForecasts{cfg: cfg}
-	answer("GET /explain", func(ctx context.Context, asker string, r *http.Request, w io.Writer) (int, error) {
-		return explainOwn(ctx, cfg, asker, r.URL.Query(), w)
+	answer("GET /explain", func(ctx context.Context, asker string, query url.Values, _ []byte, w io.Writer) (int, error) {
+		return explainOwn(ctx, cfg, asker, query, w)
 	})
-	answer("GET /eta", func(ctx context.Context, asker string, r *http.Request, w io.Writer) (int, error) {
-		return forecasts.jobs(ctx, asker, r.URL.Query()["job"], w)
+	answer("GET /eta", func(ctx context.Context, asker string, query url.Values, _ []byte, w io.Writer) (int, error) {
+		return forecasts.jobs(ctx, asker, query["job"], w)
 	})
-	answer("POST /eta", func(ctx context.Context, asker string, r *http.Request, w io.Writer) (int, error) {
-		return forecasts.requests(ctx, asker, r.Body, w)
+	answer("POST /eta", func(ctx context.Context, asker string, _ url.Values, asked []byte, w io.Writer) (int, error) {
+		return forecasts.requests(ctx, asker, asked, w)
 	})
 	return mux
 }
@@ -110,11 +115,11 @@ func explainOwn(ctx context.Context, cfg *config.Config, username string, asked 
 		if err == nil {
 			all[i], err = storedExplanation(ctx, cfg, r, id)
 		}
-		switch {
-		case err == nil && all[i].Job.User != username, errors.Is(err, store.ErrNone):
-			return http.StatusNotFound, fmt.Errorf("priod knows no job %.40s of %s: it sees jobs that wait in ranked partitions", text, username)
-		case err != nil:
-			return http.StatusBadRequest, err
+		if err == nil && all[i].Job.User != username || errors.Is(err, store.ErrNone) {
+			err = unknown(text, username)
+		}
+		if err != nil {
+			return statusOf(err), err
 		}
 		if err := errors.Join(all[i].jobSpeeds(ctx, cfg, r, ""), times.fill(ctx, all[i], "")); err != nil {
 			return http.StatusServiceUnavailable, err
@@ -136,12 +141,37 @@ func explainOwn(ctx context.Context, cfg *config.Config, username string, asked 
 	return http.StatusInternalServerError, report.JSON(w, several{Jobs: all, Unknown: []unknownJob{}})
 }
 
+// noJob is a job that priod does not know, or not of that user: store.ErrNone in other words.
+type noJob struct{ error }
+
+func (noJob) Is(target error) bool { return target == store.ErrNone }
+
+// unknown says so; username "": of any user.
+func unknown(job, username string) error {
+	whose := ""
+	if username != "" {
+		whose = " of " + username
+	}
+	return noJob{fmt.Errorf("priod knows no job %.40s%s: it sees jobs that wait in ranked partitions", job, whose)}
+}
+
+// statusOf is what an error is in HTTP.
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, store.ErrNone):
+		return http.StatusNotFound
+	case errors.As(err, new(usageError)):
+		return http.StatusBadRequest
+	}
+	return http.StatusServiceUnavailable
+}
+
 // storedName finds a job by its name in the state folder alone.
 func storedName(ctx context.Context, r *store.Reader, text string) (cluster.JobID, error) {
 	name, err := slurmplug.ParseJobName(text)
 	switch {
 	case err != nil:
-		return cluster.JobID{}, err
+		return cluster.JobID{}, usageError{err}
 	case name.SLUID != "":
 		return cluster.JobID{}, fmt.Errorf("%w under a SLUID: ask by the job's number", store.ErrNone)
 	case name.Offset >= 0:

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +34,9 @@ func webCommand() *cli.Command {
 			address := c.String("listen")
 			if address == "" || !config.LocalAddress(address) {
 				return usagef("--listen %.80q: want a loopback address such as 127.0.0.1:9818 or [::1]:9818, or unix:/absolute/path", address)
+			}
+			if cfg.Web.UserHeader != "" && !strings.HasPrefix(address, "unix:") {
+				return usagef("--listen %.80q: web.user_header wants unix:/absolute/path: on a loopback address any user of this host could send the header", address)
 			}
 			r, err := store.OpenReader(c.Context, cfg.State.Dir)
 			if err != nil {
@@ -76,7 +80,8 @@ func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address
 func Pages(version string) func(cfg *config.Config, health func() daemon.State) http.Handler {
 	return func(cfg *config.Config, health func() daemon.State) http.Handler {
 		classes := cfg.Decide().Ranking
-		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: version, Health: health, On: cfg.On(), Keep: 2 * time.Second}
+		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: version, Health: health, On: cfg.On(), Keep: 2 * time.Second,
+			UserHeader: cfg.Web.UserHeader, Operators: cfg.Web.Operators}
 		p.Budget = func(kind, name string, gpus int) float64 {
 			budget := classes.User
 			special, known := classes.Users[name]
@@ -100,7 +105,7 @@ func Pages(version string) func(cfg *config.Config, health func() daemon.State) 
 			})
 			return all, err
 		}
-		p.Explain = func(ctx context.Context, r *store.Reader, text string) (any, []web.Line, error) {
+		p.Explain = func(ctx context.Context, r *store.Reader, text, user string) (any, []web.Line, error) {
 			id, err := storedName(ctx, r, text)
 			if err != nil {
 				return nil, nil, err
@@ -109,8 +114,14 @@ func Pages(version string) func(cfg *config.Config, health func() daemon.State) 
 			if err == nil {
 				err = v.jobSpeeds(ctx, cfg, r, "")
 			}
+			if err == nil && user != "" && v.Job.User != user {
+				err = unknown(text, user)
+			}
 			if err != nil {
 				return nil, nil, err
+			}
+			if user != "" {
+				v.hideOthers(user)
 			}
 			lines := []web.Line{}
 			v.tell(true, func(name, format string, a ...any) {

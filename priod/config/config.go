@@ -182,7 +182,9 @@ type Config struct {
 	} `toml:"metrics" json:"metrics"`
 
 	Web struct {
-		Listen string `toml:"listen" json:"listen"`
+		Listen     string   `toml:"listen" json:"listen"`
+		UserHeader string   `toml:"user_header" json:"user_header"`
+		Operators  []string `toml:"operators" json:"operators"`
 	} `toml:"web" json:"web"`
 
 	sources map[string]string // of keys that are no defaults: a profile, or the file

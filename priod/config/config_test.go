@@ -209,6 +209,8 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[metrics]\nlisten = \"unix:metrics.sock\"", "metrics.listen"},
 		{"[web]\nlisten = \"0.0.0.0:9818\"", "web.listen: want a loopback address such as 127.0.0.1:9818"},
 		{"[metrics]\nlisten = \"127.0.0.1:9817\"\n[web]\nlisten = \"127.0.0.1:9817\"", "web.listen: want another address than that of metrics.listen"},
+		{"[web]\nuser_header = \"X-User:\"", "web.user_header: want the name of a header"},
+		{"[web]\nlisten = \"127.0.0.1:9818\"\nuser_header = \"X-User\"", "web.user_header: want with web.listen = \"unix:/absolute/path\": on a loopback address any user of this host could send the header"},
 		{"[metrics]\nlisten = \"unix:/" + strings.Repeat("a", 107) + "\"", "metrics.listen"},
 	} {
 		_, err := load(t, c.text)

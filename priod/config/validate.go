@@ -32,6 +32,9 @@ var levers = map[string]slurmplug.Lever{
 	"priority":    slurmplug.Priority,
 }
 
+// headerName is a field name of HTTP.
+var headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,99}$`)
+
 // noEvictions is the policy that evicts none.
 const noEvictions = "none"
 
@@ -226,6 +229,8 @@ func (c *Config) daemonRules() []rule {
 		{"wake.polls_per_minute", c.Wake.PollsPerMinute >= 1, "at least 1"},
 		{"metrics.listen", LocalAddress(c.Metrics.Listen), "a loopback address such as 127.0.0.1:9817 or [::1]:9817, unix:/absolute/path, or empty"},
 		{"web.listen", LocalAddress(c.Web.Listen), "a loopback address such as 127.0.0.1:9818 or [::1]:9818, unix:/absolute/path, or empty"},
+		{"web.user_header", c.Web.UserHeader == "" || headerName.MatchString(c.Web.UserHeader), "the name of a header, such as X-Remote-User"},
+		{"web.user_header", c.Web.UserHeader == "" || c.Web.Listen == "" || strings.HasPrefix(c.Web.Listen, "unix:"), "with web.listen = \"unix:/absolute/path\": on a loopback address any user of this host could send the header"},
 		{"web.listen", c.Web.Listen == "" || c.Web.Listen != c.Metrics.Listen, "another address than that of metrics.listen"},
 		{"log.format", c.Log.Format == "text" || c.Log.Format == "json", "text or json"},
 	}

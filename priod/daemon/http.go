@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -62,13 +61,14 @@ func (e *endpoint) move(key, address string, h http.Handler, log hclog.Logger) e
 	return nil
 }
 
-// Server is a server that a flooding or slow client cannot block.
+// Server is a server that a flooding or slow client, or another site's page, cannot use.
 func Server(h http.Handler, log hclog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           ownNames(h),
+		ConnContext:       ofConn,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      30 * time.Second,
+		WriteTimeout:      30 * time.Second, // with what making it takes; see Sending
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
@@ -80,27 +80,6 @@ func (e *endpoint) close() {
 		e.server.Close()
 	}
 	*e = endpoint{}
-}
-
-// Listen opens a loopback address or, after "unix:", a socket that its owner
-// and group may use.
-func Listen(address string) (net.Listener, error) {
-	path, unix := strings.CutPrefix(address, "unix:")
-	if !unix {
-		return net.Listen("tcp", address)
-	}
-	if err := removeStale("unix", path); err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		l.Close()
-		return nil, err
-	}
-	return l, nil
 }
 
 // removeStale removes a socket that a killed daemon left behind, and nothing

@@ -182,7 +182,7 @@ func get(address string) (string, error) {
 		}
 		return d.DialContext(ctx, "tcp", address)
 	}}}
-	r, err := c.Get("http://priod/")
+	r, err := c.Get("http://localhost/")
 	if err != nil {
 		return "", err
 	}

@@ -66,17 +66,17 @@ func TestFloodOfQuestions(t *testing.T) {
 
 // Of all users together so many, and those who leave make room.
 func TestAskers(t *testing.T) {
-	a := askers{open: map[uint32]int{}}
+	var a Seats[uint32]
 	for uid := range uint32(askedByAll) {
-		if !a.enter(uid) {
+		if !a.Take(uid, askedByOne, askedByAll) {
 			t.Fatalf("user %d is refused", uid)
 		}
 	}
-	if a.enter(1000) {
+	if a.Take(1000, askedByOne, askedByAll) {
 		t.Error("more than all were let in")
 	}
-	a.leave(7)
-	if !a.enter(1000) || len(a.open) != askedByAll {
-		t.Errorf("one left and another was refused: %v", a.open)
+	a.Leave(7)
+	if !a.Take(1000, askedByOne, askedByAll) || len(a.of) != askedByAll {
+		t.Errorf("one left and another was refused: %v", a.of)
 	}
 }

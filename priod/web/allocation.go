@@ -3,7 +3,9 @@ package web
 import (
 	"context"
 	"html/template"
+	"math"
 	"net/url"
+	"slices"
 
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
@@ -34,13 +36,13 @@ func (v *AllocationView) Figure() (template.HTML, error) {
 	return f.HTML()
 }
 
-func allocation(ctx context.Context, r *store.Reader, _ *store.Cycle, asked url.Values) (any, error) {
+func allocation(ctx context.Context, r *store.Reader, _ *store.Cycle, asked url.Values) (shown, error) {
 	_, skip, err := partOf(url.Values{"page": asked["page"]}, 1<<40)
 	if err != nil {
 		return nil, err
 	}
 	v := &AllocationView{}
-	jobs, all, err := r.Shares(ctx, skip, rowsOfPage)
+	jobs, all, err := sharesOf(ctx, r, skip)
 	if err != nil {
 		return nil, err
 	}
@@ -55,4 +57,16 @@ func allocation(ctx context.Context, r *store.Reader, _ *store.Cycle, asked url.
 	part, _, err := partOf(asked, all)
 	v.Turn = Turn{part, "allocation", asked}
 	return v, err
+}
+
+// sharesOf are those of one page, and how many there are that the viewer may see.
+func sharesOf(ctx context.Context, r *store.Reader, skip int) (page []store.JobShare, all int, err error) {
+	user := viewer(ctx)
+	if user == "" {
+		return r.Shares(ctx, skip, rowsOfPage)
+	}
+	page, _, err = r.Shares(ctx, 0, math.MaxInt32)
+	page = slices.DeleteFunc(page, func(j store.JobShare) bool { return j.User != user })
+	all = len(page)
+	return page[min(skip, all):min(skip+rowsOfPage, all)], all, err
 }

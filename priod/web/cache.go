@@ -1,10 +1,18 @@
 package web
 
 import (
+	"bytes"
+	"compress/gzip"
+	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"slurmprio/priod/daemon"
+	"slurmprio/priod/report"
 )
 
 const mostCached = 64 // answers
@@ -22,12 +30,46 @@ type answer struct {
 	status int
 	data   page
 	once   [2]sync.Once
-	text   [2]rendered // as a page, as JSON
+	text   [2]*rendered // as a page, as JSON
 }
 
+// rendered is an answer as it is sent, to all who ask for it.
 type rendered struct {
 	status int
+	kind   string
 	body   []byte
+	zipped []byte // nil: too short
+}
+
+func newRendered(status int, kind string, body []byte) *rendered {
+	x := &rendered{status: status, kind: kind, body: body}
+	if len(body) < 1<<10 {
+		return x
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(body); err == nil && z.Close() == nil {
+		x.zipped = b.Bytes()
+	}
+	return x
+}
+
+// send is not in a turn: the asker may read slowly.
+func (x *rendered) send(w http.ResponseWriter, r *http.Request) {
+	h, body := w.Header(), x.body
+	h.Set("Content-Type", x.kind)
+	h.Add("Vary", "Accept-Encoding")
+	if x.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		body = x.zipped
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if x.status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "5")
+	}
+	daemon.Sending(w)
+	w.WriteHeader(x.status)
+	_, _ = w.Write(body) // fails when the asker has gone
 }
 
 // get is the answer of that name that is not older than age, else a new one.
@@ -57,13 +99,36 @@ func (k *answerCache) get(name string, age time.Duration, read func() (status in
 }
 
 // in is the answer as a page, or as JSON.
-func (a *answer) in(asJSON bool) (status int, body []byte) {
+func (a *answer) in(asJSON bool) *rendered {
 	at, render := 0, renderPage
 	if asJSON {
 		at, render = 1, renderJSON
 	}
-	a.once[at].Do(func() { a.text[at].status, a.text[at].body = render(a.status, a.data) })
-	return a.text[at].status, a.text[at].body
+	a.once[at].Do(func() { a.text[at] = render(a.status, a.data) })
+	return a.text[at]
+}
+
+func renderJSON(status int, data page) *rendered {
+	const kind = "application/json"
+	var body bytes.Buffer
+	if err := report.JSON(&body, data.json()); err != nil {
+		return newRendered(http.StatusInternalServerError, kind, []byte("{\"error\": \"the answer cannot be made\"}\n"))
+	}
+	return newRendered(status, kind, body.Bytes())
+}
+
+func renderPage(status int, data page) *rendered {
+	var body bytes.Buffer // so that a page is whole or not there
+	if err := templates.ExecuteTemplate(&body, "page.html", data); err != nil {
+		return newRendered(http.StatusInternalServerError, "text/plain; charset=utf-8", []byte("the page cannot be made: "+report.Safe(err.Error())))
+	}
+	return newRendered(status, "text/html; charset=utf-8", body.Bytes())
+}
+
+// failed is the answer that there is none.
+func (p *Pages) failed(asJSON bool, status int, err error) *rendered {
+	a := answer{status: status, data: page{Name: "error", Error: err.Error(), Version: p.Version}}
+	return a.in(asJSON)
 }
 
 // cached is a value that is read again once it is older than an age.

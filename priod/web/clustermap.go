@@ -54,13 +54,16 @@ type NodesView struct {
 	Nodes []NodeView `json:"nodes"`
 }
 
-func nodes(ctx context.Context, r *store.Reader, _ *store.Cycle, asked url.Values) (any, error) {
+func nodes(ctx context.Context, r *store.Reader, _ *store.Cycle, asked url.Values) (shown, error) {
 	all, err := r.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := &NodesView{Types: report.ByType(all), Nodes: []NodeView{}, Only: asked.Get("type")}
 	if asked.Has("type") {
+		if !slices.ContainsFunc(all, func(n cluster.Node) bool { return n.GPUType == v.Only }) {
+			return nil, usagef("type=%.40q: no node has it", v.Only)
+		}
 		all = slices.DeleteFunc(all, func(n cluster.Node) bool { return n.GPUType != v.Only })
 	}
 	part, skip, err := partOf(asked, len(all))
@@ -158,6 +161,8 @@ type MapJob struct {
 	End     int64  `json:"end,omitempty"`   // as half of such jobs end
 	Limit   int64  `json:"limit,omitempty"` // its time limit ends
 	Leaves  string `json:"leaves_for,omitempty"`
+
+	user string // as it is
 }
 
 // MapNode is a node with GPUs.
@@ -175,7 +180,7 @@ type MapNode struct {
 	Held     []int   `json:"held,omitempty"`     // of each GPU in use, the index of its job; left out where that is not known
 }
 
-func clusterMap(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (any, error) {
+func clusterMap(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (shown, error) {
 	all, err := r.Nodes(ctx)
 	if err != nil {
 		return nil, err
@@ -202,7 +207,7 @@ func clusterMap(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.V
 		if h.GPUs == 0 {
 			continue
 		}
-		j := MapJob{Job: h.Job.String(), User: name(h.User), Account: name(h.Account), Class: h.Class, GPUs: h.GPUs, Start: h.Start.Unix(), Leaves: x.leaves[h.Job]}
+		j := MapJob{Job: h.Job.String(), User: name(h.User), Account: name(h.Account), Class: h.Class, GPUs: h.GPUs, Start: h.Start.Unix(), Leaves: x.leaves[h.Job], user: h.User}
 		if !h.End.Median.IsZero() {
 			j.End = h.End.Median.Unix()
 		}

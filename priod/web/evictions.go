@@ -63,8 +63,8 @@ type EvictionView struct {
 	LeftS float64 `json:"grace_left_s"` // 0 when it has left, or was not told yet
 }
 
-func evictions(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (any, error) {
-	all, err := r.Evictions(ctx, rowsOfPage)
+func evictions(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (shown, error) {
+	all, err := r.Evictions(ctx, most(ctx, rowsOfPage))
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,10 @@ func (v *HealthView) Counts() string {
 	return fmt.Sprintf("%d passed, %d warned, %d failed", v.Check.Count(string(live.Pass)), v.Check.Count(string(live.Warn)), v.Check.Count(string(live.Fail)))
 }
 
-func (p *Pages) health(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (any, error) {
+func (p *Pages) health(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (shown, error) {
+	if viewer(ctx) != "" {
+		return nil, errOperators
+	}
 	v := &HealthView{}
 	if p.Health != nil {
 		state := p.Health()

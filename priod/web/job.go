@@ -131,13 +131,13 @@ func (v *Explained) Life() (template.HTML, error) {
 	return line.HTML()
 }
 
-func (p *Pages) job(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (any, error) {
+func (p *Pages) job(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (shown, error) {
 	name, err := slurmplug.ParseJobName(asked.Get("id"))
 	if err != nil {
 		return nil, usage{err}
 	}
 	v := &Explained{Name: name.String()}
-	if v.Data, v.Lines, err = p.Explain(ctx, r, v.Name); err != nil {
+	if v.Data, v.Lines, err = p.Explain(ctx, r, v.Name, viewer(ctx)); err != nil {
 		return nil, err
 	}
 	isAnswer := func(l Line) bool { return slices.Contains([]string{"Why", "Start", "Advice"}, l.Name) }

@@ -52,9 +52,13 @@ type Tile struct {
 	Spark              template.HTML
 }
 
-const sparkBin = 30 * time.Minute
+const (
+	sparkBin   = 30 * time.Minute
+	firstJobs  = 10
+	lastWrites = 8
+)
 
-func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (any, error) {
+func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (shown, error) {
 	v := &Overview{Evictions: []store.Eviction{}, Attention: []Attention{}}
 	all, err := r.Nodes(ctx)
 	if err != nil {
@@ -69,17 +73,18 @@ func (p *Pages) overview(ctx context.Context, r *store.Reader, last *store.Cycle
 		return nil, err
 	}
 	v.Evictions = append(v.Evictions, open...)
-	first, _, err := r.Pending(ctx, "", 0, 10)
+	keys, _, err := p.waiting.read(ctx, r, stamp(last))
 	if err != nil {
 		return nil, err
 	}
-	places := make([]int, len(first))
-	for i := range places {
-		places[i] = i + 1
+	keys, places := ownKeys(keys, viewer(ctx))
+	first, err := r.PendingOf(ctx, keys[:min(len(keys), firstJobs)])
+	if err != nil {
+		return nil, err
 	}
 	v.First = jobViews(first, places, roomFor(open))
 	drawBars(v.First)
-	if v.Writes, err = r.Writes(ctx, 8); err != nil {
+	if v.Writes, err = r.Writes(ctx, most(ctx, lastWrites)); err != nil {
 		return nil, err
 	}
 	if p.Health != nil {

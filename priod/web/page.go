@@ -74,14 +74,19 @@ type page struct {
 	On      []string // features that are switched on, in words
 	Error   string
 	Version string
+	Viewer  string // sees what is this user's own; "": all
 }
 
 // Stale says that the last cycle is older than cycles should be.
 func (p page) Stale() bool { return p.Cycle != nil && time.Since(p.Cycle.Until) > 5*time.Minute }
 
 // Pages are the names in the navigation.
-func (page) Pages() []string {
-	return []string{"overview", "map", "queue", "evictions", "allocation", "users", "time", "health"}
+func (p page) Pages() []string {
+	all := []string{"overview", "map", "queue", "evictions", "allocation", "users", "time", "health"}
+	if p.Viewer != "" {
+		all = all[:len(all)-1]
+	}
+	return all
 }
 
 const rowsOfPage = 100

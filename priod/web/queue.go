@@ -8,10 +8,12 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -138,6 +140,24 @@ func filterOf(asked url.Values) Filter {
 	return Filter{asked.Get("user"), asked.Get("account"), asked.Get("partition"), asked.Get("class"), asked.Get("cause"), asked.Get("type")}
 }
 
+// valid refuses a class, a cause or a GPU type that does not exist; types are those of waiting jobs. A user, an account or a partition may have no job that waits.
+func (f *Filter) valid(ctx context.Context, r *store.Reader, types []Choice) error {
+	if classes := []string{"", "te", "be", "-"}; !slices.Contains(classes, f.Class) {
+		return usagef("class=%.20q: want te, be or -", f.Class)
+	}
+	if f.Cause != "" && !slices.Contains(plan.Causes, plan.Cause(f.Cause)) {
+		return usagef("cause=%.20q: want one of %s", f.Cause, strings.Trim(fmt.Sprint(plan.Causes), "[]"))
+	}
+	if f.GPUType == "" || f.GPUType == "any" || slices.ContainsFunc(types, func(c Choice) bool { return c.Value == f.GPUType }) {
+		return nil
+	}
+	all, err := r.Nodes(ctx)
+	if err == nil && !slices.ContainsFunc(all, func(n cluster.Node) bool { return report.Safe(n.GPUType) == f.GPUType }) {
+		return usagef("type=%.40q: no node has it; any: jobs that name no GPU type", f.GPUType)
+	}
+	return err
+}
+
 func (f *Filter) fits(k *store.WaitingKey) bool {
 	is := func(want, got string) bool { return want == "" || want == got || want == report.Safe(got) }
 	return is(f.User, k.User) && is(f.Account, k.Account) && is(f.Partition, k.Partition) && is(f.Class, k.Class) && is(f.Cause, string(k.Cause)) && is(f.GPUType, cmp.Or(k.GPUType, "any"))
@@ -232,17 +252,22 @@ func (w *waiting) read(ctx context.Context, r *store.Reader, cycle string) ([]st
 	if err != nil {
 		return nil, QueueView{}, err
 	}
-	w.keys, w.whole = keys, QueueView{
+	w.keys, w.whole = keys, choicesOf(keys)
+	w.of, w.made, w.took = cycle, time.Now(), time.Since(began)
+	return w.keys, w.whole, nil
+}
+
+// choicesOf is the page without jobs.
+func choicesOf(keys []store.WaitingKey) QueueView {
+	return QueueView{
 		Users:    choices(keys, func(k *store.WaitingKey) string { return k.User }),
 		Accounts: choices(keys, func(k *store.WaitingKey) string { return k.Account }), Partitions: choices(keys, func(k *store.WaitingKey) string { return k.Partition }),
 		Classes: choices(keys, func(k *store.WaitingKey) string { return k.Class }), Causes: choices(keys, func(k *store.WaitingKey) string { return string(k.Cause) }),
 		Types: choices(keys, func(k *store.WaitingKey) string { return cmp.Or(k.GPUType, "any") }),
 	}
-	w.of, w.made, w.took = cycle, time.Now(), time.Since(began)
-	return w.keys, w.whole, nil
 }
 
-func (p *Pages) queue(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (any, error) {
+func (p *Pages) queue(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (shown, error) {
 	if _, _, err := partOf(url.Values{"page": asked["page"]}, 1<<40); err != nil {
 		return nil, err
 	}
@@ -250,12 +275,19 @@ func (p *Pages) queue(ctx context.Context, r *store.Reader, last *store.Cycle, a
 	if err != nil {
 		return nil, err
 	}
+	keys, all := ownKeys(keys, viewer(ctx))
+	if viewer(ctx) != "" {
+		v = choicesOf(keys)
+	}
 	v.Filter = filterOf(asked)
+	if err := v.valid(ctx, r, v.Types); err != nil {
+		return nil, err
+	}
 	var left []store.WaitingKey
 	var places []int
 	for i := range keys {
 		if v.fits(&keys[i]) {
-			left, places = append(left, keys[i]), append(places, i+1)
+			left, places = append(left, keys[i]), append(places, all[i])
 		}
 	}
 	part, skip, err := partOf(asked, len(left))

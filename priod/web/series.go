@@ -45,7 +45,7 @@ type SeriesView struct {
 	Plots []Plot      `json:"plots"`
 }
 
-func series(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (any, error) {
+func series(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (shown, error) {
 	name := cmp.Or(asked.Get("span"), "day")
 	s, known := spans[name]
 	if !known {

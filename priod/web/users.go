@@ -49,7 +49,7 @@ func (o *Owner) BudgetLeft() float64 { return max(o.TEBudget-o.TEGPUHours, 0) }
 // mostOwners are listed.
 const mostOwners = 200
 
-func (p *Pages) users(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (any, error) {
+func (p *Pages) users(ctx context.Context, r *store.Reader, last *store.Cycle, _ url.Values) (shown, error) {
 	v := &UsersView{Since: last.Until.Add(-week), Until: last.Until}
 	seen, err := r.Activity(ctx, v.Since, week)
 	if err != nil {

@@ -2,7 +2,8 @@
 // state folder alone, with or without the daemon.
 //
 //	web.go         addresses, limits, headers
-//	cache.go       answers that many ask for at once
+//	viewer.go      what a user may see, where the site's proxy names the user
+//	cache.go       answers that many ask for at once; how they are sent
 //	page.go        what all pages share
 //	overview.go, clustermap.go, queue.go, job.go, evictions.go, allocation.go, users.go, series.go, health.go
 //	               what each page shows, as data
@@ -11,18 +12,14 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/klauspost/compress/gzhttp"
 
 	"slurmprio/etc"
 	"slurmprio/priod/daemon"
@@ -35,18 +32,23 @@ const (
 	patience  = 5 * time.Second  // that a request waits for its turn
 	deadline  = 20 * time.Second // of one answer
 	listeners = 256              // open streams
+
+	askingOne = 128 // requests of one user that wait for their turn; the site's proxy may be one for all
+	askingAll = 512
 )
 
 // Pages answers requests for pages. What is nil is not offered.
 type Pages struct {
-	Dir      string // the state folder
-	Journals string // the folder of its journals; "": Dir
-	Version  string
-	On       []string      // features that are switched on, where Health is nil
-	Keep     time.Duration // that an answer holds for others who ask for the same, at least; 0: not
+	Dir        string // the state folder
+	Journals   string // the folder of its journals; "": Dir
+	Version    string
+	UserHeader string        // in which the proxy names the user, who then sees what is the user's own; "": all see all
+	Operators  []string      // users who see all
+	On         []string      // features that are switched on, where Health is nil
+	Keep       time.Duration // that an answer holds for others who ask for the same, at least; 0: not
 	// Explain says all that is stored of a job, as data and in words. The name is as squeue
-	// prints it. The error is store.ErrNone for a job that was never seen.
-	Explain func(ctx context.Context, r *store.Reader, name string) (view any, lines []Line, err error)
+	// prints it. The error is store.ErrNone for a job that was never seen, and where user is not "" for one of others.
+	Explain func(ctx context.Context, r *store.Reader, name, user string) (view any, lines []Line, err error)
 	// Alternatives says what a waiting job could expect that asked for something else. It may read Slurm's queue.
 	Alternatives func(ctx context.Context, r *store.Reader, name string) ([]Alternative, error)
 	// Budget is how many TE GPU-hours of a day a "user" or an "account" may use on a cluster of so many GPUs; 0: any number.
@@ -66,7 +68,7 @@ type usage struct{ error }
 func usagef(format string, a ...any) error { return usage{fmt.Errorf(format, a...)} }
 
 // view makes the data of one page.
-type view func(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (any, error)
+type view func(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (shown, error)
 
 // stamp tells one cycle from the next.
 func stamp(c *store.Cycle) string { return fmt.Sprintf("%d %d", c.Number, c.Until.UnixMilli()) }
@@ -101,18 +103,16 @@ var pageNames = map[string]string{"nodes": "map", "series": "time"}
 // Handler answers GET and HEAD.
 func (p *Pages) Handler() http.Handler {
 	mux, turns := http.NewServeMux(), make(chan struct{}, atOnce)
+	var asking daemon.Seats[string]
 	serve := func(pattern, name string, make view, asJSON bool) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			select {
-			case turns <- struct{}{}:
-				defer func() { <-turns }()
-			case <-time.After(patience):
-				p.fail(w, asJSON, http.StatusServiceUnavailable, errors.New("too many pages are asked for at once: try again in a moment"))
-				return
-			case <-r.Context().Done():
-				return
+			asJSON := asJSON || wantsJSON(r)
+			made := p.failed(asJSON, http.StatusServiceUnavailable, errors.New("too many pages are asked for at once: try again in a moment"))
+			if who := asker(r); asking.Take(who, askingOne, askingAll) {
+				daemon.InTurn(r, turns, patience, func() { made = p.answer(r, name, make, asJSON) })
+				asking.Leave(who)
 			}
-			p.answer(w, r, name, make, asJSON)
+			made.send(w, r)
 		})
 	}
 	for _, x := range p.answers() {
@@ -125,10 +125,10 @@ func (p *Pages) Handler() http.Handler {
 	}
 	serve("GET /api/v1/jobs/{id}", "job", p.job, true)
 	file := func(path, kind string, text []byte, age string) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", kind)
+		made := newRendered(http.StatusOK, kind, text)
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", age)
-			_, _ = w.Write(text) // fails when the asker has gone
+			made.send(w, r)
 		})
 	}
 	for name, kind := range assets {
@@ -142,17 +142,14 @@ func (p *Pages) Handler() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		p.fail(w, wantsJSON(r), http.StatusNotFound, errors.New("there is no such page"))
+		p.failed(wantsJSON(r), http.StatusNotFound, errors.New("there is no such page")).send(w, r)
 	})
-	whole := http.NewServeMux()
-	whole.Handle("GET /events", p.stream(listeners))
-	whole.Handle("/", gzhttp.GzipHandler(mux))
-	return guard(whole)
+	mux.Handle("GET /events", p.stream(listeners))
+	return p.guard(mux)
 }
 
-// guard refuses other names of this host than its own, so that no page of another site can
-// have a browser read these (DNS rebinding), and sets what every answer carries.
-func guard(next http.Handler) http.Handler {
+// guard lets through who may ask, and sets what every answer carries.
+func (p *Pages) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
@@ -160,41 +157,36 @@ func guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "tcp" && !loopback(r.Host) {
-			http.Error(w, "ask for this host by 127.0.0.1, [::1] or localhost; a proxy has to set the header Host to that", http.StatusMisdirectedRequest)
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			p.failed(wantsJSON(r), http.StatusMethodNotAllowed, errors.New("these pages can only be read: GET or HEAD")).send(w, r)
 			return
 		}
-		next.ServeHTTP(w, r)
+		user, err := p.viewer(r)
+		if err != nil {
+			p.failed(wantsJSON(r), http.StatusForbidden, err).send(w, r)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), viewerKey{}, user)))
 	})
 }
 
-func loopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
-}
-
-// answer reads the state folder and writes one page, or its JSON.
-func (p *Pages) answer(w http.ResponseWriter, r *http.Request, name string, make view, asJSON bool) {
-	asJSON = asJSON || wantsJSON(r)
+// answer reads the state folder and makes one page, or its JSON.
+func (p *Pages) answer(r *http.Request, name string, make view, asJSON bool) *rendered {
 	asked, err := url.ParseQuery(r.URL.RawQuery)
 	asked.Del("format")
 	if err != nil {
-		p.fail(w, asJSON, http.StatusBadRequest, fmt.Errorf("the address cannot be read: %w", err))
-		return
+		return p.failed(asJSON, http.StatusBadRequest, fmt.Errorf("the address cannot be read: %w", err))
 	}
 	if id := r.PathValue("id"); id != "" {
 		asked.Set("id", id)
 	}
-	made := p.cache.get(fmt.Sprint(name, "?", asked.Encode()), p.age(name, asked), func() (int, page) {
+	made := p.cache.get(fmt.Sprint(name, "?", asked.Encode(), " ", viewer(r.Context())), p.age(name, asked), func() (int, page) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deadline) // others may wait for the same
 		defer cancel()
 		return p.read(ctx, name, make, asked)
 	})
-	status, body := made.in(asJSON)
-	send(w, asJSON, status, body)
+	return made.in(asJSON)
 }
 
 // age is how long an answer holds: longer where it is of a week or a month, which change little and cost much.
@@ -212,7 +204,7 @@ func (p *Pages) age(name string, asked url.Values) time.Duration {
 
 // read makes the data of one page.
 func (p *Pages) read(ctx context.Context, name string, make view, asked url.Values) (status int, data page) {
-	data = page{Name: cmp.Or(pageNames[name], name), Data: name, Version: p.Version, On: p.On}
+	data = page{Name: cmp.Or(pageNames[name], name), Data: name, Version: p.Version, On: p.On, Viewer: viewer(ctx)}
 	if p.Health != nil {
 		data.On = p.Health().On
 	}
@@ -231,12 +223,15 @@ func (p *Pages) read(ctx context.Context, name string, make view, asked url.Valu
 	}
 	last.Hold = store.HoldNow(cmp.Or(p.Journals, p.Dir), last.Hold)
 	data.Cycle = &last
-	data.View, err = make(ctx, reader, &last, asked)
+	data.View, err = p.view(ctx, make, reader, &last, asked)
 	var wrong usage
 	switch {
 	case errors.As(err, &wrong):
 		data.Cycle = nil
 		return failed(http.StatusBadRequest, err)
+	case errors.Is(err, errOperators):
+		data.Cycle = nil
+		return failed(http.StatusForbidden, err)
 	case errors.Is(err, store.ErrNone):
 		data.Cycle = nil
 		return failed(http.StatusNotFound, err)
@@ -255,44 +250,6 @@ func (d *page) json() any {
 		return d.View
 	}
 	return map[string]any{"cycle": d.Cycle, d.Data: d.View}
-}
-
-func renderJSON(status int, data page) (int, []byte) {
-	var body bytes.Buffer
-	if err := report.JSON(&body, data.json()); err != nil {
-		return http.StatusInternalServerError, []byte("{\"error\": \"the answer cannot be made\"}\n")
-	}
-	return status, body.Bytes()
-}
-
-func renderPage(status int, data page) (int, []byte) {
-	var body bytes.Buffer // so that a page is whole or not there
-	if err := templates.ExecuteTemplate(&body, "page.html", data); err != nil {
-		return http.StatusInternalServerError, []byte("the page cannot be made: " + report.Safe(err.Error()))
-	}
-	return status, body.Bytes()
-}
-
-func send(w http.ResponseWriter, asJSON bool, status int, body []byte) {
-	kind := "text/html; charset=utf-8"
-	switch {
-	case asJSON:
-		kind = "application/json"
-	case status == http.StatusInternalServerError:
-		kind = "text/plain; charset=utf-8"
-	}
-	if status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "5")
-	}
-	w.Header().Set("Content-Type", kind)
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // fails when the asker has gone
-}
-
-func (p *Pages) fail(w http.ResponseWriter, asJSON bool, status int, err error) {
-	a := answer{status: status, data: page{Name: "error", Error: err.Error(), Version: p.Version}}
-	status, body := a.in(asJSON)
-	send(w, asJSON, status, body)
 }
 
 func wantsJSON(r *http.Request) bool {

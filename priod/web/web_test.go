@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/net/html"
 	"pgregory.net/rapid"
 
@@ -96,12 +97,15 @@ func newSite(t testing.TB, waiting int) *site {
 	s.slurm.snapshot = snap
 	s.pages = &Pages{
 		Dir: s.dir, Version: "v0", Health: func() daemon.State { return daemon.State{Healthy: false, Reason: hostile, Blocked: daemon.Rival} },
-		Explain: func(ctx context.Context, r *store.Reader, name string) (any, []Line, error) {
+		Explain: func(ctx context.Context, r *store.Reader, name, user string) (any, []Line, error) {
 			job, err := slurmplug.ParseJobName(name)
 			if err != nil {
 				return nil, nil, err
 			}
 			story, err := r.Job(ctx, job.Job, 5)
+			if err == nil && user != "" && story.Job.User != user {
+				err = store.ErrNone
+			}
 			return story, []Line{{"User", story.Job.User}}, err
 		},
 	}
@@ -360,10 +364,14 @@ func TestWrongRequests(t *testing.T) {
 		t.Errorf("before the first cycle: %d", w.Code)
 	}
 	s.cycle()
+	huge := strings.Repeat("9", 10000)
 	for address, want := range map[string]int{
 		"/queue?page=0": 400, "/queue?page=-1": 400, "/queue?page=x": 400, "/queue?page=99999999999999999999": 400, "/map?page=%00": 400,
 		"/job": 400, "/job?id=abc": 400, "/job?id=99": 404, "/job?id=7%2B3": 404, "/queue?%zz": 400,
 		"/nodes": 301, "/day?format=json": 301, "/api/v1/nothing": 404, "/api/v1/jobs/abc": 400, "/api/v1/job": 404, "/api/v1/series?span=year": 400,
+		"/queue?cause=nosuch": 400, "/queue?class=x": 400, "/queue?type=x": 400, "/queue?type=v100": 200, "/queue?cause=held&class=-&user=x&account=x&partition=x": 200, "/map?type=x": 400,
+		"/job?id=" + huge: 400, "/job?id=4294967296": 400, "/job?id=7_4294967295": 400, "/job?id=-7": 400, "/job?id=7&if=1": 200, "/api/v1/jobs/" + huge: 400, "/api/v1/jobs/99?if=1": 404,
+		"/api/v1/jobs/7_99": 404, "/api/v1/jobs/%00": 400, "/api/v1/queue?cause=" + huge: 400, "/api/v1/queue?user=" + huge: 200, "/api/v1/nodes?type=" + huge: 400, "/api/v1/series?span=" + huge: 400,
 		"/nothing": 404, "/pages/page.html": 404, "/%2e%2e/etc/passwd": 404, "/queue/": 404,
 	} {
 		if w := s.get(address); w.Code != want {
@@ -373,11 +381,13 @@ func TestWrongRequests(t *testing.T) {
 	if to := s.get("/nodes?type=v100").Header().Get("Location"); to != "map?type=v100" {
 		t.Errorf("an address of earlier leads to %q", to)
 	}
-	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
-		w := httptest.NewRecorder()
-		s.handle.ServeHTTP(w, httptest.NewRequest(method, "/queue", nil))
-		if w.Code < 400 {
-			t.Errorf("%s: %d", method, w.Code)
+	for _, address := range []string{"/", "/queue", "/api/v1/queue", "/api/v1/jobs/7", "/events", "/style.css", "/nodes", "/nothing"} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions} {
+			w := httptest.NewRecorder()
+			s.handle.ServeHTTP(w, httptest.NewRequest(method, address, nil))
+			if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+				t.Errorf("%s %s: %d, %s", method, address, w.Code, w.Header().Get("Allow"))
+			}
 		}
 	}
 }
@@ -386,7 +396,9 @@ func TestWrongRequests(t *testing.T) {
 func TestNamesOfOthersAreRefused(t *testing.T) {
 	s := newSite(t, 3)
 	s.cycle()
-	server := httptest.NewServer(s.handle)
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = daemon.Server(s.handle, hclog.NewNullLogger())
+	server.Start()
 	defer server.Close()
 	for host, want := range map[string]int{"evil.example": http.StatusMisdirectedRequest, "127.0.0.1:9818": 200, "localhost": 200, "[::1]:80": 200, "127.0.0.1.evil.example": http.StatusMisdirectedRequest} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/queue", nil)
