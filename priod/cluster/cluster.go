@@ -6,6 +6,7 @@ package cluster
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,6 +80,7 @@ type Job struct {
 	Dependency      bool  // waits for another job
 	Interactive     bool  // of srun or salloc: it cannot be requeued
 	Whole           bool  // it gets nodes for itself, by --exclusive or its partition
+	Admitted        bool  // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle
 	GPUs            int   // whole job, one task
 	Nodes, CPUs     int   // whole job
 	SiteFactor      int64 // what Slurm holds now; see SiteFactorKnown
@@ -304,6 +306,11 @@ type GPUPart struct {
 // HeadroomReservation is the name of the reservation of the nodes that priod keeps for TE jobs.
 const HeadroomReservation = "priod_headroom"
 
+var ownReservation = regexp.MustCompile(`^priod_([0-9]+_[0-9]+|headroom)$`)
+
+// OwnReservation reports whether a reservation has a name that priod gives.
+func OwnReservation(name string) bool { return ownReservation.MatchString(name) }
+
 // StateHeadroom stands in the State of nodes that priod keeps for TE jobs, in place of Slurm's "+RESERVED".
 const StateHeadroom = "+HEADROOM"
 
@@ -325,11 +332,9 @@ func (n *Node) Stranded() string {
 	return ""
 }
 
-// Headroom reports whether the job may start on nodes that priod keeps for TE jobs.
-func (j *Job) Headroom() bool { return j.Reservation == HeadroomReservation }
-
-// Reserved reports whether the job is bound to a reservation, not to that of the headroom.
-func (j *Job) Reserved() bool { return j.Reservation != "" && !j.Headroom() }
+// Reserved reports whether the job is bound to a reservation of others than priod, whose own let no job in: an
+// earlier version wrote them into jobs.
+func (j *Job) Reserved() bool { return j.Reservation != "" && !OwnReservation(j.Reservation) }
 
 // Alike tells of two nodes at a glance that they have GPUs of the same one type, if any, and the
 // same features and partitions, and are both kept for TE jobs or not. What was found of one need not be worked out for the next.
@@ -388,6 +393,7 @@ type Snapshot struct {
 	Jobs        []Job
 	Nodes       []Node
 	Multifactor Multifactor
+	Config      string // names slurm.conf and the partitions as they are: another name when they change
 
 	// Unread are records that the poll could not read. Nodes are left out of Nodes, jobs stand
 	// in Jobs by their names alone.

@@ -2,6 +2,7 @@ package evict
 
 import (
 	"cmp"
+	"fmt"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
@@ -15,6 +16,8 @@ const (
 	Unhelpful  preemption.Why = "slurm-waits"       // it waits for something that evictions cannot provide
 	Constraint preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
 	TooSoon    preemption.Why = "released-recently" // its last claim failed
+	InVain     preemption.Why = "in-vain"           // a place was free for such a job, and it did not start: see lessonKey
+	Cancelled  preemption.Why = "cancelled"         // its user's trials gave up their claims
 	NoGPUs     preemption.Why = "no-gpus"
 	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered  preemption.Why = "uneven"         // its share of each of its nodes is unknown
@@ -48,6 +51,8 @@ var reasonTexts = map[preemption.Why]string{
 	Unhelpful:             "it waits for something that evictions cannot provide",
 	Constraint:            "it requests nodes or features, and room is made only where the choice is open",
 	TooSoon:               "room was made for it recently, and it did not start",
+	InVain:                "room was made for such a job on such nodes in vain: the place was free, and Slurm did not start it",
+	Cancelled:             "trials of its user were given up after jobs had been evicted for them",
 	NoGPUs:                "it requests no GPUs",
 	TookOver:              "this priod took over recently, and victims of the other one may still be in their grace period",
 	ArrayLimit:            "its array's task limit is reached (--array=...%N)",
@@ -116,7 +121,11 @@ func (c *Choice) Annotate(p *plan.Plan) {
 	said := explanations{}
 	for i := range c.Trials {
 		t := &c.Trials[i]
-		said.add(t.Job, plan.EvictionChoice{For: string(ForTrial), Why: string(t.Why), Opens: t.Opens}, "preemption: "+gateWords(t.Why, t.Opens, p.At))
+		words := "preemption: " + gateWords(t.Why, t.Opens, p.At)
+		if t.vain != nil && (t.Why == InVain || t.Why == preemption.Impossible) {
+			words += fmt.Sprintf(" (%s at %s: %s)", t.vain.Job, t.vain.Ended.Local().Format("Jan 2 15:04"), t.vain.lesson())
+		}
+		said.add(t.Job, plan.EvictionChoice{For: string(ForTrial), Why: string(t.Why), Opens: t.Opens}, words)
 	}
 	said.annotate(p, cluster.TE)
 }
