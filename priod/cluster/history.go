@@ -251,8 +251,9 @@ func (h *History) Saw(j *Job) {
 // comment is what a job's comment said of a tag: Job.TagText and TagErr.
 type comment struct{ text, err string }
 
-// KeepTags gives the jobs of a snapshot that have started the tag with which they did, as far as polls have shown it.
-// Their owners can change the comment of a running job: what they agreed to before holds for the run.
+// KeepTags gives the jobs of a snapshot that have started what their tags said of evictions when they did, as far as
+// polls have shown it. Their owners can change the comment of a running job: what they agreed to before holds for the
+// run.
 func (h *History) KeepTags(s *Snapshot) {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -266,10 +267,23 @@ func (h *History) KeepTags(s *Snapshot) {
 			_, known = h.seen.Find(id)
 		}
 		if now, was := (comment{j.TagText, j.TagErr}), h.tags.Get(id); known && j.State != Pending && now != was {
-			j.Tag, j.TagText, j.TagErr = jobtag.Read(was.text).Tag, was.text, was.err
+			j.keepTag(was)
 		}
 		h.keepTag(j)
 	}
+}
+
+// keepTag gives a job back what an earlier comment said of evictions.
+func (j *Job) keepTag(was comment) {
+	tag := jobtag.Read(was.text).Tag
+	if now := j.Tag; j.TagErr == "" && was.err == "" {
+		if now.Type == tag.Type && now.Grace == tag.Grace && now.Signal == tag.Signal && now.Ckpt == tag.Ckpt {
+			return
+		}
+		now.Type, now.Grace, now.Signal, now.Ckpt = tag.Type, tag.Grace, tag.Signal, tag.Ckpt
+		tag = now
+	}
+	j.Tag, j.TagText, j.TagErr = tag, was.text, was.err
 }
 
 func (h *History) keepTag(j *Job) {

@@ -31,7 +31,7 @@ func lessonKey(s *cluster.Snapshot, m *nodemap.Map, j *cluster.Job, kind int32) 
 
 // teaches reports whether a claim holds a lesson.
 func (c *Claim) teaches() bool {
-	return c.State == Released && c.Reason == notStarted && c.Shares[0].Kind != ""
+	return c.State == Released && c.Reason == notStarted && len(c.Shares) > 0 && c.Shares[0].Kind != ""
 }
 
 // lessons are the claims that teach, by what they teach of.
@@ -74,7 +74,7 @@ func (l lessons) apply(s *cluster.Snapshot, m *nodemap.Map, j *cluster.Job, type
 	return types, by
 }
 
-// words are what a claim teaches, with what was asked for and what was free.
+// lesson is what a claim teaches in words, with what was asked for and what was free.
 func (c *Claim) lesson() string {
 	var parts []string
 	for _, s := range c.Shares[:min(len(c.Shares), 3)] {
