@@ -12,7 +12,7 @@ import (
 
 // The nodes that priod keeps by reservations, for a claim and for TE jobs to come, are reserved against all
 // users: also the one for whom room is made can start no other job there, whatever reservation it names, and
-// the TE jobs start there all the same.
+// the TE jobs start there all the same. Nor do jobs stay on their nodes that withdraw, while they run, what they agreed to.
 func TestReservationsLetNoJobIn(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}}})
@@ -57,13 +57,17 @@ func TestReservationsLetNoJobIn(t *testing.T) {
 		}
 		thieves = nil
 	}
+	var workers []string
 	for _, name := range []string{"w0", "w1", "w2"} {
-		e.worker(name, "a100:4", endless, 8, "save")
+		workers = append(workers, e.worker(name, "a100:4", endless, 8, "save"))
 	}
-	e.worker("late", "a100:4", endless, 8, "ignore")
+	workers = append(workers, e.worker("late", "a100:4", endless, 8, "ignore"))
 	e.begun("w0", "w1", "w2", "late")
 	d := e.daemon()
-	d.waitLog("started")
+	for i, id := range workers { // what they change of their tags while they run does not count
+		e.wait("a cycle to see job "+id, func() bool { _, _, status := e.priod("explain", id); return status == 0 })
+		e.slurm("scontrol", "update", "JobId="+id, "Comment="+[]string{"prio:grace=86400&type=be&v=1", "prio:type=te&v=1", "prio:type=none&v=1", "prio:what=7"}[i])
+	}
 	out, err := user.Run(t.Context(), filepath.Join(bin, "sbatchwrap"), "--parsable", "--output=/dev/null", "--prio-type=te", "--gres=gpu:a100:4", "--nodes=4", "--time=5", "--wrap", "sleep 8")
 	if err != nil {
 		t.Fatal(err)
