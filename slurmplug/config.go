@@ -3,6 +3,8 @@ package slurmplug
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -51,6 +53,21 @@ func parseConfig(out string) (Config, error) {
 		return Config{}, doubtful("scontrol show config", "SLURM_VERSION, ClusterName or the line about slurmctld is missing")
 	}
 	return conf, nil
+}
+
+// Stamp names the configuration and its partitions: another name when one of their settings changes.
+func (c Config) Stamp(partitions []Partition) string {
+	h := fnv.New64a()
+	for _, key := range slices.Sorted(maps.Keys(c.values)) {
+		if key != "BOOT_TIME" && key != "NEXT_JOB_ID" {
+			fmt.Fprintf(h, "%q=%q\n", key, c.values[key])
+		}
+	}
+	for _, p := range partitions {
+		p.State = ""
+		fmt.Fprintf(h, "%q\n", fmt.Sprint(p))
+	}
+	return strconv.FormatUint(h.Sum64(), 16)
 }
 
 // Get returns one value as scontrol prints it; "" when there is none.

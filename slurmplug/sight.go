@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -268,52 +269,38 @@ func (c *Client) Requeue(ctx context.Context, run RunID) Result {
 	return c.runFor(ctx, run.Job, "requeue", run.target())
 }
 
-// Reserve keeps nodes from all jobs but those that ask for the reservation, which
-// only the user's may. What runs there runs on. It ends by itself. The name is one
-// that is used by no other: when there is such a reservation, an earlier call arrived,
-// and Slurm calls this one overlapping.
-func (c *Client) Reserve(ctx context.Context, name, nodes, user string, d time.Duration) Result {
-	for _, s := range []string{name, nodes, user} {
-		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '=' }) {
-			return Result{Status: Refused, Message: fmt.Sprintf("reservation %q of nodes %q for user %q: cannot be written", name, nodes, user)}
-		}
-	}
-	minutes := int(math.Ceil(d.Minutes()))
-	r := c.runFor(ctx, JobID{}, "create", "reservation", "ReservationName="+name, "Nodes="+nodes, "Users="+user,
-		"StartTime=now", "Duration="+strconv.Itoa(max(minutes, 1)), "Flags=IGNORE_JOBS")
-	if r.Status == Refused && c.isReserved(ctx, name) {
-		r.Status, r.Message = Applied, ""
-	}
-	return r
-}
-
-// KeepNodes makes the nodes of a host list those of a reservation for so long from now on: of a new one, or of
-// that of the name. What runs there runs on. Any user's jobs that name it may start there and elsewhere, and
-// outlast it (FLEX); when it ends, those that still wait continue without it (NO_HOLD_JOBS_AFTER_END).
-func (c *Client) KeepNodes(ctx context.Context, name, nodes string, d time.Duration) Result {
-	for _, s := range []string{name, nodes} {
+// Reserve makes the nodes of a host list those of a reservation for so long from now on: of a new one, or of that
+// of the name; without nodes that is deleted. What runs there runs on. It lets no job in that users submit: only
+// root's may name it, or where root has no association, those of the account that calls. A job that waits first
+// for these nodes starts first once they are no longer reserved, if all are free by then (seen on 22.05.8, 24.11.5
+// and 26.05.5).
+func (c *Client) Reserve(ctx context.Context, name, nodes string, d time.Duration) Result {
+	for _, s := range []string{name, cmp.Or(nodes, "none")} {
 		if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '=' }) {
 			return Result{Status: Refused, Message: fmt.Sprintf("reservation %q of nodes %q: cannot be written", name, nodes)}
 		}
 	}
-	end := "now+" + strconv.Itoa(max(int(math.Ceil(d.Minutes())), 1)) + "minutes"
-	if c.isReserved(ctx, name) {
-		return c.runFor(ctx, JobID{}, "update", "ReservationName="+name, "Nodes="+nodes, "EndTime="+end)
+	was, err := c.ReservationNodes(ctx, name)
+	switch {
+	case err != nil:
+		return Result{Status: Unknown, Message: err.Error()}
+	case nodes == "" && was == "":
+		return Result{Status: Applied}
+	case nodes == "":
+		return c.DeleteReservation(ctx, name)
 	}
-	create := func(whose string) Result {
-		return c.runFor(ctx, JobID{}, "create", "reservation", "ReservationName="+name, "Nodes="+nodes, whose,
-			"StartTime=now", "EndTime="+end, "Flags=IGNORE_JOBS,FLEX,NO_HOLD_JOBS_AFTER_END")
-	}
-	r := create("Users=-nobody")
-	if r.Status == Refused { // associations are enforced, and nobody has none: all accounts are below root
-		r = create("Accounts=root")
+	end := "EndTime=now+" + strconv.Itoa(max(int(math.Ceil(d.Minutes())), 1)) + "minutes"
+	var r Result
+	for _, user := range []string{"root", strconv.Itoa(os.Geteuid())} {
+		args := []string{"create", "reservation", "ReservationName=" + name, "Nodes=" + nodes, "StartTime=now", end, "Users=" + user, "Flags=IGNORE_JOBS"}
+		if was != "" { // Users, too: an earlier version's were others
+			args = []string{"update", "ReservationName=" + name, "Nodes=" + nodes, end, "Users=" + user}
+		}
+		if r = c.runFor(ctx, JobID{}, args...); r.Status != Refused {
+			break
+		}
 	}
 	return r
-}
-
-func (c *Client) isReserved(ctx context.Context, name string) bool {
-	nodes, err := c.ReservationNodes(ctx, name)
-	return err == nil && nodes != ""
 }
 
 // ReservationNodes are the nodes of a reservation, as a host list; "": there is none of the name.

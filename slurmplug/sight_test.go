@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -91,9 +93,6 @@ func TestTelling(t *testing.T) {
 		}, "scancel --verbose --signal=TERM --full s4C5M81FV4NT00"},
 		{func(c *Client) Result { return c.Requeue(context.Background(), RunID{Job: task}) }, "scontrol requeue 17_4"},
 		{func(c *Client) Result { return c.Requeue(context.Background(), RunID{task, "s4C5M81FV4NT00"}) }, "scontrol requeue s4C5M81FV4NT00"},
-		{func(c *Client) Result {
-			return c.Reserve(context.Background(), "priod_1", "n[1-2]", "alice", 61*time.Second)
-		}, "scontrol create reservation ReservationName=priod_1 Nodes=n[1-2] Users=alice StartTime=now Duration=2 Flags=IGNORE_JOBS"},
 		{func(c *Client) Result { return c.DeleteReservation(context.Background(), "priod_1") }, "scontrol delete ReservationName=priod_1"},
 	} {
 		for said, status := range map[string]Status{
@@ -114,49 +113,46 @@ func TestTelling(t *testing.T) {
 			}
 		}
 	}
-	for there, want := range map[string]Status{"ReservationName=priod_1 StartTime=x Nodes=n1": Applied, "ReservationName=priod_12 StartTime=x Nodes=n1": Refused} {
-		again := NewClient(runnerFunc(func(cmd Command) (Output, error) {
-			if slices.Contains(cmd.Args, "show") {
-				return Output{Stdout: []byte(there)}, nil
-			}
-			said := "Error creating the reservation: Requested reservation overlaps with another reservation\n"
-			return Output{Stdout: []byte(said)}, &CommandError{Kind: ErrExit, Status: 1}
-		}), Options{})
-		if r := again.Reserve(context.Background(), "priod_1", "n1", "alice", time.Minute); r.Status != want {
-			t.Errorf("beside %s: %+v", there, r)
-		}
-	}
-	if r := NewClient(nil, Options{}).Reserve(context.Background(), "r", "n1", "eve Flags=MAINT", time.Minute); r.Status != Refused {
-		t.Errorf("%+v", r)
-	}
 }
 
-// The nodes of a reservation are written over where there is one, else it is created, for all users by a list that
-// names none of them, or where Slurm refuses that by the account above all.
-func TestKeepNodes(t *testing.T) {
-	const flags = "StartTime=now EndTime=now+15minutes Flags=IGNORE_JOBS,FLEX,NO_HOLD_JOBS_AFTER_END"
-	for there, want := range map[string][]string{
-		"ReservationName=r StartTime=x Nodes=n1 NodeCnt=1\n":  {"update ReservationName=r Nodes=n[1-2] EndTime=now+15minutes"},
-		"ReservationName=r2 StartTime=x Nodes=n1 NodeCnt=1\n": {"create reservation ReservationName=r Nodes=n[1-2] Users=-nobody " + flags, "create reservation ReservationName=r Nodes=n[1-2] Accounts=root " + flags},
-		"No reservations in the system\n":                     {"create reservation ReservationName=r Nodes=n[1-2] Users=-nobody " + flags, "create reservation ReservationName=r Nodes=n[1-2] Accounts=root " + flags},
+// The nodes of a reservation are written over where there is one, else it is created, for root alone, or where Slurm
+// refuses that for the account that calls. Without nodes it is deleted.
+func TestReserve(t *testing.T) {
+	me := strconv.Itoa(os.Geteuid())
+	const refused = "Invalid account or account/partition combination specified"
+	for _, c := range []struct {
+		there, nodes, said string
+		want               []string
+		status             Status
+	}{
+		{"ReservationName=r StartTime=x Nodes=n1 NodeCnt=1", "n[1-2]", "", []string{"update ReservationName=r Nodes=n[1-2] EndTime=now+15minutes Users=root"}, Applied},
+		{"ReservationName=r2 StartTime=x Nodes=n1 NodeCnt=1", "n[1-2]", "", []string{"create reservation ReservationName=r Nodes=n[1-2] StartTime=now EndTime=now+15minutes Users=root Flags=IGNORE_JOBS"}, Applied},
+		{"No reservations in the system", "n1", refused, []string{
+			"create reservation ReservationName=r Nodes=n1 StartTime=now EndTime=now+15minutes Users=root Flags=IGNORE_JOBS",
+			"create reservation ReservationName=r Nodes=n1 StartTime=now EndTime=now+15minutes Users=" + me + " Flags=IGNORE_JOBS",
+		}, Refused},
+		{"ReservationName=r StartTime=x Nodes=n1 NodeCnt=1", "", "", []string{"delete ReservationName=r"}, Applied},
+		{"No reservations in the system", "", "", nil, Applied},
+		{"", "n1 Users=eve", "", nil, Refused},
+		{"Unable to contact slurm controller", "n1", "", nil, Unknown},
 	} {
 		var ran []string
-		c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+		client := NewClient(runnerFunc(func(cmd Command) (Output, error) {
 			if slices.Contains(cmd.Args, "show") {
-				return Output{Stdout: []byte(there)}, nil
+				if strings.HasPrefix(c.there, "Unable") {
+					return Output{Stderr: []byte(c.there)}, &CommandError{Kind: ErrExit, Status: 1}
+				}
+				return Output{Stdout: []byte(c.there + "\n")}, nil
 			}
 			ran = append(ran, strings.Join(cmd.Args, " "))
-			if slices.Contains(cmd.Args, "Users=-nobody") {
-				return Output{Stdout: []byte("Error creating the reservation: Invalid account or account/partition combination specified\n")}, &CommandError{Kind: ErrExit, Status: 1}
+			if c.said != "" {
+				return Output{Stdout: []byte("Error creating the reservation: " + c.said + "\n")}, &CommandError{Kind: ErrExit, Status: 1}
 			}
 			return Output{}, nil
 		}), Options{})
-		if r := c.KeepNodes(t.Context(), "r", "n[1-2]", 15*time.Minute); r.Status != Applied || !slices.Equal(ran, want) {
-			t.Errorf("beside %s: %+v after %q", there, r, ran)
+		if r := client.Reserve(t.Context(), "r", c.nodes, 15*time.Minute); r.Status != c.status || !slices.Equal(ran, c.want) {
+			t.Errorf("beside %s: %+v after %q", c.there, r, ran)
 		}
-	}
-	if r := NewClient(nil, Options{}).KeepNodes(t.Context(), "r", "n1 Users=eve", time.Minute); r.Status != Refused {
-		t.Errorf("%+v", r)
 	}
 }
 

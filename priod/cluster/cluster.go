@@ -6,6 +6,7 @@ package cluster
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,6 +83,7 @@ type Job struct {
 	OneThread       bool  // of each core it takes one CPU and holds all: --hint=nomultithread, --threads-per-core=1
 	MemByCPU        bool  // MemMB grows with the CPUs that Slurm adds to fill cores: --mem-per-cpu, DefMemPerCPU
 	GPUs            int   // whole job, one task: that it holds, or that Slurm will give it
+	Admitted        bool  // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle
 	Nodes, CPUs     int   // whole job
 	SiteFactor      int64 // what Slurm holds now; see SiteFactorKnown
 	Priority        int64 // what Slurm orders by now
@@ -340,6 +342,11 @@ type GPUPart struct {
 // HeadroomReservation is the name of the reservation of the nodes that priod keeps for TE jobs.
 const HeadroomReservation = "priod_headroom"
 
+var ownReservation = regexp.MustCompile(`^priod_([0-9]+_[0-9]+|headroom)$`)
+
+// OwnReservation reports whether a reservation has a name that priod gives.
+func OwnReservation(name string) bool { return ownReservation.MatchString(name) }
+
 // StateHeadroom stands in the State of nodes that priod keeps for TE jobs, in place of Slurm's "+RESERVED".
 const StateHeadroom = "+HEADROOM"
 
@@ -361,11 +368,9 @@ func (n *Node) Stranded() string {
 	return ""
 }
 
-// Headroom reports whether the job may start on nodes that priod keeps for TE jobs.
-func (j *Job) Headroom() bool { return j.Reservation == HeadroomReservation }
-
-// Reserved reports whether the job is bound to a reservation, not to that of the headroom.
-func (j *Job) Reserved() bool { return j.Reservation != "" && !j.Headroom() }
+// Reserved reports whether the job is bound to a reservation of others than priod, whose own let no job in: an
+// earlier version wrote them into jobs.
+func (j *Job) Reserved() bool { return j.Reservation != "" && !OwnReservation(j.Reservation) }
 
 // Alike tells of two nodes at a glance that they have GPUs of the same one type, if any, and the
 // same features and partitions, and are both kept for TE jobs or not. What was found of one need not be worked out for the next.
@@ -431,6 +436,7 @@ type Snapshot struct {
 	Nodes       []Node
 	Partitions  []Partition // those with a limit that counts for where jobs fit
 	Multifactor Multifactor
+	Config      string // names slurm.conf and the partitions as they are: another name when they change
 
 	// Unread are records that the poll could not read. Nodes are left out of Nodes, jobs stand
 	// in Jobs by their names alone.

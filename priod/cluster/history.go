@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // UsePeriod is how far back trial-and-error use counts against a budget.
@@ -171,6 +172,7 @@ type History struct {
 	filled  []Stay               // from accounting, not yet returned by Observe
 	past    map[JobID][]PastStay // from accounting, since the last Observe
 	seen    JobMap[uint32]       // the poll that last showed the job
+	tags    JobMap[comment]      // see KeepTags
 	unread  map[JobID]bool       // jobs of the last poll whose records no poll could read
 	poll    uint32               // counts calls of Observe
 	at      time.Time            // of the last snapshot
@@ -241,7 +243,58 @@ func (h *History) pastTE(since time.Time) iter.Seq[*Stay] {
 
 // Saw says that an earlier process had this job in its last snapshot: a task
 // known by itself inherits nothing more from its array.
-func (h *History) Saw(id JobID) { h.seen.Set(id, h.poll) }
+func (h *History) Saw(j *Job) {
+	h.seen.Set(j.ID, h.poll)
+	h.keepTag(j)
+}
+
+// comment is what a job's comment said of a tag: Job.TagText and TagErr.
+type comment struct{ text, err string }
+
+// KeepTags gives the jobs of a snapshot that have started what their tags said of evictions when they did, as far as
+// polls have shown it. Their owners can change the comment of a running job: what they agreed to before holds for the
+// run.
+func (h *History) KeepTags(s *Snapshot) {
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.State == Unread {
+			continue
+		}
+		id := j.ID
+		_, known := h.seen.Find(id)
+		if !known && id.Task != slurmplug.NoTask {
+			id = slurmplug.Plain(id.ID)
+			_, known = h.seen.Find(id)
+		}
+		if now, was := (comment{j.TagText, j.TagErr}), h.tags.Get(id); known && j.State != Pending && now != was {
+			j.keepTag(was)
+		}
+		h.keepTag(j)
+	}
+}
+
+// keepTag gives a job back what an earlier comment said of evictions.
+func (j *Job) keepTag(was comment) {
+	tag := jobtag.Read(was.text).Tag
+	if now := j.Tag; j.TagErr == "" && was.err == "" {
+		if now.Type == tag.Type && now.Grace == tag.Grace && now.Signal == tag.Signal && now.Ckpt == tag.Ckpt {
+			return
+		}
+		now.Type, now.Grace, now.Signal, now.Ckpt = tag.Type, tag.Grace, tag.Signal, tag.Ckpt
+		tag = now
+	}
+	j.Tag, j.TagText, j.TagErr = tag, was.text, was.err
+}
+
+func (h *History) keepTag(j *Job) {
+	now := comment{j.TagText, j.TagErr}
+	switch was, known := h.tags.Find(j.ID); {
+	case now == comment{}:
+		h.tags.Delete(j.ID)
+	case !known || was != now:
+		h.tags.Set(j.ID, now)
+	}
+}
 
 // Remember sets the source of what priod wrote into a job that was gone from the queue
 // and was requeued: a failed job is not in squeue until then, and Slurm keeps what
@@ -573,6 +626,7 @@ func (h *History) gone(id JobID) bool { return h.seen.Get(id) != h.poll && !h.un
 func (h *History) forget(at time.Time) {
 	h.FirstEligible.DeleteFunc(func(id JobID, _ time.Time) bool { return h.gone(id) })
 	h.Counted.DeleteFunc(func(id JobID, _ Class) bool { return h.gone(id) })
+	h.tags.DeleteFunc(func(id JobID, _ comment) bool { return h.gone(id) })
 	maps.DeleteFunc(h.Written, func(id JobID, _ Written) bool { return h.gone(id) })
 	maps.DeleteFunc(h.Requests, func(id JobID, _ map[slurmplug.Lever]Requested) bool { return h.gone(id) })
 	maps.DeleteFunc(h.Sizes, func(id JobID, _ SizePast) bool { return h.gone(id) && h.gone(slurmplug.Plain(id.ID)) }) // tasks still in their array, too

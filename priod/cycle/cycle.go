@@ -134,6 +134,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		return Result{}, fmt.Errorf("read Slurm: %w", err)
 	}
 
+	h.KeepTags(&snapshot)
 	set.Consent.Apply(&snapshot, h)
 
 	stage("decide")

@@ -14,13 +14,11 @@ import (
 )
 
 // Vet returns why a closer look rules a victim out before its eviction is recorded; "":
-// it does not.
-func (e *Eviction) Vet(s plan.JobStatus, set *Settings) preemption.Why {
+// it does not. Whether its owner agrees is what the snapshot says: see History.KeepTags.
+func (e *Eviction) Vet(s plan.JobStatus) preemption.Why {
 	switch {
 	case !e.isRun(&s) || s.State != cluster.Running:
 		return preemption.IsLeaving
-	case !set.Consents(&s.Job):
-		return preemption.NoConsent
 	case !s.CanRequeue:
 		return Vetoed
 	case s.Expedites:
@@ -202,7 +200,7 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 	}
 	for i := range t.Evictions {
 		x := &t.Evictions[i]
-		if why := x.Vet(statuses[x.Job], &e.Settings); why != "" {
+		if why := x.Vet(statuses[x.Job]); why != "" {
 			vetoed[x.Job] = why
 		}
 	}

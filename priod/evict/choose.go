@@ -62,7 +62,7 @@ func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j 
 			t.Victims = append(t.Victims, c.running[x].ID)
 		}
 		if v.Why == preemption.Evicts {
-			c.addRows(s, m, Claim{Purpose: ForTrial, Job: t.Job, RawID: t.RawID, User: t.User, GPUs: waiting[i].GPUs, Wait: t.Wait}, v.Shares, v.Victims, set)
+			c.addRows(s, m, waiting[i], Claim{Purpose: ForTrial, Job: t.Job, RawID: t.RawID, User: t.User, GPUs: waiting[i].GPUs, Wait: t.Wait}, v.Shares, v.Victims, set)
 		}
 	}
 	c.setGates(s, j, set)
@@ -70,10 +70,10 @@ func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j 
 }
 
 // addRows adds the rows of a claim and its evictions to the changes.
-func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, shares []placement.Share, victims []int, set *Settings) {
+func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, job *cluster.Job, claim Claim, shares []placement.Share, victims []int, set *Settings) {
 	claim.State, claim.At, claim.Changed = Planned, s.At, s.At
 	for _, share := range shares {
-		claim.Shares = append(claim.Shares, ClaimShare{Node: m.Names[share.Node], GPUType: m.PartOf(share.Node), GPUs: int(share.GPUs), CPUs: int(share.CPUs), MemMB: share.MemMB, Others: m.Named(share.Others)})
+		claim.Shares = append(claim.Shares, ClaimShare{Node: m.Names[share.Node], GPUType: m.PartOf(share.Node), GPUs: int(share.GPUs), CPUs: int(share.CPUs), MemMB: share.MemMB, Others: m.Named(share.Others), Kind: lessonKey(s, m, job, m.Nodes.Type(share.Node))})
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
 	claim.Awaits = c.awaits(shares, victims)

@@ -44,8 +44,8 @@ func (c *Claim) key() claimKey {
 // deleted.
 const reservationMargin = 2 * time.Minute
 
-// tendReservation keeps other jobs off the claim's nodes as long as only parts of the
-// place are free.
+// tendReservation keeps all jobs off the claim's nodes until all of the place is free.
+// Then the reservation is deleted, and Slurm starts the job that ranks first.
 func (n *transition) tendReservation(c *Claim) {
 	switch {
 	case c.Resv == "":
@@ -60,7 +60,7 @@ func (n *transition) tendReservation(c *Claim) {
 			}
 		}
 		n.commands = append(n.commands, plan.Command{
-			Kind: plan.Reserve, Job: c.Job, Claim: c.Number, Value: slurmplug.Text(c.Resv), Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin, User: c.User,
+			Kind: plan.Reserve, Job: c.Job, Claim: c.Number, Value: slurmplug.Text(c.Resv), Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin,
 		})
 	}
 }
@@ -89,7 +89,7 @@ func (n *transition) advanceOpenClaim(c *Claim, s *plan.JobStatus, looked bool) 
 	case c.State == Planned && complete:
 		c.State, c.Room = Holding, n.At
 	case c.State == Holding && n.At.After(c.Room.Add(n.Hold)):
-		n.release(c, s, "the place was free, and the job did not start in time")
+		n.release(c, s, n.whyNotStarted(c, s))
 		return
 	}
 	if looked && c.Pin != "" && s.ReqNodes == "" && s.State == cluster.Pending && !n.Paused {
@@ -97,29 +97,49 @@ func (n *transition) advanceOpenClaim(c *Claim, s *plan.JobStatus, looked bool) 
 	}
 }
 
+// whyNotStarted says why the job of a claim did not start in time.
+func (n *transition) whyNotStarted(c *Claim, s *plan.JobStatus) string {
+	waits := slurmplug.WaitsFor(s.Reason)
+	switch free := n.j.findFree(c); {
+	case s.State == cluster.Pending && waits != slurmplug.ForRoom && waits != slurmplug.ForNodes:
+		return "the job waits for something else: " + s.Reason
+	case !free:
+		return "the place was not free long enough for the job to start"
+	}
+	return notStarted
+}
+
 // unsatisfied is the reason of a release that releasedUntil counts more than once.
 const unsatisfied = "no node satisfies it (BadConstraints)"
+
+// Reasons of releases that its owner can bring about: see givenUp.
+const (
+	leftQueue  = "the job left the queue"
+	isHeld     = "the job is held"
+	notTE      = "the job no longer counts as TE"
+	otherNodes = "its owner asks for other nodes"
+)
 
 // whyUnwanted says why the waiting job no longer wants the claim's place; "": it still
 // does.
 func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 	switch {
 	case s.Gone || s.Final != "":
-		return "the job left the queue"
+		return leftQueue
 	case s.Unsatisfied():
 		return unsatisfied
 	case s.Held():
-		return "the job is held"
+		return isHeld
 	case n.Waiting != nil && s.State == cluster.Pending && !n.stillWants(c):
 		if c.Purpose != ForTrial {
 			return "the job waits for something else now"
 		}
-		return "the job no longer counts as TE"
+		return notTE
 	case c.Pin != "" && s.ReqNodes != "" && !plan.SameHosts(s.ReqNodes, c.Pin):
 		c.Pin = "" // the owner has overwritten it
-		return "its owner asks for other nodes"
+		return otherNodes
 	case s.State == cluster.Pending && !n.j.Allows(c, s):
-		return "its owner asks for other nodes"
+		return otherNodes
 	}
 	return ""
 }
@@ -143,18 +163,27 @@ func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 	evictions := n.j.evictionsFrom(c.Number)
 	for i := range evictions {
 		if e := n.current(&evictions[i]); e.Claim == c.Number {
-			complete = complete && !e.Leaving()
+			complete = complete && n.hasLeft(e)
 			why = cmp.Or(why, e.stays())
 		}
 	}
 	for _, number := range c.Awaits {
 		if e := n.j.Eviction(number); e != nil {
 			e = n.current(e)
-			complete = complete && !e.Leaving()
+			complete = complete && n.hasLeft(e)
 			why = cmp.Or(why, e.stays())
 		}
 	}
 	return why, complete && why == ""
+}
+
+// hasLeft reports whether a victim has left its nodes. One that has been put back into the queue may still complete
+// there: a reservation that ended meanwhile would leave the nodes that are free to others. It has so long for that
+// as the place is kept.
+func (n *transition) hasLeft(e *Eviction) bool {
+	s, looked := n.Statuses[e.Job]
+	completes := looked && s.State == cluster.Completing && e.Open() && n.At.Before(e.LeftAt.Add(n.Hold))
+	return !e.Leaving() && !completes
 }
 
 // stays says why a victim does not leave after all; "": it leaves, or has.

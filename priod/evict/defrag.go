@@ -94,7 +94,7 @@ func Defragment(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan
 	}
 	for _, g := range d.settle(r, claims) {
 		f := &r.Gangs[g.at]
-		d.addRows(s, m, Claim{Purpose: ForGang, Job: f.Job, RawID: g.job.RawID, User: f.User, GPUs: f.GPUs, Wait: seconds(f.WaitS)}, g.verdict.Shares, g.verdict.Victims, set)
+		d.addRows(s, m, g.job, Claim{Purpose: ForGang, Job: f.Job, RawID: g.job.RawID, User: f.User, GPUs: f.GPUs, Wait: seconds(f.WaitS)}, g.verdict.Shares, g.verdict.Victims, set)
 	}
 	r.Changes = d.Changes
 	return r
@@ -115,6 +115,7 @@ func (d *moving) excludeUnmovable(vetoed map[cluster.JobID]preemption.Why) {
 // not fit, the gangs for which enough GPUs are left are fragmented.
 func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, waited func(cluster.JobID) time.Duration, vetoed map[cluster.JobID]preemption.Why) {
 	claims, released, spent, owners := j.claimsByJob(), j.releasedUntil(s.At, set.Retry), j.spentByUser(s.At), map[string]int{}
+	taught := j.lessons()
 	d.after = d.whenUnderwayIsDone(s, j, claims)
 	looked := 0
 	for _, q := range p.Queue {
@@ -139,9 +140,13 @@ func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journa
 		if waited != nil {
 			f.Waited = waited(job.ID).Seconds()
 		}
+		types, vain := taught.apply(s, d.m, job, types)
+		request.Types = types
 		switch {
 		case !job.AllowsWaiting():
 			f.Why = NoTag
+		case vain != nil && types == 0:
+			f.Why = InVain
 		case vetoed[f.Job] != "":
 			f.Why = vetoed[f.Job]
 		case within(d.doubtful, s.At, set.Since):

@@ -34,6 +34,7 @@
 //   - defrag.go: the choice of small jobs that move for gangs; gangs.go: its part of a
 //     cycle
 //   - check.go: the closer look at the chosen jobs, and what it rules out
+//   - lessons.go: what claims teach whose jobs did not start
 //   - reasons.go: reasons, and their words for explain
 //
 // How they leave:
@@ -79,7 +80,11 @@ type ClaimShare struct {
 	CPUs    int    `json:"cpus"`
 	MemMB   int64  `json:"mem_mb"`
 
-	Others map[string]int64 `json:"others,omitempty"` // see nodemap.Named
+	Others    map[string]int64 `json:"others,omitempty"`    // see nodemap.Named
+	Kind      string           `json:"kind,omitempty"`      // names the job's request and the node's kind: see lessonKey; "": the claim teaches nothing
+	FreeGPUs  int              `json:"free_gpus,omitempty"` // of the node when the job did not start there: see notStarted
+	FreeCPUs  int              `json:"free_cpus,omitempty"`
+	FreeMemMB int64            `json:"free_mem_mb,omitempty"`
 }
 
 // Claim is the place that is kept for one waiting job.

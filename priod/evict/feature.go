@@ -64,6 +64,11 @@ func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
 		err = e.unpinUnsatisfied(ctx, c.Snapshot, c.Paused != "")
 		e.failed = err != nil
 	}
+	if t := e.Journal.refuted(c.Snapshot); !c.DryRun && err == nil {
+		err = e.save(ctx, &t, "its lesson stands")
+		e.failed = err != nil
+	}
+	e.Journal.noteLessons(c.Plan, c.Snapshot.At)
 	e.Journal.MarkHistory(c.History)
 	c.Pinned, c.Evicted = e.Journal.Pins, e.Journal.Evicted
 	if c.Paused == "" && (e.Settings.Enabled || e.Settings.Defrag) {

@@ -128,7 +128,7 @@ func TestVetoes(t *testing.T) {
 		"none":                 {func(*fakeSlurm) {}, "1"},
 		"the first stays":      {func(f *fakeSlurm) { f.change(1, func(s *plan.JobStatus) { s.CanRequeue = false }) }, "2"},
 		"the first began anew": {func(f *fakeSlurm) { f.change(1, func(s *plan.JobStatus) { s.Restarts++ }) }, "2"},
-		"the first is TE now":  {func(f *fakeSlurm) { f.change(1, func(s *plan.JobStatus) { s.Tag.Type = "te" }) }, "2"},
+		"the first is TE now":  {func(f *fakeSlurm) { f.change(1, func(s *plan.JobStatus) { s.Tag.Type = "te" }) }, "1"}, // its tag at its start counts
 		"both stay": {func(f *fakeSlurm) {
 			f.change(1, func(s *plan.JobStatus) { s.CanRequeue = false })
 			f.change(2, func(s *plan.JobStatus) { s.CanRequeue = false })

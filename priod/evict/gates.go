@@ -85,6 +85,8 @@ func (g *gates) opens(t *Trial) time.Time {
 		}
 	case TooSoon:
 		return g.journal.releasedUntil(g.now, g.set.Retry)(t.Job)
+	case Cancelled:
+		return g.journal.givenUp(g.now, g.set.Retry).until[t.User]
 	}
 	return time.Time{}
 }
@@ -129,7 +131,7 @@ func (c *Choice) setGates(s *cluster.Snapshot, j *Journal, set *Settings) {
 	for i := range c.Trials {
 		t := &c.Trials[i]
 		switch t.Why {
-		case preemption.AtOnce, preemption.GraceGPUs, preemption.PerHour, preemption.PerDay, preemption.PerOwner, preemption.Impossible, TooSoon:
+		case preemption.AtOnce, preemption.GraceGPUs, preemption.PerHour, preemption.PerDay, preemption.PerOwner, preemption.Impossible, TooSoon, Cancelled:
 			if g == nil {
 				g = newGates(c, s, j, set)
 			}

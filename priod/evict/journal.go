@@ -3,7 +3,6 @@ package evict
 import (
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
 	"sort"
 	"time"
@@ -107,11 +106,6 @@ func find[R any](rows []R, number int64, of func(*R) int64) *R {
 	}
 	return &rows[at]
 }
-
-var reservation = regexp.MustCompile(`^priod_[0-9]+_[0-9]+$`)
-
-// IsReservation reports whether a reservation has a name that Number gives.
-func IsReservation(name string) bool { return reservation.MatchString(name) }
 
 // Number gives new claims and evictions their numbers. Before, an eviction's Claim is
 // the index of its claim.

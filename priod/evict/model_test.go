@@ -164,7 +164,7 @@ func (m *model) turn(faults bool) {
 	if m.down {
 		return
 	}
-	seen := Observation{At: m.clock(), Statuses: map[cluster.JobID]plan.JobStatus{}, Hold: 30 * time.Second, Paused: m.paused, Consents: func(j *cluster.Job) bool { return j.Tag.Type == "be" }}
+	seen := Observation{At: m.clock(), Statuses: map[cluster.JobID]plan.JobStatus{}, Hold: 30 * time.Second, Paused: m.paused}
 	waiting, pinned := m.memory.Idle()
 	for _, t := range slices.Concat(m.memory.Urgent(), waiting, pinned) {
 		seen.Statuses[t.Job] = m.sight(m.jobs[t.Job])

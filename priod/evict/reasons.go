@@ -2,6 +2,7 @@ package evict
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -16,9 +17,11 @@ const (
 	Unhelpful   preemption.Why = "slurm-waits"       // it waits for something that evictions cannot provide
 	Constraint  preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
 	TooSoon     preemption.Why = "released-recently" // its last claim failed
-	NoGPUs      preemption.Why = "no-gpus"
+	InVain      preemption.Why = "in-vain"           // a place was free for such a job, and it did not start: see lessonKey
+	Cancelled   preemption.Why = "cancelled"         // its user's trials gave up their claims
 	Unseen      preemption.Why = "not-looked-at"
-	Uncountable preemption.Why = "uncountable"    // it asks for something that is not counted: it is not known where it fits
+	Uncountable preemption.Why = "uncountable" // it asks for something that is not counted: it is not known where it fits
+	NoGPUs      preemption.Why = "no-gpus"
 	LongGrace   preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Scattered   preemption.Why = "uneven"         // its share of each of its nodes is unknown
 	Vetoed      preemption.Why = "not-requeueable"
@@ -51,6 +54,8 @@ var reasonTexts = map[preemption.Why]string{
 	Unhelpful:             "it waits for something that evictions cannot provide",
 	Constraint:            "it requests nodes or features, and room is made only where the choice is open",
 	TooSoon:               "room was made for it recently, and it did not start",
+	InVain:                "room was made for such a job on such nodes in vain: the place was free, and Slurm did not start it",
+	Cancelled:             "trials of its user were given up after jobs had been evicted for them",
 	NoGPUs:                "it requests no GPUs",
 	Unseen:                "Slurm has not looked at it yet, which tells whether a limit keeps it from starting",
 	Uncountable:           "no job leaves for it, since priod does not count something that it asks for and cannot tell where it fits",
@@ -131,6 +136,9 @@ func (t *Trial) words(now time.Time) string {
 	words := gateWords(t.Why, t.Opens, now)
 	if t.What != "" {
 		words += ": " + t.What
+	}
+	if t.vain != nil && (t.Why == InVain || t.Why == preemption.Impossible) {
+		words += fmt.Sprintf(" (%s at %s: %s)", t.vain.Job, t.vain.Ended.Local().Format("Jan 2 15:04"), t.vain.lesson())
 	}
 	return words
 }

@@ -98,7 +98,7 @@ func EndRound(s *cluster.Snapshot, m *nodemap.Map, held *Holders, o *plan.Owing,
 			t.Wait = max(t.Wait, seconds(x.Grace))
 		}
 		job := jobs[k]
-		c.addRows(s, m, Claim{Purpose: ForRound, Job: t.Job, RawID: job.RawID, User: job.User, GPUs: job.GPUs, Wait: t.Wait}, d.Shares[k], victims, set)
+		c.addRows(s, m, job, Claim{Purpose: ForRound, Job: t.Job, RawID: job.RawID, User: job.User, GPUs: job.GPUs, Wait: t.Wait}, d.Shares[k], victims, set)
 	}
 	r.Changes = c.Changes
 	return r
@@ -148,11 +148,12 @@ func (r *Round) addWaiting(
 	snap *yield.Snapshot, c *Choice, s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why,
 	queue *cluster.JobMap[*cluster.Job],
 ) (asked []int, jobs []*cluster.Job) {
-	claims, released := j.claimsByJob(), j.releasedUntil(s.At, set.Retry)
+	claims, released, taught := j.claimsByJob(), j.releasedUntil(s.At, set.Retry), j.lessons()
 	for i, w := range o.Waiting {
 		t, job := &r.Waiting[i], queue.Get(w.Job)
 		t.Job = w.Job
 		types, understood := m.Types(job)
+		types, vain := taught.apply(s, m, job, types)
 		switch {
 		case claims[w.Job] != nil:
 			t.Why = preemption.Claimed
@@ -164,6 +165,8 @@ func (r *Round) addWaiting(
 			t.Why = TookOver
 		case !released(w.Job).IsZero():
 			t.Why = TooSoon
+		case vain != nil && types == 0:
+			t.Why = InVain
 		default:
 			snap.Waiting = append(snap.Waiting, yield.Waiting{Request: m.Request(job, types), Owed: w.Owed, Start: w.Start, Run: w.Run})
 			asked, jobs = append(asked, i), append(jobs, job)

@@ -1,6 +1,13 @@
 package evict
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
+)
 
 // enoughClaims is how many claims say more of what evictions cost than the settings do.
 const enoughClaims = 10
@@ -39,15 +46,32 @@ func (e *Feature) StartCost(now time.Time) float64 {
 	return cost / gpus
 }
 
-// Claimed reports whether an open claim keeps a place on a node.
-func (e *Feature) Claimed(node string) bool {
+// Claimed reports whether an open claim keeps a place on a node, and whether one does whose place is free: its
+// job is to start there.
+func (e *Feature) Claimed(node string) (kept, free bool) {
 	claims, _ := e.Journal.live()
 	for c := range claims {
-		for _, s := range c.Shares {
-			if c.Open() && s.Node == node {
-				return true
-			}
+		if c.Open() && slices.Contains(c.Nodes(), node) {
+			kept, free = true, free || c.State == Holding
 		}
 	}
-	return false
+	return kept, free
+}
+
+// Beside is what is free beside the places of open claims, and the jobs that these are for.
+func (e *Feature) Beside(m *nodemap.Map) (free *placement.Nodes, jobs map[cluster.JobID]bool) {
+	jobs = map[cluster.JobID]bool{}
+	for id := range e.Journal.claimsByJob() {
+		jobs[id] = true
+	}
+	return e.Journal.beside(m), jobs
+}
+
+// beside is what the open claims leave free.
+func (j *Journal) beside(m *nodemap.Map) *placement.Nodes {
+	free := m.Nodes.Clone()
+	for _, claim := range j.claimsByJob() {
+		free.Take(claim.places(m))
+	}
+	return free
 }

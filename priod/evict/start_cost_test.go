@@ -26,11 +26,14 @@ func TestStartCost(t *testing.T) {
 	if got := e.StartCost(epoch.Add(48 * time.Hour)); got != 30*6+20 {
 		t.Errorf("%v: what was two days ago counts", got)
 	}
-	if e.Claimed("n1") {
+	if kept, _ := e.Claimed("n1"); kept {
 		t.Error("a place counts as kept whose job has started")
 	}
 	j.Update(&Changes{Claims: []Claim{{Number: 20, Purpose: ForTrial, Job: slurmplug.Plain(77), State: Planned, Shares: []ClaimShare{{Node: "n1"}}}}})
-	if !e.Claimed("n1") || e.Claimed("n2") {
-		t.Error("an open claim's nodes are not told from others")
+	j.Update(&Changes{Claims: []Claim{{Number: 21, Purpose: ForTrial, Job: slurmplug.Plain(78), State: Holding, Shares: []ClaimShare{{Node: "n3"}}}}})
+	for node, want := range map[string][2]bool{"n1": {true, false}, "n2": {false, false}, "n3": {true, true}} {
+		if kept, free := e.Claimed(node); [2]bool{kept, free} != want {
+			t.Errorf("%s: kept %t, free %t", node, kept, free)
+		}
 	}
 }

@@ -22,8 +22,6 @@ type Observation struct {
 	Paused bool
 	// MaxSignals is how many victims may be signalled by this look; 0: any number, below 0: none.
 	MaxSignals int
-	// Consents reports whether a job may be evicted: its owner can change that.
-	Consents func(*cluster.Job) bool
 
 	// Known in a whole cycle only; nil between cycles.
 	Waiting  map[cluster.JobID]cluster.Class // the class of each job of the journal that priod ranks

@@ -276,7 +276,6 @@ func TestSignalThatMayHaveArrived(t *testing.T) {
 	e := &j.Evictions[0]
 	e.State, e.SignalledAt, e.Grace = Recorded, time.Time{}, 2*time.Second
 	id, sent := e.Job, 0
-	seen.Consents = func(*cluster.Job) bool { return true }
 	for range 3600 {
 		turn := Advance(j, seen)
 		j.Update(&turn)
@@ -348,7 +347,7 @@ func TestNoVictimForAnEditedJob(t *testing.T) {
 				s.ReqNodes = "n1"
 			}
 			c.change(&s)
-			seen.Statuses[trial], seen.Consents = s, func(*cluster.Job) bool { return true }
+			seen.Statuses[trial] = s
 			turn := Advance(j, seen)
 			sent := map[plan.CommandKind]bool{}
 			for _, cmd := range turn.Commands {
@@ -392,8 +391,8 @@ func TestOnHoldStays(t *testing.T) {
 	s := seen.Statuses[slurmplug.Plain(1)]
 	s.Tag.Type = "be"
 	for hold, want := range map[bool]preemption.Why{false: "", true: Held} {
-		if s.OnHold = hold; j.Evictions[0].Vet(s, &Settings{}) != want {
-			t.Errorf("on hold %v: %q, want %q", hold, j.Evictions[0].Vet(s, &Settings{}), want)
+		if s.OnHold = hold; j.Evictions[0].Vet(s) != want {
+			t.Errorf("on hold %v: %q, want %q", hold, j.Evictions[0].Vet(s), want)
 		}
 	}
 }
@@ -410,7 +409,7 @@ func TestVictimsAreToldOverSeveralCycles(t *testing.T) {
 		j.Evictions = append(j.Evictions, Eviction{Number: int64(i + 1), Claim: 1, Job: id, User: "alice", Start: start, GPUs: 1, Grace: time.Minute, Signal: "TERM", State: Recorded, At: epoch})
 		statuses[id] = plan.JobStatus{Job: cluster.Job{ID: id, User: "alice", State: cluster.Running, Start: start}, CanRequeue: true}
 	}
-	seen := Observation{At: epoch, Statuses: statuses, Hold: time.Minute, Consents: func(*cluster.Job) bool { return true }}
+	seen := Observation{At: epoch, Statuses: statuses, Hold: time.Minute}
 	for _, x := range []struct{ most, told, left int }{{-1, 0, 8}, {3, 3, 5}, {-1, 0, 5}, {4, 4, 1}, {0, 1, 0}} {
 		seen.At, seen.MaxSignals = seen.At.Add(10*time.Second), x.most
 		changes := Advance(j, seen)

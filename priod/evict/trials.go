@@ -35,6 +35,7 @@ type Trial struct {
 	Opens   time.Time     // when the gate opens at the earliest that Why names; zero: unknown, or it is none
 
 	types placement.Types // kinds of nodes that it may have
+	vain  *Claim          // that taught not to make room on some of them; nil: none
 	at    int             // index among snapshot.Trials; -1: it is none of them
 }
 
@@ -52,15 +53,9 @@ func waitingTE(s *cluster.Snapshot, p *plan.Plan) []*cluster.Job {
 // addTrials adds the waiting TE jobs, in the order of the queue, and returns the record
 // of the queue that each belongs to.
 func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why) (jobs []*cluster.Job) {
-	claims, released := j.claimsByJob(), j.releasedUntil(s.At, set.Retry)
-	spent := j.spentByUser(s.At)
-	beside := sync.OnceValue(func() *placement.Nodes { // what the open claims leave free
-		free := m.Nodes.Clone()
-		for _, claim := range claims {
-			free.Take(claim.places(m))
-		}
-		return free
-	})
+	claims, released, taught := j.claimsByJob(), j.releasedUntil(s.At, set.Retry), j.lessons()
+	spent, careless := j.spentByUser(s.At), j.givenUp(s.At, set.Retry)
+	beside := sync.OnceValue(func() *placement.Nodes { return j.beside(m) })
 	owners, alike := map[string]int{}, m.ByGPUType()
 	held := map[cluster.JobID]bool{}
 	for _, job := range waitingTE(s, p) {
@@ -78,6 +73,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 				types &^= 1 << uint(kind)
 			}
 		}
+		types, t.vain = taught.apply(s, m, job, types)
 		t.types = types
 		claim := claims[id]
 		switch {
@@ -91,6 +87,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = preemption.CannotRun
 		case m.Open(job) != "":
 			t.Why, t.What = Uncountable, m.Open(job)
+		case t.vain != nil && types == 0:
+			t.Why = InVain
 		case vetoed[id] != "":
 			t.Why = vetoed[id]
 		case !job.WantsRoom():
@@ -103,6 +101,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = TookOver
 		case !released(id).IsZero():
 			t.Why = TooSoon
+		case careless.waits(t.User):
+			t.Why = Cancelled
 		case job.Prefer != "" && fitsNow(m, job, beside()):
 			t.Why = preemption.Fits
 		case len(c.snapshot.Trials)-len(c.snapshot.Claims) >= maxTrials:
@@ -129,6 +129,47 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 		}
 	}
 	return jobs
+}
+
+// givenUp are the claims of trials, by user, that were released by their owner's doing after a victim had its signal.
+type givenUp struct {
+	times map[string]int
+	until map[string]time.Time // no trial of the user gets a claim until then
+	open  map[string]bool      // a trial of the user has one
+}
+
+// givenUp counts such claims. For so long as after as many failed claims of one job (releasedUntil) no trial of such a
+// user gets one, and for Memory one at a time.
+func (j *Journal) givenUp(now time.Time, retry time.Duration) givenUp {
+	told, g := map[int64]bool{}, givenUp{map[string]int{}, map[string]time.Time{}, map[string]bool{}}
+	for i := range j.Evictions {
+		e := &j.Evictions[i]
+		told[e.Claim] = told[e.Claim] || e.Counts()
+	}
+	for i := range j.Claims {
+		c := &j.Claims[i]
+		switch {
+		case c.Purpose != ForTrial || c.User == "":
+		case c.Open():
+			g.open[c.User] = true
+		case c.State == Released && told[c.Number] && slices.Contains([]string{leftQueue, isHeld, notTE, otherNodes}, c.Reason):
+			wait := retry << min(g.times[c.User], maxDoubled)
+			if g.times[c.User]++; within(wait, now, c.Ended) {
+				g.until[c.User] = cluster.Later(g.until[c.User], c.Ended.Add(wait))
+			}
+		}
+	}
+	return g
+}
+
+// waits reports whether a trial of a user gets no claim now. One that may is the user's only one.
+func (g givenUp) waits(user string) bool {
+	if g.times[user] == 0 {
+		return false
+	}
+	waits := g.open[user] || !g.until[user].IsZero()
+	g.open[user] = true
+	return waits
 }
 
 // owner is the index of a user in Snapshot.PastOwner; owners are those so far.

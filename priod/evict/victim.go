@@ -91,7 +91,7 @@ func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 		e.close(CalledOff, "its run ended before it was signalled", n.At)
 	case c == nil || !c.Open() || n.isUnwanted(c):
 		e.close(CalledOff, "the job that it makes room for no longer waits", n.At)
-	case !s.CanRequeue || s.Expedites || s.OnHold || !n.Consents(&s.Job):
+	case !s.CanRequeue || s.Expedites || s.OnHold:
 		e.close(CalledOff, "it may no longer be evicted", n.At)
 	case n.Paused:
 		e.close(CalledOff, "priod is paused", n.At)

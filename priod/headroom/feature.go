@@ -2,9 +2,13 @@ package headroom
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -12,7 +16,7 @@ import (
 // Slurm is what the feature asks of the cluster.
 type Slurm interface {
 	// KeepNodes makes the nodes of a host list those of the reservation cluster.HeadroomReservation, for so
-	// long from now on.
+	// long from now on. Without nodes it is deleted.
 	KeepNodes(ctx context.Context, nodes string, d time.Duration) error
 }
 
@@ -21,90 +25,173 @@ type Feature struct {
 	Settings Settings
 	Memory   *Memory // nil: no node is kept
 	Slurm    Slurm
-	// Evictions returns what they cost.
+	// Evictions returns what they cost, and what they hold.
 	Evictions interface {
 		// StartCost is what the start of each GPU of a TE job by evictions has cost lately, in GPU-seconds.
 		StartCost(now time.Time) float64
-		// Claimed reports whether a place on a node is kept for a job already.
-		Claimed(node string) bool
+		// Claimed reports whether a place on a node is kept for a job already, and whether that is to start there.
+		Claimed(node string) (kept, free bool)
+		// Beside is what is free beside these places, and the jobs that have one.
+		Beside(*nodemap.Map) (free *placement.Nodes, jobs map[cluster.JobID]bool)
 	}
 
 	OnChange func(nodes string) // is called with the nodes that are kept, as a host list, where they have changed; may be nil
 
-	nodes  []string // that are kept from now on
+	nodes  []string // that are reserved from now on
 	writes bool     // in this cycle the reservation is written
 }
 
-// Plan lets waiting TE jobs start on the nodes that are kept, and says which are kept from now on.
+// margin is how much longer than Settings.Every the reservation lasts.
+const margin = time.Minute
+
+// Plan says which nodes are kept from now on, and which of these are opened for waiting TE jobs.
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	f.writes = false
-	if f.Memory == nil || !f.Settings.Enabled {
+	if f.Memory == nil || c.Paused != "" {
 		return nil
 	}
 	m, s := f.Memory, c.Snapshot
-	if c.Paused != "" {
+	release(c)
+	reserved := reservedNow(s)
+	f.tell(slurmplug.CompactHosts(reserved))
+	if !f.Settings.Enabled {
+		f.nodes, f.writes = nil, len(reserved) > 0
 		return nil
 	}
 	if m.problem != "" {
 		c.Plan.Note(plan.HeadroomRefused, 1, "headroom: Slurm refuses to keep nodes for TE jobs: %s", m.problem)
 	}
-	var now []string
-	for i := range s.Nodes {
-		if s.Nodes[i].Headroom() {
-			now = append(now, s.Nodes[i].Name)
-		}
-	}
-	if list := slurmplug.CompactHosts(now); list != m.kept {
-		if m.kept = list; f.OnChange != nil {
-			f.OnChange(list)
-		}
-	}
-	if len(now) > 0 {
-		f.admit(c)
-	}
 	isTE := func(j *cluster.Job) bool { return c.History.ClassOf(j) == cluster.TE }
 	m.note(s, isTE)
-	if since := s.At.Sub(m.decided); since >= 0 && since < f.Settings.Every {
-		c.Plan.StandsUntil(m.decided.Add(f.Settings.Every))
-		return nil
-	}
-	c.Plan.StandsUntil(s.At.Add(f.Settings.Every))
-	m.measure(s, sizesByType(s.Nodes), isTE)
-	var stays []*cluster.Stay
-	for stay := range c.History.Stays(true) {
-		if stay.Class == cluster.TE {
-			stays = append(stays, stay)
+	chosen := m.nodes
+	since := s.At.Sub(m.decided)
+	decides := since < 0 || since >= f.Settings.Every
+	if decides {
+		m.measure(s, sizesByType(s.Nodes), isTE)
+		var stays []*cluster.Stay
+		for stay := range c.History.Stays(true) {
+			if stay.Class == cluster.TE {
+				stays = append(stays, stay)
+			}
 		}
+		chosen = m.choose(s, stays, &f.Settings, f.Evictions.StartCost(s.At), func(node string) bool {
+			kept, _ := f.Evictions.Claimed(node)
+			return kept
+		})
+		since = 0
 	}
-	f.nodes = m.choose(s, stays, &f.Settings, f.Evictions.StartCost(s.At), f.Evictions.Claimed)
-	f.writes = len(f.nodes) > 0
-	if !c.DryRun {
-		m.decided = s.At
+	c.Plan.StandsUntil(s.At.Add(f.Settings.Every - since))
+	opened := f.open(c, chosen, reserved)
+	f.nodes = slices.DeleteFunc(slices.Clone(chosen), func(node string) bool {
+		_, free := f.Evictions.Claimed(node)
+		return free || opened[node]
+	})
+	slices.Sort(f.nodes)
+	f.writes = !slices.Equal(f.nodes, reserved) || decides && len(f.nodes) > 0
+	if !c.DryRun && decides {
+		m.decided, m.nodes = s.At, chosen
 	}
 	return nil
 }
 
-// admit has the waiting TE jobs name the reservation, and others no more.
-func (f *Feature) admit(c *plan.Cycle) {
-	var actions []plan.Action
-	for _, q := range c.Plan.Queue {
-		j, d := &c.Snapshot.Jobs[q.Job], &c.Plan.Decisions[q.Decision]
-		may := d.Ranked && d.Class == cluster.TE && j.GPUs > 0
-		if may == j.Headroom() || j.Reserved() || j.HetLeader != 0 {
-			continue
+// reservedNow are the nodes that no job starts on now, sorted.
+func reservedNow(s *cluster.Snapshot) (nodes []string) {
+	for i := range s.Nodes {
+		if s.Nodes[i].Headroom() {
+			nodes = append(nodes, s.Nodes[i].Name)
 		}
-		name, why := "", "headroom: it no longer counts as TE"
-		if may {
-			name, why = cluster.HeadroomReservation, "headroom: it may start on nodes that are kept for TE jobs"
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// tell calls OnChange.
+func (f *Feature) tell(list string) {
+	if m := f.Memory; list != m.kept {
+		if m.kept = list; f.OnChange != nil {
+			f.OnChange(list)
+		}
+	}
+}
+
+// release takes the names of priod's reservations, which an earlier version wrote, out of jobs that wait.
+func release(c *plan.Cycle) {
+	var actions []plan.Action
+	for i := range c.Snapshot.Jobs {
+		j := &c.Snapshot.Jobs[i]
+		if j.State != cluster.Pending || !cluster.OwnReservation(j.Reservation) {
+			continue
 		}
 		now, _ := j.Request(slurmplug.Reservation)
 		actions = append(actions, plan.Action{
-			Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Reservation, Before: now, After: slurmplug.Text(name), Was: slurmplug.Text(""), Reason: why,
+			Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Reservation, Before: now, After: slurmplug.Text(""), Was: slurmplug.Text(""),
+			Reason: "priod's reservations let no job in",
 		})
-		j.Reservation = name
+		j.Reservation = ""
 	}
-	c.Plan.Ask(actions)
+	if len(actions) > 0 {
+		c.Plan.Ask(actions)
+	}
 }
+
+// open admits the waiting TE jobs to the nodes that are reserved, and says which nodes are opened: those on which a
+// TE job fits now that fits nowhere else. Slurm starts the job there that ranks first, and TE jobs rank ahead of
+// others.
+func (f *Feature) open(c *plan.Cycle, chosen, reserved []string) (opened map[string]bool) {
+	var jobs []*cluster.Job
+	for _, q := range c.Plan.Queue {
+		j, d := &c.Snapshot.Jobs[q.Job], &c.Plan.Decisions[q.Decision]
+		te := d.Ranked && d.Class == cluster.TE && j.GPUs > 0 && j.HetLeader == 0
+		if j.Admitted = te && len(reserved) > 0; te {
+			jobs = append(jobs, j)
+		}
+	}
+	opened = map[string]bool{}
+	if len(jobs) == 0 || len(chosen)+len(reserved) == 0 {
+		return opened
+	}
+	all := *c.Snapshot // of which no node is kept
+	all.Nodes = slices.Clone(all.Nodes)
+	for i := range all.Nodes {
+		all.Nodes[i].State = strings.TrimSuffix(all.Nodes[i].State, cluster.StateHeadroom)
+	}
+	m := nodemap.New(&all)
+	free, claiming := f.Evictions.Beside(m)
+	keep := func(kept bool) {
+		for _, name := range reserved {
+			if at, known := m.Index[name]; known && !opened[name] && !m.Nodes.Down(at) {
+				free.SetDown(at, kept)
+			}
+		}
+	}
+	keep(true)
+	for _, j := range jobs {
+		types, understood := m.Types(j)
+		if waits := slurmplug.WaitsFor(j.Reason); !understood || claiming[j.FirstTask()] || waits != slurmplug.ForRoom && waits != slurmplug.ForNodes {
+			continue // it has its place, or would not start there
+		}
+		request := m.Request(j, types)
+		for range min(max(j.TaskCount, 1), mostTasks) {
+			shares, fits := free.Fit(request, nil)
+			if !fits {
+				keep(false)
+				if shares, fits = free.Fit(request, nil); !fits {
+					keep(true)
+					break
+				}
+			}
+			free.Take(shares)
+			for _, s := range shares {
+				opened[m.Names[s.Node]] = true
+			}
+			keep(true)
+		}
+	}
+	return opened
+}
+
+// mostTasks is for how many tasks of an array nodes are opened at a time.
+const mostTasks = 64
 
 // Heard remembers what was written into jobs.
 func (f *Feature) Heard(c *plan.Cycle) {
@@ -119,7 +206,7 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	f.Memory.problem = ""
-	if err := f.Slurm.KeepNodes(ctx, slurmplug.CompactHosts(f.nodes), 3*f.Settings.Every); err != nil {
+	if err := f.Slurm.KeepNodes(ctx, slurmplug.CompactHosts(f.nodes), f.Settings.Every+margin); err != nil {
 		f.Memory.problem = err.Error()
 	}
 	return nil

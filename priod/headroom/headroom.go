@@ -4,10 +4,9 @@
 // GFS (ASPLOS'26, arXiv 2509.11134). A GPU is kept when the evictions that it saves cost more than its idle
 // time, the rule of the newsvendor.
 //
-// On Slurm the nodes are those of one reservation, whose running jobs run on (IGNORE_JOBS), and waiting TE
-// jobs name it. They may start on other nodes, too, and outlast it (FLEX). It ends by itself when priod does
-// not renew it, and takes its name from jobs that still wait (NO_HOLD_JOBS_AFTER_END): slurmctld/reservation.c,
-// job_test_resv and _foreach_clear_job_resv.
+// On Slurm the nodes are those of one reservation, whose running jobs run on (IGNORE_JOBS) and in which no job
+// starts (see slurmplug.Client.Reserve). A node is taken out of it when a TE job waits that fits there now and
+// nowhere else. It ends by itself when priod does not renew it.
 //
 //   - forecast.go: what TE jobs held, and what a node more would have saved
 //   - nodes.go: which nodes are kept
@@ -20,7 +19,7 @@ import "time"
 type Settings struct {
 	Enabled bool
 	Share   float64 // at most this part of the GPUs of each type
-	// Every is how often the nodes are chosen again; the reservation lasts three times as long.
+	// Every is how often the nodes are chosen again and the reservation is renewed.
 	Every time.Duration
 }
 
@@ -30,7 +29,8 @@ const addsFrom, letsGoBelow = 1.0, 0.8
 // Memory is kept from one cycle to the next.
 type Memory struct {
 	factors map[string]float64 // by GPU type, GPUs of nodes that TE jobs fill for each that they hold, as last seen
-	kept    string             // as a host list
+	nodes   []string           // that were last chosen
+	kept    string             // the reserved ones, as a host list
 	problem string             // why Slurm refused the last reservation; "": it did not
 	// partitions are those in which TE jobs ran, by GPU type, and when they last did: nodes of those in which
 	// none ran within a day are not kept.

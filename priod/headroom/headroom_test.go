@@ -13,6 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -155,8 +157,11 @@ func (s *fakeSlurm) KeepNodes(_ context.Context, nodes string, _ time.Duration) 
 
 type costs float64
 
-func (c costs) StartCost(time.Time) float64 { return float64(c) }
-func (costs) Claimed(string) bool           { return false }
+func (c costs) StartCost(time.Time) float64    { return float64(c) }
+func (costs) Claimed(string) (kept, free bool) { return false, false }
+func (costs) Beside(m *nodemap.Map) (*placement.Nodes, map[cluster.JobID]bool) {
+	return m.Nodes.Clone(), nil
+}
 
 // turn is one cycle of a feature: what it writes into jobs, and what it notes.
 func turn(t *testing.T, f *Feature, s *cluster.Snapshot, h *cluster.History, classes []cluster.Class, paused string) *plan.Plan {
@@ -173,7 +178,8 @@ func turn(t *testing.T, f *Feature, s *cluster.Snapshot, h *cluster.History, cla
 	return p
 }
 
-func TestFeature(t *testing.T) {
+// kept is a feature that keeps n0 of three nodes, and the cluster at that time.
+func kept(t *testing.T) (*Feature, *fakeSlurm, *cluster.Snapshot, *cluster.History) {
 	h, slurm := cluster.NewHistory(), &fakeSlurm{}
 	h.Observe(&cluster.Snapshot{At: now})
 	for i := range 10 {
@@ -182,38 +188,92 @@ func TestFeature(t *testing.T) {
 		h.Restore(x)
 	}
 	f := &Feature{Settings: Settings{Enabled: true, Share: 1, Every: time.Minute}, Memory: seen(), Slurm: slurm, Evictions: costs(1e4)}
-	kept := ""
-	f.OnChange = func(nodes string) { kept = nodes }
-	job := func(id uint32, more cluster.Job) cluster.Job {
-		more.ID, more.State, more.GPUs = slurmplug.Plain(id), cluster.Pending, 1
-		return more
+	s := &cluster.Snapshot{At: now, Nodes: nodes(3)}
+	if turn(t, f, s, h, nil, "paused"); slurm.nodes != nil {
+		t.Errorf("paused: %v", slurm.nodes)
 	}
-	s := &cluster.Snapshot{At: now, Nodes: nodes(3), Jobs: []cluster.Job{
-		job(1, cluster.Job{}), job(2, cluster.Job{}), job(3, cluster.Job{Reservation: cluster.HeadroomReservation}), job(4, cluster.Job{Reservation: "own"}), job(5, cluster.Job{Reservation: cluster.HeadroomReservation}),
-	}}
-	classes := []cluster.Class{cluster.TE, cluster.BE, cluster.BE, cluster.BE, cluster.TE}
-	if p := turn(t, f, s, h, classes, "paused"); len(p.Actions) > 0 || slurm.nodes != nil {
-		t.Errorf("paused: %v, %v", p.Actions, slurm.nodes)
-	}
-	if p := turn(t, f, s, h, classes, ""); len(p.Actions) > 0 || !slices.Equal(slurm.nodes, []string{"n0"}) {
-		t.Fatalf("no node is kept yet: %v, %v", p.Actions, slurm.nodes)
+	if turn(t, f, s, h, nil, ""); !slices.Equal(slurm.nodes, []string{"n0"}) {
+		t.Fatalf("kept %v", slurm.nodes)
 	}
 	s.Nodes[0].State += cluster.StateHeadroom
-	p := turn(t, f, s, h, classes, "")
-	written := map[uint32]string{}
-	for _, a := range p.Actions {
-		written[a.Job.ID] = a.After.String()
-	}
-	if len(written) != 2 || written[1] != cluster.HeadroomReservation || written[3] != "" || len(slurm.nodes) != 1 {
-		t.Errorf("wrote %v, kept %v: want job 1 let in, job 3 no more, and no new choice within a minute", written, slurm.nodes)
-	}
-	if len(p.Notes) != 0 || kept != "n0" {
-		t.Errorf("notes %v; told of %q", p.Notes, kept)
+	slurm.nodes = nil
+	return f, slurm, s, h
+}
+
+func waiting(id uint32, gpus int, more cluster.Job) cluster.Job {
+	more.ID, more.State, more.GPUs, more.Partition, more.Reason = slurmplug.Plain(id), cluster.Pending, gpus, "gpu", "Resources"
+	return more
+}
+
+// The reservation is written when the nodes change and when it has to be renewed, and a refusal is noted.
+func TestFeature(t *testing.T) {
+	f, slurm, s, h := kept(t)
+	told := ""
+	f.OnChange = func(nodes string) { told = nodes }
+	if p := turn(t, f, s, h, nil, ""); slurm.nodes != nil || told != "n0" || len(p.Notes) != 0 {
+		t.Errorf("wrote %v, told of %q, notes %v: nothing has changed", slurm.nodes, told, p.Notes)
 	}
 	slurm.fails = errors.New("Access/permission denied")
 	s.At = now.Add(2 * time.Minute)
-	turn(t, f, s, h, classes, "")
-	if p := turn(t, f, s, h, classes, ""); len(p.Notes) != 1 || p.Notes[0].Kind != plan.HeadroomRefused || !strings.Contains(p.Notes[0].Text, "denied") {
+	if turn(t, f, s, h, nil, ""); !slices.Equal(slurm.nodes, []string{"n0"}) {
+		t.Errorf("wrote %v: it ends soon", slurm.nodes)
+	}
+	if p := turn(t, f, s, h, nil, ""); len(p.Notes) != 1 || p.Notes[0].Kind != plan.HeadroomRefused || !strings.Contains(p.Notes[0].Text, "denied") {
 		t.Errorf("notes %v after a refusal", p.Notes)
+	}
+	slurm.nodes, f.Settings.Enabled = nil, false
+	if turn(t, f, s, h, nil, ""); !slices.Equal(slurm.nodes, []string{""}) {
+		t.Errorf("wrote %q: no node is kept any more", slurm.nodes)
+	}
+}
+
+// A kept node is opened for the TE job that fits there and nowhere else, until it has started, and for no other job.
+func TestOpens(t *testing.T) {
+	full := func(n *cluster.Node) { n.GPUsUsed, n.State = n.GPUs, strings.Replace(n.State, "IDLE", "ALLOCATED", 1) }
+	other := waiting(1, 8, cluster.Job{})
+	for name, c := range map[string]struct {
+		job    cluster.Job
+		class  cluster.Class
+		change func(*cluster.Snapshot)
+		want   []string
+	}{
+		"nowhere else": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]) }, []string{""}},
+		"two nodes":    {waiting(1, 16, cluster.Job{Nodes: 2}), cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]) }, []string{""}},
+		"elsewhere":    {other, cluster.TE, func(*cluster.Snapshot) {}, nil},
+		"BE":           {other, cluster.BE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
+		"not there":    {waiting(1, 9, cluster.Job{}), cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
+		"all are busy": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[0]); full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
+		"a dependency": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Jobs[0].Reason = "Dependency" }, nil},
+		"drained":      {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Nodes[0].Usable = false }, nil},
+		"still waits":  {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Nodes[0].State = "IDLE" }, nil},
+		"started":      {other, cluster.TE, func(s *cluster.Snapshot) { s.Nodes[0].State = "IDLE"; full(&s.Nodes[0]); s.Jobs = nil }, []string{"n0"}},
+		"reserved by Slurm": {other, cluster.TE, func(s *cluster.Snapshot) {
+			full(&s.Nodes[1])
+			full(&s.Nodes[2])
+			s.Jobs[0].Reason = "ReqNodeNotAvail, May be reserved for other job"
+		}, []string{""}},
+	} {
+		f, slurm, s, h := kept(t)
+		s.Jobs = []cluster.Job{c.job}
+		c.change(s)
+		turn(t, f, s, h, []cluster.Class{c.class}, "")
+		if !slices.Equal(slurm.nodes, c.want) {
+			t.Errorf("%s: wrote %q, want %q", name, slurm.nodes, c.want)
+		}
+		if admitted := len(s.Jobs) > 0 && s.Jobs[0].Admitted; admitted != (c.class == cluster.TE && len(s.Jobs) > 0 && s.Nodes[0].Headroom()) {
+			t.Errorf("%s: admitted %v", name, admitted)
+		}
+	}
+}
+
+// The names of priod's reservations, which earlier versions wrote, go out of jobs that wait.
+func TestReleasesJobs(t *testing.T) {
+	f := &Feature{Memory: &Memory{}}
+	s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{
+		waiting(1, 1, cluster.Job{Reservation: cluster.HeadroomReservation}), waiting(2, 1, cluster.Job{Reservation: "priod_7_1795000000"}), waiting(3, 1, cluster.Job{Reservation: "priod_course"}),
+	}}
+	p := turn(t, f, s, cluster.NewHistory(), make([]cluster.Class, 3), "")
+	if len(p.Actions) != 2 || p.Actions[0].Job.ID != 1 || p.Actions[1].Job.ID != 2 || p.Actions[1].After != slurmplug.Text("") {
+		t.Errorf("%+v", p.Actions)
 	}
 }

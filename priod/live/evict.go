@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -142,7 +141,7 @@ func (c *Cluster) Do(ctx context.Context, commands []plan.Command) []plan.Result
 		case plan.Pin, plan.Unpin:
 			r = c.set(ctx, &cmd, slurmplug.ReqNodeList)
 		case plan.Reserve:
-			r = c.client.Reserve(ctx, cmd.Value.String(), cmd.Nodes, cmd.User, cmd.For)
+			r = c.client.Reserve(ctx, cmd.Value.String(), cmd.Nodes, cmd.For)
 		case plan.Free:
 			r = c.client.DeleteReservation(ctx, cmd.Value.String())
 		default:
@@ -164,11 +163,11 @@ func (c *Cluster) Notify(ctx context.Context, job cluster.JobID, text string) er
 	return nil
 }
 
-// Reservations are the names of those that priod made for evictions.
+// Reservations are the names of those that priod made.
 func (c *Cluster) Reservations(ctx context.Context) (names []string, err error) {
 	all, err := c.client.Reservations(ctx)
 	for i := range all {
-		if evict.IsReservation(all[i].Name) {
+		if cluster.OwnReservation(all[i].Name) {
 			names = append(names, all[i].Name)
 		}
 	}

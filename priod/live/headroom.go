@@ -13,13 +13,13 @@ import (
 
 // KeepNodes keeps nodes for TE jobs: see headroom.Slurm.
 func (c *Cluster) KeepNodes(ctx context.Context, nodes string, d time.Duration) error {
-	if r := c.client.KeepNodes(ctx, cluster.HeadroomReservation, nodes, d); r.Status != slurmplug.Applied {
+	if r := c.client.Reserve(ctx, cluster.HeadroomReservation, nodes, d); r.Status != slurmplug.Applied {
 		return errors.New(r.Message)
 	}
 	return nil
 }
 
-// findHeadroom marks the nodes that are kept for TE jobs. They are reserved for others alone.
+// findHeadroom marks the nodes that are kept for TE jobs.
 func (c *Cluster) findHeadroom(ctx context.Context, nodes []cluster.Node) error {
 	if !slices.ContainsFunc(nodes, func(n cluster.Node) bool { return strings.Contains(n.State, reserved) }) {
 		return nil

@@ -30,6 +30,7 @@ type Cluster struct {
 	nodeSizes        nodeSizes
 	partitions       []cluster.Partition // with limits that count for where jobs fit
 	conf             slurmplug.Config
+	stamp            string    // see cluster.Snapshot.Config
 	configAt         time.Time // when the fields above were read
 	sizes            *sizeRules
 	countedFor       map[uint32]string // by job whose number of nodes was asked since the last poll, its user's uid, where writes may be in users' names

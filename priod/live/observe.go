@@ -119,7 +119,7 @@ func unreadFactors(factors []slurmplug.Factors) (all []cluster.UnreadRecord) {
 
 // snapshot turns Slurm's records into a cluster.Snapshot.
 func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug.Node) cluster.Snapshot {
-	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: ConvertNodes(nodes), Fresh: true}
+	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Config: c.stamp, Nodes: ConvertNodes(nodes), Fresh: true}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
 	for i, k := 0, 0; i < len(nodes); i++ {
@@ -586,6 +586,7 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 		return err
 	}
 	c.setLimits(partitions)
+	c.stamp = conf.Stamp(partitions)
 	c.configAt = at
 	return nil
 }

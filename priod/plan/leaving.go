@@ -54,7 +54,7 @@ const (
 	Begin   CommandKind = "begin"   // lets a requeued victim start, now or later
 	Pin     CommandKind = "pin"     // names the nodes of the claim in the waiting job's request
 	Unpin   CommandKind = "unpin"
-	Reserve CommandKind = "reserve" // keeps all other jobs off the nodes of a claim; ends by itself
+	Reserve CommandKind = "reserve" // keeps all jobs off the nodes of a claim; ends by itself
 	Free    CommandKind = "free"    // deletes the reservation
 )
 
@@ -70,7 +70,6 @@ type Command struct {
 	Value           slurmplug.Value
 	Nodes           string        // of Reserve, as a host list
 	For             time.Duration // Reserve ends by itself after that
-	User            string        // of Reserve: the waiting job's
 	First           bool          // no signal can have been sent before
 }
 

@@ -43,7 +43,8 @@ const (
 	LocalityUnread   NoteKind = "locality-unread"
 	NoSwitches       NoteKind = "no-switches" // Slurm knows no tree of them
 	HeadroomRefused  NoteKind = "headroom-refused"
-	RecordsUnread    NoteKind = "records-unread" // nodes, jobs, partitions
+	RecordsUnread    NoteKind = "records-unread"  // nodes, jobs, partitions
+	EvictedInVain    NoteKind = "evicted-in-vain" // the place was free, and the job did not start
 )
 
 // ForeignValues is noted of jobs that carry a value of another origin.
@@ -52,7 +53,7 @@ const ForeignValues NoteKind = "foreign-value"
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
 	WritesPerCycle, SteeringWrites, LocalityWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
-	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, MemoryUnread, MemoryKept, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread,
+	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, MemoryUnread, MemoryKept, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain,
 	ForeignValues,
 }
 

@@ -176,7 +176,7 @@ func (st *Steered) steer() {
 	snap.Jobs = make([]Job, len(st.candidates))
 	for i := range st.candidates {
 		c := &st.candidates[i]
-		if !st.in.jobs[c.at].Headroom() {
+		if !st.in.jobs[c.at].Admitted {
 			c.Request.Off = snap.Kept
 		}
 		snap.Jobs[i] = c.Job

@@ -238,18 +238,18 @@ func (s *Store) saveEvictions(ctx context.Context, t *evict.Changes) error {
 }
 
 func (s *Store) saveClaim(ctx context.Context, tx db.DBTX, c *evict.Claim) error {
+	shares, err := json.Marshal(c.Shares)
+	if err != nil {
+		return err
+	}
 	n, err := s.q.UpdateClaim(ctx, tx, db.UpdateClaimParams{
-		Claim: c.Number, State: string(c.State), Reason: c.Reason, ChangedMs: millis(c.Changed), Pin: c.Pin,
+		Claim: c.Number, Shares: string(shares), State: string(c.State), Reason: c.Reason, ChangedMs: millis(c.Changed), Pin: c.Pin,
 		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended),
 	})
 	if err != nil || n > 0 {
 		return err
 	}
 	job, err := s.jobRow(ctx, tx, &cluster.Job{ID: c.Job, RawID: c.RawID, User: c.User, GPUs: c.GPUs}, c.At)
-	if err != nil {
-		return err
-	}
-	shares, err := json.Marshal(c.Shares)
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,7 @@ func TestEveryFieldOfAJob(t *testing.T) {
 	run(&base, epoch)
 	base.SiteFactorKnown, base.Tag = true, jobtag.Tag{} // which follows from its text
 	unstored := []string{
+		"Admitted",            // what each cycle decides anew
 		"Interactive", "Site", // what rules of the site make of it: the decision says it
 		"SLUID", "Name", "Whole", "OneThread", "MemByCPU", "TaskCPUs", "Gres", "Open", "Node", "Parts", "AskedMB", "Asked", "Switches", "NodeCount", "AtOnce", "ArrayRuns", // what only the next poll needs
 		"Tag", // tested below

@@ -201,7 +201,7 @@ func run(j *cluster.Job, at time.Time) {
 func diffHistory(a, b *cluster.History, but ...cmp.Option) string {
 	return cmp.Diff(a, b, append(but, cmp.AllowUnexported(cluster.History{}), cmpopts.IgnoreFields(cluster.Written{}, "Older"),
 		mapped[time.Time](), mapped[cluster.Class](), mapped[*cluster.Stay](),
-		cmpopts.IgnoreFields(cluster.History{}, "seen", "poll", "at", "former", "swept", "ends", "changes"), cmpopts.EquateEmpty())...)
+		cmpopts.IgnoreFields(cluster.History{}, "seen", "tags", "poll", "at", "former", "swept", "ends", "changes"), cmpopts.EquateEmpty())...)
 }
 
 // mapped compares a JobMap by what it holds.

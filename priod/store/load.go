@@ -134,7 +134,7 @@ func (l *loader) jobs(ctx context.Context) error {
 		e.identify(j.User, j.Submit)
 		e.since = eligibleSince(&j, l.until)
 		l.rows[e.row] = e
-		l.history.Saw(j.ID)
+		l.history.Saw(&j)
 		l.remember(e)
 		if _, requests := l.undo.Former(&j); requests != nil {
 			l.history.Requests[j.ID] = requests

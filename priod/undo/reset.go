@@ -174,7 +174,7 @@ func (r *Reset) requeue(ctx context.Context) error {
 // requeues are the commands that put victims back into the queue whose runs have ended.
 func requeues(journal *evict.Journal, statuses map[cluster.JobID]plan.JobStatus, set evict.Settings) []plan.Command {
 	maps.DeleteFunc(statuses, func(_ cluster.JobID, s plan.JobStatus) bool { return s.Gone || s.Final == "" })
-	changes := evict.Advance(journal, evict.Observation{At: time.Now(), Statuses: statuses, Consents: set.Consents, ZeroEnds: set.ZeroEnds, Paused: true})
+	changes := evict.Advance(journal, evict.Observation{At: time.Now(), Statuses: statuses, ZeroEnds: set.ZeroEnds, Paused: true})
 	return slices.DeleteFunc(changes.Commands, func(c plan.Command) bool { return c.Kind != plan.Requeue })
 }
 

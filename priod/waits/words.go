@@ -66,7 +66,7 @@ func shape(g *group) string {
 // keptForTE says how many GPUs are free on nodes that are kept for TE jobs, which it could use if it were one.
 func (w *walk) keptForTE(j *cluster.Job, g *group) string {
 	open := *j
-	open.Reservation = cluster.HeadroomReservation
+	open.Admitted = true
 	kinds, _ := w.nodes.Types(&open)
 	if free := w.freeOf(kinds &^ g.kinds); free > 0 {
 		return fmt.Sprintf(", %d more are kept for TE jobs", free)

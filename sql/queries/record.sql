@@ -114,7 +114,8 @@ INSERT INTO claims (
 -- name: UpdateClaim :execrows
 UPDATE claims SET
   state = sqlc.arg(state), reason = sqlc.arg(reason), changed_ms = sqlc.arg(changed_ms), pin = sqlc.arg(pin),
-  resv = sqlc.arg(resv), resv_ms = sqlc.arg(resv_ms), room_ms = sqlc.arg(room_ms), ended_ms = sqlc.arg(ended_ms)
+  resv = sqlc.arg(resv), resv_ms = sqlc.arg(resv_ms), room_ms = sqlc.arg(room_ms), ended_ms = sqlc.arg(ended_ms),
+  shares = sqlc.arg(shares)
 WHERE claim = sqlc.arg(claim);
 
 -- name: AddEviction :exec

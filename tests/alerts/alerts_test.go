@@ -66,6 +66,7 @@ var states = map[string][]Test{
 		{Name: "few of many", Series: With(Up, `priod_claims_total{result="unused"}`, "0x29 6x600", `priod_claims_total{result="started"}`, "0x29 90x600"),
 			Firing: map[int][]string{35: nil}},
 	},
+	"PriodEvictedInVain": {{Series: With(Up, `priod_notes{note="evicted-in-vain"}`, "0x29 1x30 2x30 3x30 0x60"), Firing: map[int][]string{29: nil, 85: nil, 92: {"PriodEvictedInVain"}, 130: nil}}},
 	"PriodHostAbsent": {{
 		Series: map[string]string{
 			`priod_build_info{instance="a",job="priod"}`: "1x99", `priod_build_info{instance="b",job="priod"}`: "1x29 _x29 1x40",

@@ -240,6 +240,9 @@ func (m *Map) Tells(constraint string) bool {
 	return true
 }
 
+// Largest is the most of each amount that a node of a kind has.
+func (m *Map) Largest(kind int32) placement.Amount { return m.largest[kind] }
+
 // Empty is the cluster with nothing on it and no node down.
 func (m *Map) Empty() *placement.Nodes {
 	empty := placement.New(placement.Packed, m.sizes)
@@ -298,7 +301,7 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	}
 	partitions := strings.Split(j.Partition, ",")
 	for i, n := range m.Kinds {
-		if n.Headroom() && !j.Headroom() {
+		if n.Headroom() && !j.Admitted {
 			continue
 		}
 		if most := m.largest[i]; most.GPUs < int32(j.Node.GPUs) || most.CPUs < int32(j.Node.CPUs) || most.MemMB < j.Node.MemMB {

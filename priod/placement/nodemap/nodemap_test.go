@@ -80,7 +80,7 @@ func TestKeptNodesAreForTEJobs(t *testing.T) {
 	for _, may := range []bool{false, true} {
 		j := cluster.Job{GPUs: 2, CPUs: 2, Nodes: 1, Partition: "gpu"}
 		if may {
-			j.Reservation = cluster.HeadroomReservation
+			j.Admitted = true
 		}
 		types, _ := m.Types(&j)
 		if _, fits := m.Nodes.Fit(m.Request(&j, types), nil); fits != may {

@@ -252,7 +252,28 @@ func (s *slurm) names(nodes []int32) string {
 	return slurmplug.CompactHosts(names)
 }
 
-// reservation keeps nodes from all other jobs for a while.
+// KeepNodes keeps all jobs off the nodes of a host list, for so long from now on.
+func (s *slurm) KeepNodes(_ context.Context, list string, d time.Duration) error {
+	nodes, err := s.nodesNamed(list)
+	if err != nil {
+		return err
+	}
+	e := s.e
+	i := slices.IndexFunc(e.reservations, func(r reservation) bool { return r.name == cluster.HeadroomReservation })
+	if i >= 0 && slices.Equal(e.reservations[i].nodes, nodes) { // renewed: nothing moves
+		e.reservations[i].ends = e.now + d.Seconds()
+		e.agenda.push(event{at: e.reservations[i].ends, kind: unreserved})
+		return nil
+	}
+	s.commanded, e.moved = true, true
+	e.unreserve(cluster.HeadroomReservation)
+	if len(nodes) > 0 {
+		e.reserveNodes(cluster.HeadroomReservation, nodes, d.Seconds())
+	}
+	return nil
+}
+
+// reservation keeps nodes from all jobs for a while.
 type reservation struct {
 	name  string
 	nodes []int32
@@ -270,9 +291,6 @@ func (e *engine) reserveNodes(name string, nodes []int32, seconds float64) {
 
 // unreserve ends a reservation, or with "" those whose time is over.
 func (e *engine) unreserve(name string) {
-	if len(e.headroom) > 0 && e.now >= e.headroomEnds {
-		e.slurm.setHeadroom(nil)
-	}
 	for i := 0; i < len(e.reservations); {
 		r := e.reservations[i]
 		if r.name != name && (name != "" || r.ends > e.now) {
@@ -290,6 +308,11 @@ func (e *engine) unreserve(name string) {
 
 func (e *engine) isReserved(node int32) bool {
 	return slices.ContainsFunc(e.reservations, func(r reservation) bool { return slices.Contains(r.nodes, node) })
+}
+
+// reserves reports whether the reservation of a name keeps a node.
+func (e *engine) reserves(name string, node int32) bool {
+	return slices.ContainsFunc(e.reservations, func(r reservation) bool { return r.name == name && slices.Contains(r.nodes, node) })
 }
 
 // tend continues with evictions between two cycles, as the daemon does every

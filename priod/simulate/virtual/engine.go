@@ -99,8 +99,6 @@ type engine struct {
 	reboots      map[int32]*reboot    // by node that drains for a reboot, or reboots
 	leaves       []int32              // by node, the leaf switch of the node; nil: there are none
 	slowdowns    []map[string]float64 // by node and workload; nil: nodes are equal
-	headroom     []int32              // nodes that are kept for TE jobs
-	headroomEnds float64              // when that reservation ends
 	reservations []reservation        // of nodes, which start nothing meanwhile
 
 	demotions []*job // at this moment, under LAS

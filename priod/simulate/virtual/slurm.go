@@ -51,7 +51,6 @@ type record struct {
 	direct     int64   // a priority set by hand; -1 when there is none, 0 holds
 	features   string  // the node feature that it is bound to; "": none
 	excluded   []int32 // nodes that it refuses
-	headroom   bool    // it may start on the nodes that are kept for TE jobs
 	row        int     // in slurm.jobs; -1 before the job is known
 }
 
@@ -129,11 +128,10 @@ func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 			n.State = "DOWN"
 		case !n.Usable:
 			n.State = "UP+DRAIN"
+		case e.reserves(cluster.HeadroomReservation, int32(i)):
+			n.State += cluster.StateHeadroom
 		case e.nodes.Down(int32(i)):
 			n.State = "UP+RESERVED"
-		}
-		if slices.Contains(e.headroom, int32(i)) {
-			n.State += cluster.StateHeadroom
 		}
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUs-int(free.GPUs), n.CPUs-int(free.CPUs), n.MemMB-free.MemMB
 	}
@@ -165,7 +163,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse, slurmplug.Reservation: s.name}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -241,9 +239,7 @@ func (s *slurm) refresh(j *job) {
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
 	row.Switches, row.NodeCount = s.switches(j), s.nodeCount(j)
-	if row.Reservation = ""; j.headroom {
-		row.Reservation = cluster.HeadroomReservation
-	}
+	row.Admitted = false
 	row.Features, row.NodeList, row.CPUs, row.MemMB = j.features, "", int(j.request.CPUs), j.request.MemMB
 	row.Parts = nil
 	if j.holds() {

@@ -159,6 +159,12 @@ func (s *slurm) putBack(h *halt, wait float64, hold bool) {
 	e.comeBack(j)
 }
 
+// bar has a job that waits refuse the nodes that it names, and those of other partitions.
+func (e *engine) bar(j *job) {
+	off := slices.Concat(j.excluded, j.line.off)
+	j.request.Off = e.nodes.Refused(slices.Compact(slices.Sorted(slices.Values(off))))
+}
+
 // exclude names the nodes that a pending job refuses.
 func (s *slurm) exclude(j *job, list string) error {
 	nodes, err := s.nodesNamed(list)

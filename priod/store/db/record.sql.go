@@ -668,8 +668,9 @@ func (q *Queries) PutNode(ctx context.Context, db DBTX, arg PutNodeParams) error
 const updateClaim = `-- name: UpdateClaim :execrows
 UPDATE claims SET
   state = ?1, reason = ?2, changed_ms = ?3, pin = ?4,
-  resv = ?5, resv_ms = ?6, room_ms = ?7, ended_ms = ?8
-WHERE claim = ?9
+  resv = ?5, resv_ms = ?6, room_ms = ?7, ended_ms = ?8,
+  shares = ?9
+WHERE claim = ?10
 `
 
 type UpdateClaimParams struct {
@@ -681,6 +682,7 @@ type UpdateClaimParams struct {
 	ResvMs    int64
 	RoomMs    int64
 	EndedMs   int64
+	Shares    string
 	Claim     int64
 }
 
@@ -694,6 +696,7 @@ func (q *Queries) UpdateClaim(ctx context.Context, db DBTX, arg UpdateClaimParam
 		arg.ResvMs,
 		arg.RoomMs,
 		arg.EndedMs,
+		arg.Shares,
 		arg.Claim,
 	)
 	if err != nil {
