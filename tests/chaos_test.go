@@ -163,6 +163,7 @@ func newChaosRun(t *testing.T, seed uint64, l chaosLength, off bool) *chaosRun {
 	r.settings = fmt.Sprintf(chaosOn(t), filepath.Join(r.dir, "metrics"))
 	r.configure(r.settings)
 	if r.faults = chaos.Faults(seed, l.Size, l.commands, l.harms); len(r.faults) > 0 {
+		r.hurry = "5s"
 		r.shim = r.shimmed(r.settings)
 		r.ownDisk()
 	}

@@ -150,7 +150,7 @@ func newReader(t *testing.T) *reader {
 	r.submit("--prio-type=te", "--gres=gpu:a100:1", "--time=5", "--wrap", "sleep 600")
 	r.job = r.submit("--prio-type=te", "--gres=gpu:t4:1", "--time=5", "--wrap", "sleep 600")
 	r.eligible(2)
-	r.patiently("accounting to know a job that is done", func() bool {
+	r.wait("accounting to know a job that is done", func() bool {
 		return strings.Contains(r.slurm("sacct", "--noheader", "-X", "--jobs="+done, "--format=State,End%30"), "COMPLETED")
 	})
 	r.must("run", "--once")

@@ -195,7 +195,7 @@ func (e *evictable) pinned() string {
 // settled waits until nothing is under way any more.
 func (e *evictable) settled() []store.Eviction {
 	e.Helper()
-	e.patiently("the evictions to end", func() bool { // a victim may come back behind others
+	e.wait("the evictions to end", func() bool { // a victim may come back behind others
 		all := e.journal()
 		for _, x := range all {
 			if x.Ended.IsZero() || x.ClaimEnded.IsZero() {
@@ -355,7 +355,7 @@ func TestEvictionConducts(t *testing.T) {
 				e.completes(trial)
 			}
 			if c.back {
-				e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+				e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 				e.completes(victim)
 			}
 			all := e.settled()

@@ -38,7 +38,7 @@ func TestNodeIsKeptForTrials(t *testing.T) {
 	}
 	running := func() int { return strings.Count(s.slurm("squeue", "--noheader", "--format=%T"), "RUNNING") }
 	s.wait("three nodes to be taken", func() bool { return running() == 3 })
-	s.sleep(6 * time.Second)
+	d.cycles(2)
 	if n := running(); n != 3 {
 		t.Errorf("%d jobs run", n)
 	}

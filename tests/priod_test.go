@@ -171,6 +171,7 @@ func TestPauseAndResume(t *testing.T) {
 func TestControllerTrouble(t *testing.T) {
 	longOnly(t)
 	s := newOwnSite(t, quick)
+	s.hurries("5s")
 	s.fill()
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	d := s.daemon()

@@ -62,12 +62,12 @@ func TestBothHostsSeemToAct(t *testing.T) {
 			}
 			trial := e.trial("t4:2")
 			e.completes(trial)
-			e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+			e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 			e.completes(victim)
-			e.patiently("the other job to be given a type", func() bool { return constraint() != own })
+			e.wait("the other job to be given a type", func() bool { return constraint() != own })
 			daemons := []*running{first}
 			if second != nil {
-				e.patiently("both to say so", func() bool {
+				e.wait("both to say so", func() bool {
 					return strings.Contains(first.log.String(), want) && strings.Contains(second.log.String(), want)
 				})
 				daemons = append(daemons, second)
@@ -150,7 +150,7 @@ func TestOlderSharedFolder(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(e.dir, "state")); err != nil {
 		t.Fatal(err)
 	}
-	second.patiently("the other host to refuse it", func() bool { return strings.Contains(second.log.String(), "and not an older copy") })
+	second.wait("the other host to refuse it", func() bool { return strings.Contains(second.log.String(), "and not an older copy") })
 	third := waiting()
 	if out, _, status := p.stays.priod("check", "--deep"); status != 1 || !strings.Contains(out, "FAIL  shared folder") || !strings.Contains(out, "and not an older copy") {
 		t.Errorf("check --deep: exit status %d\n%s", status, out)
@@ -167,7 +167,7 @@ func TestOlderSharedFolder(t *testing.T) {
 	if err := os.Remove(filepath.Join(p.stays.dir, "state", "owner.json")); err != nil {
 		t.Fatal(err)
 	}
-	e.patiently("the third one to be given a type", func() bool { return constraint(third) != own })
+	e.wait("the third one to be given a type", func() bool { return constraint(third) != own })
 	second.stop()
 	p.stays.must("reset")
 	for _, id := range []string{ids[0], third} {
@@ -208,7 +208,7 @@ func TestClocksOfTheHosts(t *testing.T) {
 			acts.throw(d, shim.Fault{Command: "scontrol requeue", When: "before", Call: 1, Do: shim.Kill})
 			first := acts.doomed()
 			trial := acts.trial("t4:2")
-			acts.patiently("the moment", func() bool { return len(d.Thrown()) > 0 })
+			acts.wait("the moment", func() bool { return len(d.Thrown()) > 0 })
 			first.ends()
 			acts.throw(d)
 			p.lose(t, first, standby)

@@ -211,7 +211,7 @@ func TestTwoHostsByThePage(t *testing.T) {
 			t.Logf("%s", s.heading)
 			switch heading = s.heading; heading {
 			case "Fail over on purpose":
-				second.patiently("the first value", ranked)
+				second.wait("the first value", ranked)
 				saved(t, l)
 			case "A host is lost for good":
 				first.unit.kill()
@@ -223,7 +223,7 @@ func TestTwoHostsByThePage(t *testing.T) {
 				first.install()
 			case "One host again":
 				waits = trial()
-				first.patiently("a value of the new host", ranked)
+				first.wait("a value of the new host", ranked)
 			}
 		}
 		on := []*hostOfPage{hosts[s.on]}

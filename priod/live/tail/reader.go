@@ -151,7 +151,7 @@ func (r *Reader) refused(u *reads) error {
 }
 
 // child runs priod again, as a user, and gives what it wrote: a mark, and the text. After patience it is
-// killed, and its pipes are closed whoever else holds them.
+// killed, and its pipes are closed even where another process holds them.
 func (r *Reader) child(u *reads, uid uint32, what Request) ([]byte, error) {
 	asked, err := json.Marshal(what)
 	if err != nil {
