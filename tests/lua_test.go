@@ -156,7 +156,7 @@ gpu_type = true
 		t.Error("a job of a type of its own is held back")
 	}
 	s.begins(long, "a100")
-	s.explains(long, "the site agrees to evictions for it", "all jobs")
+	s.explains(long, "the site's consent for all jobs", "while it runs; as it last waited, not eligible yet")
 	out, _ := sbatch("A=", "--gres=gpu:4", "--time=60", "--comment=prio:type=none&v=1 mine")
 	_, said := sbatch("A=", "--gres=gpu:1", "--time=5", "--comment=prio:type=x&v=1", "--hold")
 	if !strings.Contains(said, "want te, be or none; the job counts as untagged") {
