@@ -252,7 +252,7 @@ func (d *running) ends() {
 	d.Helper()
 	select {
 	case <-d.gone:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(lab.Patience):
 		d.Fatal("priod does not end")
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
+
+	"slurmprio/tests/lab"
 )
 
 // runBy are blocks whose commands another test runs: they want a machine of their own,
@@ -222,7 +223,7 @@ func (r *reader) configures(b block) {
 // filled in.
 func (r *reader) types(page, line string) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.Context(), lab.Patience)
 	defer cancel()
 	job := r.job
 	if page == "docs/users/checkpointing.md" {

@@ -139,18 +139,14 @@ func (e *evictable) log(name string) string {
 
 func (e *evictable) runs(id string) {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), 40*time.Second)
-	defer cancel()
-	if err := e.lab.WaitJob(ctx, id, "RUNNING"); err != nil {
+	if err := e.lab.WaitJob(e.Context(), id, "RUNNING"); err != nil {
 		e.Fatal(err)
 	}
 }
 
 func (e *evictable) completes(id string) {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), 60*time.Second)
-	defer cancel()
-	if err := e.lab.WaitJob(ctx, id, "COMPLETED"); err != nil {
+	if err := e.lab.WaitJob(e.Context(), id, "COMPLETED"); err != nil {
 		e.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,8 +47,10 @@ func TestSlurmDaemonFaults(t *testing.T) {
 	// of that time which comes after priod's next one counts as somebody else's.
 	wake := func() {
 		do(s.lab.Continue("slurmctld"))
-		s.slurm("squeue")
-		time.Sleep(time.Second)
+		s.slurm("squeue") // was taken in after all of these
+		s.wait("slurmctld to have nothing else to do", func() bool {
+			return regexp.MustCompile(`Server thread count: +[01]\n`).MatchString(s.slurm("sdiag"))
+		})
 	}
 	// saved waits until slurmctld has written down the queue: killed before, it
 	// would forget jobs.

@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/tests/lab"
 )
@@ -68,7 +67,7 @@ func TestNodeIsKeptForTrials(t *testing.T) {
 	d = s.daemon()
 	s.wait("it to be let in again", func() bool { return names() == "priod_headroom" })
 	d.stop()
-	s.within(3*time.Minute, "the reservation to end by itself", func() bool { return reservation() == "" })
+	s.wait("the reservation to end by itself", func() bool { return reservation() == "" })
 	if got, reason := names(), field(s.slurm("scontrol", "show", "job", waits), "Reason"); got != "" || strings.Contains(reason, "Held") || strings.Contains(reason, "Reservation") {
 		t.Errorf("it names reservation %q, and waits for %s", got, reason)
 	}

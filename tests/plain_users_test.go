@@ -141,7 +141,7 @@ exec sleep $n
 		s.sleep(500 * time.Millisecond)
 	}
 	waiting.Wait()
-	s.within(5*time.Minute, "the queue to be empty", func() bool { return s.slurm("squeue", "--noheader", "--format=%A") == "" })
+	s.wait("the queue to be empty", func() bool { return s.slurm("squeue", "--noheader", "--format=%A") == "" })
 
 	states, names := map[string]int{}, map[string]string{}
 	held, heldTrials := 0, 0

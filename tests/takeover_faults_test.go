@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
@@ -213,7 +212,7 @@ func TestClocksOfTheHosts(t *testing.T) {
 			acts.throw(d)
 			p.lose(t, first, standby)
 			// Its begin time is by slurmctld, whose clock is the machine's: a priod that is ahead takes it for past.
-			stays.within(5*time.Minute, "the victim to run again", func() bool { return strings.Count(stays.log("w"), "start ") == 2 })
+			stays.wait("the victim to run again", func() bool { return strings.Count(stays.log("w"), "start ") == 2 })
 			stays.completes(victim)
 			stays.completes(trial)
 			stays.leftOnce("w")

@@ -282,7 +282,7 @@ func TestOwnerDies(t *testing.T) {
 			if err := cmd.Wait(); (err == nil) != (end == "keeper") {
 				t.Errorf("the program ended with %v", err)
 			}
-			gone(t, dir, 10*time.Second)
+			gone(t, dir, Patience)
 		})
 	}
 }
