@@ -43,7 +43,7 @@ func newSite(t *testing.T) *site {
 // run runs a program of the site in its folder.
 func (s *site) run(program string, env []string, stdin string, args ...string) outcome {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), lab.Patience)
 	defer cancel()
 	cmd := s.client.Command(ctx, program, args...)
 	cmd.Env = append(cmd.Env, env...)

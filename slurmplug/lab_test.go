@@ -98,7 +98,7 @@ func run(t testing.TB, c lab.Client, name string, args ...string) string {
 // eventually asks until condition holds.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(lab.Patience); !condition(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain: %s", what)
 		}

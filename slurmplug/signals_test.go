@@ -113,7 +113,7 @@ func TestExecDiesWithUs(t *testing.T) {
 	}
 	within := func(what string, condition func() bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("waited in vain for " + what)
 			}

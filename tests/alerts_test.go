@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,9 +93,6 @@ func (h *alarmed) set(settings string) {
 	h.Helper()
 	h.last = settings
 	h.configure(fmt.Sprintf("%s%s[metrics]\nlisten = %q\n%s", quick, roomy, h.address, settings))
-	text, err := os.ReadFile(h.config)
-	h.do(err)
-	h.do(replaceFile(h.config, strings.Replace(string(text), `command_timeout = "3s"`, `command_timeout = "20s"`, 1)))
 }
 
 // strange is that of the site, with the settings in force.
@@ -114,6 +112,7 @@ func (h *alarmed) trials(n int) {
 func TestAlertsOnSlurm(t *testing.T) {
 	alerts.Need(t)
 	h := &alarmed{harmed: harmedOn(t, newOwnSite(t, ""))}
+	h.hurry = "20s" // slurmctld hangs
 	h.set("")
 	h.fill()
 	h.first = h.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
@@ -162,7 +161,7 @@ func (h *alarmed) through(a *alarm, of []string) alerts.Test {
 	if a.start {
 		h.harmed.start()
 	}
-	h.patiently(a.series, func() bool {
+	h.wait(a.series, func() bool {
 		h.tick()
 		code, _ := h.health()
 		return shows() && (code == 503) == a.sick
@@ -176,15 +175,19 @@ func (h *alarmed) through(a *alarm, of []string) alerts.Test {
 	if a.start {
 		h.harmed.start()
 	}
-	h.patiently("the end of it", func() bool { h.tick(); return well() })
+	h.wait("the end of it", func() bool { h.tick(); return well() })
 	after := h.scrape()
 
 	lasts := 80
 	if a.alert == "PriodPaused" {
 		lasts = 380
 	}
-	if a.alert == "PriodCheckFails" {
+	switch a.alert {
+	case "PriodCheckFails":
 		of = []string{a.alert}
+	case "PriodAccountingUnread", "PriodFallsBehind":
+	default: // a machine with much to do makes these true by itself: sacct runs out of time
+		of = slices.DeleteFunc(slices.Clone(of), func(alert string) bool { return alert == "PriodAccountingUnread" || alert == "PriodFallsBehind" })
 	}
 	return alerts.Test{
 		Name: a.name, Of: of, Series: alerts.Scraped(h, phase(30, before, before), phase(lasts, before, during), phase(90, after, after)),

@@ -163,6 +163,7 @@ func newChaosRun(t *testing.T, seed uint64, l chaosLength, off bool) *chaosRun {
 	r.settings = fmt.Sprintf(chaosOn(t), filepath.Join(r.dir, "metrics"))
 	r.configure(r.settings)
 	if r.faults = chaos.Faults(seed, l.Size, l.commands, l.harms); len(r.faults) > 0 {
+		r.hurry = "5s"
 		r.shim = r.shimmed(r.settings)
 		r.ownDisk()
 	}
@@ -570,7 +571,7 @@ func TestChaos(t *testing.T) {
 	}
 	chaosPair(t, seed, chaosLength{
 		Size:  chaos.Size{Length: 20 * time.Second, Jobs: 30, Pieces: 7, Types: []string{"a100", "v100"}},
-		nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}}, patience: 3 * time.Minute, budget: time.Minute, commands: 2, weather: 6,
+		nodes: []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}}, patience: 15 * time.Minute, budget: 3 * time.Minute, commands: 2, weather: 6,
 	})
 }
 

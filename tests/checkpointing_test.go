@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/tests/lab"
@@ -108,7 +107,7 @@ func TestCheckpointing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), lab.Patience)
 			defer cancel()
 			id, err := s.lab.Run(ctx, filepath.Join(bin, "sbatchwrap"), "--parsable", "--chdir="+dir, "--output="+dir+"/out", filepath.Join(dir, c.script), fmt.Sprint(steps))
 			if err != nil {

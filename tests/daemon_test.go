@@ -3,13 +3,16 @@ package tests
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -72,8 +75,9 @@ func rest(ctx context.Context, d time.Duration) error {
 // running is a priod daemon.
 type running struct {
 	*site
-	cmd *exec.Cmd
-	log *lockedBuffer
+	cmd  *exec.Cmd
+	log  *lockedBuffer
+	done atomic.Int64 // cycles that succeeded
 
 	gone    chan struct{} // closed once it has ended
 	mu      sync.Mutex
@@ -114,7 +118,7 @@ func (s *site) doomed(env ...string) *running {
 func (s *site) launch(doomed bool, env []string) *running {
 	s.Helper()
 	d := &running{site: s, cmd: s.command("run"), log: &lockedBuffer{}, gone: make(chan struct{}), awaited: doomed, doomed: doomed}
-	d.cmd.Env = append(d.cmd.Env, env...)
+	d.cmd.Env = append(append(d.cmd.Env, "NOTIFY_SOCKET="+d.hear()), env...)
 	d.cmd.Stderr = d.log
 	if err := d.cmd.Start(); err != nil {
 		s.Fatal(err)
@@ -141,6 +145,37 @@ func (s *site) launch(doomed bool, env []string) *running {
 		}
 	})
 	return d
+}
+
+// hear counts what the daemon tells systemd of its cycles, at the address that it returns.
+func (d *running) hear() (address string) {
+	d.Helper()
+	address = "@slurmprio-test-" + rand.Text()
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.TB.Cleanup(func() { socket.Close() })
+	go func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := socket.Read(b)
+			if err != nil {
+				return
+			}
+			if bytes.HasPrefix(b[:n], []byte("STATUS=cycle ")) {
+				d.done.Add(1)
+			}
+		}
+	}()
+	return address
+}
+
+// cycles waits until so many cycles that begin from now on have succeeded.
+func (d *running) cycles(n int64) {
+	d.Helper()
+	n += d.done.Load() + 1 // one may be under way
+	d.wait("cycles that succeed", func() bool { return d.done.Load() >= n })
 }
 
 // await makes the daemon's end from now on the test's own wish.
@@ -217,7 +252,7 @@ func (d *running) ends() {
 	d.Helper()
 	select {
 	case <-d.gone:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(lab.Patience):
 		d.Fatal("priod does not end")
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
+
+	"slurmprio/tests/lab"
 )
 
 // runBy are blocks whose commands another test runs: they want a machine of their own,
@@ -150,7 +151,7 @@ func newReader(t *testing.T) *reader {
 	r.submit("--prio-type=te", "--gres=gpu:a100:1", "--time=5", "--wrap", "sleep 600")
 	r.job = r.submit("--prio-type=te", "--gres=gpu:t4:1", "--time=5", "--wrap", "sleep 600")
 	r.eligible(2)
-	r.patiently("accounting to know a job that is done", func() bool {
+	r.wait("accounting to know a job that is done", func() bool {
 		return strings.Contains(r.slurm("sacct", "--noheader", "-X", "--jobs="+done, "--format=State,End%30"), "COMPLETED")
 	})
 	r.must("run", "--once")
@@ -222,7 +223,7 @@ func (r *reader) configures(b block) {
 // filled in.
 func (r *reader) types(page, line string) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.Context(), lab.Patience)
 	defer cancel()
 	job := r.job
 	if page == "docs/users/checkpointing.md" {

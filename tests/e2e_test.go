@@ -74,15 +74,17 @@ func longOnly(t *testing.T) {
 // site is a lab with priod alongside it: a state folder and a configuration.
 type site struct {
 	testing.TB
-	lab     *lab.Lab
-	user    string // who runs priod; "" for the lab's own user
-	host    string // where, in a lab with a backup controller
-	dir     string
-	config  string
-	binDir  string // where priod looks for Slurm's commands; "" for PATH
-	program string // of priod; "" for the one that TestMain built
-	ahead   string // of the machine's clock is that of this program
-	life    life
+	lab      *lab.Lab
+	user     string // who runs priod; "" for the lab's own user
+	host     string // where, in a lab with a backup controller
+	dir      string
+	config   string
+	binDir   string // where priod looks for Slurm's commands; "" for PATH
+	program  string // of priod; "" for the one that TestMain built
+	ahead    string // of the machine's clock is that of this program
+	hurry    string // how long priod waits for a command that may hang; "" for a minute: none does
+	settings string // of configure
+	life     life
 }
 
 // newSite clears the shared lab's queue. settings are lines of priod.toml that
@@ -110,7 +112,7 @@ func (s *site) whole() {
 			s.slurm("scontrol", "delete", "ReservationName="+strings.Fields(name)[0])
 		}
 	}
-	s.patiently("all nodes to be up", func() bool {
+	s.wait("all nodes to be up", func() bool {
 		states = s.slurm("sinfo", "--noheader", "--Node", "--format=%N %T %E", "--partition=gpu")
 		for line := range strings.Lines(states) {
 			if f := strings.Fields(line); len(f) > 1 && f[1] != "idle" && f[1] != "completing" {
@@ -150,10 +152,18 @@ func (s *site) configure(settings string) {
 	if !strings.Contains(settings, "[wake]") {
 		settings += "\n[wake]\nlisten = []\n" // the default is one place for the whole machine
 	}
-	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\"]\ncommand_timeout = \"3s\"\nbin_dir = %q\n[state]\ndir = %q\n%s", s.binDir, filepath.Join(s.dir, "state"), settings)
+	s.settings = settings
+	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\"]\ncommand_timeout = %q\nbin_dir = %q\n[state]\ndir = %q\n%s", cmp.Or(s.hurry, "60s"), s.binDir, filepath.Join(s.dir, "state"), settings)
 	if err := replaceFile(s.config, text); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// hurries lets priod wait for a command for so long; "": for a minute.
+func (s *site) hurries(most string) {
+	s.Helper()
+	s.hurry = most
+	s.configure(s.settings)
 }
 
 // replaceFile writes a file at once: a daemon that reloads meanwhile reads the old text or the new one.
@@ -193,13 +203,10 @@ func (s *site) clear() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	// Slurm repeats a lost end of a job after KillWait and two message timeouts, once a minute.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
 	var left string
-	err = lab.WaitFor(ctx, "an empty queue", func(ctx context.Context) (bool, error) {
+	err = lab.WaitFor(context.Background(), "an empty queue", func(ctx context.Context) (bool, error) {
 		// A call that hangs must not take the whole wait with it.
-		ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		if out, err := s.lab.Run(ctx, "scancel", "--quiet", "--user="+me.Username); err != nil {
 			left = fmt.Sprintf("scancel: %v %s", err, out)
@@ -265,6 +272,21 @@ func (s *site) must(args ...string) string {
 	return out
 }
 
+// explains waits until explain says words of a job: those of a job that has just started are of the next cycle.
+func (s *site) explains(job string, words ...string) {
+	s.Helper()
+	out := ""
+	defer func() {
+		if s.Failed() {
+			s.Logf("explain of job %s:\n%s", job, out)
+		}
+	}()
+	s.wait(fmt.Sprintf("explain to say %q of job %s", words, job), func() bool {
+		out, _, _ = s.priod("explain", job)
+		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(out, word) })
+	})
+}
+
 func (s *site) json(into any, args ...string) {
 	s.Helper()
 	out := s.must(append(args, "--json")...)
@@ -291,10 +313,8 @@ func (s *site) fill() (ids []string) {
 	for range s.lab.Nodes {
 		ids = append(ids, s.submit("--prio-type=be", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600"))
 	}
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
-	defer cancel()
 	for _, id := range ids {
-		if err := s.lab.WaitJob(ctx, id, "RUNNING"); err != nil {
+		if err := s.lab.WaitJob(s.Context(), id, "RUNNING"); err != nil {
 			s.Fatal(err)
 		}
 	}
@@ -348,17 +368,10 @@ func (s *site) levers() string {
 		s.slurm("squeue", "--noheader", "--states=PENDING", "--sort=i", "--Format=JobID:|,Nice:|,Feature:|,Comment:|")
 }
 
+// wait waits for what is to happen, however busy the machine is.
 func (s *site) wait(what string, condition func() bool) {
 	s.Helper()
-	s.within(30*time.Second, what, condition)
-}
-
-// patiently waits for what Slurm does by itself: an end that was lost is told again
-// after a minute, and a backup controller may need half a
-// minute to hand over (22.05).
-func (s *site) patiently(what string, condition func() bool) {
-	s.Helper()
-	s.within(2*time.Minute, what, condition)
+	s.within(lab.Patience, what, condition)
 }
 
 func (s *site) within(patience time.Duration, what string, condition func() bool) {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"slurmprio/priod/store"
 	"slurmprio/priod/undo"
@@ -61,9 +60,7 @@ func (s *site) sameQueue(undisturbed endState) {
 func (s *site) becomes(undisturbed endState, now func() endState) {
 	s.Helper()
 	var got endState
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
-	defer cancel()
-	err := lab.WaitFor(ctx, "the end of an undisturbed run", func(context.Context) (bool, error) {
+	err := lab.WaitFor(s.Context(), "the end of an undisturbed run", func(context.Context) (bool, error) {
 		got = now()
 		return slices.Equal(got, undisturbed), nil
 	})

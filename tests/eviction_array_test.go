@@ -44,7 +44,7 @@ func (a *sweep) done() {
 	if err := os.WriteFile(a.state("a.enough"), nil, 0o644); err != nil {
 		a.Fatal(err)
 	}
-	a.patiently("all tasks to complete", func() bool {
+	a.wait("all tasks to complete", func() bool {
 		return strings.Count(a.slurm("squeue", "--noheader", "--array", "--states=COMPLETED", "--jobs="+a.id, "--format=%i"), a.id+"_") == a.tasks
 	})
 	for i := range a.tasks {
@@ -109,6 +109,9 @@ func TestEvictionWhereTheSignalFails(t *testing.T) {
 		f.Command, f.Call = "scancel", 1
 		t.Run(f.When+" "+f.Do, func(t *testing.T) {
 			e := evictableOn(t, newSiteOn(t, l, evicting))
+			if f.Do == shim.Hang {
+				e.hurry = "5s"
+			}
 			shims := e.shimmed(evicting)
 			a := e.sweep(3, "%1", "t4:4", 25, "save")
 			e.throw(shims, f)
@@ -176,7 +179,7 @@ func TestEvictionForOneThatPrefers(t *testing.T) {
 	d := e.daemon()
 	d.waitLog("started")
 	trial := e.trial("2", "--prefer=t4", "--exclusive", "--array=0-1%1")
-	e.patiently("both tasks to complete", func() bool {
+	e.wait("both tasks to complete", func() bool {
 		out := e.slurm("squeue", "--noheader", "--array", "--states=all", "--jobs="+trial, "--format=%i %T %r")
 		if strings.Contains(out, "BadConstraints") {
 			t.Fatalf("no node satisfies it:\n%s", out)

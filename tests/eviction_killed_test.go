@@ -81,7 +81,7 @@ func TestEvictionSurvivesKill(t *testing.T) {
 			} else {
 				e.completes(trial)
 			}
-			e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+			e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 			e.completes(victim)
 			if !k.cancelled {
 				e.leftOnce("w")
@@ -172,8 +172,8 @@ func TestEvictionSurvivesFailOver(t *testing.T) {
 	if err := l.Kill(t.Context(), "slurmctld"); err != nil {
 		t.Fatal(err)
 	}
-	e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
-	e.patiently("all to end", func() bool {
+	e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+	e.wait("all to end", func() bool {
 		out, err := l.Run(t.Context(), "squeue", "--noheader", "--states=COMPLETED", "--format=%i")
 		return err == nil && slices.Contains(strings.Fields(out), trial) && slices.Contains(strings.Fields(out), victim)
 	})
@@ -218,7 +218,7 @@ func TestEvictionForgotten(t *testing.T) {
 	e.wait("the kill", func() bool { return len(d.Thrown()) > 0 })
 	first.ends()
 	e.throw(d)
-	e.patiently("Slurm to forget them", func() bool {
+	e.wait("Slurm to forget them", func() bool {
 		known := strings.Fields(e.slurm("squeue", "--noheader", "--states=all", "--format=%i"))
 		return !slices.ContainsFunc(gone, func(id string) bool { return slices.Contains(known, id) })
 	})
@@ -274,16 +274,16 @@ func TestEvictionLeftToTheOtherHost(t *testing.T) {
 			return strings.Contains(out, text)
 		}
 	}
-	b.patiently("the other priod to take over", says("this priod took over recently"))
-	b.patiently("the victim's grace to be over", says("it requests nodes"))
+	b.wait("the other priod to take over", says("this priod took over recently"))
+	b.wait("the victim's grace to be over", says("it requests nodes"))
 	if n := strings.Count(e.log("w"), "signal "); n != 1 || len(other.journal()) > 0 {
 		t.Errorf("%d signals, %+v", n, other.journal())
 	}
 	if err := l.StartDaemon(t.Context(), "slurmctld"); err != nil {
 		t.Fatal(err)
 	}
-	a.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
-	a.patiently("all to end", func() bool {
+	a.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+	a.wait("all to end", func() bool {
 		out, err := l.Run(t.Context(), "squeue", "--noheader", "--states=COMPLETED", "--format=%i")
 		return err == nil && slices.Contains(strings.Fields(out), trial) && slices.Contains(strings.Fields(out), victim)
 	})

@@ -54,7 +54,7 @@ func TestDatabaseLostInAnEviction(t *testing.T) {
 			if !k.cancelled {
 				e.completes(trial)
 			}
-			e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 }) // it has failed until then
+			e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 }) // it has failed until then
 			e.completes(victim)
 			if text := e.log("w"); strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 {
 				t.Errorf("the victim:\n%s", text)
@@ -133,7 +133,7 @@ func TestCapOutlivesTheDatabase(t *testing.T) {
 	e.begun("w")
 	first := e.daemon()
 	e.completes(e.trial("t4:2"))
-	e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+	e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 	e.settled()
 	runs := func() int {
 		var story struct {
@@ -171,7 +171,7 @@ func TestVictimStaysOneJob(t *testing.T) {
 	d := e.daemon()
 	for round := 1; round <= 2; round++ {
 		e.completes(e.trial("t4:2"))
-		e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == round+1 })
+		e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == round+1 })
 		e.settled()
 	}
 	var story struct {

@@ -139,18 +139,14 @@ func (e *evictable) log(name string) string {
 
 func (e *evictable) runs(id string) {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), 40*time.Second)
-	defer cancel()
-	if err := e.lab.WaitJob(ctx, id, "RUNNING"); err != nil {
+	if err := e.lab.WaitJob(e.Context(), id, "RUNNING"); err != nil {
 		e.Fatal(err)
 	}
 }
 
 func (e *evictable) completes(id string) {
 	e.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), 60*time.Second)
-	defer cancel()
-	if err := e.lab.WaitJob(ctx, id, "COMPLETED"); err != nil {
+	if err := e.lab.WaitJob(e.Context(), id, "COMPLETED"); err != nil {
 		e.Fatal(err)
 	}
 }
@@ -195,7 +191,7 @@ func (e *evictable) pinned() string {
 // settled waits until nothing is under way any more.
 func (e *evictable) settled() []store.Eviction {
 	e.Helper()
-	e.patiently("the evictions to end", func() bool { // a victim may come back behind others
+	e.wait("the evictions to end", func() bool { // a victim may come back behind others
 		all := e.journal()
 		for _, x := range all {
 			if x.Ended.IsZero() || x.ClaimEnded.IsZero() {
@@ -355,7 +351,7 @@ func TestEvictionConducts(t *testing.T) {
 				e.completes(trial)
 			}
 			if c.back {
-				e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+				e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 				e.completes(victim)
 			}
 			all := e.settled()

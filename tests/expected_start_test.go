@@ -29,7 +29,7 @@ func TestExpectedStart(t *testing.T) {
 		return s.submit(append([]string{"--job-name=" + name, "--gres=gpu:1", "--time=60"}, args...)...)
 	}
 	submit("--array=1-100", "--wrap", "sleep 2")
-	s.within(3*time.Minute, "a hundred completed jobs in accounting", func() bool {
+	s.wait("a hundred completed jobs in accounting", func() bool {
 		return strings.Count(s.slurm("sacct", "--allusers", "--noheader", "--allocations", "--parsable2", "--name="+name, "--format=State"), "COMPLETED") == 100
 	})
 	s.fill()
@@ -38,7 +38,7 @@ func TestExpectedStart(t *testing.T) {
 		waiting = append(waiting, submit("--wrap", "sleep 5"))
 	}
 	d := s.daemon()
-	s.within(3*time.Minute, "starts that past runs let expect", func() bool { // planned once a minute
+	s.wait("starts that past runs let expect", func() bool { // planned once a minute
 		out, _, _ := s.priod("explain", waiting[2])
 		return strings.Contains(out, "nine of ten within")
 	})
@@ -65,7 +65,7 @@ func TestExpectedStart(t *testing.T) {
 		}
 	}
 	s.slurm("scancel", "--state=RUNNING", "--user=root")
-	s.within(2*time.Minute, "the three jobs to be over", func() bool {
+	s.wait("the three jobs to be over", func() bool {
 		return s.slurm("squeue", "--noheader", "--states=all", "--name="+name, "--format=%T", "--states=PD,R") == ""
 	})
 	var eta struct {

@@ -43,7 +43,7 @@ func (f *ailing) submit(script string, args ...string) string {
 		f.Fatal(err)
 	}
 	id := strings.TrimSpace(out)
-	f.patiently("a cycle to see job "+id, func() bool {
+	f.wait("a cycle to see job "+id, func() bool {
 		_, _, status := f.priod("explain", id)
 		return status == 0
 	})
@@ -97,7 +97,7 @@ func TestFailuresGetTheirClass(t *testing.T) {
 	for i, x := range cases {
 		id := ids[i]
 		f.sub(t, x.name, func() {
-			f.patiently("the class of "+x.name, func() bool { return f.of(id) != nil })
+			f.wait("the class of "+x.name, func() bool { return f.of(id) != nil })
 			row := f.of(id)
 			if row.Class != x.class {
 				t.Errorf("%s: %+v\n%s", x.name, row, f.must("explain", id))
@@ -105,7 +105,7 @@ func TestFailuresGetTheirClass(t *testing.T) {
 			state := func() string {
 				return strings.TrimSpace(f.slurm("squeue", "--noheader", "--states=all", "--job="+id, "--format=%T %r"))
 			}
-			f.patiently("its state", func() bool { return x.state == "" || strings.HasPrefix(state(), x.state+" "+x.reason) })
+			f.wait("its state", func() bool { return x.state == "" || strings.HasPrefix(state(), x.state+" "+x.reason) })
 			t.Logf("%s: class %s, %s, %s; %s; advice: %s", x.name, row.Class, row.Do, state(), row.Line, row.Advice)
 			if out := f.must("explain", id); !strings.Contains(out, "class "+x.class) {
 				t.Errorf("explain says\n%s", out)
@@ -117,7 +117,7 @@ func TestFailuresGetTheirClass(t *testing.T) {
 				if _, err := f.lab.As(lab.PlainUser).Run(ctx, "scontrol", "release", id); err != nil {
 					t.Error(err)
 				}
-				f.patiently("its release", func() bool {
+				f.wait("its release", func() bool {
 					s := state()
 					return strings.HasPrefix(s, "PENDING BeginTime") || strings.HasPrefix(s, "RUNNING")
 				})
@@ -138,7 +138,7 @@ func TestFailuresGetTheirClass(t *testing.T) {
 		}
 	})
 	f.sub(t, "its time limit", func() {
-		f.patiently("the time limit", func() bool { return f.of(limit) != nil })
+		f.wait("the time limit", func() bool { return f.of(limit) != nil })
 		if row := f.of(limit); row.Class != "time" || row.Do != retry.Nothing || !strings.Contains(row.Advice, "longer --time") {
 			t.Errorf("%+v", row)
 		}

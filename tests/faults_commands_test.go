@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,6 +41,11 @@ func (s *site) throw(d *shim.Dir, faults ...shim.Fault) {
 // cycleWith runs a cycle that meets the faults; they have to be thrown.
 func (s *site) cycleWith(d *shim.Dir, faults ...shim.Fault) {
 	s.Helper()
+	hangs := func(f shim.Fault) bool { return f.Do == shim.Hang || slices.Contains(f.Argv, "-STOP") }
+	if slices.ContainsFunc(faults, hangs) {
+		s.hurries("5s")
+		defer s.hurries("")
+	}
 	s.throw(d, faults...)
 	out, errs, status := s.priod("run", "--once")
 	s.Logf("exit status %d\n%s%s", status, out, errs)

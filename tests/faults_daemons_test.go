@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,12 +43,21 @@ func TestSlurmDaemonFaults(t *testing.T) {
 		return shim.Fault{Command: command, When: when, Call: 1, Do: shim.Run, Argv: argv}
 	}
 	start := func(daemon string) { do(s.lab.StartDaemon(s.Context(), daemon)) }
+	threads := func() (n int) {
+		m := regexp.MustCompile(`Server thread count: +([0-9]+)\n`).FindStringSubmatch(s.slurm("sdiag"))
+		if m == nil {
+			s.Fatal("sdiag tells no thread count")
+		}
+		n, _ = strconv.Atoi(m[1])
+		return n
+	}
+	idle := threads()
 	// wake lets slurmctld go on and finish what it was asked while it hung: a write
 	// of that time which comes after priod's next one counts as somebody else's.
 	wake := func() {
 		do(s.lab.Continue("slurmctld"))
-		s.slurm("squeue")
-		time.Sleep(time.Second)
+		s.slurm("squeue") // was taken in after all of these
+		s.wait("slurmctld to have nothing else to do", func() bool { return threads() <= idle })
 	}
 	// saved waits until slurmctld has written down the queue: killed before, it
 	// would forget jobs.

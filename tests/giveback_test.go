@@ -31,7 +31,7 @@ func (s *site) holding(more ...string) (idle, waits string) {
 	s.wait("the job that waits", func() bool {
 		return strings.Contains(s.slurm("squeue", "--noheader", "--jobs="+waits, "--format=%r"), "Resources")
 	})
-	s.patiently("what the job uses", func() bool {
+	s.wait("what the job uses", func() bool {
 		return regexp.MustCompile(`(?m)^` + idle + ` .* (3\d\d|4\d\d) +\d+ +\w+$`).MatchString(s.must("report", "sizing"))
 	})
 	return idle, waits

@@ -22,6 +22,7 @@ func controllerHosts(t *testing.T) (first, second *site) {
 	on := func(host string) *site {
 		s := bareSite(t, l)
 		s.host = host
+		s.hurry = "8s" // a controller that hangs; below MessageTimeout, which check tells
 		s.configure(quick + "follow_controller = true\n[te_budget.user]\ngpus = 0\n")
 		return s
 	}
@@ -73,16 +74,16 @@ func TestFollowsTheController(t *testing.T) {
 		if err := a.lab.Kill(t.Context(), "slurmctld"); err != nil {
 			t.Fatal(err)
 		}
-		b.patiently("the other host to take over", times(second, takesOver, round))
-		b.patiently("the first host to stand by", times(first, onSecond, round))
+		b.wait("the other host to take over", times(second, takesOver, round))
+		b.wait("the first host to stand by", times(first, onSecond, round))
 		trial()
 		saved()
 
 		if err := a.lab.StartDaemon(t.Context(), "slurmctld"); err != nil {
 			t.Fatal(err)
 		}
-		a.patiently("the first host to take over again", times(first, takesOver, began+round))
-		b.patiently("the other host to stand by again", times(second, onFirst, round+1))
+		a.wait("the first host to take over again", times(first, takesOver, began+round))
+		b.wait("the other host to stand by again", times(second, onFirst, round+1))
 		trial()
 		saved()
 		// A backup of 22.05 that has never been started again hangs when it hands
@@ -94,7 +95,7 @@ func TestFollowsTheController(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.patiently("both controllers to answer", func() bool { // scontrol ping waits for one that starts
+	a.wait("both controllers to answer", func() bool { // scontrol ping waits for one that starts
 		out, err := a.lab.Run(t.Context(), "scontrol", "ping")
 		return err == nil && strings.Count(out, " is UP") == 2
 	})
@@ -200,11 +201,11 @@ func TestControllerHangsAndComesBack(t *testing.T) {
 	if err := a.lab.Pause("slurmctld"); err != nil {
 		t.Fatal(err)
 	}
-	a.patiently("the other controller to take over", func() bool {
+	a.wait("the other controller to take over", func() bool {
 		text, _ := os.ReadFile(filepath.Join(a.lab.Dir, "log", "slurmctld.backup.out"))
 		return strings.Contains(string(text), "Running as primary controller")
 	})
-	a.patiently("both priods to say that Slurm cannot be asked", func() bool {
+	a.wait("both priods to say that Slurm cannot be asked", func() bool {
 		return strings.Contains(first.log.String(), "cycle failed") && strings.Contains(second.log.String(), "cycle failed")
 	})
 	if n := len(writers(t, first, second)); n != 1 {
@@ -213,14 +214,14 @@ func TestControllerHangsAndComesBack(t *testing.T) {
 	if err := a.lab.Continue("slurmctld"); err != nil {
 		t.Fatal(err)
 	}
-	a.patiently("Slurm to take jobs again", func() bool {
+	a.wait("Slurm to take jobs again", func() bool {
 		out, err := a.lab.Run(t.Context(), filepath.Join(bin, "sbatchwrap"), "--parsable", "--output=/dev/null", "--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 		if err == nil {
 			trials = append(trials, strings.TrimSpace(out))
 		}
 		return err == nil
 	})
-	a.patiently("the trials to stand first", func() bool {
+	a.wait("the trials to stand first", func() bool {
 		out, err := a.lab.Run(t.Context(), "squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i")
 		got := strings.Fields(out)
 		return err == nil && len(got) > len(trials) && slices.Equal(got[:len(trials)], trials)

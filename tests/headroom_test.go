@@ -4,7 +4,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/tests/lab"
 )
@@ -38,7 +37,7 @@ func TestNodeIsKeptForTrials(t *testing.T) {
 	}
 	running := func() int { return strings.Count(s.slurm("squeue", "--noheader", "--format=%T"), "RUNNING") }
 	s.wait("three nodes to be taken", func() bool { return running() == 3 })
-	s.sleep(6 * time.Second)
+	d.cycles(2)
 	if n := running(); n != 3 {
 		t.Errorf("%d jobs run", n)
 	}
@@ -71,7 +70,7 @@ func TestNodeIsKeptForTrials(t *testing.T) {
 		return reservation() == "" || field(text, "Users") == "root"
 	})
 	d.stop()
-	s.within(3*time.Minute, "the reservation to end by itself", func() bool { return reservation() == "" })
+	s.wait("the reservation to end by itself", func() bool { return reservation() == "" })
 	if reason := field(s.slurm("scontrol", "show", "job", waits), "Reason"); strings.Contains(reason, "Held") || strings.Contains(reason, "Reservation") {
 		t.Errorf("it waits for %s", reason)
 	}

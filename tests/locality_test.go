@@ -63,7 +63,7 @@ func TestGangWaitsForItsSwitch(t *testing.T) {
 	if long() { // three nodes under two switches become free
 		s.slurm("scancel", blockers["n1"], blockers["n2"], blockers["n4"])
 		s.waitsFor(agreed, plan.Locality, plan.FewSwitches, "it could start now on more switches than it accepts so far")
-		s.patiently("the gang to start on two switches", func() bool { return strings.HasPrefix(asks(agreed), "0@0s RUNNING") })
+		s.wait("the gang to start on two switches", func() bool { return strings.HasPrefix(asks(agreed), "0@0s RUNNING") })
 		if nodes := strings.TrimSpace(s.slurm("squeue", "--noheader", "--job="+agreed, "--format=%N")); nodes != "n[1-2,4]" {
 			t.Errorf("it runs on %s", nodes)
 		}
@@ -168,7 +168,7 @@ func TestOpenJobWaitsForItsNode(t *testing.T) {
 	s.slurm("scancel", blockers["n1"], blockers["n2"]) // two GPUs each on two nodes
 	s.waitsFor(ranged, plan.Locality, plan.FewNodes, "it could start now on more nodes than it accepts so far")
 	if long() {
-		s.patiently("it to start on two nodes", func() bool {
+		s.wait("it to start on two nodes", func() bool {
 			return strings.TrimSpace(s.slurm("squeue", "--noheader", "--job="+ranged, "--format=%T %N")) == "RUNNING n[1-2]"
 		})
 	}

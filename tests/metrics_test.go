@@ -161,6 +161,7 @@ func TestMetrics(t *testing.T) {
 func TestHealthFollowsTheController(t *testing.T) {
 	address := freePort(t)
 	s := newSite(t, fmt.Sprintf("%s[metrics]\nlisten = %q\n", quick, address))
+	s.hurries("5s")
 	d := s.daemon()
 	d.waitLog("started")
 	m := scraper{d, address}

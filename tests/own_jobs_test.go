@@ -56,7 +56,7 @@ func TestUsersLearnWhy(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(open, "victim.log"))
 		return string(text)
 	}
-	s.patiently("the victim to run again and be told", func() bool { return strings.Contains(said(), "follows one that was evicted") })
+	s.wait("the victim to run again and be told", func() bool { return strings.Contains(said(), "follows one that was evicted") })
 	if want := "priod: this job makes room for trial-and-error job " + trial; !strings.Contains(said(), want) {
 		t.Errorf("the victim's output lacks %q:\n%s", want, said())
 	}

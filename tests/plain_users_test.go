@@ -141,11 +141,11 @@ exec sleep $n
 		s.sleep(500 * time.Millisecond)
 	}
 	waiting.Wait()
-	s.within(5*time.Minute, "the queue to be empty", func() bool { return s.slurm("squeue", "--noheader", "--format=%A") == "" })
+	s.wait("the queue to be empty", func() bool { return s.slurm("squeue", "--noheader", "--format=%A") == "" })
 
 	states, names := map[string]int{}, map[string]string{}
 	held, heldTrials := 0, 0
-	s.patiently("accounting to have all jobs", func() bool {
+	s.wait("accounting to have all jobs", func() bool {
 		last := map[string]string{} // an evicted job has a row for each run, in a state that differs between releases
 		held, heldTrials = 0, 0
 		for line := range strings.Lines(s.slurm("sacct", "--allusers", "--noheader", "--allocations", "--parsable2", "--format=JobID,State,Submit,Eligible,JobName")) {
@@ -303,7 +303,7 @@ gpu_type = true
 		t.Errorf("%d GPUs of waiting TE jobs of one user, whose budget is 4: %+v", trials, queue.Jobs)
 	}
 	trial := submit(l.As(lab.OtherUser), "--time=5")
-	s.patiently("the other user's trial to start where a job beyond its user's budget was", func() bool {
+	s.wait("the other user's trial to start where a job beyond its user's budget was", func() bool {
 		return strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+trial, "--format=%T")) == "RUNNING"
 	})
 	if text := s.must("explain", unlimited); strings.Contains(text, "trial-and-error (") {

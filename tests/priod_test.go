@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -34,9 +33,7 @@ func TestTrialSubmittedLastStartsFirst(t *testing.T) {
 		t.Errorf("the others stood as %v and now stand as %v", before, got)
 	}
 	s.slurm("scancel", trainings[0])
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
-	defer cancel()
-	if err := s.lab.WaitJob(ctx, trial, "RUNNING"); err != nil {
+	if err := s.lab.WaitJob(s.Context(), trial, "RUNNING"); err != nil {
 		t.Fatal(err)
 	}
 	d.waitLog("wrote: cycle=")
@@ -171,6 +168,7 @@ func TestPauseAndResume(t *testing.T) {
 func TestControllerTrouble(t *testing.T) {
 	longOnly(t)
 	s := newOwnSite(t, quick)
+	s.hurries("5s")
 	s.fill()
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	d := s.daemon()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/tests/lab"
 )
@@ -109,7 +108,7 @@ func TestRoundsTakeTurns(t *testing.T) {
 		d.kill()
 	}
 	d := e.daemon()
-	ctx, cancel := context.WithTimeout(e.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(e.Context(), 2*lab.Patience)
 	defer cancel()
 	for i, name := range names {
 		// One that was told to leave once more has failed, until priod requeues it.

@@ -263,9 +263,7 @@ func TestSizesUnderLimits(t *testing.T) {
 
 	// slurmdbd goes. What was read shortly before counts; a new priod has nothing to go
 	// by, raises nobody, and says why.
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := l.lab.Stop(ctx, "slurmdbd"); err != nil {
+	if err := l.lab.Stop(l.Context(), "slurmdbd"); err != nil {
 		t.Fatal(err)
 	}
 	if status := d.stop(); status != 0 {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
@@ -74,7 +73,7 @@ func TestSizesOverRestarts(t *testing.T) {
 	}
 	d := s.daemon()
 	cycles(d)
-	s.patiently("the sizes that nothing became of to be given back", func() bool {
+	s.wait("the sizes that nothing became of to be given back", func() bool {
 		var back []string
 		for _, w := range s.sizeWrites() {
 			if w.Reason == plan.SizeRests && w.Status == slurmplug.Applied {
@@ -85,9 +84,9 @@ func TestSizesOverRestarts(t *testing.T) {
 	})
 	quiet := func(d *running) {
 		t.Helper()
-		s.patiently("no more writes", func() bool {
+		s.wait("no more writes", func() bool {
 			n := len(s.sizeWrites())
-			s.sleep(5 * time.Second) // more than two cycles
+			d.cycles(2)
 			return len(s.sizeWrites()) == n
 		})
 	}
@@ -161,18 +160,9 @@ func TestHostileTextsAreSized(t *testing.T) {
 	d := s.daemon()
 	d.waitLog("started")
 	for i, id := range ids {
-		ok := func() bool { return strings.Contains(s.asks(id), "MinCPUsNode=1 ") }
-		for range 30 {
-			if ok() {
-				break
-			}
-			s.sleep(500 * time.Millisecond)
-		}
-		if !ok() {
-			t.Errorf("job %d (%s) is not sized: %s\n%s", i, id, s.slurm("scontrol", "-o", "show", "job", id), s.must("explain", id))
-		}
+		s.wait(fmt.Sprintf("job %d (%s) to be sized", i, id), func() bool { return strings.Contains(s.asks(id), "MinCPUsNode=1 ") })
 	}
-	s.sleep(5 * time.Second)
+	d.cycles(2)
 	d.stop()
 	for line := range strings.Lines(d.log.String()) {
 		if strings.Contains(line, "[WARN]") || strings.Contains(line, "[ERROR]") {

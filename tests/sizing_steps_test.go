@@ -151,7 +151,7 @@ func changed(own, now string) string {
 func checkSteps(s *site, file string) {
 	s.Helper()
 	var said []byte
-	s.patiently(filepath.Base(file), func() (ended bool) {
+	s.wait(filepath.Base(file), func() (ended bool) {
 		var err error
 		said, err = os.ReadFile(file)
 		return err == nil

@@ -52,7 +52,7 @@ func newSizingSite(t *testing.T, o lab.Options, settings string) *site {
 
 func (s *site) sizing(settings string) {
 	s.Helper()
-	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\", \"def\"]\ncommand_timeout = \"3s\"\n[state]\ndir = %q\n[wake]\nlisten = []\n[sizing]\n%s\n",
+	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\", \"def\"]\ncommand_timeout = \"60s\"\n[state]\ndir = %q\n[wake]\nlisten = []\n[sizing]\n%s\n",
 		filepath.Join(s.dir, "state"), settings)
 	if err := os.WriteFile(s.config, []byte(text), 0o644); err != nil {
 		s.Fatal(err)

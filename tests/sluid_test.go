@@ -2,7 +2,6 @@ package tests
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -14,21 +13,6 @@ func (s *site) namesRuns() bool {
 	s.Helper()
 	out, err := s.lab.Run(s.Context(), "squeue", "--helpFormat")
 	return err == nil && strings.Contains(out, "SLUID")
-}
-
-// shimmedForLong is a site whose priod waits long enough for a command before which between lets
-// much happen: on a machine with much to do a job is requeued in more than the usual 3 s.
-func (s *site) shimmedForLong(settings string) *shim.Dir {
-	s.Helper()
-	d := s.shimmed(settings)
-	text, err := os.ReadFile(s.config)
-	if err == nil {
-		err = os.WriteFile(s.config, []byte(strings.Replace(string(text), `command_timeout = "3s"`, `command_timeout = "60s"`, 1)), 0o644)
-	}
-	if err != nil {
-		s.Fatal(err)
-	}
-	return d
 }
 
 // between is a fault that lets lines of a shell run before the first call of a
@@ -43,7 +27,7 @@ func between(command, lines string) shim.Fault {
 // into the new one; elsewhere the write lands in the new one.
 func TestWriteMeantForAnEarlierRun(t *testing.T) {
 	s := newSite(t, "[te_budget.user]\ngpus = 0\n")
-	d := s.shimmedForLong("[te_budget.user]\ngpus = 0\n")
+	d := s.shimmed("[te_budget.user]\ngpus = 0\n")
 	trainings := s.fill()
 	node := strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+trainings[0], "--format=%N"))
 	trial := s.submit("--prio-type=te", "--requeue", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
@@ -76,7 +60,7 @@ func TestSignalMeantForAnEarlierRun(t *testing.T) {
 	if !e.namesRuns() {
 		t.Skip("this Slurm has no names of runs: the signal would reach the new one")
 	}
-	d := e.shimmedForLong(evicting)
+	d := e.shimmed(evicting)
 	blocker := e.blocker("t4:4")
 	victim := e.worker("w", "t4:4", 300, 5, "save")
 	e.begun("w")

@@ -295,7 +295,7 @@ func (s *soakRun) explained() {
 	for range tries {
 		s.revive()
 		cycles := m.value(succeeded)
-		s.patiently("a cycle", func() bool { return m.value(succeeded) > cycles })
+		s.wait("a cycle", func() bool { return m.value(succeeded) > cycles })
 		errs, of := s.explainedNow()
 		for job := range of {
 			judged[job] = true

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
@@ -62,12 +61,12 @@ func TestBothHostsSeemToAct(t *testing.T) {
 			}
 			trial := e.trial("t4:2")
 			e.completes(trial)
-			e.patiently("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
+			e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
 			e.completes(victim)
-			e.patiently("the other job to be given a type", func() bool { return constraint() != own })
+			e.wait("the other job to be given a type", func() bool { return constraint() != own })
 			daemons := []*running{first}
 			if second != nil {
-				e.patiently("both to say so", func() bool {
+				e.wait("both to say so", func() bool {
 					return strings.Contains(first.log.String(), want) && strings.Contains(second.log.String(), want)
 				})
 				daemons = append(daemons, second)
@@ -150,7 +149,7 @@ func TestOlderSharedFolder(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(e.dir, "state")); err != nil {
 		t.Fatal(err)
 	}
-	second.patiently("the other host to refuse it", func() bool { return strings.Contains(second.log.String(), "and not an older copy") })
+	second.wait("the other host to refuse it", func() bool { return strings.Contains(second.log.String(), "and not an older copy") })
 	third := waiting()
 	if out, _, status := p.stays.priod("check", "--deep"); status != 1 || !strings.Contains(out, "FAIL  shared folder") || !strings.Contains(out, "and not an older copy") {
 		t.Errorf("check --deep: exit status %d\n%s", status, out)
@@ -167,7 +166,7 @@ func TestOlderSharedFolder(t *testing.T) {
 	if err := os.Remove(filepath.Join(p.stays.dir, "state", "owner.json")); err != nil {
 		t.Fatal(err)
 	}
-	e.patiently("the third one to be given a type", func() bool { return constraint(third) != own })
+	e.wait("the third one to be given a type", func() bool { return constraint(third) != own })
 	second.stop()
 	p.stays.must("reset")
 	for _, id := range []string{ids[0], third} {
@@ -208,12 +207,12 @@ func TestClocksOfTheHosts(t *testing.T) {
 			acts.throw(d, shim.Fault{Command: "scontrol requeue", When: "before", Call: 1, Do: shim.Kill})
 			first := acts.doomed()
 			trial := acts.trial("t4:2")
-			acts.patiently("the moment", func() bool { return len(d.Thrown()) > 0 })
+			acts.wait("the moment", func() bool { return len(d.Thrown()) > 0 })
 			first.ends()
 			acts.throw(d)
 			p.lose(t, first, standby)
 			// Its begin time is by slurmctld, whose clock is the machine's: a priod that is ahead takes it for past.
-			stays.within(5*time.Minute, "the victim to run again", func() bool { return strings.Count(stays.log("w"), "start ") == 2 })
+			stays.wait("the victim to run again", func() bool { return strings.Count(stays.log("w"), "start ") == 2 })
 			stays.completes(victim)
 			stays.completes(trial)
 			stays.leftOnce("w")

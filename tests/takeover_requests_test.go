@@ -66,7 +66,7 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 	}
 	acts.throw(d, shim.Fault{Command: "scontrol update", When: when, Has: levers[lever].told, Do: shim.Kill})
 	first := acts.doomed()
-	acts.patiently("the write of "+string(levers[lever].lever), func() bool { return len(d.Thrown()) > 0 })
+	acts.wait("the write of "+string(levers[lever].lever), func() bool { return len(d.Thrown()) > 0 })
 	first.ends()
 	acts.throw(d)
 	l, id := levers[lever].lever, of[levers[lever].lever]
@@ -99,12 +99,12 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 		// From 24.11 on no slurmctld shows that of jobs which it has read from its state: what was not
 		// known to arrive counts as written, and is given back by reset.
 	case when == "before":
-		stays.patiently("the write", func() bool { return stays.asked(of)[l] != stays.asked(twins)[l] })
+		stays.wait("the write", func() bool { return stays.asked(of)[l] != stays.asked(twins)[l] })
 	default:
-		stays.patiently("each job to have its own request again", func() bool { return maps.Equal(stays.asked(of), stays.asked(twins)) })
+		stays.wait("each job to have its own request again", func() bool { return maps.Equal(stays.asked(of), stays.asked(twins)) })
 	}
 	if when == "after" {
-		standby.patiently("the line about it", func() bool { return len(wroteIn(standby, id, l)) > 0 })
+		standby.wait("the line about it", func() bool { return len(wroteIn(standby, id, l)) > 0 })
 		if cycle, took := wroteIn(standby, id, l)[0], tookOver(t, standby); cycle > took+1 {
 			t.Errorf("%s of job %s is given back in cycle %d, after a take-over in cycle %d:\n%s", l, id, cycle, took, standby.log)
 		}
@@ -135,16 +135,16 @@ func TestHostIsLostAmidGivingBack(t *testing.T) {
 			d, standby := p.begin(t)
 			p.acts.throw(d, shim.Fault{Command: "scontrol update", When: when, Has: " MinMemoryNode=", Do: shim.Kill})
 			first := p.acts.doomed()
-			p.acts.patiently("the write", func() bool { return len(d.Thrown()) > 0 })
+			p.acts.wait("the write", func() bool { return len(d.Thrown()) > 0 })
 			first.ends()
 			p.acts.throw(d)
 			if lowered := p.stays.memoryOf(idle) != "35000M RUNNING"; lowered != (when == "after") {
 				t.Fatalf("the write was carried out: %v", lowered)
 			}
 			p.lose(t, first, standby)
-			p.stays.patiently("the lower memory", func() bool { return p.stays.memoryOf(idle) != "35000M RUNNING" })
+			p.stays.wait("the lower memory", func() bool { return p.stays.memoryOf(idle) != "35000M RUNNING" })
 			p.stays.slurm("scontrol", "requeue", idle)
-			p.stays.patiently("its own request", func() bool { return p.stays.memoryOf(idle) == "35000M PENDING" })
+			p.stays.wait("its own request", func() bool { return p.stays.memoryOf(idle) == "35000M PENDING" })
 			actsWithinTwoCycles(t, standby)
 			standby.stop()
 			p.stays.must("reset")
@@ -201,7 +201,7 @@ func TestHostIsLostAmidARetry(t *testing.T) {
 			first := acts.doomed()
 			first.waitLog("and so does priod")
 			id := ""
-			acts.patiently("Slurm to take the job", func() bool {
+			acts.wait("Slurm to take the job", func() bool {
 				out, err := p.Run(t.Context(), bin+"/sbatchwrap", "--parsable", "--output=/dev/null", "--prio-type=be", "--prio-retry=always", "--gres=gpu:4", "--time=5",
 					"--wrap", `sleep 5; [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && exec sleep 600; kill -SEGV $$`)
 				id = strings.TrimSpace(out)
@@ -209,17 +209,17 @@ func TestHostIsLostAmidARetry(t *testing.T) {
 			})
 			show := func() string { return stays.slurm("scontrol", "show", "job", id) }
 			node := ""
-			acts.patiently("it to run", func() bool { node = field(show(), "NodeList"); return node != "" })
-			acts.patiently("the moment", func() bool { return len(d.Thrown()) > 0 })
+			acts.wait("it to run", func() bool { node = field(show(), "NodeList"); return node != "" })
+			acts.wait("the moment", func() bool { return len(d.Thrown()) > 0 })
 			first.ends()
 			acts.throw(d)
 			p.lose(t, first, standby)
-			stays.patiently("it to wait, and to refuse its node", func() bool {
+			stays.wait("it to wait, and to refuse its node", func() bool {
 				text := show() // the end of a run that slurmctld missed is told again after a minute
 				return field(text, "Restarts") == "1" && field(text, "ExcNodeList") == node && field(text, "JobState") == "PENDING"
 			})
 			actsWithinTwoCycles(t, standby)
-			standby.patiently("the line about its failure", func() bool { return strings.Contains(standby.log.String(), "job="+id) })
+			standby.wait("the line about its failure", func() bool { return strings.Contains(standby.log.String(), "job="+id) })
 			standby.stop()
 			stays.must("reset")
 			if text := show(); field(text, "ExcNodeList") != "" || field(text, "Restarts") != "1" {

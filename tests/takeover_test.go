@@ -85,7 +85,7 @@ func (p *hostPair) begin(t *testing.T) (d *shim.Dir, standby *running) {
 	d = p.acts.shimmed(sharingOf(p.acts.site))
 	standby = p.stays.daemon()
 	standby.waitLog("the active slurmctld is on " + p.acts.host)
-	p.acts.patiently("Slurm to answer", func() bool {
+	p.acts.wait("Slurm to answer", func() bool {
 		_, err := p.Run(t.Context(), "squeue")
 		return err == nil
 	})
@@ -110,7 +110,7 @@ func (p *hostPair) lose(t *testing.T, priod, standby *running) {
 			t.Fatal(err)
 		}
 	}
-	standby.patiently("the other host to take over", func() bool { return strings.Contains(standby.log.String(), "took over") })
+	standby.wait("the other host to take over", func() bool { return strings.Contains(standby.log.String(), "took over") })
 }
 
 // eitherHost runs a test for the loss of each host: in the bounded form of one of them.
@@ -164,7 +164,7 @@ func loseHost(t *testing.T, k killed, backup bool) {
 		}
 	}
 	trial := ""
-	acts.patiently("Slurm to take the trial", func() bool {
+	acts.wait("Slurm to take the trial", func() bool {
 		out, err := p.Run(t.Context(), filepath.Join(bin, "sbatchwrap"), "--parsable", "--output=/dev/null", "--prio-type=te", "--gres=gpu:t4:2", "--time=5", "--wrap", "sleep 1")
 		trial = strings.TrimSpace(out)
 		return err == nil
@@ -174,10 +174,10 @@ func loseHost(t *testing.T, k killed, backup bool) {
 	}
 	first := acts.doomed()
 	if k.cancelled {
-		acts.patiently("the signal", func() bool { return strings.Contains(acts.log("w"), "signal") })
+		acts.wait("the signal", func() bool { return strings.Contains(acts.log("w"), "signal") })
 		acts.slurm("scancel", trial)
 	}
-	acts.patiently("the moment", func() bool {
+	acts.wait("the moment", func() bool {
 		if k.command != "" {
 			return len(d.Thrown()) > 0
 		}
@@ -192,7 +192,7 @@ func loseHost(t *testing.T, k killed, backup bool) {
 	}
 	left := strings.Contains(acts.log("w"), "signal") && conduct == "save"
 	p.lose(t, first, standby)
-	stays.patiently("the victim to run again", func() bool { return strings.Count(stays.log("w"), "start ") == 2 })
+	stays.wait("the victim to run again", func() bool { return strings.Count(stays.log("w"), "start ") == 2 })
 	stays.completes(victim)
 	place := "started"
 	if k.cancelled {
@@ -201,12 +201,12 @@ func loseHost(t *testing.T, k killed, backup bool) {
 		stays.completes(trial)
 		stays.leftOnce("w")
 	}
-	stays.patiently("the job that a round makes room for", func() bool { return strings.Contains(stays.log("poor"), "complete") })
+	stays.wait("the job that a round makes room for", func() bool { return strings.Contains(stays.log("poor"), "complete") })
 	stays.completes(poor)
 	if all := ofPurpose("te", stays.settled()); len(all) != 1 || all[0].State != "done" || all[0].ClaimState != place {
 		t.Errorf("%+v", all)
 	}
-	stays.patiently("the victim of the round to end", func() bool { return strings.Contains(stays.log("rich"), "complete") })
+	stays.wait("the victim of the round to end", func() bool { return strings.Contains(stays.log("rich"), "complete") })
 	for name, purpose := range map[string]string{"w": "te", "rich": "round"} {
 		text := stays.log(name)
 		if n := len(ofPurpose(purpose, stays.journal())); n != 1 || strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 {
@@ -234,7 +234,7 @@ func ofPurpose(purpose string, all []store.Eviction) []store.Eviction {
 // launches a job leaves that held ("launch failed requeued held").
 func (e *evictable) launched(name, id string) {
 	e.Helper()
-	e.patiently("no launch to be under way", func() bool {
+	e.wait("no launch to be under way", func() bool {
 		f := strings.Fields(e.slurm("squeue", "--noheader", "--states=all", "--jobs="+id, "--Format=State:|,RestartCnt:|"))
 		state, restarts, _ := strings.Cut(strings.Trim(strings.Join(f, ""), "|"), "|")
 		return state != "RUNNING" || fmt.Sprint(strings.Count(e.log(name), "start ")-1) == restarts

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"slurmprio/tests/lab"
 )
 
 // On a terminal top and queue --watch show a job that comes while they run, within the
@@ -48,7 +50,7 @@ func TestScreens(t *testing.T) {
 		}
 		select {
 		case <-over:
-		case <-time.After(time.Minute):
+		case <-time.After(lab.Patience):
 			t.Fatal("the terminal stays open")
 		}
 		terminal.Close()

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/tests/lab"
 )
@@ -91,7 +90,7 @@ func (h *hostOfPage) types(line string) (out string, err error) {
 		}
 		return out, nil
 	}
-	ctx, cancel := context.WithTimeout(h.life, time.Minute)
+	ctx, cancel := context.WithTimeout(h.life, lab.Patience)
 	defer cancel()
 	c := h.lab.On(h.host).Command(ctx, "/bin/bash", "-ec", h.here(line))
 	c.Env = append(c.Env, "PRIOD_CONFIG="+h.config, "PATH="+bin+":"+os.Getenv("PATH"))
@@ -211,7 +210,7 @@ func TestTwoHostsByThePage(t *testing.T) {
 			t.Logf("%s", s.heading)
 			switch heading = s.heading; heading {
 			case "Fail over on purpose":
-				second.patiently("the first value", ranked)
+				second.wait("the first value", ranked)
 				saved(t, l)
 			case "A host is lost for good":
 				first.unit.kill()
@@ -223,7 +222,7 @@ func TestTwoHostsByThePage(t *testing.T) {
 				first.install()
 			case "One host again":
 				waits = trial()
-				first.patiently("a value of the new host", ranked)
+				first.wait("a value of the new host", ranked)
 			}
 		}
 		on := []*hostOfPage{hosts[s.on]}
@@ -238,7 +237,7 @@ func TestTwoHostsByThePage(t *testing.T) {
 				continue
 			}
 			out, missing := "", ""
-			ctx, cancel := context.WithTimeout(h.life, 2*time.Minute)
+			ctx, cancel := context.WithTimeout(h.life, lab.Patience)
 			err := lab.WaitFor(ctx, "what the page shows", func(context.Context) (bool, error) {
 				out, err = h.types(s.line)
 				missing = h.says(out, s.output)

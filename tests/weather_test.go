@@ -5,13 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"slurmprio/tests/lab"
 )
-
-// aCycle is long enough for a cycle to begin and end.
-const aCycle = 4 * time.Second
 
 // threeTypes is a lab with one node of each type.
 func threeTypes(t *testing.T) *bindable {
@@ -39,12 +35,12 @@ func TestTypeReturns(t *testing.T) {
 	}
 	d := b.daemon()
 	b.wait("all to run", func() bool { return len(b.constraints()) == 0 })
-	b.sleep(aCycle)
+	d.cycles(1)
 	for _, node := range b.lab.Nodes {
 		b.slurm("scontrol", "update", "NodeName="+node, "State=DRAIN", "Reason=test")
-		b.sleep(aCycle)
+		d.cycles(1)
 		b.slurm("scontrol", "update", "NodeName="+node, "State=RESUME")
-		b.sleep(aCycle) // the running jobs are looked at first
+		d.cycles(1) // the running jobs are looked at first
 		equal := b.asks("--gres=gpu:4")
 		b.wait("its allocation", func() bool {
 			out, _, _ := b.priod("explain", equal)

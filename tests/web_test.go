@@ -17,6 +17,7 @@ import (
 
 	"slurmprio/etc"
 	"slurmprio/priod/web"
+	"slurmprio/tests/lab"
 )
 
 // The pages of a running daemon follow the queue, on a socket that its group alone can
@@ -65,7 +66,7 @@ func TestPagesOfADaemon(t *testing.T) {
 			if number, _, _ := strings.Cut(text, " "); number == before {
 				continue
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(lab.Patience):
 			t.Fatal("no cycle was told")
 		}
 		if pagesHave(t, asker, first, second) {

@@ -45,8 +45,8 @@ var errProblem = errors.New("problem found")
 
 // Main runs one command line and returns the exit status.
 func Main(version string, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 2 && args[1] == tail.Verb { // the child that reads a user's file
-		if err := tail.Child(os.Stdin, stdout); err != nil {
+	if len(args) > 1 && args[1] == tail.Verb { // the child that reads a user's file
+		if err := tail.Child(args[2:], os.Stdin, stdout); err != nil {
 			fmt.Fprintln(stderr, err)
 			return exitProblem
 		}

@@ -238,7 +238,7 @@ func maySteer(cfg *config.Config, j *store.Job) bool {
 // date says of a job that waits no more that it was left alone, not that it is.
 func (v *explanation) date() {
 	if d := v.Decision; d != nil && !d.Ranked && d.Why != string(plan.Overrun) && !plan.Reason(d.Why).Started() && !v.waits() {
-		v.Reason = "as it last waited, " + v.Reason
+		v.Reason = "as it last waited, " + strings.TrimPrefix(v.Reason, "as it last waited, ")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/live/tail"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -45,10 +46,13 @@ type Cluster struct {
 	jobs             []slurmplug.Job          // records of the last poll
 	nodeMB           []int64                  // memory of the nodes, each amount once
 	runs             map[cluster.JobID]string // SLUIDs of the jobs that Apply writes to
+	outputs          *tail.Reader
 }
 
 // New returns the cluster that the client talks to.
-func New(client *slurmplug.Client) *Cluster { return &Cluster{client: client, users: users{}} }
+func New(client *slurmplug.Client) *Cluster {
+	return &Cluster{client: client, users: users{}, outputs: tail.NewReader()}
+}
 
 // Versions are those of slurmctld and of the commands on this host.
 func (c *Cluster) Versions(ctx context.Context) (slurmctld, commands string, err error) {

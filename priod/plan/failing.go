@@ -25,6 +25,7 @@ type End struct {
 	Output               []byte // the end of what this run wrote; nil: not read
 	Mark                 Mark   // where that ends
 	Unread               string // why the output was not read; "" when it was, or not asked for
+	Pending              bool   // the output is still being read: ask again in the next cycle
 }
 
 // Mark is a place in a job's output file. By it the output of a later run of the job is told

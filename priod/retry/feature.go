@@ -141,7 +141,12 @@ func (f *Feature) judge(ctx context.Context, c *plan.Cycle) error {
 	if len(sights) > 0 {
 		ends := f.Slurm.Ends(ctx, sights, f.Settings.Output, f.Memory.marks(sights, was))
 		for _, t := range targets {
-			if s, failed := sights[t.Job]; failed {
+			s, failed := sights[t.Job]
+			switch {
+			case !failed:
+			case ends[t.Job].Pending:
+				unseen[t.Job] = true
+			default:
 				if s.RawID == 0 {
 					s.RawID = t.RawID
 				}

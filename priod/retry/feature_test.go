@@ -24,6 +24,7 @@ type fakeJob struct {
 	exit     int
 	output   string
 	excluded string
+	reading  bool // its output is still being read
 	requeue  bool
 	forgot   bool // MinJobAge has passed
 	evicted  time.Time
@@ -126,6 +127,9 @@ func (f *fake) Ends(_ context.Context, sights map[cluster.JobID]plan.JobStatus, 
 				text = rest
 			}
 			ends[id] = plan.End{Output: []byte(text), Mark: mark}
+			if f.jobs[id].reading {
+				ends[id] = plan.End{Pending: true}
+			}
 		}
 	}
 	return ends
@@ -386,6 +390,31 @@ func TestAJobThatCannotBeReadIsLookedAtAgain(t *testing.T) {
 	f.blind = false
 	if f.cycle(x); j.sent != 1 {
 		t.Errorf("%d sent", j.sent)
+	}
+}
+
+// A cycle does not wait for output that takes long to read: others get their verdict, and the job when it was read.
+func TestOutputThatTakesLong(t *testing.T) {
+	f := newFake(t, 4)
+	x := f.feature(settings(t))
+	slow, quick := f.submit(17, "eve", "infra"), f.submit(18, "ann", "infra")
+	slow.reading = true
+	for node, j := range []*fakeJob{slow, quick} {
+		f.start(j, node)
+	}
+	f.cycle(x)
+	f.now = f.now.Add(time.Hour)
+	for _, j := range []*fakeJob{slow, quick} {
+		f.end(j, "FAILED", 1, "ncclSystemError: rank 3\n")
+	}
+	f.cycle(x)
+	if x.last(slow.ID) != nil || x.last(quick.ID) == nil || !x.Memory.Busy() || !x.Memory.Attends(slow.ID) {
+		t.Fatalf("%+v, %+v", x.last(slow.ID), x.last(quick.ID))
+	}
+	slow.reading = false
+	f.cycle(x)
+	if row := x.last(slow.ID); row == nil || row.Class != "network" || slow.sent != 1 || quick.sent != 1 {
+		t.Errorf("%+v", row)
 	}
 }
 

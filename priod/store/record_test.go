@@ -498,7 +498,7 @@ func TestRecordedWhileDeciding(t *testing.T) {
 // saw waits until Observed has recorded what it saw.
 func (d *daemon) saw() {
 	d.t.Helper()
-	for range 2000 {
+	for range 60_000 {
 		d.store.mu.Lock()
 		saw := d.store.changes.saw
 		d.store.mu.Unlock()

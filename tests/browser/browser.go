@@ -89,7 +89,7 @@ func (b *Browser) hear(event any) {
 // Run does these in turn.
 func (b *Browser) Run(actions ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Minute)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
 		b.Fatal(err)
@@ -99,7 +99,7 @@ func (b *Browser) Run(actions ...chromedp.Action[chromedp.Void]) {
 // Value is what an action returns.
 func Value[T any](b *Browser, action chromedp.Action[T]) T {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Minute)
 	defer cancel()
 	v, err := chromedp.Run(ctx, action)
 	if err != nil {

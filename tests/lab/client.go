@@ -94,16 +94,17 @@ func (c Client) Sbatch(ctx context.Context, args ...string) (string, error) {
 	return id, err
 }
 
-// patience bounds every wait whose context has no deadline.
-const patience = 60 * time.Second
+// Patience bounds every wait whose context has no deadline. It only ends tests that fail: on a machine with much
+// to do what takes a second elsewhere takes a minute, and Slurm itself tells of an end that was lost once a minute.
+const Patience = 5 * time.Minute
 
-// WaitFor asks again and again until condition holds or fails, or ctx ends, in
-// a minute at the latest when it has no deadline. The error of a wait in vain
+// WaitFor asks again and again until condition holds or fails, or ctx ends, after
+// Patience at the latest when it has no deadline. The error of a wait in vain
 // says what was waited for.
 func WaitFor(ctx context.Context, what string, condition func(context.Context) (bool, error)) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, patience)
+		ctx, cancel = context.WithTimeout(ctx, Patience)
 		defer cancel()
 	}
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {

@@ -304,6 +304,7 @@ func writeFolder(dir, me string, h host, p ports, o Options) error {
 	files := map[string]string{
 		"etc/slurm.conf": slurmConf(dir, me, h, p, o),
 		"etc/hosts":      hostsFile(),
+		"etc/su":         su,
 		"etc/gres.conf":  gresConf(dir, o),
 	}
 	if AtLeast(23, 11) { // slurmd wants a cgroup file system otherwise; older ones do not know the line
@@ -336,6 +337,8 @@ func writeFolder(dir, me string, h host, p ports, o Options) error {
 		mode := os.FileMode(0o644)
 		if name == "etc/slurmdbd.conf" {
 			mode = 0o600 // slurmdbd refuses it otherwise
+		} else if name == "etc/su" {
+			mode = 0o755
 		}
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(content), mode); err != nil {

@@ -61,7 +61,7 @@ func (l *Lab) command(daemon string) ([]string, error) {
 	if node, ok := strings.CutPrefix(daemon, "slurmd/"); ok {
 		for _, n := range l.Nodes {
 			if n == node {
-				return []string{lookup("slurmd"), "-D", "-N", node}, nil
+				return l.withSu([]string{lookup("slurmd"), "-D", "-N", node}), nil
 			}
 		}
 	}

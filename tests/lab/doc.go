@@ -34,6 +34,7 @@
 // biology; users are the one that started the lab (SlurmUser, Administrator),
 // OperatorUser, PlainUser and OtherUser. Priority is multifactor with weights
 // that sum to 18,000. SLURM_CONF alone makes any client a client of the lab.
+// No login file of the machine's is read (hosts.go).
 // Options.Backup adds a second slurmctld that takes over when the first one
 // falls, each under a host name of its own (hosts.go).
 //

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -65,9 +67,36 @@ func (l *Lab) withHosts(argv []string) []string {
 	if !l.host.Hosts {
 		return argv
 	}
-	const script = `mount --bind "$1/etc/hosts" /etc/hosts && shift && exec "$@"`
-	return append([]string{lookup("unshare"), "--mount", "--propagation=private", "sh", "-c", script, "sh", l.Dir}, argv...)
+	return l.withFile("etc/hosts", "/etc/hosts", argv)
 }
+
+// withSu wraps a slurmd so that it finds the lab's own su: root's slurmd runs one for a job whose
+// submission has --export=NONE, and the machine's su reads the login files of the job's user.
+func (l *Lab) withSu(argv []string) []string {
+	if os.Geteuid() != 0 || !canUnshare() {
+		return argv
+	}
+	return l.withFile("etc/su", "/bin/su", argv)
+}
+
+// su runs what a login would run, without a login: su - USER -c COMMAND.
+const su = `#!/bin/sh
+while [ $# -gt 3 ]; do shift; done
+exec setpriv --reuid="$1" --regid="$(id -g "$1")" --init-groups \
+	env -i USER="$1" LOGNAME="$1" HOME=/ SHELL=/bin/sh PATH=/usr/local/bin:/usr/bin:/bin sh -c "$3"
+`
+
+// withFile wraps a command so that it and its children see a file of the lab in place of one of the machine.
+// What is mounted on the machine later they see, too.
+func (l *Lab) withFile(own, machine string, argv []string) []string {
+	const script = `mount --bind "$1" "$2" && shift 2 && exec "$@"`
+	return append([]string{lookup("unshare"), "--mount", "--propagation=slave", "sh", "-c", script, "sh", l.path(own), machine}, argv...)
+}
+
+// canUnshare reports whether this process may start others that have mounts of their own.
+var canUnshare = sync.OnceValue(func() bool {
+	return exec.Command(lookup("unshare"), "--mount", "--propagation=slave", "true").Run() == nil
+})
 
 // WaitSaved waits until slurmctld's folder holds all jobs as they are now: a
 // controller that is killed forgets the last few seconds, in real life too. It waits for

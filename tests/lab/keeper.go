@@ -371,7 +371,7 @@ func closeKeeper(c *rpc.Client) error {
 	call := c.Go("Keeper.Close", struct{}{}, &struct{}{}, nil)
 	select {
 	case <-call.Done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(Patience):
 		return errors.New("the lab's keeper does not answer")
 	}
 	if errors.As(call.Error, new(rpc.ServerError)) {

@@ -40,7 +40,7 @@ type Lab struct {
 var errPortTaken = errors.New("address already in use")
 
 // Start builds a cluster and returns when all its nodes are idle. ctx bounds
-// the start only; without a deadline of its own, 90 seconds. The caller ends
+// the start only; without a deadline of its own, Patience. The caller ends
 // the lab with Close; it also ends when the calling program does.
 func Start(ctx context.Context, o Options) (*Lab, error) {
 	if missing := Missing(); len(missing) > 0 {
@@ -52,7 +52,7 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 90*time.Second)
+		ctx, cancel = context.WithTimeout(ctx, Patience)
 		defer cancel()
 	}
 	for attempt := 1; ; attempt++ {
@@ -287,9 +287,7 @@ func thisHost() host {
 		return host{}
 	}
 	h := host{Addr: addr}
-	if addr != loopback && os.Geteuid() == 0 {
-		h.Hosts = exec.Command(lookup("unshare"), "--mount", "--propagation=private", "true").Run() == nil
-	}
+	h.Hosts = addr != loopback && os.Geteuid() == 0 && canUnshare()
 	return h
 }
 

@@ -282,7 +282,7 @@ func TestOwnerDies(t *testing.T) {
 			if err := cmd.Wait(); (err == nil) != (end == "keeper") {
 				t.Errorf("the program ended with %v", err)
 			}
-			gone(t, dir, 10*time.Second)
+			gone(t, dir, Patience)
 		})
 	}
 }
@@ -408,6 +408,51 @@ func TestStartFails(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 	gone(t, dir, 0)
+}
+
+// A lab runs no login file of the machine's, for --export=NONE neither: here /etc/profile hangs, and each
+// login shell reads that first.
+func TestLoginFilesThatHang(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root's slurmd reads login files")
+	}
+	const trap = "SLURMPRIO_LAB_TEST_TRAP"
+	sprung := os.Getenv(trap)
+	if sprung == "" {
+		skipWithoutSlurm(t)
+		dir := t.TempDir()
+		profile, sprung := filepath.Join(dir, "profile"), filepath.Join(dir, "sprung")
+		if err := os.WriteFile(profile, []byte("touch "+sprung+"; sleep 3600\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", `mount --bind "$1" /etc/profile && exec "$2" -test.count=1 -test.run='^TestLoginFilesThatHang$'`, "sh", profile, self)
+		cmd.Env = append(os.Environ(), trap+"="+sprung)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	l := ForTest(t, Options{NoAccounting: true, Nodes: []NodeSpec{{Count: 1}}})
+	for _, c := range []Client{l.Client, l.As(PlainUser)} {
+		id := sbatch(t, c, "--export=NONE", "--output="+l.path("work/%j"), "--wrap", "id -un; echo $USER $SLURM_CONF")
+		if err := l.WaitJob(t.Context(), id, "COMPLETED"); err != nil {
+			t.Fatal(err)
+		}
+		name := PlainUser
+		if c.user == "" {
+			name = l.user
+		}
+		if out, err := os.ReadFile(l.path("work/" + id)); err != nil || string(out) != fmt.Sprintf("%s\n%s %s\n", name, name, l.Conf()) {
+			t.Errorf("%q, %v", out, err)
+		}
+	}
+	if _, err := os.Stat(sprung); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a login file was read: %v", err)
+	}
 }
 
 func TestExtraFiles(t *testing.T) {

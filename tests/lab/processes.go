@@ -106,7 +106,7 @@ func listensIn(table string, port int, held map[string]bool) bool {
 
 // killAll kills the processes that find finds, until none are left.
 func killAll(find func() []int, none func() bool) error {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(Patience)
 	for !none() {
 		pids := find()
 		if time.Now().After(deadline) {

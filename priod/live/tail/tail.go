@@ -1,23 +1,20 @@
 // Package tail reads the end of a run's output, a file that belongs to a user, as that user: never
 // through a link, nothing but a regular file, and never more than a bound. The reading is
-// done by a child process with the user's uid, so that priod's own rights never count.
+// done by a child process with the user's uid, so that priod's own rights never count (tail.go is what the child does).
+// That user can stop the child and its file system can hang: cycles do not wait for it, and other users' output is
+// read meanwhile (reader.go).
 package tail
 
 import (
-	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,14 +29,6 @@ const Most = 64 << 10
 // Verb is the hidden verb of priod that is the child.
 const Verb = "read-output"
 
-// patience is how long one file may take: a file system may hang.
-const patience = 3 * time.Second
-
-// maxHanging children may hang in a file system; then nothing is read until one comes back.
-const maxHanging = 4
-
-var hanging atomic.Int32
-
 // Request says what is read.
 type Request struct {
 	Path    string
@@ -47,115 +36,14 @@ type Request struct {
 	Began   time.Time // the run did
 }
 
-// As reads the end of what a run wrote, as its user. Only root can become others.
-func As(ctx context.Context, uid uint32, r Request) (text []byte, end plan.Mark, err error) {
-	switch {
-	case uid == 0:
-		return nil, end, errors.New("root's own output is not read")
-	case os.Geteuid() != 0 && uint32(os.Geteuid()) != uid:
-		return nil, end, fmt.Errorf("priod's account cannot become uid %d: only root can", uid)
-	case hanging.Load() >= maxHanging:
-		return nil, end, errors.New("too many reads of output hang in a file system")
-	}
-	said, err := child(ctx, uid, r)
-	if err != nil {
-		return nil, end, err
-	}
-	first, text, _ := bytes.Cut(said, []byte{'\n'})
-	if err := json.Unmarshal(first, &end); err != nil || end.Bytes < 0 {
-		return nil, plan.Mark{}, errors.New("what reads it said nothing of use")
-	}
-	return text, end, nil
-}
-
-// child runs priod again, as a user, and gives what it wrote: a mark, and the text.
-func child(ctx context.Context, uid uint32, r Request) ([]byte, error) {
-	asked, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := exec.Command(self, Verb)
-	c.Env, c.Dir = []string{}, "/"
-	c.Stdin = bytes.NewReader(asked)
-	out, said := &bounded{left: Most + maxMark}, &bounded{left: 200}
-	c.Stdout, c.Stderr = out, said
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if os.Geteuid() == 0 {
-		if c.SysProcAttr.Credential, err = credential(uid); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.Start(); err != nil {
-		return nil, fmt.Errorf("read as uid %d: %w", uid, err)
-	}
-	done := make(chan error, 1)
-	hanging.Add(1)
-	go func() {
-		done <- c.Wait()
-		hanging.Add(-1)
-	}()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case err = <-done:
-	case <-timer.C:
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
-		return nil, fmt.Errorf("it took more than %v", patience)
-	case <-ctx.Done():
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s", bytes.TrimSpace(append(said.Bytes(), ' ')))
-	}
-	return out.Bytes(), nil
-}
-
-// credential is a user with all of its groups.
-func credential(uid uint32) (*syscall.Credential, error) {
-	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	cred := &syscall.Credential{Uid: uid, Gid: uint32(gid)}
-	ids, _ := u.GroupIds()
-	for _, id := range ids {
-		if g, err := strconv.ParseUint(id, 10, 32); err == nil {
-			cred.Groups = append(cred.Groups, uint32(g))
-		}
-	}
-	return cred, nil
-}
-
-// bounded keeps what is written to it up to a number of bytes.
-type bounded struct {
-	bytes.Buffer
-	left int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	n := min(len(p), b.left)
-	b.left -= n
-	b.Buffer.Write(p[:n])
-	return len(p), nil
-}
-
 // maxRequest and maxMark bound what is sent to the child, and the mark that it sends back.
 const maxRequest, maxMark = 6*unix.PathMax + 1000, 200
 
-// Child is the whole of the child: it reads a request from in, and writes a line with the
-// mark and then the end of the output.
-func Child(in io.Reader, out io.Writer) error {
-	if os.Geteuid() == 0 {
-		return errors.New("not as root")
+// Child is the whole of the child: it becomes the user that its arguments name, reads a request from in,
+// and writes a line with the mark and then the end of the output.
+func Child(args []string, in io.Reader, out io.Writer) error {
+	if err := become(args); err != nil {
+		return err
 	}
 	asked, err := io.ReadAll(io.LimitReader(in, maxRequest))
 	if err != nil {
@@ -175,6 +63,35 @@ func Child(in io.Reader, out io.Writer) error {
 	}
 	_, err = out.Write(append(append(first, '\n'), text...))
 	return err
+}
+
+// become makes this process the user and its groups: uid, gid, then the others. Without arguments it stays
+// who it is. Other processes of the user can then neither trace it nor take its files: the kernel makes what changes
+// its uid not dumpable in that moment. Were the uid changed before the program begins, it would be dumpable.
+func become(args []string) error {
+	ids := make([]int, len(args))
+	for i, arg := range args {
+		id, err := strconv.ParseUint(arg, 10, 32)
+		if err != nil {
+			return err
+		}
+		ids[i] = int(id)
+	}
+	if len(ids) > 1 {
+		uid, gid, groups := ids[0], ids[1], ids[2:]
+		if err := errors.Join(syscall.Setgroups(groups), syscall.Setresgid(gid, gid, gid), syscall.Setresuid(uid, uid, uid)); err != nil {
+			return err
+		}
+	}
+	err := errors.Join(unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0), // again: fs.suid_dumpable may be 1
+		unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
+	if err != nil {
+		return err
+	}
+	if real, effective, saved := unix.Getresuid(); real == 0 || effective == 0 || saved == 0 {
+		return errors.New("not as root")
+	}
+	return nil
 }
 
 // Read reads the end of what a run wrote into a regular file that belongs to the reader.

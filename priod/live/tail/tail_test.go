@@ -2,7 +2,6 @@ package tail
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,14 +16,17 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// The test binary is the child, too.
+// The test binary is the child, and who attacks it, too.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == Verb {
-		if err := Child(os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) > 1 && os.Args[1] == Verb {
+		if err := Child(os.Args[2:], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if len(os.Args) > 1 && attacks[os.Args[1]] != nil {
+		attack(os.Args[1], os.Args[2])
 	}
 	os.Exit(m.Run())
 }
@@ -166,50 +168,68 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// nobodyElse is a user that is not root, whose files root can make.
-func nobodyElse(t *testing.T) (uid, gid int) {
+// account is a user that is not root, whose files root can make.
+type account struct{ uid, gid uint32 }
+
+func accountOf(t *testing.T, name string) account {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	u, err := user.Lookup("nobody")
+	u, err := user.Lookup(name)
 	if err != nil {
 		t.Skip(err)
 	}
-	uid, _ = strconv.Atoi(u.Uid)
-	gid, _ = strconv.Atoi(u.Gid)
-	return uid, gid
+	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return account{uint32(uid), uint32(gid)}
+}
+
+// dir is a folder of a user, who can also run this program: go test builds it in a folder of its own.
+func (a account) dir(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	dir := realDir(t)
+	if err := errors.Join(err, open(self), open(dir), os.Chown(dir, int(a.uid), int(a.gid))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// file is a file of a user.
+func (a account) file(t *testing.T, text string) string {
+	t.Helper()
+	path := put(t, filepath.Join(a.dir(t), "out"), text)
+	if err := os.Chown(path, int(a.uid), int(a.gid)); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestAsReadsWithTheUsersRightsOnly(t *testing.T) {
-	uid, gid := nobodyElse(t)
-	self, err := os.Executable()
-	if err != nil {
+	u := accountOf(t, "nobody")
+	own := u.file(t, "mine")
+	dir := filepath.Dir(own)
+	foreign, theirs := put(t, filepath.Join(dir, "root"), "root's"), put(t, filepath.Join(dir, "closed"), "root's")
+	if err := os.Chmod(theirs, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := open(self); err != nil { // go test builds it in a folder of its own
-		t.Fatal(err)
-	}
-	dir := realDir(t)
-	if err := errors.Join(open(dir), os.Chown(dir, uid, gid)); err != nil {
-		t.Fatal(err)
-	}
-	own, foreign, theirs := put(t, filepath.Join(dir, "own"), "mine"), put(t, filepath.Join(dir, "root"), "root's"), put(t, filepath.Join(dir, "closed"), "root's")
-	if err := errors.Join(os.Chown(own, uid, gid), os.Chmod(theirs, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	as := func(uid int, path string) ([]byte, error) {
-		text, end, err := As(context.Background(), uint32(uid), Request{Path: path})
-		if err == nil && end.Bytes != int64(len(text)) {
-			t.Errorf("%q ends at %+v", text, end)
+	as := func(uid uint32, path string) ([]byte, error) {
+		x := NewReader().Begin(Run{}, uid, Request{Path: path})
+		<-x.Done
+		if x.Err == nil && x.End.Bytes != int64(len(x.Text)) {
+			t.Errorf("%q ends at %+v", x.Text, x.End)
 		}
-		return text, err
+		return x.Text, x.Err
 	}
-	if got, err := as(uid, own); string(got) != "mine" || err != nil {
+	if got, err := as(u.uid, own); string(got) != "mine" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}
 	for path, want := range map[string]string{foreign: "another user", theirs: "", "/etc/shadow": "", filepath.Join(dir, "none"): "no such file"} {
-		if got, err := as(uid, path); err == nil || !strings.Contains(err.Error(), want) || len(got) > 0 {
+		if got, err := as(u.uid, path); err == nil || !strings.Contains(err.Error(), want) || len(got) > 0 {
 			t.Errorf("%s: %q, %v", path, got, err)
 		}
 	}
