@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/prio"
 )
 
@@ -38,7 +41,7 @@ func checkCommand() *cli.Command {
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
 			findings := append(checkDaemon(c.Context, cfg), check(c.Context, cfg)...)
 			if c.Bool("deep") {
-				findings = append(findings, rehearse(c.Context, cfg)...)
+				findings = append(findings, rehearse(c.Context, cfg, !slices.ContainsFunc(findings, isAway))...)
 			}
 			counts := map[live.Level]int{}
 			for _, f := range findings {
@@ -60,13 +63,16 @@ func checkCommand() *cli.Command {
 // check is all that the verb looks at.
 func check(ctx context.Context, cfg *config.Config) []live.Finding {
 	slurm := live.New(newClient(cfg))
+	if away := checkAnswers(ctx, slurm); away != nil {
+		return slices.Concat(away, checkState(ctx, cfg), checkShared(cfg, ""))
+	}
 	findings := slurm.Check(ctx, cfg.Decide(), live.Uses{
 		Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Switches: cfg.SwitchWait(),
 		Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
 	})
 	findings = checkProfile(cfg, findings)
 	findings = append(findings, checkController(ctx, slurm, cfg)...)
-	findings = append(findings, checkState(cfg)...)
+	findings = append(findings, checkState(ctx, cfg)...)
 	lua := checkLua(ctx, cfg)
 	findings = append(findings, lua.findings...)
 	findings = append(findings, checkHold(cfg, prio.HoldFile, lua.hold)...)
@@ -170,8 +176,61 @@ func stateSave(ctx context.Context, cfg *config.Config) string {
 	return conf.StateSaveLocation()
 }
 
+// isAway reports whether a finding is that of checkAnswers.
+func isAway(f live.Finding) bool { return f.Name == slurmctld }
+
+const slurmctld = "slurmctld"
+
+// checkAnswers says that no slurmctld answers, before each of the other checks finds it out; nil: one does.
+func checkAnswers(ctx context.Context, slurm *live.Cluster) []live.Finding {
+	all, err := slurm.Controllers(ctx)
+	var down []string
+	for _, c := range all {
+		if c.Up {
+			return nil
+		}
+		down = append(down, c.Host)
+	}
+	f := live.Finding{Level: live.Fail, Name: slurmctld, Text: fmt.Sprintf("does not answer on %s: nothing else of Slurm is checked", strings.Join(down, ", ")), Fix: "scontrol ping; systemctl status slurmctld"}
+	switch {
+	case errors.Is(err, slurmplug.ErrNotFound):
+		return nil // the other checks say what is missing
+	case err != nil:
+		f.Text = fmt.Sprintf("does not answer: %v: nothing else of Slurm is checked", err)
+	}
+	return []live.Finding{f}
+}
+
+// soundPatience is for how long check reads the database.
+const soundPatience = 20 * time.Second
+
+// checkDatabase reads the database, thoroughly or not; nothing where there is none yet.
+func checkDatabase(ctx context.Context, dir string, thorough bool) []live.Finding {
+	f := live.Finding{Level: live.Pass, Name: "database", Text: "it is sound"}
+	if _, err := os.Stat(filepath.Join(dir, "priod.db")); err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, soundPatience)
+	defer cancel()
+	r, err := store.OpenReader(ctx, dir)
+	if err == nil {
+		defer r.Close()
+		err = r.Sound(ctx, thorough)
+	}
+	switch {
+	case ctx.Err() != nil:
+		f.Level, f.Text = live.Warn, fmt.Sprintf("it cannot be read within %s", soundPatience)
+	case errors.Is(err, fs.ErrPermission):
+		return nil // "state folder" says so
+	case err != nil:
+		f.Level, f.Text = live.Fail, err.Error()
+		f.Fix = "systemctl restart priod: it sets the file aside and keeps what the journals tell; only history is lost"
+	}
+	return []live.Finding{f}
+}
+
 // checkState looks at the state folder.
-func checkState(cfg *config.Config) []live.Finding {
+func checkState(ctx context.Context, cfg *config.Config) []live.Finding {
 	const name = "state folder"
 	dir := cfg.State.Dir
 	fix := fmt.Sprintf("install -d -o priod -g priod -m 0750 %s", dir)
@@ -188,6 +247,7 @@ func checkState(cfg *config.Config) []live.Finding {
 	} else if p != nil {
 		out = append(out, live.Finding{Level: live.Warn, Name: "pause", Text: p.String(), Fix: "priod resume"})
 	}
+	out = append(out, checkDatabase(ctx, dir, false)...)
 	if err := writable(dir); err != nil {
 		return append(out, live.Finding{Level: live.Warn, Name: name, Text: err.Error(), Fix: fix})
 	}

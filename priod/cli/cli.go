@@ -58,9 +58,10 @@ func Main(version string, args []string, stdout, stderr io.Writer) int {
 // Run runs one command line of an app that NewApp made, and returns the exit status.
 func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 	report.Colours(isTerminal(stdout))
-	app.Writer, app.ErrWriter = stdout, stderr
+	out := &output{to: stdout}
+	app.Writer, app.ErrWriter = out, stderr
 	if last := len(args) - 1; last > 0 && args[last] == completeWord {
-		complete(stdout, app, args[1:last])
+		complete(out, app, args[1:last])
 		return exitDone
 	}
 	var err error
@@ -68,6 +69,9 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 		err = usagef("%s is gone: %s", word, gone[word])
 	} else {
 		err = app.Run(interleave(app, args))
+	}
+	if err == nil || errors.Is(err, errProblem) {
+		err = cmp.Or(out.lost(), err)
 	}
 	var usage usageError
 	switch {
@@ -158,7 +162,7 @@ func Within(name string) *cli.App {
 
 // isTerminal reports whether a person sees what is written there.
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := file(w)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
@@ -236,10 +240,16 @@ func reading(do func(c *cli.Context, cfg *config.Config, r *store.Reader) error)
 // which is the action of a verb that is nothing without one of its own verbs.
 func which(ask string) cli.ActionFunc { return func(*cli.Context) error { return usagef("%s", ask) } }
 
-// answer prints one JSON object with --json, else what show prints.
+// answer prints one JSON object with --json, else what show prints; first how sure that is, where the verb says so.
 func answer(c *cli.Context, v any, show func(w io.Writer)) error {
-	if c.Bool("json") {
+	s := stamped(c)
+	switch {
+	case c.Bool("json") && s != nil:
+		return report.JSON(c.App.Writer, s, v)
+	case c.Bool("json"):
 		return report.JSON(c.App.Writer, v)
+	case s != nil:
+		s.show(c.App.Writer)
 	}
 	show(c.App.Writer)
 	return nil

@@ -181,8 +181,8 @@ func askDaemon(c *cli.Context, cfg *config.Config, names []string, why error) er
 	case c.Bool("json") && !json.Valid(text):
 		return fmt.Errorf("the daemon answers with more than %d bytes: ask about fewer jobs", ownMaxText)
 	}
-	_, err = c.App.Writer.Write(text)
-	return err
+	stampOwn(c, cfg)
+	return answer(c, json.RawMessage(text), func(w io.Writer) { _, _ = w.Write(text) })
 }
 
 // askOwn asks the daemon as the user who calls; why is the error with which the state folder refused.

@@ -274,7 +274,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		d.clock.now = time.Now
 	}
 	d.state = cycle.NewState()
-	d.health = &health{begun: time.Now()}
+	d.health = &health{begun: time.Now(), dir: d.Config.State.Dir}
 	d.metrics = newMetrics(d.Version, d.health, d.Config.State.Dir)
 	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
 		return err
