@@ -8,10 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -31,7 +33,7 @@ func checkCommand() *cli.Command {
 		Name: "check", Usage: "check this Slurm and this configuration",
 		Description: "FAIL and WARN first, with the line to add to slurm.conf or the command to run; passed checks are counted.\n" +
 			"Exit status 1 when something FAILs. Run it as the daemon's user to see its rights.\n" +
-			"With metrics.listen set it begins with the daemon's own health.",
+			"It begins with the daemon's own health, or with what is away.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "deep", Usage: "also read what a take-over on this host would read, and decide a cycle; writes nothing"},
 			&cli.BoolFlag{Name: "all", Usage: "print what passed, too; --deep always does"},
@@ -39,7 +41,12 @@ func checkCommand() *cli.Command {
 		},
 		Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
-			findings := append(checkDaemon(c.Context, cfg), check(c.Context, cfg)...)
+			findings := check(c.Context, cfg)
+			if own := checkDaemon(c.Context, cfg); slices.ContainsFunc(findings, isAway) {
+				findings = append(findings, own...) // what is away comes first
+			} else {
+				findings = append(own, findings...)
+			}
 			if c.Bool("deep") {
 				findings = append(findings, rehearse(c.Context, cfg, !slices.ContainsFunc(findings, isAway))...)
 			}
@@ -70,7 +77,7 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 		Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Switches: cfg.SwitchWait(),
 		Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
 	})
-	findings = checkProfile(cfg, findings)
+	findings = checkProfile(cfg, checkUser(cfg, findings))
 	findings = append(findings, checkController(ctx, slurm, cfg)...)
 	findings = append(findings, checkState(ctx, cfg)...)
 	lua := checkLua(ctx, cfg)
@@ -78,6 +85,28 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 	findings = append(findings, checkHold(cfg, prio.HoldFile, lua.hold)...)
 	findings = append(findings, checkConsent(ctx, slurm, cfg)...)
 	return append(findings, checkShared(cfg, stateSave(ctx, cfg))...)
+}
+
+// checkUser replaces what is found of the rights of a user who is not priod's, who need none.
+func checkUser(cfg *config.Config, findings []live.Finding) []live.Finding {
+	info, err := os.Stat(cfg.State.Dir)
+	if err != nil || os.Geteuid() == 0 {
+		return findings
+	}
+	owner, known := info.Sys().(*syscall.Stat_t)
+	if !known || int(owner.Uid) == os.Geteuid() {
+		return findings
+	}
+	name := strconv.FormatUint(uint64(owner.Uid), 10)
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	for i := range findings {
+		if f := &findings[i]; f.Name == "rights" {
+			*f = live.Finding{Level: live.Warn, Name: f.Name, Text: "not looked at: priod runs as " + name + ", and this is another user", Fix: "runuser -u " + name + " -- priod check"}
+		}
+	}
+	return findings
 }
 
 // checkProfile says which parts of a profile do not apply to this Slurm: what would be a failure of a
@@ -119,15 +148,19 @@ var levels = map[live.Level]text.Color{live.Pass: report.Good, live.Warn: report
 // showFindings prints failures and warnings, then what passed: each of it with all, else its names.
 func showFindings(w io.Writer, findings []live.Finding, all bool) {
 	var passed []string
+	count := 0
 	for _, f := range findings {
-		if f.Level == live.Pass && !slices.Contains(passed, f.Name) {
+		if f.Level != live.Pass {
+			continue
+		}
+		if count++; !slices.Contains(passed, f.Name) {
 			passed = append(passed, f.Name)
 		}
 	}
 	findings = slices.DeleteFunc(slices.Clone(findings), func(f live.Finding) bool { return f.Level == live.Pass && !all })
 	slices.SortStableFunc(findings, func(a, b live.Finding) int { return cmp.Compare(severity[b.Level], severity[a.Level]) })
 	if !all && len(passed) > 0 {
-		findings = append(findings, live.Finding{Level: live.Pass, Name: strconv.Itoa(len(passed)), Text: strings.Join(passed, ", ")})
+		findings = append(findings, live.Finding{Level: live.Pass, Name: strconv.Itoa(count), Text: strings.Join(passed, ", ")})
 	}
 	for _, f := range findings {
 		fmt.Fprintf(w, "%s  %-14s  %s\n", report.Mark{Text: fmt.Sprint(f.Level), Meaning: levels[f.Level]}, f.Name, report.Safe(f.Text))

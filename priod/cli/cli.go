@@ -83,7 +83,11 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: %s\n", app.Name, report.Safe(err.Error()))
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", app.Name, report.Safe(err.Error()))
+	hint := ""
+	if errors.Is(err, slurmplug.ErrController) || errors.Is(err, slurmplug.ErrTimeout) {
+		hint = "; is Slurm up? scontrol ping; systemctl status slurmdbd"
+	}
+	fmt.Fprintf(stderr, "%s: %s%s\n", app.Name, report.Safe(err.Error()), hint)
 	return exitProblem
 }
 

@@ -26,7 +26,7 @@ func (o *output) lost() error {
 	if o.err == nil {
 		return nil
 	}
-	return fmt.Errorf("the output is incomplete: %w", o.err)
+	return fmt.Errorf("the command is done, but its output is incomplete: %w", o.err)
 }
 
 // file is where a verb prints to when that is a file or a terminal.

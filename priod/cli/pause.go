@@ -40,7 +40,7 @@ func pauseCommand() *cli.Command {
 				store.Pause
 				reached
 			}{p, r}, func(w io.Writer) {
-				fmt.Fprintf(w, "%s\n%s writes nothing until priod resume\n", report.Safe(p.String()), report.Safe(r.who()))
+				fmt.Fprintf(w, "%s\n%s\n", report.Safe(p.String()), report.Safe(r.does(silence)))
 			})
 			return cmp.Or(err, r.unsure)
 		}),
@@ -59,9 +59,9 @@ func resumeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			text := "the pause is over: " + r.who() + " continues"
+			text := "the pause is over: " + r.does("writes from its next cycle on")
 			if !was {
-				text = "there was no pause: " + r.who() + " writes"
+				text = "there was no pause: " + r.does("writes")
 			}
 			err = answer(c, struct {
 				Was bool `json:"was_paused"`
@@ -71,6 +71,9 @@ func resumeCommand() *cli.Command {
 		}),
 	}
 }
+
+// silence is what a paused priod does.
+const silence = "writes nothing until priod resume"
 
 // sayTo tells what a verb waits for.
 func sayTo(c *cli.Context) func(string) {

@@ -54,16 +54,16 @@ func reach(ctx context.Context, cfg *config.Config) (r reached, err error) {
 	return r, daemon.OtherPriod(name, cfg.State.Dir)
 }
 
-// who are the words for it.
-func (r *reached) who() string {
+// does says in words what the priod that is reached does from now on.
+func (r *reached) does(what string) string {
 	host, _ := os.Hostname()
 	switch {
 	case r.PID != 0:
-		return fmt.Sprintf("priod (process %d, state folder %s)", r.PID, r.Dir)
+		return fmt.Sprintf("priod (process %d, state folder %s) %s", r.PID, r.Dir, what)
 	case r.Host != "":
-		return fmt.Sprintf("the priod of %s", r.Host)
+		return fmt.Sprintf("the priod of %s %s", r.Host, what)
 	}
-	return fmt.Sprintf("no priod runs on %s with the state folder %s; one that starts", host, r.Dir)
+	return fmt.Sprintf("no priod runs on %s with the state folder %s; one that starts %s", host, r.Dir, what)
 }
 
 // actPatience is how long a pause waits for a cycle that is writing.

@@ -35,7 +35,8 @@ func resetCommand() *cli.Command {
 		},
 		Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
-			reset := newReset(cfg, sayTo(c))
+			var whom reached
+			reset := newReset(cfg, sayTo(c), &whom)
 			reset.DryRun = c.Bool("dry-run")
 			if reset.DryRun {
 				if _, err := reach(c.Context, cfg); err != nil {
@@ -46,7 +47,7 @@ func resetCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			err = answer(c, r, func(w io.Writer) { showReset(w, r) })
+			err = answer(c, r, func(w io.Writer) { showReset(w, r, whom.does(silence)) })
 			if err == nil && !r.Complete() {
 				err = errProblem
 			}
@@ -63,7 +64,8 @@ const roundPatience = 20 * time.Second
 // by default, within which a job that ignores its signals has ended.
 const endsWithin = 30 * time.Second
 
-func newReset(cfg *config.Config, say func(string)) *undo.Reset {
+// newReset is a reset that finds out whom it pauses.
+func newReset(cfg *config.Config, say func(string), whom *reached) *undo.Reset {
 	slurm := live.New(newPatientClient(cfg, roundPatience))
 	return &undo.Reset{
 		Say: say, Await: endsWithin, Dir: cfg.Journals(), Slurm: slurm, Order: cfg.Decide(), Evict: cfg.Eviction(),
@@ -71,14 +73,14 @@ func newReset(cfg *config.Config, say func(string)) *undo.Reset {
 		Evictions: func(ctx context.Context) (*evict.Journal, error) {
 			return store.OpenEvictions(ctx, cfg.State.Dir, cfg.Journals())
 		},
-		Hold: func(ctx context.Context) (func(), error) { return holdForReset(ctx, slurm, cfg, say) },
+		Hold: func(ctx context.Context) (func(), error) { return holdForReset(ctx, slurm, cfg, say, whom) },
 	}
 }
 
 // holdForReset pauses priod, waits for its cycle and makes sure that no other priod of this host, and with
 // follow_controller none of another host, writes again what reset takes back. Where Slurm does not answer, the pause
 // stays: what was to be reverted is not written again meanwhile.
-func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config, say func(string)) (release func(), err error) {
+func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config, say func(string), r *reached) (release func(), err error) {
 	elsewhere := daemon.Elsewhere(ctx, slurm, cfg)
 	if errors.As(elsewhere, new(daemon.StandBy)) {
 		return nil, fmt.Errorf("reset works where the active slurmctld is: %w", elsewhere)
@@ -88,8 +90,7 @@ func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config, 
 			return nil, err
 		}
 	}
-	r, err := reach(ctx, cfg)
-	if err != nil {
+	if *r, err = reach(ctx, cfg); err != nil {
 		return nil, err
 	}
 	unlock, err := holdWrites(ctx, cfg, store.PauseBy(operator(), "priod reset"), say)
@@ -99,7 +100,7 @@ func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config, 
 	giveBack, err := lockHost(ctx, slurm, cfg, r.PID)
 	if err = cmp.Or(elsewhere, err); err != nil {
 		unlock()
-		return nil, fmt.Errorf("nothing is reverted: %w; %s is paused until priod resume: run priod reset again when that is mended", err, r.who())
+		return nil, fmt.Errorf("nothing is reverted: %w; %s: run priod reset again when that is mended", err, r.does(silence))
 	}
 	return func() { unlock(); giveBack() }, nil
 }
@@ -118,7 +119,7 @@ func lockHost(ctx context.Context, slurm *live.Cluster, cfg *config.Config, own 
 	return lock.Close, nil // an untrusted holder does not count
 }
 
-func showReset(w io.Writer, v *undo.Result) {
+func showReset(w io.Writer, v *undo.Result, paused string) {
 	verb := "taken back"
 	if v.DryRun {
 		verb = "would be reverted"
@@ -148,6 +149,6 @@ func showReset(w io.Writer, v *undo.Result) {
 		}
 	}
 	if !v.DryRun {
-		fmt.Fprintln(w, "priod is paused; priod resume ends that.")
+		fmt.Fprintln(w, report.Safe(paused))
 	}
 }

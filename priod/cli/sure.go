@@ -27,9 +27,9 @@ import (
 // sureness is how old the figures of the state folder are, and whether newer ones come. A verb that shows some of
 // them says it first; --json always has it.
 type sureness struct {
-	AsOf   time.Time `json:"as_of,omitzero"`  // the last cycle that was saved; zero: none yet
-	Daemon string    `json:"daemon"`          // one of the words below, or a daemon.Blocked
-	Doubt  string    `json:"doubt,omitempty"` // the same for people; "": the daemon runs and its last cycle succeeded
+	AsOf   time.Time `json:"as_of,omitzero"`   // the last cycle that was saved; zero: none yet
+	Daemon string    `json:"daemon,omitempty"` // runs, starting, standby, not-running, none, no-answer, or why its last cycle failed: docs/alerts.md
+	Doubt  string    `json:"doubt,omitempty"`  // the same for people; "": the daemon runs and its last cycle succeeded
 	pid    int       // of the daemon, 0: not known
 	state  *daemon.State
 }
@@ -93,6 +93,9 @@ func (s *sureness) of(state *daemon.State) {
 		s.Daemon, s.Doubt = string(state.Blocked), words
 	case state.StandBy != "":
 		s.Daemon, s.Doubt = daemonStandBy, "this host's priod stands by: "+state.StandBy
+		if !state.Healthy {
+			s.Doubt += "; " + state.Reason
+		}
 	case state.Cycles == 0:
 		s.Daemon, s.Doubt = daemonNew, "priod has just started"
 	case !state.Healthy:

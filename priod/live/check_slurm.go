@@ -61,7 +61,7 @@ func (k *checker) leftOut() {
 func (k *checker) unread() {
 	said := map[string]bool{}
 	if k.f.dbdAway() {
-		k.say(Fail, "slurmdbd", "sacctmgr ping; systemctl status slurmdbd", "does not answer on %s: ranking goes on; budgets, learning and reports miss what Slurm cannot tell (%v)", k.f.Config.Get("AccountingStorageHost"), k.f.QOSErr)
+		k.say(Fail, "slurmdbd", "systemctl status slurmdbd", "does not answer on %s: ranking goes on; budgets, learning and reports miss what Slurm cannot tell (%v)", k.f.Config.Get("AccountingStorageHost"), k.f.QOSErr)
 	}
 	for _, x := range []struct {
 		what string
