@@ -16,7 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"slurmprio/priod/daemon"
 	"slurmprio/tests/lab"
@@ -48,7 +47,7 @@ type emergency struct {
 	failed string       // the daemon's word for it, which the verbs wait for
 	config string       // of the verbs, in the site's folder; "": the daemon's
 	output string       // where the verbs print to
-	still  bool         // the changing verbs are not tried
+	away   bool         // the verbs run on a host of another name
 }
 
 // said is what a verb told: the line that says what is wrong, or the first one, and its exit status.

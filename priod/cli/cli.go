@@ -60,12 +60,10 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 	report.Colours(isTerminal(stdout))
 	out := &output{to: stdout}
 	app.Writer, app.ErrWriter = out, stderr
-	if last := len(args) - 1; last > 0 && args[last] == completeWord {
-		complete(out, app, args[1:last])
-		return exitDone
-	}
 	var err error
-	if word := verb(app, args); gone[word] != "" && find(app.Commands, word) == nil {
+	if last, word := len(args)-1, verb(app, args); last > 0 && args[last] == completeWord {
+		complete(out, app, args[1:last])
+	} else if gone[word] != "" && find(app.Commands, word) == nil {
 		err = usagef("%s is gone: %s", word, gone[word])
 	} else {
 		err = app.Run(interleave(app, args))

@@ -52,7 +52,7 @@ func acquire(path string) (*os.File, error) {
 }
 
 // openPatience is for how long a daemon that starts waits for the lock: Running holds it for a moment.
-const openPatience = 200 * time.Millisecond
+const openPatience = 500 * time.Millisecond
 
 // acquireSoon is acquire that tries again for openPatience.
 func acquireSoon(path string) (f *os.File, err error) {
