@@ -241,20 +241,23 @@ func (s *scene) table(e *emergency) string {
 // turn has the daemon go through a cycle, and returns its word for how that ended.
 func (s *scene) turn() string {
 	s.Helper()
-	before := s.now().Cycles
+	before := s.after(-1).Cycles
 	s.tick()
-	now := daemon.State{}
-	s.patiently("the next cycle", func() bool { now = s.now(); return now.Cycles > before })
-	return string(now.Blocked)
+	return string(s.after(before).Blocked)
 }
 
-// now is what the daemon says of itself.
-func (s *scene) now() (state daemon.State) {
+// after is what the daemon says of itself once it has gone through more cycles than so many.
+func (s *scene) after(cycles int) (state daemon.State) {
 	s.Helper()
-	r, err := s.get("/health")
-	s.do(err)
-	defer r.Body.Close()
-	s.do(json.NewDecoder(r.Body).Decode(&state))
+	s.patiently("the next cycle", func() bool {
+		r, err := s.get("/health")
+		if err != nil { // it is not up yet, or others ask, too
+			return false
+		}
+		defer r.Body.Close()
+		s.do(json.NewDecoder(r.Body).Decode(&state))
+		return state.Cycles > cycles
+	})
 	return state
 }
 
@@ -313,7 +316,7 @@ func newScene(t *testing.T) *scene {
 	s.job = s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	s.start()
 	s.address = "unix:" + filepath.Join(s.dir, "run", "explain")
-	s.patiently("the first cycle", func() bool { return s.now().Cycles > 0 })
+	s.after(0)
 	return s
 }
 

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -206,7 +205,7 @@ func askOwn(ctx context.Context, cfg *config.Config, method, path string, body [
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("%w; users ask the daemon, on its own host, and it does not listen at %s", why, socket)
 		}
-		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		if isBusy(err) {
 			return nil, errors.New("the daemon answers only a few questions of a user at a time: try again in a moment")
 		}
 		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)

@@ -151,12 +151,12 @@ var errUnasked = errors.New("neither wake.listen nor metrics.listen is set")
 // isUnasked reports whether an error of askState says nothing of the daemon: it listens elsewhere or nowhere, or
 // answers as many questions as it may.
 func isUnasked(err error) bool {
-	for _, no := range []error{errUnasked, fs.ErrNotExist, fs.ErrPermission, syscall.ECONNREFUSED, syscall.ECONNRESET, io.EOF} {
+	for _, no := range []error{errUnasked, fs.ErrNotExist, fs.ErrPermission, syscall.ECONNREFUSED} {
 		if errors.Is(err, no) {
 			return true
 		}
 	}
-	return false
+	return isBusy(err)
 }
 
 // askState asks the daemon of a configuration how it is: nil for that of users whose priod.toml cannot be read.
@@ -173,6 +173,11 @@ func askState(ctx context.Context, cfg *config.Config) (*daemon.State, error) {
 		return nil, errUnasked
 	}
 	return askHealth(ctx, cfg.Metrics.Listen)
+}
+
+// isBusy reports whether a daemon closed a connection because the same user has others open.
+func isBusy(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // askHealth reads /health.
@@ -193,6 +198,9 @@ func askHealth(ctx context.Context, address string) (*daemon.State, error) {
 		return nil, err
 	}
 	r, err := client.Do(asks)
+	for begun := time.Now(); isBusy(err) && time.Since(begun) < askPatience; r, err = client.Do(asks) {
+		time.Sleep(20 * time.Millisecond)
+	}
 	if err != nil {
 		return nil, err
 	}
