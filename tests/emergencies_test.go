@@ -152,13 +152,14 @@ var differing = []struct {
 	is *regexp.Regexp
 	as string
 }{
-	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+Z`), "2026-07-13T10:08:12Z"},
-	{regexp.MustCompile(`(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d`), "12:03:10"},
+	{regexp.MustCompile(`(\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d`), "12:03:10"},
 	{regexp.MustCompile(`(\d+[dhms]){1,2} ago`), "5m02s ago"},
 	{regexp.MustCompile(`process \d+`), "process 4711"},
 	{regexp.MustCompile(`(scontrol|squeue|sacct|sacctmgr|sinfo|sprio|sdiag) [^:]*: (exit status \d+|timed out).*?($|; |\)|: nothing)`), "SLURM'S ERROR$3"},
 	{regexp.MustCompile(`(\((disk-full|database-locked)\): ).*`), "${1}..."},
 	{regexp.MustCompile(`\.tmp-\d+`), ".tmp-1"},
+	{regexp.MustCompile(`12:03:10\.\d+Z`), "12:03:10.123Z"},
+	{regexp.MustCompile(`broken-[0-9TZ]+`), "broken-20260713T120310Z"},
 	{regexp.MustCompile(`at HOST.*:\d+:`), "at HOST:6817:"},
 	{regexp.MustCompile(` +`), " "},
 }
@@ -283,13 +284,13 @@ func TestEmergencies(t *testing.T) {
 		if more {
 			after = "## " + after
 		}
-		if want := strings.TrimSuffix(heading+"\n"+rest, after); want != got {
-			t.Errorf("%s; the page has (%v)\n%s\nand this is\n%s", e.name, found, want, got)
+		if want := strings.TrimSuffix(heading+"\n"+rest, after); strings.TrimSpace(want) != strings.TrimSpace(got) && !*update {
+			t.Errorf("%s: the page has (%v)\n%s\nand this is\n%s", e.name, found, want, got)
 		}
 		text = []byte(before + got + after)
 	}
 	if *update {
-		if err := os.WriteFile(page, bytes.TrimRight(text, "\n"), 0o644); err != nil {
+		if err := os.WriteFile(page, append(bytes.TrimRight(text, "\n"), '\n'), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

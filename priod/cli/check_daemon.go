@@ -26,6 +26,11 @@ func checkDaemon(ctx context.Context, cfg *config.Config) []live.Finding {
 		f.Text = fmt.Sprintf("none runs with the state folder %s; that of process %d has %s", cfg.State.Dir, state.PID, state.Dir)
 	case pid == 0 && !runs:
 		f.Text = "none has run with this state folder"
+		if name, err := live.New(newClient(cfg)).Identity(ctx); err == nil { // else "slurmctld" says so
+			if err := daemon.OtherPriod(name, cfg.State.Dir); err != nil {
+				f.Level, f.Text, f.Fix = live.Warn, err.Error(), "--config with the file of that one"
+			}
+		}
 	default:
 		f = ofDaemon(ctx, cfg, f)
 		if f.Level == live.Fail {
