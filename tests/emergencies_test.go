@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"html"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -232,7 +233,7 @@ func (s *scene) table(e *emergency) string {
 	for _, answer := range order {
 		text := "as always"
 		if answer.line != "" {
-			text = "`" + strings.ReplaceAll(answer.line, "|", "\\|") + "`"
+			text = "<code>" + strings.ReplaceAll(html.EscapeString(answer.line), "|", "&#124;") + "</code>" // no command
 		}
 		fmt.Fprintf(&b, "| %s | %d | %s |\n", strings.Join(rows[answer], ", "), answer.status, text)
 	}
