@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"html"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,7 +155,7 @@ var differing = []struct {
 	{regexp.MustCompile(`(\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d`), "12:03:10"},
 	{regexp.MustCompile(`(\d+[dhms]){1,2} ago`), "5m02s ago"},
 	{regexp.MustCompile(`process \d+`), "process 4711"},
-	{regexp.MustCompile(`(scontrol|squeue|sacct|sacctmgr|sinfo|sprio|sdiag) [^:]*: (exit status \d+|timed out).*?($|; |\)|: nothing)`), "SLURM'S ERROR$3"},
+	{regexp.MustCompile(`(scontrol|squeue|sacct|sacctmgr|sinfo|sprio|sdiag) [^:]*: (exit status \d+|timed out).*?($|; |\)|: nothing)`), "SLURM-ERROR$3"},
 	{regexp.MustCompile(`(\((disk-full|database-locked)\): ).*`), "${1}..."},
 	{regexp.MustCompile(`\.tmp-\d+`), ".tmp-1"},
 	{regexp.MustCompile(`12:03:10\.\d+Z`), "12:03:10.123Z"},
@@ -233,12 +232,14 @@ func (s *scene) table(e *emergency) string {
 	for _, answer := range order {
 		text := "as always"
 		if answer.line != "" {
-			text = "<code>" + strings.ReplaceAll(html.EscapeString(answer.line), "|", "&#124;") + "</code>" // no command
+			text = "<code>" + inTable.Replace(answer.line) + "</code>" // which is no command
 		}
 		fmt.Fprintf(&b, "| %s | %d | %s |\n", strings.Join(rows[answer], ", "), answer.status, text)
 	}
 	return b.String() + "\n"
 }
+
+var inTable = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;")
 
 // turn has the daemon go through a cycle, and returns its word for how that ended.
 func (s *scene) turn() string {
