@@ -48,7 +48,7 @@ func reach(ctx context.Context, cfg *config.Config) (r reached, err error) {
 	slurm := live.New(newClient(cfg))
 	name, err := slurm.Identity(ctx)
 	if err != nil {
-		r.unsure = fmt.Errorf("Slurm does not say whether another priod is active on this host: %w", err)
+		r.unsure = fmt.Errorf("whether another priod is active on this host is not known, because Slurm does not say: %w", err)
 		return r, nil
 	}
 	return r, daemon.OtherPriod(name, cfg.State.Dir)

@@ -51,7 +51,7 @@ func TestPauseOfNoDaemon(t *testing.T) {
 	var out, errs bytes.Buffer
 	status := Main("", []string{"priod", "--config", path, "pause"}, &out, &errs)
 	p, err := store.Paused(dir)
-	if err != nil || status != exitProblem || p == nil || !strings.Contains(out.String(), "no priod runs on ") || !strings.Contains(errs.String(), "does not say whether another priod is active") {
+	if err != nil || status != exitProblem || p == nil || !strings.Contains(out.String(), "no priod runs on ") || !strings.Contains(errs.String(), "whether another priod is active on this host is not known") {
 		t.Errorf("%d, %q, %q; paused: %v, %v", status, &out, &errs, p, err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
