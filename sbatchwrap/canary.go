@@ -65,9 +65,10 @@ func tryFirst(p *parser, name string, script *script, said jobtag.Tag, tag strin
 	warnContradiction(said, job, script)
 	full := func(id string) []string { return p.cmd.Rewrite([][]string{add(id)}) }
 	if given(p.cmd, optionPrint) {
-		fmt.Printf("canary: %s\n", sbatch.CommandLine(append([]string{p.path}, c.args...)))
-		printPlan(os.Stdout, tag, p.path, full("CANARY"))
-		return nil
+		return show(func(w io.Writer) {
+			fmt.Fprintf(w, "canary: %s\n", sbatch.CommandLine(append([]string{p.path}, c.args...)))
+			printPlan(w, tag, p.path, full("CANARY"))
+		})
 	}
 	callPriod()
 	id, err := c.submit(p.path, name)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -52,7 +53,16 @@ func helpOfBoth(path, name string, args []string) error {
 	case err != nil:
 		return err
 	}
-	printHelp(os.Stdout)
+	return show(printHelp)
+}
+
+// show prints to standard output, and fails when not all of it arrives.
+func show(print func(io.Writer)) error {
+	var text bytes.Buffer
+	print(&text)
+	if _, err := text.WriteTo(os.Stdout); err != nil {
+		return fmt.Errorf("the output is incomplete: %w", err)
+	}
 	return nil
 }
 

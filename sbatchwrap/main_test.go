@@ -444,6 +444,28 @@ func TestPrintAndHelp(t *testing.T) {
 	}
 }
 
+// What does not arrive, on a full disk, is no success.
+func TestOutputLost(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"--prio-help"}, {"--prio-print", "--prio-type=te", "--wrap=true"}, {"--prio-print", "--prio-type=te", "--prio-canary=1", "job.sh"}, {"--help"}} {
+		var errs bytes.Buffer
+		cmd := exec.Command(program(t, wrapperOnce), args...)
+		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SBATCHWRAP_SBATCH="+program(t, recordOnce))
+		if err := os.WriteFile(filepath.Join(cmd.Dir, "job.sh"), []byte("#!/bin/sh\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdout, cmd.Stderr = full, &errs
+		_ = cmd.Run()
+		if status := cmd.ProcessState.ExitCode(); status != exitProblem || !strings.Contains(errs.String(), "sbatchwrap: the output is incomplete: ") {
+			t.Errorf("%q: %d, %s", args, status, &errs)
+		}
+	}
+}
+
 // TestGuide finds every option and variable in the users' guide.
 func TestGuide(t *testing.T) {
 	guide, err := os.ReadFile("../docs/reference/sbatchwrap.md")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -37,8 +38,7 @@ func run(name string, args []string) error {
 		}
 	}
 	if given(p.cmd, optionHelp) {
-		printHelp(os.Stdout)
-		return nil
+		return show(printHelp)
 	}
 	if notFound != nil {
 		return notFound
@@ -84,8 +84,7 @@ func run(name string, args []string) error {
 		}
 	}
 	if given(p.cmd, optionPrint) {
-		printPlan(os.Stdout, tag, real, final)
-		return nil
+		return show(func(w io.Writer) { printPlan(w, tag, real, final) })
 	}
 	if said.Type == "te" {
 		callPriod()

@@ -29,7 +29,7 @@ func TestSecondStateFolderStops(t *testing.T) {
 	d.waitLog("wrote:")
 	other := s.beside(quick + "[te_budget.user]\ngpus = 1\n")
 	before := s.levers()
-	for _, verb := range [][]string{{"run"}, {"run", "--once"}, {"reset"}} {
+	for _, verb := range [][]string{{"run"}, {"run", "--once"}, {"reset"}, {"reset", "--dry-run"}, {"pause"}, {"resume"}} {
 		_, errs, status := other.priod(verb...)
 		want := fmt.Sprintf("process %d of user root, state folder %s", d.cmd.Process.Pid, filepath.Join(s.dir, "state"))
 		if os.Geteuid() != 0 {
@@ -38,6 +38,9 @@ func TestSecondStateFolderStops(t *testing.T) {
 		if status != 1 || !strings.Contains(errs, want) || strings.Contains(errs, "wrote:") {
 			t.Errorf("priod %v: exit status %d, %s", verb, status, errs)
 		}
+	}
+	if _, err := os.Stat(filepath.Join(other.dir, "state", "paused")); err == nil {
+		t.Error("a pause stands where no priod reads it")
 	}
 	if after := s.levers(); after != before {
 		t.Errorf("the second priod wrote\n%s\nbefore it was\n%s", after, before)

@@ -2,72 +2,81 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
-	"strings"
 	"time"
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/live"
+	"slurmprio/priod/report"
+	"slurmprio/priod/store"
 )
 
-// checkDaemon says what the daemon says of itself, where it serves that.
+// checkDaemon says how the daemon of the state folder is; nothing where the folder is not for this user.
 func checkDaemon(ctx context.Context, cfg *config.Config) []live.Finding {
-	if cfg.Metrics.Listen == "" {
-		return nil
-	}
+	const see = "systemctl status priod; journalctl --unit priod"
 	f := live.Finding{Level: live.Pass, Name: "daemon"}
-	state, err := askHealth(ctx, cfg.Metrics.Listen)
+	pid, runs, err := store.Running(cfg.State.Dir)
+	state, asked := askState(ctx, cfg)
 	switch {
 	case err != nil:
-		f.Level, f.Fix = live.Warn, "systemctl status priod"
-		f.Text = fmt.Sprintf("no answer on metrics.listen: %v", err)
-	case !state.Healthy:
-		f.Level, f.Text = live.Fail, state.Reason
-	case state.StandBy != "":
-		f.Text = state.StandBy
-	case state.Blocked != "":
-		f.Level, f.Text = live.Warn, "it writes nothing"
+		return nil // "state folder" says so
+	case asked == nil && state.Dir != cfg.State.Dir && !runs:
+		f.Level, f.Fix = live.Warn, "--config with the file of that one, or state.dir = "+fmt.Sprintf("%q", state.Dir)
+		f.Text = fmt.Sprintf("none runs with the state folder %s; that of process %d has %s", cfg.State.Dir, state.PID, state.Dir)
+	case pid == 0 && !runs:
+		f.Text = "none has run with this state folder"
+		if name, err := live.New(newClient(cfg)).Identity(ctx); err == nil { // else "slurmctld" says so
+			if err := daemon.OtherPriod(name, cfg.State.Dir); err != nil {
+				f.Level, f.Text, f.Fix = live.Warn, err.Error(), "--config with the file of that one"
+			}
+		}
 	default:
-		f.Text = fmt.Sprintf("healthy; it read Slurm %.0f s ago", state.ReadAge)
-	}
-	if err == nil && state.Blocked != "" {
-		f.Text += fmt.Sprintf(" (%s)", state.Blocked)
-		if state.Trouble != "" {
-			f.Text += ": " + state.Trouble
+		f = ofDaemon(ctx, cfg, f)
+		if f.Level == live.Fail {
+			f.Fix = see
 		}
 	}
 	return []live.Finding{f}
 }
 
-// askHealth reads /health.
-func askHealth(ctx context.Context, address string) (*daemon.State, error) {
-	network := "tcp"
-	if path, unix := strings.CutPrefix(address, "unix:"); unix {
-		network, address = "unix", path
+// ofDaemon says how sure the figures of a daemon are that ran here.
+func ofDaemon(ctx context.Context, cfg *config.Config, f live.Finding) live.Finding {
+	s := sureness{Daemon: daemonGone}
+	r, err := store.OpenReader(ctx, cfg.State.Dir)
+	if err == nil {
+		defer r.Close()
+		s = howSure(ctx, cfg, r)
+	} else if pid, runs, _ := store.Running(cfg.State.Dir); runs {
+		s.pid = pid
+		s.ask(ctx, cfg)
+	} else {
+		s.Doubt = goneWords(pid)
 	}
-	var dial net.Dialer
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dial.DialContext(ctx, network, address)
-		},
-	}}
-	asks, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/health", nil)
-	if err != nil {
-		return nil, err
+	state := s.state
+	if state == nil {
+		state = new(daemon.State)
 	}
-	r, err := client.Do(asks)
-	if err != nil {
-		return nil, err
+	switch {
+	case s.Daemon == daemonStandBy && state.Healthy:
+		f.Text = state.StandBy
+	case s.Daemon == daemonNew:
+		f.Text = s.Doubt
+	case s.Doubt != "":
+		f.Level, f.Text = live.Fail, s.old()+s.Doubt
+	case !s.AsOf.IsZero():
+		f.Text = fmt.Sprintf("process %d, last cycle %s ago", s.pid, report.Ago(time.Since(s.AsOf)))
+	default:
+		f.Text = fmt.Sprintf("process %d", s.pid)
 	}
-	defer r.Body.Close()
-	state := new(daemon.State)
-	if err := json.NewDecoder(r.Body).Decode(state); err != nil {
-		return nil, fmt.Errorf("the program on %s is not priod: %w", address, err)
+	if state.Blocked != "" {
+		if f.Level == live.Pass {
+			f.Level, f.Text = live.Warn, f.Text+", writes nothing"
+		}
+		f.Text += fmt.Sprintf(" (%s)", state.Blocked)
 	}
-	return state, nil
+	if state.Trouble != "" {
+		f.Text += ": " + state.Trouble
+	}
+	return f
 }

@@ -117,8 +117,8 @@ func probe(dir string) (ahead time.Duration, err error) {
 }
 
 // rehearse reads all that a priod reads that takes over on this host, and decides a cycle.
-// It writes nothing.
-func rehearse(ctx context.Context, cfg *config.Config) (out []live.Finding) {
+// It writes nothing. slurm: slurmctld answers; else only the files are read.
+func rehearse(ctx context.Context, cfg *config.Config, slurm bool) (out []live.Finding) {
 	finding := func(name, text string, err error) {
 		f := live.Finding{Level: live.Pass, Name: name, Text: text}
 		if err != nil {
@@ -127,7 +127,7 @@ func rehearse(ctx context.Context, cfg *config.Config) (out []live.Finding) {
 		out = append(out, f)
 	}
 	dir := cfg.Journals()
-	if cfg.State.Shared != "" {
+	if cfg.State.Shared != "" && slurm {
 		cluster, err := live.New(newClient(cfg)).Identity(ctx)
 		if err == nil {
 			err = ofCluster(cfg, cluster)
@@ -157,6 +157,10 @@ func rehearse(ctx context.Context, cfg *config.Config) (out []live.Finding) {
 		err = spoiled(path, damaged)
 	}
 	finding("failures", text, err)
+	out = append(out, checkDatabase(ctx, cfg.State.Dir, true)...)
+	if !slurm {
+		return out
+	}
 	out = append(out, rehearseAccounting(ctx, cfg))
 	began := time.Now()
 	result, err := preview(ctx, cfg, hclog.NewNullLogger())

@@ -58,16 +58,18 @@ func Main(version string, args []string, stdout, stderr io.Writer) int {
 // Run runs one command line of an app that NewApp made, and returns the exit status.
 func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 	report.Colours(isTerminal(stdout))
-	app.Writer, app.ErrWriter = stdout, stderr
-	if last := len(args) - 1; last > 0 && args[last] == completeWord {
-		complete(stdout, app, args[1:last])
-		return exitDone
-	}
+	out := &output{to: stdout}
+	app.Writer, app.ErrWriter = out, stderr
 	var err error
-	if word := verb(app, args); gone[word] != "" && find(app.Commands, word) == nil {
+	if last, word := len(args)-1, verb(app, args); last > 0 && args[last] == completeWord {
+		complete(out, app, args[1:last])
+	} else if gone[word] != "" && find(app.Commands, word) == nil {
 		err = usagef("%s is gone: %s", word, gone[word])
 	} else {
 		err = app.Run(interleave(app, args))
+	}
+	if err == nil || errors.Is(err, errProblem) {
+		err = cmp.Or(out.lost(), err)
 	}
 	var usage usageError
 	switch {
@@ -79,7 +81,11 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: %s\n", app.Name, report.Safe(err.Error()))
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", app.Name, report.Safe(err.Error()))
+	hint := ""
+	if errors.Is(err, slurmplug.ErrController) || errors.Is(err, slurmplug.ErrTimeout) {
+		hint = "; is Slurm up? scontrol ping; systemctl status slurmdbd"
+	}
+	fmt.Fprintf(stderr, "%s: %s%s\n", app.Name, report.Safe(err.Error()), hint)
 	return exitProblem
 }
 
@@ -158,7 +164,7 @@ func Within(name string) *cli.App {
 
 // isTerminal reports whether a person sees what is written there.
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := file(w)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
@@ -236,10 +242,16 @@ func reading(do func(c *cli.Context, cfg *config.Config, r *store.Reader) error)
 // which is the action of a verb that is nothing without one of its own verbs.
 func which(ask string) cli.ActionFunc { return func(*cli.Context) error { return usagef("%s", ask) } }
 
-// answer prints one JSON object with --json, else what show prints.
+// answer prints one JSON object with --json, else what show prints; first how sure that is, where the verb says so.
 func answer(c *cli.Context, v any, show func(w io.Writer)) error {
-	if c.Bool("json") {
+	s := stamped(c)
+	switch {
+	case c.Bool("json") && s != nil:
+		return report.JSON(c.App.Writer, s, v)
+	case c.Bool("json"):
 		return report.JSON(c.App.Writer, v)
+	case s != nil:
+		s.show(c.App.Writer)
 	}
 	show(c.App.Writer)
 	return nil

@@ -125,7 +125,7 @@ func etaOfJobs(c *cli.Context, cfg *config.Config, r *store.Reader, names []stri
 		if err := json.Unmarshal(text, &views); err != nil {
 			return nil, fmt.Errorf("cannot parse the daemon's answer: %w", err)
 		}
-		if c.Bool("slurm") && cfg != nil {
+		if stampOwn(c, cfg); c.Bool("slurm") && cfg != nil {
 			addSlurms(c.Context, cfg, views)
 		}
 		return views, nil

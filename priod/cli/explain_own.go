@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -211,8 +210,8 @@ func askDaemon(c *cli.Context, cfg *config.Config, names []string, why error) er
 	case c.Bool("json") && !json.Valid(text):
 		return fmt.Errorf("the daemon answers with more than %d bytes: ask about fewer jobs", ownMaxText)
 	}
-	_, err = c.App.Writer.Write(text)
-	return err
+	stampOwn(c, cfg)
+	return answer(c, json.RawMessage(text), func(w io.Writer) { _, _ = w.Write(text) })
 }
 
 // askOwn asks the daemon as the user who calls; why is the error with which the state folder refused.
@@ -236,7 +235,7 @@ func askOwn(ctx context.Context, cfg *config.Config, method, path string, body [
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("%w; users ask the daemon, on its own host, and it does not listen at %s", why, socket)
 		}
-		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		if isBusy(err) {
 			return nil, errors.New("the daemon answers only a few questions of a user at a time: try again in a moment")
 		}
 		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)

@@ -30,7 +30,10 @@ const schemaFile = "../../etc/explain.schema.json"
 // schemaOf makes the schema of an explanation from its type.
 func schemaOf(t *testing.T) []byte {
 	t.Helper()
-	s := schema.Of(t, "../..", reflect.TypeFor[explanation]())
+	s := schema.Of(t, "../..", reflect.TypeFor[struct {
+		sureness
+		explanation
+	}]())
 	s.Schema, s.Title = "https://json-schema.org/draft/2020-12/schema", "What priod explain --json prints for one job"
 	s.Description = schema.Units
 	var out bytes.Buffer

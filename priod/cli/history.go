@@ -123,6 +123,11 @@ func openReader(c *cli.Context) (*config.Config, *store.Reader, error) {
 		return nil, nil, err
 	}
 	r, err := store.OpenReader(c.Context, cfg.State.Dir)
+	if err == nil {
+		stamp(c, howSure(c.Context, cfg, r))
+	} else if state, unasked := askState(c.Context, cfg); unasked == nil && state.Dir != cfg.State.Dir {
+		err = fmt.Errorf("%w; the priod that runs here (process %d) has the state folder %s", err, state.PID, state.Dir)
+	}
 	return cfg, r, err
 }
 

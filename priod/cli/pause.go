@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"os/user"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -27,13 +26,23 @@ func pauseCommand() *cli.Command {
 		},
 		Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
+			r, err := reach(c.Context, cfg)
+			if err != nil {
+				return err
+			}
 			p := store.PauseBy(operator(), c.String("why"))
-			release, err := holdWrites(c.Context, cfg, p)
+			release, err := holdWrites(c.Context, cfg, p, sayTo(c))
 			if err != nil {
 				return err
 			}
 			release()
-			return answer(c, p, func(w io.Writer) { fmt.Fprintln(w, report.Safe(p.String())+"; priod resume ends it") })
+			err = answer(c, struct {
+				store.Pause
+				reached
+			}{p, r}, func(w io.Writer) {
+				fmt.Fprintf(w, "%s\n%s\n", report.Safe(p.String()), report.Safe(r.does(silence)))
+			})
+			return cmp.Or(err, r.unsure)
 		}),
 	}
 }
@@ -42,27 +51,33 @@ func resumeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "resume", Usage: "end a pause", Flags: []cli.Flag{jsonFlag()}, Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
+			r, err := reach(c.Context, cfg)
+			if err != nil {
+				return err
+			}
 			was, err := store.Resume(cfg.Journals())
 			if err != nil {
 				return err
 			}
-			text := "priod continues with its next cycle"
+			text := "the pause is over: " + r.does("writes from its next cycle on")
 			if !was {
-				text = "priod was not paused"
+				text = "there was no pause: " + r.does("writes")
 			}
-			return answer(c, map[string]bool{"was_paused": was}, func(w io.Writer) { fmt.Fprintln(w, text) })
+			err = answer(c, struct {
+				Was bool `json:"was_paused"`
+				reached
+			}{was, r}, func(w io.Writer) { fmt.Fprintln(w, report.Safe(text)) })
+			return cmp.Or(err, r.unsure)
 		}),
 	}
 }
 
-// holdWrites pauses priod and waits until a cycle that is writing has ended.
-func holdWrites(ctx context.Context, cfg *config.Config, p store.Pause) (release func(), err error) {
-	if err := store.SetPause(cfg.Journals(), p); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
-	return store.LockActing(ctx, cfg.State.Dir)
+// silence is what a paused priod does.
+const silence = "writes nothing until priod resume"
+
+// sayTo tells what a verb waits for.
+func sayTo(c *cli.Context) func(string) {
+	return func(line string) { fmt.Fprintln(c.App.ErrWriter, "priod:", report.Safe(line)) }
 }
 
 // operator is the user of this command, also behind sudo.

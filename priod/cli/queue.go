@@ -48,6 +48,8 @@ func queueCommand() *cli.Command {
 			return onScreen(c, func(ctx context.Context, w io.Writer, _ int) error {
 				v, err := asQueue(ctx, c, cfg, r)
 				if err == nil {
+					sure := howSure(ctx, cfg, r)
+					sure.show(w)
 					v.show(w)
 				}
 				return err

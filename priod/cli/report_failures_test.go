@@ -22,7 +22,7 @@ func TestReportFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillStore(t, state, time.Minute)
-	st, err := store.Open(t.Context(), state, store.Options{})
+	st, err := store.Open(t.Context(), state, store.Options{Once: true})
 	if err != nil {
 		t.Fatal(err)
 	}

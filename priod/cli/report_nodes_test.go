@@ -26,7 +26,7 @@ func fillRuns(t testing.TB, runs, nodes, programs int) string {
 	if err := os.WriteFile(cfg, []byte("[state]\ndir = \""+state+"\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	st, err := store.Open(t.Context(), state, store.Options{})
+	st, err := store.Open(t.Context(), state, store.Options{Once: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (s *still) Apply(_ context.Context, actions []plan.Action) []plan.Outcome {
 func fillStore(t *testing.T, dir string, ago time.Duration) {
 	t.Helper()
 	ctx := t.Context()
-	st, err := store.Open(ctx, dir, store.Options{})
+	st, err := store.Open(ctx, dir, store.Options{Once: true})
 	if err != nil {
 		t.Fatal(err)
 	}

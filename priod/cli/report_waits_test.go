@@ -23,7 +23,7 @@ import (
 func fillWaits(t *testing.T, dir string) {
 	t.Helper()
 	ctx := t.Context()
-	st, err := store.Open(ctx, dir, store.Options{})
+	st, err := store.Open(ctx, dir, store.Options{Once: true})
 	if err != nil {
 		t.Fatal(err)
 	}

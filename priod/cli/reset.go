@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,14 +35,19 @@ func resetCommand() *cli.Command {
 		},
 		Before: noArgs,
 		Action: configured(func(c *cli.Context, cfg *config.Config) error {
-			reset := newReset(cfg)
+			var whom reached
+			reset := newReset(cfg, sayTo(c), &whom)
 			reset.DryRun = c.Bool("dry-run")
-			reset.Say = func(line string) { fmt.Fprintln(c.App.ErrWriter, "priod:", line) }
+			if reset.DryRun {
+				if _, err := reach(c.Context, cfg); err != nil {
+					return err
+				}
+			}
 			r, err := reset.Run(c.Context)
 			if err != nil {
 				return err
 			}
-			err = answer(c, r, func(w io.Writer) { showReset(w, r) })
+			err = answer(c, r, func(w io.Writer) { showReset(w, r, whom.does(silence)) })
 			if err == nil && !r.Complete() {
 				err = errProblem
 			}
@@ -58,56 +64,62 @@ const roundPatience = 20 * time.Second
 // by default, within which a job that ignores its signals has ended.
 const endsWithin = 30 * time.Second
 
-func newReset(cfg *config.Config) *undo.Reset {
+// newReset is a reset that finds out whom it pauses.
+func newReset(cfg *config.Config, say func(string), whom *reached) *undo.Reset {
 	slurm := live.New(newPatientClient(cfg, roundPatience))
 	return &undo.Reset{
-		Await: endsWithin, Dir: cfg.Journals(), Slurm: slurm, Order: cfg.Decide(), Evict: cfg.Eviction(),
+		Say: say, Await: endsWithin, Dir: cfg.Journals(), Slurm: slurm, Order: cfg.Decide(), Evict: cfg.Eviction(),
 		Recorded: func(ctx context.Context) (*cluster.History, error) { return recorded(ctx, cfg) },
 		Evictions: func(ctx context.Context) (*evict.Journal, error) {
 			return store.OpenEvictions(ctx, cfg.State.Dir, cfg.Journals())
 		},
-		Hold: func(ctx context.Context) (func(), error) { return holdForReset(ctx, slurm, cfg) },
+		Hold: func(ctx context.Context) (func(), error) { return holdForReset(ctx, slurm, cfg, say, whom) },
 	}
 }
 
-// holdForReset makes sure that reset is alone, pauses priod and waits for its cycle.
-func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (release func(), err error) {
-	giveBack, err := alone(ctx, slurm, cfg)
-	if err != nil {
-		return nil, err
-	}
-	unlock, err := holdWrites(ctx, cfg, store.PauseBy(operator(), "priod reset"))
-	if err != nil {
-		giveBack()
-		return nil, err
-	}
-	return func() { unlock(); giveBack() }, nil
-}
-
-// alone makes sure that no other priod of this host, and with follow_controller
-// none of another host, writes again what reset takes back.
-func alone(ctx context.Context, slurm *live.Cluster, cfg *config.Config) (release func(), err error) {
-	if err := daemon.Elsewhere(ctx, slurm, cfg); err != nil {
-		return nil, fmt.Errorf("reset works where the active slurmctld is: %w", err)
+// holdForReset pauses priod, waits for its cycle and makes sure that no other priod of this host, and with
+// follow_controller none of another host, writes again what reset takes back. Where Slurm does not answer, the pause
+// stays: what was to be reverted is not written again meanwhile.
+func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config, say func(string), r *reached) (release func(), err error) {
+	elsewhere := daemon.Elsewhere(ctx, slurm, cfg)
+	if errors.As(elsewhere, new(daemon.StandBy)) {
+		return nil, fmt.Errorf("reset works where the active slurmctld is: %w", elsewhere)
 	}
 	if cfg.State.Shared != "" {
 		if _, err := store.CheckShared(cfg.State.Dir, cfg.State.Shared); err != nil && !errors.Is(err, store.ErrUnowned) {
 			return nil, err
 		}
 	}
+	if *r, err = reach(ctx, cfg); err != nil {
+		return nil, err
+	}
+	unlock, err := holdWrites(ctx, cfg, store.PauseBy(operator(), "priod reset"), say)
+	if err != nil {
+		return nil, err
+	}
+	giveBack, err := lockHost(ctx, slurm, cfg, r.PID)
+	if err = cmp.Or(elsewhere, err); err != nil {
+		unlock()
+		return nil, fmt.Errorf("nothing is reverted: %w; %s: run priod reset again when that is mended", err, r.does(silence))
+	}
+	return func() { unlock(); giveBack() }, nil
+}
+
+// lockHost keeps other priods of this host off the cluster; its own daemon is paused.
+func lockHost(ctx context.Context, slurm *live.Cluster, cfg *config.Config, own int) (release func(), err error) {
 	name, err := slurm.Identity(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
 	lock, err := daemon.NewHostLock(name, cfg.State.Dir)
 	var other *daemon.OtherPriodError
-	if errors.As(err, &other) && other.Dir != cfg.State.Dir {
+	if errors.As(err, &other) && other.Dir != cfg.State.Dir && other.PID != own {
 		return nil, err
 	}
-	return lock.Close, nil // its own daemon is paused; an untrusted holder does not count
+	return lock.Close, nil // an untrusted holder does not count
 }
 
-func showReset(w io.Writer, v *undo.Result) {
+func showReset(w io.Writer, v *undo.Result, paused string) {
 	verb := "taken back"
 	if v.DryRun {
 		verb = "would be reverted"
@@ -137,6 +149,6 @@ func showReset(w io.Writer, v *undo.Result) {
 		}
 	}
 	if !v.DryRun {
-		fmt.Fprintln(w, "priod is paused; priod resume ends that.")
+		fmt.Fprintln(w, report.Safe(paused))
 	}
 }

@@ -53,7 +53,7 @@ func runCommand() *cli.Command {
 			if c.Bool("json") && !c.Bool("once") {
 				return usagef("run: --json goes with --once or --dry-run")
 			}
-			st, err := store.Open(ctx, cfg.State.Dir, store.Options{Shared: cfg.State.Shared, Retention: time.Duration(cfg.State.Retention), Logger: log})
+			st, err := store.Open(ctx, cfg.State.Dir, store.Options{Shared: cfg.State.Shared, Once: c.Bool("once"), Retention: time.Duration(cfg.State.Retention), Logger: log})
 			if err != nil {
 				return err
 			}

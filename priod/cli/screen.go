@@ -32,7 +32,7 @@ func validEvery(c *cli.Context) error {
 // onScreen shows what show prints, repeatedly, until SIGINT or SIGTERM. Where the output is
 // no terminal it shows it once.
 func onScreen(c *cli.Context, show func(ctx context.Context, w io.Writer, rows int) error) error {
-	f, ok := c.App.Writer.(*os.File)
+	f, ok := file(c.App.Writer)
 	if !ok || !isTerminal(f) {
 		return show(c.Context, c.App.Writer, 0)
 	}

@@ -29,11 +29,13 @@ func topCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return report.JSON(c.App.Writer, v)
+				return answer(c, v, nil)
 			}
 			return onScreen(c, func(ctx context.Context, w io.Writer, rows int) error {
 				v, err := readTop(ctx, cfg, r, max(10, rows))
 				if err == nil {
+					sure := howSure(ctx, cfg, r)
+					sure.show(w)
 					v.show(w)
 				}
 				return err

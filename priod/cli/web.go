@@ -57,7 +57,7 @@ func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	server := daemon.Server(Pages(c.App.Version)(cfg, nil), newLogger(cfg, c.App.ErrWriter))
+	server := daemon.Server(Pages(c.App.Version)(cfg, healthOf(ctx, cfg)), newLogger(cfg, c.App.ErrWriter))
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	where := address
 	if l.Addr().Network() == "tcp" {
@@ -74,6 +74,25 @@ func servePages(ctx context.Context, c *cli.Context, cfg *config.Config, address
 		return err
 	}
 	return nil
+}
+
+// healthOf asks the daemon of the state folder how it is; nil where none has run there.
+func healthOf(ctx context.Context, cfg *config.Config) func() daemon.State {
+	if pid, _, err := store.Running(cfg.State.Dir); err != nil || pid == 0 {
+		return nil
+	}
+	return func() daemon.State {
+		pid, runs, err := store.Running(cfg.State.Dir)
+		s := sureness{Doubt: goneWords(pid)}
+		if err == nil && runs {
+			s = sureness{pid: pid, AsOf: time.Now()}
+			s.ask(ctx, cfg)
+		}
+		if s.state != nil {
+			return *s.state
+		}
+		return daemon.State{Healthy: s.Doubt == "", Reason: s.Doubt, PID: pid, Dir: cfg.State.Dir, On: cfg.On()}
+	}
 }
 
 // Pages are those of a state folder, with the daemon's own word of its health.

@@ -305,11 +305,15 @@ func (c *Config) read(path, text string, set []string) error {
 		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
 	}
 	c.note(meta, filepath.Base(path))
+	own := meta.IsDefined
 	for _, a := range all {
 		if err := a.apply(c); err != nil {
 			return err
 		}
+		before := own
+		own = func(key ...string) bool { return strings.Join(key, ".") == a.key || before(key...) }
 	}
+	c.dropShares(own)
 	if err := c.Check(); err != nil {
 		return named(path, err)
 	}

@@ -91,6 +91,34 @@ func (c *Config) setProfile(text string) error {
 	return fmt.Errorf("profile = %.80q: want %s, or \"\" for none", file.Profile, strings.Join(names, ", "))
 }
 
+// dropShares takes away each share of a profile where the site names the number that it stands for: of both the smaller
+// counts, and a site that writes gpus = 8 means 8. own reports whether the site set a key.
+func (c *Config) dropShares(own func(key ...string) bool) {
+	no := 0.0
+	for _, p := range []struct {
+		table, number, share string
+		value                *float64
+	}{
+		{"te_budget.user", "gpus", "share", c.TEBudget.User.Share},
+		{"te_budget.user", "gpu_hours_per_day", "gpu_hours_share", c.TEBudget.User.GPUHoursShare},
+		{"preemption", "gpu_hours_per_day", "loss_share", &c.Preemption.LossShare},
+		{"preemption", "user_gpu_minutes_per_day", "user_loss_share", &c.Preemption.UserLossShare},
+	} {
+		if key := p.table + "." + p.share; c.FromProfile(key) && own(append(strings.Split(p.table, "."), p.number)...) {
+			*p.value, c.sources[key] = 0, p.number+" of the site counts"
+		}
+	}
+	for name, b := range c.TEBudget.Users { // an exception has what the table of all users has, and so the profile's shares
+		if b.GPUs != nil && b.Share == nil && c.FromProfile("te_budget.user.share") {
+			b.Share = &no
+		}
+		if b.GPUHoursPerDay != nil && b.GPUHoursShare == nil && c.FromProfile("te_budget.user.gpu_hours_share") {
+			b.GPUHoursShare = &no
+		}
+		c.TEBudget.Users[name] = b
+	}
+}
+
 // FromProfile reports whether a key has its value from the profile.
 func (c *Config) FromProfile(key string) bool { return strings.HasPrefix(c.sources[key], "profile ") }
 

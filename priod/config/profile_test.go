@@ -45,6 +45,18 @@ func TestProfiles(t *testing.T) {
 	if on := strings.Join(short.On(), ", "); !strings.HasPrefix(on, "profile short-waits, order of TE jobs, order of BE jobs (owed), allocation (max-min), steering, sizing") {
 		t.Error(on)
 	}
+	const numbers = "profile = \"balanced\"\n[te_budget.user]\ngpus = 8\n[te_budget.users.ann]\ngpu_hours_per_day = 90.0\n[preemption]\ngpu_hours_per_day = 50.0\n"
+	own, err := load(t, numbers) // the site's number counts, not the smaller share of the profile
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, ann := &own.TEBudget.User, own.TEBudget.Users["ann"]
+	if *user.GPUs != 8 || *user.Share != 0 || *user.GPUHoursShare != 0.02 || ann.GPUHoursShare == nil || *ann.GPUHoursShare != 0 || own.Preemption.LossShare != 0 || own.Preemption.UserLossShare != 0.005 {
+		t.Errorf("%+v, %+v, %+v", user, ann, own.Preemption)
+	}
+	if both, err := load(t, numbers+"loss_share = 0.2\n"); err != nil || both.Preemption.LossShare != 0.2 {
+		t.Errorf("%v, %+v", err, both)
+	}
 	if none, err := load(t, ""); err != nil || none.Steering.Enabled || none.Preemption.Enabled {
 		t.Errorf("%v", err)
 	}

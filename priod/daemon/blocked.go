@@ -31,6 +31,32 @@ const (
 	OtherError     Blocked = "other-error"
 )
 
+// fails are those with which cycles fail, in words for people.
+var fails = map[Blocked]string{
+	SlurmSilent:    "Slurm does not answer",
+	SlurmRateLimit: "slurmctld limits what priod may ask",
+	SlurmDoubtful:  "Slurm's answers cannot be trusted",
+	SlurmCommands:  "Slurm's commands are not there",
+	SlurmFails:     "a command of Slurm's fails",
+	OtherError:     "priod's cycles fail",
+
+	Blocked(store.DiskFull):       "the disk of the state folder is full",
+	Blocked(store.ReadOnly):       "the state folder cannot be written",
+	Blocked(store.DiskFails):      "the disk of the state folder fails",
+	Blocked(store.FolderGone):     "the state folder, or a file in it, is gone",
+	Blocked(store.SharedFolder):   "the folder that the hosts share is not in order",
+	Blocked(store.TakenOver):      "another host's priod has taken over",
+	Blocked(store.DatabaseLocked): "another program keeps the database locked",
+	Blocked(store.DatabaseBroken): "the database is broken again and again",
+	Blocked(store.IDsInUseAgain):  "Slurm's job ids began anew",
+}
+
+// Fails says in words why cycles fail; fails is false of a word with which they succeed.
+func (b Blocked) Fails() (words string, fail bool) {
+	words, fail = fails[b]
+	return words, fail
+}
+
 // allBlocked are all of them.
 var allBlocked = func() []Blocked {
 	all := []Blocked{

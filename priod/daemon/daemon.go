@@ -274,7 +274,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		d.clock.now = time.Now
 	}
 	d.state = cycle.NewState()
-	d.health = &health{begun: time.Now()}
+	d.health = &health{begun: time.Now(), dir: d.Config.State.Dir}
 	d.metrics = newMetrics(d.Version, d.health, d.Config.State.Dir)
 	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
 		return err
@@ -330,8 +330,12 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	}
 	hold = cmp.Or(hold, d.peers.yielded)
 	d.held(hold)
-	if hold == "" && d.last.hold != "" {
+	switch {
+	case hold == "" && d.last.hold != "":
+		d.Log.Info("the pause is over", "cycle", d.cycles+1)
 		d.peers.rival.reset() // the operator who resumes priod has settled it
+	case hold != d.last.hold:
+		d.Log.Info("nothing is written", "cycle", d.cycles+1, "why", hold)
 	}
 	d.last.hold = hold
 	if err := d.availability.follow(ctx, d.slurm, d.Config); err != nil {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ const longestCycle = time.Minute
 type health struct {
 	mu        sync.Mutex
 	begun     time.Time
+	dir       string    // the state folder
 	read      time.Time // end of the last valid read; on standby, of the last check of which host is active
 	succeeded time.Time // end of the last cycle that succeeded
 	limit     time.Duration
@@ -38,6 +40,8 @@ type health struct {
 // State is what /health answers.
 type State struct {
 	Healthy  bool     `json:"healthy"`
+	PID      int      `json:"pid"`
+	Dir      string   `json:"state_dir"`
 	Reason   string   `json:"reason,omitempty"`  // why it is not healthy
 	Trouble  string   `json:"trouble,omitempty"` // the last cycle's error
 	Blocked  Blocked  `json:"blocked,omitempty"` // why the last cycle wrote nothing, or failed, in a word: docs/alerts.md
@@ -93,6 +97,7 @@ func (h *health) state() State {
 	defer h.mu.Unlock()
 	age := h.since(h.succeeded)
 	s := State{
+		PID: os.Getpid(), Dir: h.dir,
 		Trouble: printable(h.trouble), Blocked: h.blocked, Hold: printable(h.held), StandBy: printable(string(h.standby)), Loss: printable(h.loss), Cycles: h.cycles, On: h.on,
 		ReadAge: h.since(h.read).Seconds(), CycleAge: age.Seconds(), Limit: h.limit.Seconds(),
 	}

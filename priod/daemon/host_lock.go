@@ -76,6 +76,19 @@ func NewHostLock(cluster, dir string) (*HostLock, error) {
 	}
 }
 
+// OtherPriod returns the *OtherPriodError that NewHostLock would for a priod with another state folder, nil where there is none.
+func OtherPriod(cluster, dir string) error {
+	address, err := lockAddress(cluster)
+	if err != nil {
+		return err
+	}
+	var other *OtherPriodError
+	if errors.As(holder(address, cluster, dir), &other) && other.Dir != dir {
+		return other
+	}
+	return nil
+}
+
 func lockAddress(cluster string) (*net.UnixAddr, error) {
 	host, err := os.Hostname() // containers may share a network and no name
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -120,7 +121,7 @@ func (d *Daemon) serve(c *config.Config) error {
 	}
 	d.health.note(func(h *health) { h.on = on })
 	if d.OwnJobs != nil {
-		d.ownJobs.move(c.OwnJobsSocket(), d.OwnJobs(c), d.Log)
+		d.ownJobs.move(c.OwnJobsSocket(), d.users(d.OwnJobs(c)), d.Log)
 	}
 	return nil
 }
@@ -135,16 +136,32 @@ func (d *Daemon) handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{
 		Registry: d.metrics.registry, MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	}))
-	health := d.health
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		state := health.state()
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
-		if !state.Healthy {
-			w.WriteHeader(http.StatusServiceUnavailable)
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { tell(w, d.health.state()) })
+	return mux
+}
+
+// tell answers with the daemon's state.
+func tell(w http.ResponseWriter, state State) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	if !state.Healthy {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(state) // fails when the asker has gone
+}
+
+// users answers users of this host: about their own jobs, and with the daemon's state, without words of Slurm's
+// or of operators for those who may not read the state folder.
+func (d *Daemon) users(ownJobs http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", ownJobs)
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
+		state := d.health.state()
+		if uid, known := Asker(r.Context()); !known || !slices.Contains(trusted(state.Dir), uid) {
+			state.Trouble, state.Hold, state.Loss = "", "", ""
 		}
-		_ = json.NewEncoder(w).Encode(state) // fails when the asker has gone
+		tell(w, state)
 	})
 	return mux
 }

@@ -187,6 +187,7 @@ func (k *checker) rights() {
 	r := k.f.Rights
 	fix := fmt.Sprintf("sacctmgr -i add user %s account=root adminlevel=Operator", r.User)
 	switch {
+	case k.f.RightsErr != nil && k.f.dbdAway(): // "slurmdbd" says so
 	case k.f.RightsErr != nil:
 		k.say(Warn, "rights", "", "the rights of %s are unknown: %v", r.User, k.f.RightsErr)
 	case r.Level == slurmplug.NoAdmin:
@@ -357,6 +358,9 @@ func (k *checker) shared(gpuType, feature string) bool {
 
 func (k *checker) qos() {
 	named := append(slices.Clone(k.set.Ranking.TEQOS), k.set.Ranking.BEQOS...)
+	if k.f.dbdAway() {
+		return // "slurmdbd" says so
+	}
 	if k.f.QOSErr != nil {
 		level := Warn
 		if len(named) > 0 {

@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,6 +65,9 @@ func (k *checker) leftOut() {
 // also reads nodes and configuration, and fails with them.
 func (k *checker) unread() {
 	said := map[string]bool{}
+	if k.f.dbdAway() {
+		k.say(Fail, "slurmdbd", "systemctl status slurmdbd", "does not answer on %s: ranking goes on; budgets, learning and reports miss what Slurm cannot tell (%v)", k.f.Config.Get("AccountingStorageHost"), k.f.QOSErr)
+	}
 	for _, x := range []struct {
 		what string
 		err  error
@@ -75,6 +79,12 @@ func (k *checker) unread() {
 			k.say(Fail, x.what, "", "cannot be read: %v", x.err)
 		}
 	}
+}
+
+// dbdAway reports whether slurmctld answers and slurmdbd does not.
+func (f *Facts) dbdAway() bool {
+	return f.ConfigErr == nil && f.Config.AccountingStorageType() == "accounting_storage/slurmdbd" &&
+		(errors.Is(f.QOSErr, slurmplug.ErrController) || errors.Is(f.QOSErr, slurmplug.ErrTimeout))
 }
 
 // version judges the releases of slurmctld and of the commands.

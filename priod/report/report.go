@@ -48,15 +48,24 @@ func Table(w io.Writer, header []string, rows [][]any) {
 	t.Render()
 }
 
-// JSON writes one object, indented, and a newline. An empty list is [] and never null.
-func JSON(w io.Writer, v any) error {
-	list(reflect.ValueOf(&v).Elem())
+// JSON writes one object, indented, and a newline: of several, their keys in turn. An empty list is [] and never null.
+func JSON(w io.Writer, all ...any) error {
 	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false) // for programs and terminals, not for pages
-	if err := e.Encode(v); err != nil {
-		return err
+	for _, v := range all {
+		list(reflect.ValueOf(&v).Elem())
+		var part bytes.Buffer
+		e := json.NewEncoder(&part)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false) // for programs and terminals, not for pages
+		if err := e.Encode(v); err != nil {
+			return err
+		}
+		if text := part.String(); b.Len() == 0 {
+			b.WriteString(text)
+		} else if keys, some := strings.CutPrefix(text, "{\n"); some { // an empty one adds nothing
+			b.Truncate(b.Len() - len("\n}\n"))
+			b.WriteString(",\n" + keys)
+		}
 	}
 	_, err := io.WriteString(w, SafeJSON(b.String()))
 	return err

@@ -51,6 +51,38 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
+// openPatience is for how long a daemon that starts waits for the lock: Running holds it for a moment.
+const openPatience = 500 * time.Millisecond
+
+// acquireSoon is acquire that tries again for openPatience.
+func acquireSoon(path string) (f *os.File, err error) {
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if f, err = acquire(path); !errors.As(err, new(*HeldError)) || time.Since(begun) > openPatience {
+			return f, err
+		}
+	}
+}
+
+// Running tells which process writes to a state folder of this host, and whether it still runs: pid is 0 where
+// none has been, or the last one ended with its work done (priod run --once).
+func Running(dir string) (pid int, runs bool, err error) {
+	f, err := os.Open(filepath.Join(dir, "lock"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, 20))
+	pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return pid, true, nil
+	}
+	return pid, false, err
+}
+
 // ErrTaken says that another priod has been at the state folder: what this one
 // remembers no longer holds, and only a restart reads what stands there now.
 var ErrTaken = errors.New("another priod has been at the state folder while this one ran")

@@ -42,6 +42,52 @@ func TestStateFolderCannotBeMade(t *testing.T) {
 	}
 }
 
+// A daemon that runs is told from one that ended, by whatever way, and from priod run --once, which ends by itself.
+func TestRunning(t *testing.T) {
+	dir := t.TempDir()
+	want := func(what string, pid int, runs bool) {
+		t.Helper()
+		if p, r, err := Running(dir); p != pid || r != runs || err != nil {
+			t.Errorf("%s: process %d, running %v, %v", what, p, r, err)
+		}
+	}
+	want("a new folder", 0, false)
+	s, _ := openStore(t, dir, Options{})
+	want("a daemon", os.Getpid(), true)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want("a daemon that ended", os.Getpid(), false)
+	s, _ = openStore(t, dir, Options{Once: true})
+	want("priod run --once", os.Getpid(), true)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want("priod run --once that ended", 0, false)
+	// A look does not keep a daemon from starting.
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _, _ = Running(dir)
+			}
+		}
+	}()
+	for range 5 {
+		s, err := Open(ctx, dir, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // The daemon holds act.lock from the plan to the outcomes, and not longer.
 func TestActLock(t *testing.T) {
 	dir := t.TempDir()

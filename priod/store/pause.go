@@ -40,14 +40,36 @@ func (p Pause) String() string {
 
 func pausePath(dir string) string { return filepath.Join(dir, "paused") }
 
-// SetPause pauses the daemon of the folder, running or not, from its next cycle on.
+// SetPause pauses the daemon of the folder, running or not, from its next cycle on. On a full disk the
+// pause is an empty file: who paused and why is lost.
 func SetPause(dir string, p Pause) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	if err := lines.Replace(pausePath(dir), append(text, '\n')); err != nil {
-		return fmt.Errorf("pause (run it as priod's own user or root): %w", err)
+	err = lines.Replace(pausePath(dir), append(text, '\n'))
+	if TroubleOf(err) == DiskFull {
+		err = touch(pausePath(dir))
+	}
+	return unchanged("pause", dir, err)
+}
+
+// touch makes an empty file where there is none.
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o640)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// unchanged says why a pause of a folder was neither set nor ended, and what can be done.
+func unchanged(verb, dir string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s (run it as priod's own user or root): %w", verb, err)
+	case err != nil:
+		return fmt.Errorf("%s: state folder %s: %w (to end all writing at once: systemctl stop priod)", verb, dir, err)
 	}
 	return nil
 }
@@ -59,7 +81,7 @@ func Resume(dir string) (was bool, err error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("resume (run it as priod's own user or root): %w", err)
+		return false, unchanged("resume", dir, err)
 	}
 	return true, lines.SyncDir(dir)
 }

@@ -124,6 +124,21 @@ var (
 	errOutdated = errors.New("brings the database up to date")
 )
 
+// Sound reads the whole database and says what is wrong with it; thorough: also whether indexes agree with tables.
+func (r *Reader) Sound(ctx context.Context, thorough bool) error {
+	query := "PRAGMA quick_check(1)"
+	if thorough {
+		query = "PRAGMA integrity_check(1)"
+	}
+	said, err := one(ctx, r, func(tx *sql.Tx) (said string, err error) {
+		return said, tx.QueryRowContext(ctx, query).Scan(&said)
+	})
+	if err == nil && said != "ok" {
+		err = fmt.Errorf("%s is broken: %s", databasePath(r.dir), strings.Join(strings.Fields(said), " "))
+	}
+	return err
+}
+
 // view runs read in one transaction: all of it sees the same moment.
 func (r *Reader) view(ctx context.Context, read func(tx *sql.Tx) error) error {
 	return r.patiently(ctx, func() error {

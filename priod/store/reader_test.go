@@ -432,6 +432,42 @@ func TestKilledWhileWriting(t *testing.T) {
 	}
 }
 
+// Damage in the midst of a database, which no reader meets, is found by a look at all of it.
+func TestSound(t *testing.T) {
+	dir := t.TempDir()
+	d := newDaemon(t, dir, pending(1, "te"))
+	d.cycle()
+	var page int64
+	err := d.store.db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = 'jobs'").Scan(&page)
+	if err = errors.Join(err, d.store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	look := func() (errs []error) {
+		r, err := OpenReader(ctx, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		return []error{r.Sound(ctx, false), r.Sound(ctx, true)}
+	}
+	if errs := look(); errs[0] != nil || errs[1] != nil {
+		t.Error(errs)
+	}
+	f, err := os.OpenFile(databasePath(dir), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(bytes.Repeat([]byte{0xff}, 4096), (page-1)*4096)
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range look() {
+		if err == nil || !strings.Contains(err.Error(), "is broken: ") {
+			t.Error(err)
+		}
+	}
+}
+
 // A broken database is named as such, and nobody but the daemon moves it.
 func TestReaderOfBrokenDatabase(t *testing.T) {
 	for name, lose := range breakage {

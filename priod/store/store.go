@@ -50,6 +50,7 @@ type Options struct {
 	Shared    string        // the folder of the journals and the pause that all hosts of slurmctld use; "": the state folder
 	Retention time.Duration // age at which Prune drops what is past, at least two days; 0: never
 	Logger    hclog.Logger  // nil: silent
+	Once      bool          // no daemon: that it has ended is no fault, see Running
 
 	Now func() time.Time // what is past goes by it; nil: the system's clock
 }
@@ -112,7 +113,7 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, unopened(dir, err)
 	}
-	lock, err := acquire(filepath.Join(dir, "lock"))
+	lock, err := acquireSoon(filepath.Join(dir, "lock"))
 	if errors.As(err, new(*HeldError)) {
 		return nil, fmt.Errorf("state folder %s: %w; one priod at a time", dir, err)
 	}
@@ -191,6 +192,9 @@ func (s *Store) Close() error {
 	}
 	err := s.closeDatabase()
 	if s.lock != nil {
+		if s.opts.Once {
+			_ = s.lock.Truncate(0)
+		}
 		err = errors.Join(err, s.lock.Close())
 		s.lock = nil
 	}

@@ -1,0 +1,327 @@
+package tests
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"slurmprio/priod/daemon"
+	"slurmprio/tests/lab"
+)
+
+var update = flag.Bool("update", false, "write the tables of docs/reference/emergencies.md anew")
+
+// looking are verbs that show something and change nothing; JOB is a job's number, SCRIPT a job script.
+var looking = []string{
+	"check", "queue", "explain JOB", "eta JOB", "top", "evictions", "history", "report waits", "report usage", "workloads history --since 1d",
+	"diff", "evict --dry-run JOB", "defrag", "advise SCRIPT", "reset --dry-run",
+}
+
+// changing are those that change something, in the order in which they are tried: each begins without a pause, or ends one.
+var changing = []string{"run --once", "pause --why emergency", "resume", "reset", "resume"}
+
+// scene is a site with a daemon that reads Slurm only when it is told to.
+type scene struct {
+	*harmed
+	job, script string
+	big         []string
+}
+
+// emergency is something that happens, and what ends it.
+type emergency struct {
+	name   string // of its section of the page
+	begin  func(*scene)
+	end    func(*scene) // nil: nothing does
+	failed string       // the daemon's word for it, which the verbs wait for
+	config string       // of the verbs, in the site's folder; "": the daemon's
+	output string       // where the verbs print to
+	away   bool         // the verbs run on a host of another name
+}
+
+// said is what a verb told: the line that says what is wrong, or the first one, and its exit status.
+type said struct {
+	line   string
+	status int
+}
+
+var emergencies = []emergency{
+	{name: "slurmctld is down", failed: "slurm-silent",
+		begin: func(s *scene) { s.do(s.lab.Stop(s.Context(), "slurmctld")) },
+		end:   func(s *scene) { s.do(s.lab.StartDaemon(s.Context(), "slurmctld")) }},
+	{name: "slurmctld hangs", failed: "slurm-silent",
+		begin: func(s *scene) { s.do(s.lab.Pause("slurmctld")) },
+		end:   func(s *scene) { s.do(s.lab.Continue("slurmctld")) }},
+	{name: "slurmdbd is down",
+		begin: func(s *scene) { s.do(s.lab.Stop(s.Context(), "slurmdbd")) },
+		end:   func(s *scene) { s.do(s.lab.StartDaemon(s.Context(), "slurmdbd")) }},
+	{name: "the daemon hangs",
+		begin: func(s *scene) { s.do(s.cmd.Process.Signal(syscall.SIGSTOP)) },
+		end:   func(s *scene) { s.do(s.cmd.Process.Signal(syscall.SIGCONT)) }},
+	{name: "the disk of the state folder is full", failed: "disk-full",
+		begin: func(s *scene) {
+			s.big = s.scattered() // small rows find room
+			if err := os.WriteFile(filepath.Join(s.mount, "ballast"), make([]byte, 64<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+				s.Fatalf("the disk is not full: %v", err)
+			}
+		},
+		end: func(s *scene) {
+			s.do(os.Remove(filepath.Join(s.mount, "ballast")))
+			s.slurm("scancel", s.big...)
+		}},
+	{name: "the output goes to a full disk", output: "/dev/full", begin: func(*scene) {}, end: func(*scene) {}},
+	{name: "another program keeps the database locked", failed: "database-locked",
+		begin: func(s *scene) {
+			db, err := sql.Open("sqlite3", "file:"+s.path("priod.db"))
+			s.do(err)
+			db.SetMaxOpenConns(1)
+			_, err = db.Exec("BEGIN EXCLUSIVE")
+			s.do(err)
+			s.release = func() { db.Close() }
+		},
+		end: func(s *scene) { s.release() }},
+	{name: "the configuration names another state folder", config: "other.toml", begin: func(*scene) {}, end: func(*scene) {}},
+	{name: "on another host", config: "elsewhere.toml", away: true, begin: func(*scene) {}, end: func(*scene) {}},
+	{name: "the daemon is dead", begin: func(s *scene) { s.kill() }},
+	{name: "the database is corrupt", begin: func(s *scene) { s.overwrite("priod.db") }}, // after priod run --once, which ended
+}
+
+// ask runs one verb.
+func (s *scene) ask(e *emergency, verb string) said {
+	config := s.config
+	if e.config != "" {
+		config = filepath.Join(s.dir, e.config)
+	}
+	args := strings.Fields(strings.NewReplacer("JOB", s.job, "SCRIPT", s.script).Replace(verb))
+	cmd := s.command(args...)
+	if e.away {
+		cmd = s.client().Command(s.Context(), "unshare", append([]string{"--uts", "sh", "-c", `hostname login1 && exec "$@"`, "priod"}, cmd.Args...)...)
+	}
+	cmd.Env = append(cmd.Env, "PRIOD_CONFIG="+config)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if e.output != "" {
+		f, err := os.OpenFile(e.output, os.O_WRONLY, 0)
+		s.do(err)
+		defer f.Close()
+		cmd.Stdout = f
+	}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		s.Errorf("priod %s: %v", verb, err)
+	}
+	status := cmd.ProcessState.ExitCode()
+	s.Logf("%s, priod %s: %d\n%s%s", e.name, verb, status, &out, &errs)
+	return said{s.same(wrong(verb, out.String(), errs.String())), status}
+}
+
+// wrong is the line that says what is wrong, "" when none does: of check the first failure or warning, else the error, or
+// how old it is; of a verb that changes something what it prints last.
+func wrong(verb, out, errs string) string {
+	first := func(text string) string { line, _, _ := strings.Cut(text, "\n"); return line }
+	old := strings.HasPrefix(out, "as of ")
+	switch worst := finding.FindString(out); {
+	case worst != "" && verb == "check":
+		return worst
+	case old:
+		return first(out)
+	case errs != "":
+		return first(errs)
+	case slices.Contains(changing, verb) && verb != "run --once":
+		return first(out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:])
+	}
+	return ""
+}
+
+var finding = regexp.MustCompile(`(?m)^(FAIL|WARN) .*`)
+
+// What differs from run to run, and what Slurm's commands say in each version.
+var differing = []struct {
+	is *regexp.Regexp
+	as string
+}{
+	{regexp.MustCompile(`(\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d`), "12:03:10"},
+	{regexp.MustCompile(`(\d+[dhms]){1,2} ago`), "5m02s ago"},
+	{regexp.MustCompile(`process \d+`), "process 4711"},
+	{regexp.MustCompile(`(scontrol|squeue|sacct|sacctmgr|sinfo|sprio|sdiag) [^:]*: (exit status \d+|timed out).*?($|; |\)|: nothing)`), "SLURM-ERROR$3"},
+	{regexp.MustCompile(`(\((disk-full|database-locked)\): ).*`), "${1}..."},
+	{regexp.MustCompile(`\.tmp-\d+`), ".tmp-1"},
+	{regexp.MustCompile(`12:03:10\.\d+Z`), "12:03:10.123Z"},
+	{regexp.MustCompile(`broken-[0-9TZ]+`), "broken-20260713T120310Z"},
+	{regexp.MustCompile(`at HOST.*:\d+:`), "at HOST:6817:"},
+	{regexp.MustCompile(` +`), " "},
+}
+
+// same replaces what differs from run to run.
+func (s *scene) same(line string) string {
+	host, err := os.Hostname()
+	s.do(err)
+	line = strings.NewReplacer(s.state, "/var/lib/priod", filepath.Join(s.dir, "other"), "/elsewhere", filepath.Join(s.dir, "elsewhere"), "/var/lib/priod", host, "HOST").Replace(line)
+	line = regexp.MustCompile(`([Jj]ob|explain) `+s.job+`\b`).ReplaceAllString(line, "$1 JOBID")
+	for _, d := range differing {
+		line = d.is.ReplaceAllString(line, d.as)
+	}
+	return strings.TrimSpace(line)
+}
+
+// askAll asks several verbs at a time.
+func (s *scene) askAll(e *emergency, verbs []string) map[string]said {
+	all, turns := make(map[string]said, len(verbs)), make(chan struct{}, 4)
+	var mu sync.Mutex
+	var g sync.WaitGroup
+	for _, verb := range verbs {
+		g.Go(func() {
+			turns <- struct{}{}
+			answer := s.ask(e, verb)
+			<-turns
+			mu.Lock()
+			defer mu.Unlock()
+			all[verb] = answer
+		})
+	}
+	g.Wait()
+	return all
+}
+
+// table asks all verbs while an emergency lasts, and joins those that say the same.
+func (s *scene) table(e *emergency) string {
+	e.begin(s)
+	if e.failed != "" {
+		for s.turn() != e.failed {
+		}
+	}
+	verbs, answers := looking, s.askAll(e, looking)
+	for _, verb := range changing {
+		if verb == "run --once" && e.away { // a daemon's host is no matter of these pages
+			continue
+		}
+		answers[verb] = s.ask(e, verb)
+		verbs = append(verbs[:len(verbs):len(verbs)], verb)
+	}
+	if e.end != nil {
+		e.end(s)
+		for s.turn() != "" || s.siteFactor(s.job) == "0" { // one cycle gives way to reset
+		}
+	}
+	var order []said
+	rows := map[said][]string{}
+	for _, verb := range verbs {
+		answer := answers[verb]
+		name := "`priod " + strings.NewReplacer("JOB", "JOBID", "SCRIPT", "job.sh").Replace(verb) + "`"
+		if rows[answer] == nil {
+			order = append(order, answer)
+		}
+		if !slices.Contains(rows[answer], name) {
+			rows[answer] = append(rows[answer], name)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "## %s\n\n| command | status | what it says first |\n| --- | --- | --- |\n", strings.ToUpper(e.name[:1])+e.name[1:])
+	for _, answer := range order {
+		text := "as always"
+		if answer.line != "" {
+			text = "<code>" + inTable.Replace(answer.line) + "</code>" // which is no command
+		}
+		fmt.Fprintf(&b, "| %s | %d | %s |\n", strings.Join(rows[answer], ", "), answer.status, text)
+	}
+	return b.String() + "\n"
+}
+
+var inTable = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;")
+
+// turn has the daemon go through a cycle, and returns its word for how that ended.
+func (s *scene) turn() string {
+	s.Helper()
+	before := s.after(-1).Cycles
+	s.tick()
+	return string(s.after(before).Blocked)
+}
+
+// after is what the daemon says of itself once it has gone through more cycles than so many.
+func (s *scene) after(cycles int) (state daemon.State) {
+	s.Helper()
+	s.patiently("the next cycle", func() bool {
+		r, err := s.get("/health")
+		if err != nil { // it is not up yet, or others ask, too
+			return false
+		}
+		defer r.Body.Close()
+		s.do(json.NewDecoder(r.Body).Decode(&state))
+		return state.Cycles > cycles
+	})
+	return state
+}
+
+// Each verb in each emergency prints the line, and ends with the status, that docs/reference/emergencies.md has: one that
+// shows something says first how old it is, one that changes something says whom it changes, or fails.
+func TestEmergencies(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a small disk needs root; make test as root runs this")
+	}
+	t.Parallel()
+	const page = "../docs/reference/emergencies.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScene(t)
+	for i := range emergencies {
+		e := &emergencies[i]
+		got := s.table(e)
+		heading, _, _ := strings.Cut(got, "\n")
+		before, rest, found := strings.Cut(string(text), heading+"\n")
+		_, after, more := strings.Cut(rest, "\n## ")
+		if more {
+			after = "## " + after
+		}
+		if want := strings.TrimSuffix(heading+"\n"+rest, after); strings.TrimSpace(want) != strings.TrimSpace(got) && !*update {
+			t.Errorf("%s: the page has (%v)\n%s\nand this is\n%s", e.name, found, want, got)
+		}
+		text = []byte(before + got + after)
+	}
+	if *update {
+		if err := os.WriteFile(page, append(bytes.TrimRight(text, "\n"), '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// newScene is a site whose daemon has ended a cycle, with a job that waits.
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{harmed: harmedOn(t, newSiteOn(t, lab.ForTest(t, lab.Options{}), ""))}
+	priodOf := func(dir, socket string) {
+		s.configure(fmt.Sprintf("%s[wake]\nlisten = [%q]\n", rarely, "unix:"+filepath.Join(s.dir, socket, "wake")))
+		text, err := os.ReadFile(s.config)
+		s.do(err)
+		s.do(os.WriteFile(filepath.Join(s.dir, dir+".toml"), []byte(strings.ReplaceAll(string(text), s.state, filepath.Join(s.dir, dir))), 0o644))
+	}
+	priodOf("elsewhere", "none")
+	priodOf("other", "run")
+	for _, dir := range []string{"run", "other"} {
+		s.do(os.Mkdir(filepath.Join(s.dir, dir), 0o755))
+	}
+	s.script = filepath.Join(s.dir, "job.sh")
+	s.do(os.WriteFile(s.script, []byte("#!/bin/sh\n#SBATCH --gres=gpu:1 --time=5\n"), 0o755))
+	s.fill()
+	s.job = s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.start()
+	s.address = "unix:" + filepath.Join(s.dir, "run", "explain")
+	s.after(0)
+	return s
+}
+
+// rarely is the configuration of a daemon that reads Slurm only when it is told to.
+const rarely = "[cycle]\ninterval = \"1h\"\n"
