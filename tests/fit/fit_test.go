@@ -58,7 +58,7 @@ func batches(cases []*Case) (all [][]*place) {
 }
 
 // TestFit lets Slurm and priod decide random cases. SLURMPRIO_FIT=SEED repeats those of a seed,
-// SLURMPRIO_FIT_CASES=N makes N.
+// SLURMPRIO_FIT_CASES=N makes N, SLURMPRIO_FIT_SHRINK=N shows N of the faults without what they do not need.
 func TestFit(t *testing.T) {
 	count, seed := 200, uint64(time.Now().UnixNano())%1_000_000
 	if os.Getenv("SLURMPRIO_LONG") == "1" {
@@ -71,6 +71,7 @@ func TestFit(t *testing.T) {
 		seed = n
 	}
 	s := newSite(t)
+	toShrink, _ := strconv.Atoi(os.Getenv("SLURMPRIO_FIT_SHRINK"))
 	decided, tally := 0, map[string]int{}
 	for ; decided < count; seed++ {
 		g := generator{rand.New(rand.NewPCG(seed, 1))}
@@ -84,6 +85,7 @@ func TestFit(t *testing.T) {
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
+			var faulty []*judged
 			for _, j := range all {
 				tally[j.outcome()]++
 				if j.refused == "" {
@@ -95,6 +97,16 @@ func TestFit(t *testing.T) {
 				if fault := j.fault(); fault != "" {
 					tally[fault]++
 					t.Errorf("%s\n%s", fault, j.describe())
+					faulty = append(faulty, j)
+				}
+			}
+			if n := min(toShrink, len(faulty)); n > 0 {
+				small, err := s.shrink(t.Context(), faulty[:n])
+				if err != nil {
+					t.Errorf("seed %d: %v", seed, err)
+				}
+				for _, j := range small {
+					t.Logf("shrunk: %s\n%s", j.fault(), j.describe())
 				}
 			}
 		}

@@ -2,7 +2,9 @@ package fit
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"slurmprio/tests/lab"
@@ -61,10 +63,11 @@ func (g generator) hardware(selects string) (h hardware) {
 		if i == 0 || !alike {
 			m, line = g.machine(selects)
 		}
-		if i > 0 && g.one(0.07) {
-			line += " State=DRAIN"
+		state := ""
+		if i > 0 && g.one(0.1) {
+			state = " State=DRAIN"
 		}
-		h.nodes, h.Nodes = append(h.nodes, m), append(h.Nodes, line)
+		h.nodes, h.Nodes = append(h.nodes, m), append(h.Nodes, line+state)
 	}
 	if g.one(0.15) && h.nodes[0].all > 1 {
 		h.bind()
@@ -93,7 +96,8 @@ func (h *hardware) bind() {
 		for s := range 2 {
 			h.Gres = append(h.Gres, fmt.Sprintf("@%s1 Name=gpu%s File=/dev/gpu[%d-%d] Cores=%d-%d", nodeLetters[i:i+1], typed, s*m.all/2, (s+1)*m.all/2-1, s*m.cores, (s+1)*m.cores-1))
 		}
-		for name, count := range m.others {
+		for _, name := range slices.Sorted(maps.Keys(m.others)) {
+			count := m.others[name]
 			h.Gres = append(h.Gres, fmt.Sprintf("@%s1 Name=%s Count=%d Flags=CountOnly", nodeLetters[i:i+1], name, count))
 		}
 	}
@@ -120,14 +124,14 @@ func (g generator) machine(selects string) (m machine, line string) {
 	default:
 		gpus("a100", 4)
 	}
-	for name, count := range map[string]int{"shard": 4 * m.all, "lscratch": 100, "fpga": 2} {
-		if g.one(map[string]float64{"shard": 0.12, "lscratch": 0.3, "fpga": 0.1}[name]) {
-			m.others[name] = count
-		}
-	}
-	for _, name := range []string{"shard", "lscratch", "fpga"} { // a map has no order
-		if n := m.others[name]; n > 0 {
-			gres = append(gres, fmt.Sprintf("%s:%d", name, n))
+	for _, other := range []struct {
+		name  string
+		count int
+		share float64
+	}{{"shard", 4 * m.all, 0.12}, {"lscratch", 100, 0.3}, {"fpga", 2, 0.1}} {
+		if g.one(other.share) {
+			m.others[other.name] = other.count
+			gres = append(gres, fmt.Sprintf("%s:%d", other.name, other.count))
 		}
 	}
 	line = fmt.Sprintf("CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d Gres=%s", m.cpus, m.sockets, m.cores, m.threads, m.memory, strings.Join(gres, ","))
