@@ -13,7 +13,7 @@ func TestEveryColumnAndField(t *testing.T) {
 		colJobID: {"7", "8"}, colArrayID: {"5", "6"}, colTasks: {"1-3", "2-9"}, colSLUID: {"s4C5M81FV4NT00", "s4C5M81FV4NT01"},
 		colHetID: {"3", "4"}, colHetOffset: {"1", "2"}, colUID: {"1000", "1001"},
 		colPriority: {"10", "11"}, colNice: {"5", "6"}, colRestarts: {"1", "2"}, colNodes: {"1", "2"}, colCPUs: {"1", "2"},
-		colNumTasks: {"1", "2"}, colSockets: {"1", "2"}, colWhole: {"NODE", "NO"}, colBatch: {"0", "1"}, colLimit: {"1:00", "2:00"},
+		colNumTasks: {"1", "2"}, colLayout: {"1:*:1", "2:*:1"}, colMinMemory: {"1G", "2G"}, colWhole: {"NODE", "USER"}, colBatch: {"0", "1"}, colLimit: {"1:00", "2:00"},
 		colSubmit: {"1700000000", "1700000001"}, colEligible: {"1700000000", "1700000001"}, colStart: {"1700000000", "1700000001"},
 	}
 	able := Abilities{SLUID: true, Exclusive: true}
@@ -42,9 +42,12 @@ func TestEveryColumnAndField(t *testing.T) {
 			t.Errorf("no field shows column %s", name)
 		}
 	}
+	if j := parse(colWhole); j.SharedWith != "USER" {
+		t.Errorf("shared with %q", j.SharedWith)
+	}
 	v := reflect.ValueOf(base)
 	for i := range v.NumField() {
-		if v.Type().Field(i).Name != "Unread" && v.Field(i).IsZero() {
+		if name := v.Type().Field(i).Name; name != "Unread" && name != "SharedWith" && v.Field(i).IsZero() {
 			t.Errorf("no column fills %s", v.Type().Field(i).Name)
 		}
 	}

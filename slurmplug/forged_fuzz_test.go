@@ -27,7 +27,7 @@ func printJobs(texts []string, place uint64, s separators) ([]byte, []Job) {
 		f := [len(jobColumns)]string{
 			colJobID: n, colArrayID: n, colTasks: "N/A", colHetID: "N/A", colHetOffset: "N/A", colSLUID: "s" + n, colUID: n, colUser: "user" + n, colPartition: "gpu",
 			colState: "PENDING", colPriority: "10" + n, colNice: "-" + n, colRestarts: "0", colNodes: n, colCPUs: "8", colNumTasks: "1",
-			colSockets: "*", colWhole: "OK", colLimit: "1:00:00", colSubmit: "179522900" + n, colEligible: "0", colStart: "N/A",
+			colLayout: "*:*:*", colMinMemory: "1G", colWhole: "OK", colLimit: "1:00:00", colSubmit: "179522900" + n, colEligible: "0", colStart: "N/A",
 		}
 		for i, col := range freeColumns {
 			f[col] = texts[(place>>((int(id)*len(freeColumns)+i)%61))%uint64(len(texts))]
@@ -42,7 +42,7 @@ func printJobs(texts []string, place uint64, s separators) ([]byte, []Job) {
 		jobs = append(jobs, Job{
 			ID: Plain(id), RawID: id, TaskCount: 1, SLUID: "s" + n, UID: id, User: "user" + n, Name: text(colName), Account: text(colAccount), Partition: "gpu", QOS: text(colQOS),
 			Reservation: text(colReservation), State: "PENDING", Reason: text(colReason), Dependency: text(colDependency),
-			Priority: 100 + id, Nice: -int64(id), Nodes: int(id), CPUs: 8, NumTasks: 1, TRES: text(colTRES), TresPerJob: text(colPerJob),
+			Priority: 100 + id, Nice: -int64(id), Nodes: int(id), CPUs: 8, NumTasks: 1, MinMemMB: 1024, CPUsPerTRES: text(colCPUsPerTRES), TRES: text(colTRES), TresPerJob: text(colPerJob),
 			TresPerNode: text(colPerNode), TresPerSock: text(colPerSocket), TresPerTask: text(colPerTask), Features: text(colFeatures),
 			Prefer: text(colPrefer), NodeList: text(colNodeList), TimeLimit: time.Hour, Submit: time.Unix(1795229000+int64(id), 0).UTC(),
 			Comment: text(colComment),

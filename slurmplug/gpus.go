@@ -1,22 +1,59 @@
 package slurmplug
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
-// GPUs says how many GPUs the whole job asks for (one task of an array) and of
+// GPUs says how many GPUs the whole job holds, or while it is pending asks for (one task of an array), and of
 // which GRES type: "" when it left the type open, several joined by a comma.
 //
-// The count follows from the request, in Slurm's order: for the job, for each
-// node, each task, each socket. Where a request cannot be read it is tres-alloc's,
-// which on a cluster without AccountingStorageTRES=gres/gpu is 0.
+// What a job holds is tres-alloc's: with --exclusive all of its nodes, with -n 48 those of as many nodes as that took.
+// A cluster without AccountingStorageTRES=gres/gpu lists none there; then, and while it is pending, the count follows from
+// the request, in Slurm's order: for the job, for each node, each task, each socket. Of --ntasks-per-gpu alone only
+// tres-alloc tells (seen on 22.05.8, 24.11.5 and 26.05.5). The type is the one asked for.
 func (j *Job) GPUs() (gpuType string, count int) {
-	if gpuType, count, ok := j.requestedGPUs(); ok {
-		return gpuType, count
+	gpuType, count, read := j.requestedGPUs()
+	allocType, alloc, listed := j.AllocatedGPUs()
+	switch {
+	case !read, listed && count == 0:
+		return allocType, alloc
+	case listed && j.State != "PENDING":
+		count = alloc
 	}
-	gpuType, count, _ = j.AllocatedGPUs()
 	return gpuType, count
+}
+
+// OtherGres is what each node of the job gives it beside GPUs: "lscratch:60,nic:1", "" for nothing, as far as it asks
+// for that by node. open names what cannot be counted: parts of GPUs (shard, mps), or another GRES by job, socket or task.
+func (j *Job) OtherGres() (each, open string) {
+	var words []string
+	for i, list := range []string{j.TresPerNode, j.TresPerJob, j.TresPerTask, j.TresPerSock} {
+		all, err := requestedGres(list)
+		if err != nil {
+			return "", string(clip([]byte(list)))
+		}
+		for _, g := range all {
+			switch {
+			case g.Name == "gpu" || g.Name == "none" || g.Count == 0:
+			case Shares(g.Name) || i > 0:
+				open = cmp.Or(open, g.Name)
+			default:
+				words = append(words, g.String())
+			}
+		}
+	}
+	return strings.Join(words, ","), open
+}
+
+// CPUsPerGPU is --cpus-per-gpu, 0 where it is not asked for. Up to 22.05 NumCPUs of a pending job leaves it out (seen on 22.05.8).
+func (j *Job) CPUsPerGPU() int {
+	all, err := ParseGres(j.CPUsPerTRES)
+	if err != nil || len(all) != 1 || all[0].Name != "gpu" || all[0].Count > maxGPUs {
+		return 0
+	}
+	return int(all[0].Count)
 }
 
 // AllocatedGPUs is GPUs as tres-alloc counts them: Slurm's own count of the

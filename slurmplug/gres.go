@@ -3,6 +3,7 @@ package slurmplug
 import (
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -12,6 +13,7 @@ type Gres struct {
 	Name  string // "gpu"
 	Type  string // "a100", "" when untyped
 	Count int64
+	On    int64 // GPUs on which shards or MPS in use lie, which no job gets whole: 1 of "shard:2(IDX:0)" and "shard:2(2/4,0/4)"; 0 of others
 }
 
 // String writes the resource as --gres takes it: "gpu:a100:4".
@@ -70,6 +72,9 @@ func parseGres(item string) (Gres, error) {
 		if err := checkNote(note); err != nil {
 			return g, fmt.Errorf("%.40q: %w", item, err)
 		}
+		if Shares(s) {
+			g.On += gpusOf(note)
+		}
 		if n, ok := strings.CutPrefix(note, "CNT:"); ok {
 			counted = n
 		}
@@ -112,6 +117,31 @@ func checkNote(s string) error {
 		return fmt.Errorf("%.40q is no list of devices", value)
 	}
 	return nil
+}
+
+// Shares reports whether a GRES, by its name and what may follow, is parts of GPUs: while one of its parts is in
+// use, no job gets that GPU whole (common/gres.c, gres_id_shared).
+func Shares(gres string) bool {
+	return strings.HasPrefix(gres, "shard") || strings.HasPrefix(gres, "mps")
+}
+
+// gpusOf counts the GPUs that a note on parts in use names: "IDX:0,4-5" (up to 22.05), or what is in use of each,
+// "2/4,0/4" (from 23.02), "-/4" of one in use as a whole (seen on 22.05.8, 24.11.5, 26.05.5).
+func gpusOf(note string) (n int64) {
+	list, indices := strings.CutPrefix(note, "IDX:")
+	for part := range strings.SplitSeq(list, ",") {
+		used, _, fraction := strings.Cut(part, "/")
+		from, to, ranged := strings.Cut(part, "-")
+		a, failed := parseUint(from, math.MaxInt16)
+		b, err := parseUint(to, math.MaxInt16)
+		switch {
+		case !indices && fraction && strings.Trim(used, "0-") != "", indices && !ranged && failed == nil:
+			n++
+		case indices && ranged && failed == nil && err == nil && b >= a:
+			n += int64(b-a) + 1
+		}
+	}
+	return n
 }
 
 // isGresWord reports whether s can name a GRES or its type. sbatch --hold lets

@@ -31,7 +31,7 @@ func TestParseGres(t *testing.T) {
 		"gpu:1g.5gb":                     {{Name: "gpu", Type: "1g.5gb", Count: 1}},
 		"gpu:2080ti:no_consume:4":        {{Name: "gpu", Type: "2080ti", Count: 4}},
 		"mps:2K":                         {{Name: "mps", Count: 2048}},
-		"shard:a100:8(2/4,0/4)":          {{Name: "shard", Type: "a100", Count: 8}},
+		"shard:a100:8(2/4,0/4)":          {{Name: "shard", Type: "a100", Count: 8, On: 1}},
 		"gpu:tesla:2(CNT:2)":             {{Name: "gpu", Type: "tesla", Count: 2}},
 		"gpu:(null):4(IDX:0-3)":          {{Name: "gpu", Count: 4}}, // 22.05, untyped with Cores=
 		"gpu:(null):0(IDX:N/A)":          {{Name: "gpu"}},
@@ -48,7 +48,7 @@ func TestParseGres(t *testing.T) {
 		"gpu:amd_instinct_mi250x/mi250:8(S:0-1)":        {{Name: "gpu", Type: "amd_instinct_mi250x/mi250", Count: 8}}, // AutoDetect=rsmi
 		"gpu:no_consume:4":                              {{Name: "gpu", Count: 4}},
 		"bandwidth:lustre:no_consume:4G":                {{Name: "bandwidth", Type: "lustre", Count: 4 << 30}},
-		"shard:16(-/8,3/8)":                             {{Name: "shard", Count: 16}}, // "-": the GPU is in use as a whole
+		"shard:16(-/8,3/8)":                             {{Name: "shard", Count: 16, On: 1}}, // "-": the GPU is in use as a whole
 		"shard:(null):0(IDX:N/A),mps:(null):0(IDX:N/A)": {{Name: "shard"}, {Name: "mps"}},
 		"gpu:a100:4(IDX:0,2,4-5)(S:0)(Links:-1,0,4)":    {{Name: "gpu", Type: "a100", Count: 4}},
 		"gpu:4,tmpdisk:100G,nvme:1.50T":                 {{Name: "gpu", Count: 4}, {Name: "tmpdisk", Count: 100 << 30}, {Name: "nvme", Count: 3 << 39}},
@@ -80,6 +80,7 @@ func FuzzGres(f *testing.F) {
 			return
 		}
 		for _, g := range all {
+			g.On = 0 // which String leaves out
 			back, err := ParseGres(g.String())
 			if err != nil || len(back) != 1 || back[0] != g || g.Count < 0 {
 				t.Fatalf("%q: %+v reads back as %+v, %v", list, g, back, err)

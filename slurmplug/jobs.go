@@ -19,9 +19,9 @@ var jobColumns = [...]string{
 	colJobID: "JobID", colArrayID: "ArrayJobID", colTasks: "ArrayTaskID", colSLUID: "SLUID", colHetID: "HetJobID", colHetOffset: "HetJobOffset",
 	colUID: "UserID", colUser: "UserName", colName: "Name", colAccount: "Account", colPartition: "Partition", colQOS: "QOS", colReservation: "Reservation",
 	colState: "State", colReason: "Reason", colDependency: "Dependency", colPriority: "PriorityLong", colNice: "Nice",
-	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colSockets: "Sockets",
+	colRestarts: "RestartCnt", colNodes: "NumNodes", colCPUs: "NumCPUs", colNumTasks: "NumTasks", colLayout: "SCT", colMinMemory: "MinMemory",
 	colTRES: "tres-alloc", colPerJob: "tres-per-job", colPerNode: "tres-per-node", colPerSocket: "tres-per-socket",
-	colPerTask: "tres-per-task", colFeatures: "Feature", colPrefer: "Prefer", colWhole: "OverSubscribe", colBatch: "BatchFlag", colNodeList: "NodeList", colLimit: "TimeLimit",
+	colPerTask: "tres-per-task", colCPUsPerTRES: "cpus-per-tres", colFeatures: "Feature", colPrefer: "Prefer", colWhole: "OverSubscribe", colBatch: "BatchFlag", colNodeList: "NodeList", colLimit: "TimeLimit",
 	colSubmit: "SubmitTime", colEligible: "EligibleTime", colStart: "StartTime",
 	colComment: "Comment",
 }
@@ -49,12 +49,14 @@ const (
 	colNodes
 	colCPUs
 	colNumTasks
-	colSockets
+	colLayout
+	colMinMemory
 	colTRES
 	colPerJob
 	colPerNode
 	colPerSocket
 	colPerTask
+	colCPUsPerTRES
 	colFeatures
 	colPrefer
 	colWhole
@@ -336,6 +338,7 @@ type jobParser struct {
 	last    [len(jobColumns)]string // as squeue printed it
 	value   [len(jobColumns)]string // as the Job holds it
 	limits  map[string]time.Duration
+	memMB   int64 // of last[colMinMemory]
 	whole   string // what colWhole shows of jobs that get whole nodes
 	tasks   struct {
 		list  string
@@ -397,7 +400,7 @@ func (p *jobParser) count(col int) int {
 		return int(n)
 	}
 	switch string(b) {
-	case "*", "N/A", "", noVal: // Sockets, when not asked for; tasks of a job that was cancelled early
+	case "N/A", "", noVal: // tasks of a job that was cancelled early
 		return 0
 	}
 	n, err := parseCount(string(b))
@@ -406,6 +409,44 @@ func (p *jobParser) count(col int) int {
 	}
 	p.fail(col, err)
 	return int(n)
+}
+
+// layout reads "SOCKETS:CORES:THREADS", each "*" where the job leaves it open: the sockets of
+// each node and the threads of each core, 0 where they are open. One thread is what --hint=nomultithread and
+// --threads-per-core=1 ask for (seen on 22.05.8, 24.11.5 and 26.05.5).
+func (p *jobParser) layout(col int) (sockets, threads int) {
+	if string(p.fields[col]) == "*:*:*" || unsetBytes(p.fields[col]) {
+		return 0, 0
+	}
+	parts := bytes.Split(p.fields[col], []byte(":"))
+	if len(parts) != 3 {
+		p.fail(col, fmt.Errorf("%q is not SOCKETS:CORES:THREADS", clip(p.fields[col])))
+		return 0, 0
+	}
+	for i, n := range []*int{&sockets, nil, &threads} {
+		if n == nil || string(parts[i]) == "*" {
+			continue
+		}
+		count, err := parseUint(parts[i], math.MaxUint16)
+		p.fail(col, err)
+		*n = int(count)
+	}
+	return sockets, threads
+}
+
+// memory is a column with an amount of memory, MB.
+func (p *jobParser) memory(col int) int64 {
+	b := p.fields[col]
+	if p.last[col] == string(b) && p.last[col] != "" {
+		return p.memMB
+	}
+	mb, err := ParseMemory(string(b))
+	if unsetBytes(b) {
+		mb, err = 0, nil
+	}
+	p.fail(col, err)
+	p.last[col], p.memMB = string(b), mb
+	return mb
 }
 
 func (p *jobParser) time(col int) time.Time {
@@ -459,11 +500,18 @@ func (p *jobParser) job(j *Job) error {
 	}
 	j.Priority, j.Nice = uint32(p.number(colPriority, math.MaxUint32)), p.nice(colNice)
 	j.Restarts = p.count(colRestarts)
-	j.Nodes, j.CPUs, j.NumTasks, j.Sockets = p.count(colNodes), p.count(colCPUs), p.count(colNumTasks), p.count(colSockets)
+	j.Nodes, j.CPUs, j.NumTasks = p.count(colNodes), p.count(colCPUs), p.count(colNumTasks)
+	j.Sockets, j.Threads = p.layout(colLayout)
+	j.MinMemMB = p.memory(colMinMemory)
 	j.TRES, j.TresPerJob, j.TresPerNode = p.text(colTRES), p.text(colPerJob), p.text(colPerNode)
-	j.TresPerSock, j.TresPerTask = p.text(colPerSocket), p.text(colPerTask)
+	j.TresPerSock, j.TresPerTask, j.CPUsPerTRES = p.text(colPerSocket), p.text(colPerTask), p.text(colCPUsPerTRES)
 	j.Features, j.Prefer = p.text(colFeatures), p.text(colPrefer)
-	j.Whole = string(p.fields[colWhole]) == p.whole
+	switch shown := string(p.fields[colWhole]); shown {
+	case p.whole:
+		j.Whole = true
+	case "USER", "MCS", "TOPO":
+		j.SharedWith = shown
+	}
 	j.Interactive = string(p.fields[colBatch]) == "0"
 	j.NodeList = p.free(colNodeList)
 	j.TimeLimit = p.limit(colLimit)

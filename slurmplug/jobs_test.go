@@ -338,7 +338,7 @@ func queueOf(n int, s separators) []byte {
 			colJobID: fmt.Sprint(i + 1), colArrayID: fmt.Sprint(i + 1), colTasks: "N/A", colHetID: "N/A", colHetOffset: "N/A",
 			colSLUID: fmt.Sprint(i + 1), colUID: "1000", colUser: users[i%len(users)], colAccount: "physics", colPartition: "gpu", colQOS: "normal", colReservation: "(null)",
 			colState: "PENDING", colReason: "Priority", colDependency: "(null)", colPriority: fmt.Sprint(10000 + i%977), colNice: "0",
-			colRestarts: "0", colNodes: "1", colCPUs: "8", colNumTasks: "1", colSockets: "*",
+			colRestarts: "0", colNodes: "1", colCPUs: "8", colNumTasks: "1", colLayout: "*:*:*", colMinMemory: "1G", colCPUsPerTRES: "N/A",
 			colTRES:   fmt.Sprintf("cpu=8,mem=64G,node=1,billing=8,gres/gpu=%d,gres/gpu:a100=%d", i%8+1, i%8+1),
 			colPerJob: "N/A", colPerNode: fmt.Sprintf("gres:gpu:a100:%d", i%8+1), colPerSocket: "N/A", colPerTask: "N/A",
 			colFeatures: "(null)", colPrefer: "(null)", colWhole: "OK", colNodeList: "", colLimit: "1-00:00:00",

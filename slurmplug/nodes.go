@@ -64,7 +64,7 @@ type nodeParser struct {
 // node reads the words KEY=VALUE of one line. Name and state count where they
 // first stand, and nothing counts behind Reason, which is free text.
 func (p *nodeParser) node(n *Node, line []byte) error {
-	total, memory, effective := 0, 0, false // how often a node's CPUs and memory stand there
+	total, memory, effective, special := 0, 0, false, int64(0) // how often a node's CPUs and memory stand there
 	rest := bytes.TrimRight(line, "\n")
 	for len(rest) > 0 {
 		if text, ok := bytes.CutPrefix(rest, []byte("Reason=")); ok {
@@ -113,6 +113,14 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 		case "RealMemory":
 			memory++
 			n.MemMB, err = nodeNumber[int64](value)
+		case "MemSpecLimit": // memory of slurmd and the system, which no job gets
+			special, err = nodeNumber[int64](value)
+		case "TmpDisk":
+			n.TmpMB, err = nodeNumber[int64](value)
+		case "Owner":
+			if n.Owner = string(value); isUnset(n.Owner) {
+				n.Owner = ""
+			}
 		case "AllocMem":
 			n.MemAllocMB, err = nodeNumber[int64](value)
 		case "Gres":
@@ -132,7 +140,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 	if n.Name == "" || n.State == nil || total != 1 || memory != 1 {
 		return fmt.Errorf("NodeName, State, CPUTot or RealMemory is missing, or comes twice, in %q", clip(line))
 	}
-	n.Threads = max(n.Threads, 1)
+	n.Threads, n.MemMB = max(n.Threads, 1), max(n.MemMB-special, 0)
 	return nil
 }
 

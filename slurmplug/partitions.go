@@ -57,6 +57,15 @@ func partition(words map[string]string) (p Partition, err error) {
 			p.SizeLimit = key + "=" + value
 		}
 	}
+	if n, err := parseUint(words["MaxCPUsPerNode"], math.MaxInt32); err == nil {
+		p.MaxNodeCPUs = int(n)
+	}
+	if value := words["MaxCPUsPerSocket"]; value != "" && value != "UNLIMITED" {
+		p.NodeLimit = "MaxCPUsPerSocket"
+	}
+	if words["ExclusiveUser"] == "YES" || words["Exclusive"] == "USER" {
+		p.NodeLimit = "ExclusiveUser"
+	}
 	p.LeastLoaded = words["LLN"] == "YES"
 	if p.WholeNodes = wholeNodes(words); p.WholeNodes != "" {
 		p.SizeLimit = p.WholeNodes

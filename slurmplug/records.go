@@ -32,16 +32,20 @@ type Job struct {
 
 	Nodes, CPUs int
 	NumTasks    int    // tasks of the job in the sense of --ntasks, which is not Tasks
-	Sockets     int    // sockets for each node as asked for, 0 when not
+	Sockets     int    // sockets of each node as asked for, 0 when not
+	Threads     int    // of each core as asked for, 0 when not: 1 takes whole cores
+	MinMemMB    int64  // for each node, or each CPU where that times CPUs is what TRES says; 0: all of a node
 	TRES        string // tres-alloc: the request while pending, the allocation after
 	TresPerJob  string
 	TresPerNode string
 	TresPerSock string
 	TresPerTask string
+	CPUsPerTRES string // "gres:gpu:3"
 	Features    string
 	Prefer      string
 	Interactive bool          // of srun or salloc
 	Whole       bool          // it gets nodes for itself: --exclusive, and of some Slurms its partition
+	SharedWith  string        // whose jobs alone may start on its nodes: USER, MCS or TOPO; "" for any
 	NodeList    string        // compact host list of a job that holds nodes
 	TimeLimit   time.Duration // 0 when not set
 	Submit      time.Time
@@ -61,12 +65,14 @@ type Node struct {
 	CPUs       int // effective CPUs (22.05 and later), else all
 	CPUsAlloc  int
 	Threads    int   // per core, at least 1: Slurm gives out whole cores
-	MemMB      int64 // RealMemory
+	MemMB      int64 // that jobs can have: RealMemory without MemSpecLimit
 	MemAllocMB int64
 	Gres       []Gres // configured
 	GresUsed   []Gres // in use now
 
-	Weight   int // Slurm takes nodes of the least weight first
+	TmpMB    int64  // TmpDisk
+	Owner    string // uid of the only user whose jobs may start there now (ExclusiveUser, --exclusive=user); "": any
+	Weight   int    // Slurm takes nodes of the least weight first
 	GPUCores int // cores for each GPU that jobs without GPUs do not get (RestrictedCoresPerGPU, 24.05)
 
 	Unread string // why the record cannot be read, with the text as it was; at most its name counts
@@ -82,6 +88,8 @@ type Partition struct {
 	MaxTime      time.Duration
 	DefaultTime  time.Duration
 	QOS          string // of the partition itself, "" for none
+	MaxNodeCPUs  int    // of one node that its jobs together may hold (MaxCPUsPerNode); 0: all
+	NodeLimit    string // another limit on which jobs start on one node: "MaxCPUsPerSocket", "ExclusiveUser"; "" for none
 	SizeLimit    string // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
 	WholeNodes   string // the setting that gives its jobs whole nodes, "Exclusive=NODE"; "" for none
 	LeastLoaded  bool   // jobs get the least loaded nodes (LLN=YES)

@@ -92,7 +92,7 @@ func testOddJob(t *testing.T, version string) {
 	records = records[:len(records)-1]
 	rapid.Check(t, func(t *rapid.T) {
 		at, odd := rapid.IntRange(0, len(records)-1).Draw(t, "record"), oddForms.Draw(t, "value")
-		col := rapid.SampledFrom([]int{colUID, colPriority, colNice, colRestarts, colNodes, colCPUs, colNumTasks, colSockets, colLimit, colSubmit, colEligible, colStart}).Draw(t, "column")
+		col := rapid.SampledFrom([]int{colUID, colPriority, colNice, colRestarts, colNodes, colCPUs, colNumTasks, colLayout, colMinMemory, colLimit, colSubmit, colEligible, colStart}).Draw(t, "column")
 		changed := slices.Clone(records)
 		fields := strings.Split(changed[at], s.field)
 		fields[col] = odd

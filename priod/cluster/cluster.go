@@ -79,7 +79,9 @@ type Job struct {
 	Dependency      bool  // waits for another job
 	Interactive     bool  // of srun or salloc: it cannot be requeued
 	Whole           bool  // it gets nodes for itself, by --exclusive or its partition
-	GPUs            int   // whole job, one task
+	OneThread       bool  // of each core it takes one CPU and holds all: --hint=nomultithread, --threads-per-core=1
+	MemByCPU        bool  // MemMB grows with the CPUs that Slurm adds to fill cores: --mem-per-cpu, DefMemPerCPU
+	GPUs            int   // whole job, one task: that it holds, or that Slurm will give it
 	Nodes, CPUs     int   // whole job
 	SiteFactor      int64 // what Slurm holds now; see SiteFactorKnown
 	Priority        int64 // what Slurm orders by now
@@ -99,7 +101,10 @@ type Job struct {
 	Restarts                        int
 
 	MemMB    int64
-	Node     Least // of each node, of a job that waits
+	Node     Least  // of each node, of a job that waits
+	TaskCPUs int    // CPUs that lie on one node together, of a job that waits; 0: any number
+	Gres     string // GRES beside GPUs of each of its nodes, "lscratch:60"
+	Open     string // what it asks for that cannot be counted, so that it is not known where it fits: "shard"; "": nothing
 	Features string
 	Prefer   string
 	NodeList string // nodes it holds, as a host list
@@ -288,11 +293,20 @@ type Node struct {
 	GPUsUsed   int
 	CPUs       int
 	CPUsUsed   int
-	Threads    int // per core; 0 where not asked for
+	Threads    int         // per core: Slurm gives out whole cores; 0 where not asked for
+	TmpMB      int64       // for temporary files
+	Gres       []GresCount // beside GPUs and parts of them
+	Owned      bool        // only jobs of the user who runs there start on it now
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool      // more than one GPU type on this node
 	Parts      []GPUPart // of a node with several GPU types; nil of others, and where they could not be read
+}
+
+// GresCount is one generic resource of a node.
+type GresCount struct {
+	Name        string
+	Count, Used int64
 }
 
 // GPUPart is the GPUs of one type on a node that has several.
@@ -381,12 +395,20 @@ type Multifactor struct {
 	Polled        bool
 }
 
+// Partition is what a partition lets its jobs have of a node.
+type Partition struct {
+	Name     string
+	NodeCPUs int    // all of its jobs together, of each node (MaxCPUsPerNode); 0: all
+	Open     string // a limit that cannot be counted: "MaxCPUsPerSocket"; "": none
+}
+
 // Snapshot is the cluster as one poll saw it. Policies read it and nothing else.
 type Snapshot struct {
 	At          time.Time
 	Cluster     string
 	Jobs        []Job
 	Nodes       []Node
+	Partitions  []Partition // those with a limit that counts for where jobs fit
 	Multifactor Multifactor
 
 	// Unread are records that the poll could not read. Nodes are left out of Nodes, jobs stand

@@ -73,7 +73,7 @@ func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j 
 func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, claim Claim, shares []placement.Share, victims []int, set *Settings) {
 	claim.State, claim.At, claim.Changed = Planned, s.At, s.At
 	for _, share := range shares {
-		claim.Shares = append(claim.Shares, ClaimShare{Node: m.Names[share.Node], GPUType: m.PartOf(share.Node), GPUs: int(share.GPUs), CPUs: int(share.CPUs), MemMB: share.MemMB})
+		claim.Shares = append(claim.Shares, ClaimShare{Node: m.Names[share.Node], GPUType: m.PartOf(share.Node), GPUs: int(share.GPUs), CPUs: int(share.CPUs), MemMB: share.MemMB, Others: m.Named(share.Others)})
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
 	claim.Awaits = c.awaits(shares, victims)

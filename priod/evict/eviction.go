@@ -78,6 +78,8 @@ type ClaimShare struct {
 	GPUs    int    `json:"gpus"`
 	CPUs    int    `json:"cpus"`
 	MemMB   int64  `json:"mem_mb"`
+
+	Others map[string]int64 `json:"others,omitempty"` // see nodemap.Named
 }
 
 // Claim is the place that is kept for one waiting job.

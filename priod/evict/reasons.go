@@ -2,6 +2,7 @@ package evict
 
 import (
 	"cmp"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
@@ -12,22 +13,23 @@ import (
 
 // Reasons of this package beside preemption's, for a TE job and for a candidate.
 const (
-	Unhelpful  preemption.Why = "slurm-waits"       // it waits for something that evictions cannot provide
-	Constraint preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
-	TooSoon    preemption.Why = "released-recently" // its last claim failed
-	NoGPUs     preemption.Why = "no-gpus"
-	LongGrace  preemption.Why = "grace-too-long" // Settings.MaxGrace
-	Scattered  preemption.Why = "uneven"         // its share of each of its nodes is unknown
-	Vetoed     preemption.Why = "not-requeueable"
-	Expedited  preemption.Why = "expedited-requeue"
-	Held       preemption.Why = "held"
-	LaterTurn  preemption.Why = "later"         // maxTrials stand before it
-	Uncounted  preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
-	TookOver   preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
-	NotYet     preemption.Why = "not-yet"       // moving others would cost more GPU time than the gang has waited
-	NoTag      preemption.Why = "no-tag"        // of a gang
-	Bound      preemption.Why = "names-nodes"   // a victim that has to move elsewhere
-	ArrayLimit preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
+	Unhelpful   preemption.Why = "slurm-waits"       // it waits for something that evictions cannot provide
+	Constraint  preemption.Why = "constraint"        // it names nodes or features that leave no choice, or that priod cannot parse
+	TooSoon     preemption.Why = "released-recently" // its last claim failed
+	NoGPUs      preemption.Why = "no-gpus"
+	Uncountable preemption.Why = "uncountable"    // it asks for something that is not counted: it is not known where it fits
+	LongGrace   preemption.Why = "grace-too-long" // Settings.MaxGrace
+	Scattered   preemption.Why = "uneven"         // its share of each of its nodes is unknown
+	Vetoed      preemption.Why = "not-requeueable"
+	Expedited   preemption.Why = "expedited-requeue"
+	Held        preemption.Why = "held"
+	LaterTurn   preemption.Why = "later"         // maxTrials stand before it
+	Uncounted   preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
+	TookOver    preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
+	NotYet      preemption.Why = "not-yet"       // moving others would cost more GPU time than the gang has waited
+	NoTag       preemption.Why = "no-tag"        // of a gang
+	Bound       preemption.Why = "names-nodes"   // a victim that has to move elsewhere
+	ArrayLimit  preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
 )
 
 // reasonTexts say what became of a TE job, or why a candidate stays.
@@ -49,6 +51,7 @@ var reasonTexts = map[preemption.Why]string{
 	Constraint:            "it requests nodes or features, and room is made only where the choice is open",
 	TooSoon:               "room was made for it recently, and it did not start",
 	NoGPUs:                "it requests no GPUs",
+	Uncountable:           "no job leaves for it, since priod does not count something that it asks for and cannot tell where it fits",
 	TookOver:              "this priod took over recently, and victims of the other one may still be in their grace period",
 	ArrayLimit:            "its array's task limit is reached (--array=...%N)",
 	LaterTurn:             "1,000 TE jobs without a place are ahead of it",
@@ -116,9 +119,18 @@ func (c *Choice) Annotate(p *plan.Plan) {
 	said := explanations{}
 	for i := range c.Trials {
 		t := &c.Trials[i]
-		said.add(t.Job, plan.EvictionChoice{For: string(ForTrial), Why: string(t.Why), Opens: t.Opens}, "preemption: "+gateWords(t.Why, t.Opens, p.At))
+		said.add(t.Job, plan.EvictionChoice{For: string(ForTrial), Why: string(t.Why), What: t.What, Opens: t.Opens}, "preemption: "+t.words(p.At))
 	}
 	said.annotate(p, cluster.TE)
+}
+
+// words are what became of a trial.
+func (t *Trial) words(now time.Time) string {
+	words := gateWords(t.Why, t.Opens, now)
+	if t.What != "" {
+		words += ": " + t.What
+	}
+	return words
 }
 
 // explanations are what became of jobs.

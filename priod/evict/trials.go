@@ -27,6 +27,7 @@ type Trial struct {
 	Victims []cluster.JobID
 	Cost    float64       // GPU-seconds with least-loss
 	Wait    time.Duration // until the last victim has left
+	What    string        // that Why is about: what cannot be counted; "" of others
 	Opens   time.Time     // when the gate opens at the earliest that Why names; zero: unknown, or it is none
 
 	types placement.Types // kinds of nodes that it may have
@@ -84,6 +85,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.Why = Constraint
 		case run != nil && types == 0:
 			t.Why = preemption.CannotRun
+		case m.Open(job) != "":
+			t.Why, t.What = Uncountable, m.Open(job)
 		case vetoed[id] != "":
 			t.Why = vetoed[id]
 		case !job.WantsRoom():
@@ -207,7 +210,7 @@ func (c *Choice) addClaim(trial int, claim *Claim, m *nodemap.Map) {
 func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
 	for _, s := range c.Shares {
 		if at, known := m.At(s.Node, s.GPUType); known {
-			shares = append(shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB}})
+			shares = append(shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB, Others: m.Unnamed(s.Others)}})
 		}
 	}
 	return shares

@@ -26,6 +26,10 @@ func TestEveryFieldOfARecord(t *testing.T) {
 		func(j *slurmplug.Job) { j.TresPerSock = "gres:gpu:1"; j.Sockets = 2 },
 		func(j *slurmplug.Job) { j.State, j.NodeList, j.TresPerNode = "RUNNING", "v1", "gres:gpu:2" },
 		func(j *slurmplug.Job) { j.HetID = 2 },
+		func(j *slurmplug.Job) { j.CPUs, j.MinMemMB = 4, 1024 },
+		func(j *slurmplug.Job) { j.TresPerJob, j.CPUsPerTRES = "gres:gpu:4", "gres:gpu:2" },
+		func(j *slurmplug.Job) { j.TresPerNode, j.Threads = "gres:gpu:1,lscratch:10", 1 },
+		func(j *slurmplug.Job) { j.TresPerNode = "gres:shard:1" },
 		func(j *slurmplug.Job) { j.Comment = "prio:v=7" },
 	} {
 		j := base

@@ -28,6 +28,8 @@ type Cluster struct {
 	unreadPartitions []cluster.UnreadRecord
 	unreadRuns       unreadRuns
 	wholeNodes       wholeNodes
+	nodeSizes        nodeSizes
+	partitions       []cluster.Partition // with limits that count for where jobs fit
 	conf             slurmplug.Config
 	configAt         time.Time // when the fields above were read
 	sizes            *sizeRules

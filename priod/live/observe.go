@@ -120,7 +120,8 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Nodes: ConvertNodes(nodes), Fresh: true}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
-	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), tags: &c.tags}
+	s.Partitions, c.nodeSizes = c.partitions, sizesOf(s.Nodes)
+	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), sizes: c.nodeSizes, tags: &c.tags}
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
 		if jobs[i].Unread != "" {
@@ -144,7 +145,7 @@ func ConvertNodes(nodes []slurmplug.Node) []cluster.Node {
 		}
 		o := cluster.Node{
 			Name: n.Name, State: strings.Join(n.State, "+"), Features: n.Features, Partitions: n.Partitions,
-			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, Threads: n.Threads, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB,
+			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, Threads: n.Threads, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB, TmpMB: n.TmpMB, Owned: n.Owner != "",
 		}
 		for _, f := range n.Available {
 			if !slices.Contains(n.Features, f) {
@@ -152,6 +153,7 @@ func ConvertNodes(nodes []slurmplug.Node) []cluster.Node {
 			}
 		}
 		o.Usable, o.Silent = usable(n.State)
+		o.Gres = otherGres(n)
 		for _, g := range n.Gres {
 			if g.Name != "gpu" || g.Count == 0 {
 				continue
@@ -163,14 +165,34 @@ func ConvertNodes(nodes []slurmplug.Node) []cluster.Node {
 		for _, g := range n.GresUsed {
 			if g.Name == "gpu" {
 				o.GPUsUsed += int(g.Count)
+			} else if slurmplug.Shares(g.Name) {
+				o.GPUsUsed += int(g.On)
 			}
 		}
+		o.GPUsUsed = min(o.GPUsUsed, o.GPUs)
 		if o.MixedTypes {
 			o.Parts = gpuParts(n)
 		}
 		out = append(out, o)
 	}
 	return out
+}
+
+// otherGres are the GRES of a node beside GPUs and parts of them, each name and type once.
+func otherGres(n *slurmplug.Node) (all []cluster.GresCount) {
+	for _, g := range n.Gres {
+		if g.Name == "gpu" || slurmplug.Shares(g.Name) {
+			continue
+		}
+		o := cluster.GresCount{Name: g.Name, Count: g.Count}
+		for _, used := range n.GresUsed {
+			if used.Name == g.Name && used.Type == g.Type {
+				o.Used += used.Count
+			}
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 // gpuParts counts the GPUs of a node by type; nil where Slurm shows used ones of a type that the
@@ -192,6 +214,8 @@ func gpuParts(n *slurmplug.Node) (parts []cluster.GPUPart) {
 	for _, g := range n.GresUsed {
 		if g.Name == "gpu" {
 			add(g.Type, 0, int(g.Count))
+		} else if slurmplug.Shares(g.Name) && g.On > 0 {
+			add(g.Type, 0, int(g.On))
 		}
 	}
 	if slices.ContainsFunc(parts, func(p cluster.GPUPart) bool { return p.Used > p.Count }) {
@@ -233,6 +257,7 @@ type conversion struct {
 	limits     timeLimits        // read only
 	wholeNodes wholeNodes        // read only
 	types      map[string]string // GPU types by node, read only
+	sizes      nodeSizes         // read only
 	tags       *tagCache
 	demands    demandCache
 }
@@ -253,8 +278,12 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	if o.TimeLimit == 0 {
 		o.TimeLimit = v.limits.of(j.Partition)
 	}
-	d := v.demands.of(j)
+	d := v.demands.of(j, o.Whole, v.sizes)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs
+	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.gres, d.open
+	if j.SharedWith != "" {
+		o.Open = "nodes shared with jobs of the same " + strings.ToLower(j.SharedWith)
+	}
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = allocatedType(j.NodeList, v.types)
 	}
@@ -373,8 +402,10 @@ type demandCache struct {
 
 // request is all that a job's demand depends on.
 type request struct {
-	state, tres, perJob, perNode, perTask, perSocket string
-	nodes, tasks, sockets                            int
+	state, partition, tres, perJob, perNode, perTask, perSocket, perTRES string
+	nodes, cpus, tasks, sockets, threads                                 int
+	minMemMB                                                             int64
+	whole                                                                bool
 }
 
 type demand struct {
@@ -383,11 +414,17 @@ type demand struct {
 	gpuType string
 	gpus    int
 
-	nodeGPUs int
+	nodeGPUs       int
+	cpus, taskCPUs int
+	memByCPU       bool
+	gres, open     string
 }
 
-func (c *demandCache) of(j *slurmplug.Job) demand {
-	r := request{j.State, j.TRES, j.TresPerJob, j.TresPerNode, j.TresPerTask, j.TresPerSock, j.Nodes, j.NumTasks, j.Sockets}
+func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes) demand {
+	r := request{
+		j.State, j.Partition, j.TRES, j.TresPerJob, j.TresPerNode, j.TresPerTask, j.TresPerSock, j.CPUsPerTRES, j.Nodes, j.CPUs, j.NumTasks, j.Sockets, j.Threads,
+		j.MinMemMB, whole,
+	}
 	if c.all != nil && r == c.last {
 		return c.demand
 	}
@@ -396,6 +433,10 @@ func (c *demandCache) of(j *slurmplug.Job) demand {
 		d.nodes, d.memMB = j.NodeCount(), j.MemMB()
 		d.gpuType, d.gpus = j.GPUs()
 		d.nodeGPUs = j.NodeGPUs()
+		d.gres, d.open = j.OtherGres()
+		if j.State == "PENDING" {
+			d.allocate(j, whole, sizes.of(j.Partition, d.gpuType, d.nodeGPUs))
+		}
 		if c.all == nil {
 			c.all = map[request]demand{}
 		}
@@ -403,6 +444,75 @@ func (c *demandCache) of(j *slurmplug.Job) demand {
 	}
 	c.last, c.demand = r, d
 	return d
+}
+
+// allocate completes a pending job's demand with what Slurm will allocate, by the nodes that it may have: the CPUs of
+// --cpus-per-gpu, as many nodes as its CPUs need, each with what the job asks for by node, and all GPUs of whole nodes.
+func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize) {
+	d.cpus = max(j.CPUs, d.gpus*j.CPUsPerGPU())
+	if tasks := max(j.NumTasks, 1); d.cpus%tasks == 0 && j.CPUsPerGPU() == 0 {
+		d.taskCPUs = d.cpus / tasks
+	}
+	d.memByCPU = j.MinMemMB > 0 && d.memMB == j.MinMemMB*int64(d.cpus)
+	most, least := 0, -1
+	for _, n := range nodes {
+		cpus := n.cpus
+		if j.Threads == 1 {
+			cpus /= max(n.threads, 1)
+		}
+		most = max(most, cpus)
+		if least < 0 || n.gpus < least {
+			least = n.gpus
+		}
+	}
+	if most > 0 && d.cpus > most*max(d.nodes, 1) {
+		wider := (d.cpus + most - 1) / most
+		if d.nodeGPUs > 0 && d.gpus == d.nodeGPUs*max(d.nodes, 1) {
+			d.gpus = d.nodeGPUs * wider
+		}
+		d.nodes = wider
+	}
+	if whole {
+		d.gpus = max(d.gpus, least*max(d.nodes, 1))
+	}
+}
+
+// nodeSize is the size of some nodes of a partition.
+type nodeSize struct {
+	gpuType             string
+	gpus, cpus, threads int
+}
+
+// nodeSizes are the sizes of nodes by partition, each once.
+type nodeSizes map[string][]nodeSize
+
+func sizesOf(nodes []cluster.Node) nodeSizes {
+	sizes := nodeSizes{}
+	for i := range nodes {
+		n := &nodes[i]
+		size := nodeSize{n.GPUType, n.GPUs, n.CPUs, n.Threads}
+		if n.MixedTypes {
+			size.gpuType = ""
+		}
+		for _, p := range n.Partitions {
+			if !slices.Contains(sizes[p], size) {
+				sizes[p] = append(sizes[p], size)
+			}
+		}
+	}
+	return sizes
+}
+
+// of are the sizes of the nodes of some partitions that have GPUs of a type, "" for any, and so many of them.
+func (s nodeSizes) of(partitions, gpuType string, gpus int) (all []nodeSize) {
+	for p := range strings.SplitSeq(partitions, ",") {
+		for _, n := range s[p] {
+			if n.gpus >= gpus && (gpuType == "" || n.gpuType == "" || n.gpuType == gpuType) {
+				all = append(all, n)
+			}
+		}
+	}
+	return all
 }
 
 // tagCache remembers parsed comments from one poll to the next: a hundred
@@ -473,7 +583,11 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 	c.limits, c.wholeNodes = make(timeLimits, len(partitions)), wholeNodes{}
 	c.unreadPartitions = unreadPartitions(partitions)
+	c.partitions = nil
 	for _, p := range partitions {
+		if p.MaxNodeCPUs > 0 || p.NodeLimit != "" {
+			c.partitions = append(c.partitions, cluster.Partition{Name: p.Name, NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit})
+		}
 		if p.WholeNodes != "" {
 			c.wholeNodes[p.Name] = true
 		}

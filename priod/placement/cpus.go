@@ -17,10 +17,7 @@ func (n *Nodes) piece(r Request, node int32) Amount {
 	case size.CPUs < Plenty:
 		a.MemMB = size.MemMB * int64(a.CPUs) / int64(size.CPUs)
 	}
-	if r.Whole {
-		a = a.most(n.all(node))
-	}
-	return a
+	return n.allocated(a, r, node)
 }
 
 // apart puts the pieces of a job without GPUs on the first nodes with room for one.

@@ -74,6 +74,9 @@ func (n *Nodes) most(r Request, free Amount, node int32) int32 {
 	}
 	part(int64(r.CPUs), int64(free.CPUs), int64(size.CPUs))
 	part(r.MemMB, free.MemMB, size.MemMB)
+	for gpus > 0 && !free.holds(n.Need(r, int32(gpus), node)) { // whole tasks and cores take more
+		gpus--
+	}
 	return int32(max(gpus, 0))
 }
 

@@ -6,7 +6,7 @@ import "testing"
 // any number, on as many as it takes.
 func TestMost(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
-		n := New(Packed, []Node{{0, Amount{GPUs: 4, CPUs: Plenty, MemMB: Plenty}}, {0, Amount{GPUs: 4, CPUs: Plenty, MemMB: Plenty}}, {0, Amount{GPUs: 4, CPUs: Plenty, MemMB: Plenty}}})
+		n := New(Packed, []Node{{Type: 0, Amount: Amount{GPUs: 4, CPUs: Plenty, MemMB: Plenty}}, {Type: 0, Amount: Amount{GPUs: 4, CPUs: Plenty, MemMB: Plenty}}, {Type: 0, Amount: Amount{GPUs: 4, CPUs: Plenty, MemMB: Plenty}}})
 		if leaves {
 			n.SetLeaves([]int32{0, 0, 1})
 		}

@@ -145,10 +145,10 @@ func (v *naive) shadow(now float64, r Request, releases iter.Seq2[float64, []Sha
 func drawMixedNodes(t *rapid.T, mode Mode) *Nodes {
 	var nodes []Node
 	for range rapid.IntRange(1, 8).Draw(t, "nodes") {
-		nodes = append(nodes, Node{int32(rapid.IntRange(0, 2).Draw(t, "type")), Amount{
-			int32(rapid.IntRange(1, 8).Draw(t, "gpus")),
-			rapid.SampledFrom([]int32{8, 24, 32, Plenty}).Draw(t, "cpus"),
-			rapid.SampledFrom([]int64{100, 1000, Plenty}).Draw(t, "mem"),
+		nodes = append(nodes, Node{Type: int32(rapid.IntRange(0, 2).Draw(t, "type")), Amount: Amount{
+			GPUs:  int32(rapid.IntRange(1, 8).Draw(t, "gpus")),
+			CPUs:  rapid.SampledFrom([]int32{8, 24, 32, Plenty}).Draw(t, "cpus"),
+			MemMB: rapid.SampledFrom([]int64{100, 1000, Plenty}).Draw(t, "mem"),
 		}})
 	}
 	return New(mode, nodes)

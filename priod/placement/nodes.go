@@ -8,6 +8,7 @@ import (
 // Node is the size of one node.
 type Node struct {
 	Type int32 // index of its GPU type
+	Core int32 // CPUs that are given out together; 0: each by itself
 	Amount
 }
 
@@ -301,10 +302,42 @@ func (n *Nodes) need(r Request, gpus, node int32) Amount {
 	}
 	a.CPUs = int32(part(int64(r.CPUs), int64(size.CPUs)))
 	a.MemMB = part(r.MemMB, size.MemMB)
+	return n.allocated(a, r, node)
+}
+
+// allocated is what Slurm allocates of a node for a piece of a request: whole tasks on whole cores, with the memory of
+// the CPUs that this adds, what each node gives, and all of a node that the job has to itself
+// (select/cons_tres/job_test.c, _allocate_sc).
+func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
+	size := &n.size[node]
+	if r.CPUs > 0 && size.CPUs < Plenty && a.CPUs > 0 {
+		core, asked := max(size.Core, 1), int64(a.CPUs)
+		a.CPUs = roundUp(a.CPUs, r.TaskCPUs)
+		if r.OneThread {
+			a.CPUs *= core
+		}
+		a.CPUs = roundUp(a.CPUs, core)
+		if r.MemByCPU {
+			a.MemMB = a.MemMB * int64(a.CPUs) / asked
+		}
+	}
+	a.Others = r.Others
+	for k := range a.Others {
+		if r.CPUsIn&(1<<k) != 0 {
+			a.Others[k] = int64(a.CPUs)
+		}
+	}
 	if r.Whole {
 		a = a.most(n.all(node))
 	}
 	return a
+}
+
+func roundUp(n, to int32) int32 {
+	if to < 2 {
+		return n
+	}
+	return (n + to - 1) / to * to
 }
 
 // all is the GPUs and CPUs of a node, where they count: a job that has them has it to itself.

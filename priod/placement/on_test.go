@@ -6,7 +6,7 @@ import "testing"
 func TestOnOneNode(t *testing.T) {
 	size := Amount{GPUs: 4, CPUs: 16, MemMB: 4000}
 	for _, mode := range []Mode{Packed, Consolidated} {
-		n := New(mode, []Node{{0, size}, {0, size}, {1, size}})
+		n := New(mode, []Node{{Type: 0, Amount: size}, {Type: 0, Amount: size}, {Type: 1, Amount: size}})
 		r := Request{Types: 3, Amount: Amount{GPUs: 2, CPUs: 12}, On: 2}
 		shares, fits := n.Fit(r, nil)
 		if !fits || len(shares) != 1 || shares[0].Node != 1 || shares[0].CPUs != 12 || shares[0].MemMB != 2000 {

@@ -16,33 +16,56 @@ import "math"
 type Amount struct {
 	GPUs, CPUs int32
 	MemMB      int64
+	Others     Others
+}
+
+// MaxOthers is how many resources beside GPUs, CPUs and memory count.
+const MaxOthers = 4
+
+// Others are amounts of other resources: GRES such as local disk, and the CPUs that the jobs of one partition may hold
+// of a node. What stands where is up to the caller.
+type Others [MaxOthers]int64
+
+func (o Others) holds(b Others) bool {
+	return o[0] >= b[0] && o[1] >= b[1] && o[2] >= b[2] && o[3] >= b[3]
+}
+
+// each applies a function to each two amounts.
+func (o Others) each(b Others, by func(a, b int64) int64) Others {
+	for k := range o {
+		o[k] = by(o[k], b[k])
+	}
+	return o
 }
 
 // Plenty is more CPUs, or MB, than all jobs together ask for.
 const Plenty = math.MaxInt32 / 2
 
 func (a Amount) holds(b Amount) bool {
-	return a.GPUs >= b.GPUs && a.CPUs >= b.CPUs && a.MemMB >= b.MemMB
+	return a.GPUs >= b.GPUs && a.CPUs >= b.CPUs && a.MemMB >= b.MemMB && a.Others.holds(b.Others)
 }
 
 func (a Amount) plus(b Amount) Amount {
-	return Amount{a.GPUs + b.GPUs, a.CPUs + b.CPUs, a.MemMB + b.MemMB}
+	return Amount{a.GPUs + b.GPUs, a.CPUs + b.CPUs, a.MemMB + b.MemMB, a.Others.each(b.Others, func(a, b int64) int64 { return a + b })}
 }
 
 // Minus is what is left of it without b.
 func (a Amount) Minus(b Amount) Amount {
-	return Amount{a.GPUs - b.GPUs, a.CPUs - b.CPUs, a.MemMB - b.MemMB}
+	return Amount{a.GPUs - b.GPUs, a.CPUs - b.CPUs, a.MemMB - b.MemMB, a.Others.each(b.Others, func(a, b int64) int64 { return a - b })}
 }
 
 // besideGPUs is an amount without its GPUs.
-func (a Amount) besideGPUs() Amount { return Amount{CPUs: a.CPUs, MemMB: a.MemMB} }
+func (a Amount) besideGPUs() Amount {
+	a.GPUs = 0
+	return a
+}
 
 func (a Amount) least(b Amount) Amount {
-	return Amount{min(a.GPUs, b.GPUs), min(a.CPUs, b.CPUs), min(a.MemMB, b.MemMB)}
+	return Amount{min(a.GPUs, b.GPUs), min(a.CPUs, b.CPUs), min(a.MemMB, b.MemMB), a.Others.each(b.Others, func(a, b int64) int64 { return min(a, b) })}
 }
 
 func (a Amount) most(b Amount) Amount {
-	return Amount{max(a.GPUs, b.GPUs), max(a.CPUs, b.CPUs), max(a.MemMB, b.MemMB)}
+	return Amount{max(a.GPUs, b.GPUs), max(a.CPUs, b.CPUs), max(a.MemMB, b.MemMB), a.Others.each(b.Others, func(a, b int64) int64 { return max(a, b) })}
 }
 
 // Types is a set of GPU types: bit i is the type with index i.
@@ -57,14 +80,17 @@ const MaxTypes = 64
 // Request is what a job asks for. Two jobs with equal requests fit in the same
 // places.
 type Request struct {
-	Types    Types // any one of these; a gang never mixes types
-	Amount         // of the whole job; CPUs or MemMB 0: the proportional share of each node
-	Nodes    int32 // 0: as few as the GPUs need; without GPUs: one
-	On       int32 // the node that it has to lie on, counted from 1; 0: any; below: several, by Nodes.Among. Not in a pool
-	Off      int32 // nodes that it refuses, by Nodes.Refused; 0: none
-	Most     int32 // nodes at most, of a request with Nodes 0; 0: any number. Not in a pool
-	Switches int32 // leaf switches at most; 0: any number. Where they are unknown it says nothing
-	Whole    bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
+	Types               Types // any one of these; a gang never mixes types
+	Amount                    // of the whole job; CPUs or MemMB 0: the proportional share of each node. Others: of each of its nodes
+	Nodes               int32 // 0: as few as the GPUs need; without GPUs: one
+	On                  int32 // the node that it has to lie on, counted from 1; 0: any; below: several, by Nodes.Among. Not in a pool
+	Off                 int32 // nodes that it refuses, by Nodes.Refused; 0: none
+	Most                int32 // nodes at most, of a request with Nodes 0; 0: any number. Not in a pool
+	Switches            int32 // leaf switches at most; 0: any number. Where they are unknown it says nothing
+	TaskCPUs            int32 // CPUs that lie on one node together; 0: any number
+	CPUsIn              uint8 // bit k: its CPUs count as Others[k], too
+	OneThread, MemByCPU bool  // as in cluster.Job
+	Whole               bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }
 
 // Share is what a job takes of one node.

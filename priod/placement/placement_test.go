@@ -12,7 +12,7 @@ func drawNodes(t *rapid.T, mode Mode) *Nodes {
 	var nodes []Node
 	for i := range rapid.IntRange(1, 2).Draw(t, "types") {
 		for range rapid.IntRange(1, 3).Draw(t, "nodes") {
-			nodes = append(nodes, Node{int32(i), Amount{int32(rapid.IntRange(1, 4).Draw(t, "gpus")), int32(rapid.IntRange(2, 8).Draw(t, "cpus")), Plenty}})
+			nodes = append(nodes, Node{Type: int32(i), Amount: Amount{GPUs: int32(rapid.IntRange(1, 4).Draw(t, "gpus")), CPUs: int32(rapid.IntRange(2, 8).Draw(t, "cpus")), MemMB: Plenty}})
 		}
 	}
 	return New(mode, nodes)
@@ -88,7 +88,7 @@ func TestFitIsValid(t *testing.T) {
 }
 
 func TestBestFitAndWholeNodes(t *testing.T) {
-	nodes := []Node{{0, Amount{8, Plenty, Plenty}}, {0, Amount{8, Plenty, Plenty}}, {0, Amount{8, Plenty, Plenty}}}
+	nodes := []Node{{Type: 0, Amount: Amount{GPUs: 8, CPUs: Plenty, MemMB: Plenty}}, {Type: 0, Amount: Amount{GPUs: 8, CPUs: Plenty, MemMB: Plenty}}, {Type: 0, Amount: Amount{GPUs: 8, CPUs: Plenty, MemMB: Plenty}}}
 	n := New(Consolidated, nodes)
 	n.Take([]Share{{1, Amount{GPUs: 5}}})
 	n.Take([]Share{{2, Amount{GPUs: 2}}})
@@ -111,7 +111,7 @@ func TestBestFitAndWholeNodes(t *testing.T) {
 }
 
 func TestProportionalShareOfCPUs(t *testing.T) {
-	n := New(Packed, []Node{{0, Amount{8, 24, 500}}})
+	n := New(Packed, []Node{{Type: 0, Amount: Amount{GPUs: 8, CPUs: 24, MemMB: 500}}})
 	shares, ok := n.Fit(Request{Types: 1, Amount: Amount{GPUs: 3}}, nil)
 	if !ok || shares[0].CPUs != 9 || shares[0].MemMB != 187 {
 		t.Fatal(shares)
@@ -171,7 +171,7 @@ func TestTimelineEarliest(t *testing.T) {
 
 // Steering counts all GPUs of the nodes that a request takes whole: the smallest that hold it.
 func TestTakes(t *testing.T) {
-	n := New(Packed, []Node{{0, Amount{8, 64, 800}}, {0, Amount{4, 16, 400}}, {0, Amount{2, 8, 200}}})
+	n := New(Packed, []Node{{Type: 0, Amount: Amount{GPUs: 8, CPUs: 64, MemMB: 800}}, {Type: 0, Amount: Amount{GPUs: 4, CPUs: 16, MemMB: 400}}, {Type: 0, Amount: Amount{GPUs: 2, CPUs: 8, MemMB: 200}}})
 	for _, c := range []struct {
 		r    Request
 		want int32

@@ -54,7 +54,7 @@ func Scores(s *Snapshot, weight float64) []float64 {
 func (c *Candidate) size(nodes *placement.Nodes) (size float64) {
 	for _, share := range c.Shares {
 		has, sum := vectorOf(nodes.Size(share.Node)), 0.0
-		for k, amount := range vectorOf(share.Amount) {
+		for k, amount := range vectorOf(share.Amount).published() {
 			if has[k] > 0 {
 				part := float64(amount) / float64(has[k])
 				sum += part * part

@@ -7,16 +7,52 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// vector is GPUs, CPUs and MB.
-type vector [3]int64
+// vector is GPUs, CPUs, MB and the other resources.
+type vector [3 + placement.MaxOthers]int64
 
-func vectorOf(a placement.Amount) vector { return vector{int64(a.GPUs), int64(a.CPUs), a.MemMB} }
+func vectorOf(a placement.Amount) vector {
+	v := vector{int64(a.GPUs), int64(a.CPUs), a.MemMB}
+	copy(v[3:], a.Others[:])
+	return v
+}
 
-func (v vector) holds(w vector) bool { return v[0] >= w[0] && v[1] >= w[1] && v[2] >= w[2] }
+func (v vector) amount() placement.Amount {
+	a := placement.Amount{GPUs: int32(v[0]), CPUs: int32(v[1]), MemMB: v[2]}
+	copy(a.Others[:], v[3:])
+	return a
+}
 
-func (v vector) plus(w vector) vector { return vector{v[0] + w[0], v[1] + w[1], v[2] + w[2]} }
+func (v vector) holds(w vector) bool {
+	for k := range v {
+		if v[k] < w[k] {
+			return false
+		}
+	}
+	return true
+}
 
-func (v vector) minus(w vector) vector { return vector{v[0] - w[0], v[1] - w[1], v[2] - w[2]} }
+func (v vector) plus(w vector) vector {
+	for k := range v {
+		v[k] += w[k]
+	}
+	return v
+}
+
+func (v vector) minus(w vector) vector {
+	for k := range v {
+		v[k] -= w[k]
+	}
+	return v
+}
+
+// published are the resources of FitGpp's paper.
+func (v vector) published() []int64 { return v[:3] }
+
+// besideGPUs is the vector without its GPUs.
+func (v vector) besideGPUs() vector {
+	v[0] = 0
+	return v
+}
 
 // piece is what leaves one node with a candidate.
 type piece struct {
@@ -109,7 +145,7 @@ func (v *view) addRoom(node int32, amount vector) {
 	p.room = p.room.plus(amount)
 	for _, other := range v.Nodes.OtherParts(node) {
 		p := &v.places[other]
-		p.room = p.room.plus(vector{0, amount[1], amount[2]})
+		p.room = p.room.plus(amount.besideGPUs())
 		v.rerank(other)
 	}
 }
@@ -166,7 +202,7 @@ func (v *view) giveRoom(verdict *Verdict, node int32, need vector, victims []int
 	}
 	v.addRoom(node, vector{}.minus(need))
 	v.rerank(node)
-	verdict.Shares = append(verdict.Shares, placement.Share{Node: node, Amount: placement.Amount{GPUs: int32(need[0]), CPUs: int32(need[1]), MemMB: need[2]}})
+	verdict.Shares = append(verdict.Shares, placement.Share{Node: node, Amount: need.amount()})
 }
 
 // setVictim makes a candidate a victim, or takes that back.

@@ -27,6 +27,8 @@ type Map struct {
 	sizes   []placement.Node
 	parts   map[string][]int32 // by node with several GPU types, where its parts stand; nil: there is none
 	largest []placement.Amount // by kind, the most of each that one of its nodes has
+	others  []other            // what Amount.Others are amounts of
+	open    map[string]string  // by partition or GRES, why it is not counted
 	spreads map[cluster.JobID][]placement.Share
 }
 
@@ -68,6 +70,7 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 		m.ignore(s, named)
 		kinds, _ = m.tell(parts)
 	}
+	m.countOthers(s)
 	m.Names, m.sizes = make([]string, 0, len(parts)), make([]placement.Node, 0, len(parts))
 	used := make([]placement.Share, 0, len(parts))
 	var down []int32
@@ -81,24 +84,24 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 			continue
 		}
 		at := int32(len(m.sizes))
-		taken := placement.Amount{GPUs: int32(n.used), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB}
+		taken := placement.Amount{GPUs: int32(n.used), CPUs: int32(n.CPUsUsed), MemMB: n.MemUsedMB, Others: m.othersUsed(n.Node)}
 		if n.MixedTypes {
 			if m.parts == nil {
 				m.parts = map[string][]int32{}
 			}
 			if len(m.parts[n.Name]) > 0 { // the parts share these, and the first has counted them
-				taken.CPUs, taken.MemMB = 0, 0
+				taken = placement.Amount{GPUs: taken.GPUs}
 			}
 			m.parts[n.Name] = append(m.parts[n.Name], at)
 		} else {
 			m.Index[n.Name] = at
 		}
 		m.Names = append(m.Names, n.Name)
-		size, most := placement.Amount{GPUs: int32(n.gpus), CPUs: int32(n.CPUs), MemMB: n.MemMB}, &m.largest[kind]
-		m.sizes = append(m.sizes, placement.Node{Type: kind, Amount: size})
+		size, most := placement.Amount{GPUs: int32(n.gpus), CPUs: int32(n.CPUs), MemMB: n.MemMB, Others: m.othersOf(n.Node)}, &m.largest[kind]
+		m.sizes = append(m.sizes, placement.Node{Type: kind, Core: int32(n.Threads), Amount: size})
 		most.GPUs, most.CPUs, most.MemMB = max(most.GPUs, size.GPUs), max(most.CPUs, size.CPUs), max(most.MemMB, size.MemMB)
 		used = append(used, placement.Share{Node: at, Amount: taken})
-		if !n.Usable || n.MixedTypes && n.gpus == 0 || strings.Contains(n.State, "RESERVED") {
+		if !n.Usable || n.Owned || n.MixedTypes && n.gpus == 0 || strings.Contains(n.State, "RESERVED") {
 			down = append(down, at)
 		}
 	}
@@ -109,6 +112,7 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 		amounts[i] = used[i].Amount
 	}
 	m.spread(s.Jobs, amounts)
+	m.takePartitionCPUs(s)
 	for _, at := range down {
 		m.Nodes.SetDown(at, true)
 	}
@@ -257,10 +261,14 @@ func (m *Map) Up() *placement.Nodes {
 // one on several nodes do not tell (see spread), it has equal parts.
 func (m *Map) Shares(j *cluster.Job) []placement.Share {
 	if at, alone := m.of(j, j.NodeList); alone { // the name of one node
-		return []placement.Share{{Node: at, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}}
+		return []placement.Share{{Node: at, Amount: m.held(j, at, placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB})}}
 	}
 	if parts := m.spreads[j.ID]; parts != nil {
-		return slices.Clone(parts) // none: not known
+		parts = slices.Clone(parts) // none: not known
+		for i := range parts {
+			parts[i].Amount = m.held(j, parts[i].Node, parts[i].Amount)
+		}
+		return parts
 	}
 	hosts, err := slurmplug.ExpandHosts(j.NodeList)
 	n := len(hosts)
@@ -273,9 +281,9 @@ func (m *Map) Shares(j *cluster.Job) []placement.Share {
 		if !known {
 			return nil
 		}
-		all = append(all, placement.Share{Node: at, Amount: placement.Amount{
+		all = append(all, placement.Share{Node: at, Amount: m.held(j, at, placement.Amount{
 			GPUs: int32(j.GPUs / n), CPUs: int32(j.CPUs / n), MemMB: j.MemMB / int64(n),
-		}})
+		})})
 	}
 	return all
 }
@@ -333,7 +341,11 @@ func (m *Map) ByGPUType() (sets []placement.Types) {
 // can hold lies on one: Slurm gives each node what --gres asks for, so a second
 // node would not halve that, and with --gpus it would be another task.
 func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
-	r := placement.Request{Types: types, Nodes: int32(j.Nodes), Whole: j.Whole, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}}
+	r := placement.Request{
+		Types: types, Nodes: int32(j.Nodes), Whole: j.Whole, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB},
+		TaskCPUs: int32(j.TaskCPUs), OneThread: j.OneThread, MemByCPU: j.MemByCPU,
+	}
+	r.Others, r.CPUsIn = m.asks(j)
 	if r.Nodes > 1 {
 		return r
 	}
