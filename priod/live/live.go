@@ -39,6 +39,7 @@ type Cluster struct {
 	users            users
 	tags             tagCache
 	parts            partsCache
+	taskRules        taskRules
 	topology         cluster.Topology // see Topology
 	topologyAt       time.Time
 	jobs             []slurmplug.Job          // records of the last poll

@@ -375,9 +375,12 @@ func (s *site) pass(ctx context.Context) (all map[string]seen, err error) {
 		all, err = s.queue(ctx)
 		return all[id].runs(), err
 	})
-	if err == nil {
-		_, err = s.Run(ctx, "scancel", id)
+	if err != nil {
+		job, _ := s.Run(ctx, "scontrol", "show", "job", id)
+		node, _ := s.Run(ctx, "scontrol", "show", "node", markerNode+"1")
+		return all, fmt.Errorf("%w: %v\n%s%s%s", err, all, job, node, s.Logs(30))
 	}
+	_, err = s.Run(ctx, "scancel", id)
 	return all, err
 }
 
