@@ -25,18 +25,11 @@ func RewritesTasks(version string) bool {
 // TasksPerNode reads how many tasks jobs ask for on each node (--ntasks-per-node), 0 where they do not, by
 // JobID. Jobs that slurmctld does not know are left out.
 func (c *Client) TasksPerNode(ctx context.Context, jobs []uint32) (map[uint32]int, error) {
-	var list strings.Builder
-	for i, id := range jobs {
-		if i > 0 {
-			list.WriteByte(',')
-		}
-		list.WriteString(strconv.FormatUint(uint64(id), 10))
-	}
 	able, err := c.Abilities(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.read(ctx, "squeue", able.squeueArgs("--jobs="+list.String(), "-O", "JobID:|,NTPerNode:.")...)
+	out, err := c.read(ctx, "squeue", able.squeueArgs("--jobs="+idList(jobs), "-O", "JobID:|,NTPerNode:|")...)
 	if isNoJob(err) {
 		return nil, nil
 	}
@@ -45,7 +38,7 @@ func (c *Client) TasksPerNode(ctx context.Context, jobs []uint32) (map[uint32]in
 	}
 	tasks := make(map[uint32]int, len(jobs))
 	for line := range strings.Lines(string(out)) {
-		id, n, found := strings.Cut(strings.TrimSuffix(line, ".\n"), "|")
+		id, n, found := strings.Cut(strings.TrimSuffix(line, "|\n"), "|")
 		job, err := strconv.ParseUint(id, 10, 32)
 		count, err2 := strconv.ParseUint(n, 10, 31)
 		if !found || err != nil || err2 != nil {

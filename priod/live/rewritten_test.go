@@ -25,7 +25,7 @@ func TestFragile(t *testing.T) {
 					for id := range strings.SplitSeq(list, ",") {
 						var n uint32
 						if fmt.Sscan(id, &n); n != 9 {
-							fmt.Fprintf(&lines, "%d|%d.\n", n, perNode[n])
+							fmt.Fprintf(&lines, "%d|%d|\n", n, perNode[n])
 						}
 					}
 				}

@@ -29,7 +29,7 @@ func newSite(t *testing.T) *site {
 		Partitions: []string{"p Nodes=ALL"},
 		Sacctmgr:   []string{"add qos " + names, "modify account physics set qos+=" + names, "modify account biology set qos+=" + names},
 	})
-	s := &site{Lab: l}
+	s := &site{Lab: l, submitter: l.Client}
 	if err := s.makePrologs(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -264,7 +265,7 @@ func (s *site) sbatch(ctx context.Context, p *place, args, comment string, more 
 		argv = append(argv, "--comment="+comment)
 	}
 	argv = append(append(argv, more...), strings.Fields(of(args, p.prefix))...)
-	cmd := s.Command(ctx, "sbatch", append(argv, "--wrap=sleep 1")...)
+	cmd := s.submitter.Command(ctx, "sbatch", append(argv, "--wrap=sleep 1")...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
@@ -350,7 +351,7 @@ func (s seen) runs() bool { return s.state == "RUNNING" || s.state == "CONFIGURI
 
 // queue is squeue's view of all jobs.
 func (s *site) queue(ctx context.Context) (map[string]seen, error) {
-	out, err := s.Run(ctx, "squeue", "--all", "--noheader", "--states=all", "--format=%i|%T|%r")
+	out, err := s.Run(ctx, "squeue", "--all", "--noheader", "--states=all", "--format=%A|%T|%r")
 	if err != nil {
 		return nil, err
 	}
@@ -398,17 +399,8 @@ func (s *site) empty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var live []string
-	for id, j := range all {
-		if j.runs() || j.state == "PENDING" {
-			live = append(live, id)
-		}
-	}
-	if len(live) == 0 {
-		return nil
-	}
-	if _, err := s.Run(ctx, "scancel", live...); err != nil {
+	if _, err := s.submitter.Run(ctx, "scancel", "--me"); err != nil {
 		return err
 	}
-	return s.gone(ctx, live)
+	return s.gone(ctx, slices.Collect(maps.Keys(all)))
 }

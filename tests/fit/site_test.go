@@ -14,7 +14,9 @@ import (
 // site is a lab whose slurmctld is configured for some places, with nothing in its queue.
 type site struct {
 	*lab.Lab
-	places []*place
+	submitter lab.Client // of the cases' jobs
+	tree      bool       // topology/tree, all nodes on one switch
+	places    []*place
 }
 
 // place is the nodes, the partition and the QOS of cases with the same hardware.
@@ -52,6 +54,7 @@ func (s *site) configuration(places []*place) (lab.Options, error) {
 		o.ExtraConf = append(o.ExtraConf, "PrologSlurmctld="+s.Dir+"/work/prolog")
 	}
 	var gres, licences []string
+	all := []string{markerNode + "1"}
 	for _, p := range places {
 		c := p.cases[0]
 		var names []string
@@ -60,7 +63,7 @@ func (s *site) configuration(places []*place) (lab.Options, error) {
 			if err != nil {
 				return o, fmt.Errorf("case %s: %w", c.Name, err)
 			}
-			names = append(names, name)
+			names, all = append(names, name), append(all, name)
 			o.Nodes = append(o.Nodes, spec)
 			if len(c.Gres) == 0 {
 				gres = append(gres, gresLines(name, spec.Gres)...)
@@ -79,6 +82,10 @@ func (s *site) configuration(places []*place) (lab.Options, error) {
 	}
 	if len(licences) > 0 {
 		o.ExtraConf = append(o.ExtraConf, "Licenses="+strings.Join(licences, ","))
+	}
+	if s.tree {
+		o.ExtraConf = append(o.ExtraConf, "TopologyPlugin=topology/tree")
+		o.ExtraFiles = map[string]string{"topology.conf": "SwitchName=all Nodes=" + strings.Join(all, ",") + "\n"}
 	}
 	o.GresConf = strings.Join(gres, "\n") + "\n"
 	return o, nil
