@@ -252,7 +252,7 @@ func (s *scene) turn() string {
 // after is what the daemon says of itself once it has gone through more cycles than so many.
 func (s *scene) after(cycles int) (state daemon.State) {
 	s.Helper()
-	s.patiently("the next cycle", func() bool {
+	s.wait("the next cycle", func() bool {
 		r, err := s.get("/health")
 		if err != nil { // it is not up yet, or others ask, too
 			return false

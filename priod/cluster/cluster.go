@@ -127,6 +127,8 @@ type Job struct {
 	Switches  string // that it accepts, as a value of the lever; "" where not read
 	NodeCount string // how many nodes it asks for, as a value of the lever NumNodes, or slurmplug.HiddenNodes; "" where not read
 
+	Fragile string // what any write would do to its request on this Slurm, in words; "": nothing, it may be written to
+
 	TagErr  string // why the comment's tag does not count; "" when it does or there is none
 	Tag     jobtag.Tag
 	TagText string // what Tag was parsed from; "" when the comment has no tag that counts
@@ -141,21 +143,24 @@ type Site struct {
 	GPUType, Size, Switches bool
 }
 
+// writable reports whether what the job's comment says counts, and its request may be written to.
+func (j *Job) writable() bool { return j.TagErr == "" && j.Fragile == "" }
+
 // AllowsGPUType reports whether priod may choose the job's GPU type: its tag says how fast it is on several, or
 // its site decides.
 func (j *Job) AllowsGPUType() bool {
-	return j.TagErr == "" && (j.Tag.AllowsSteering() || j.Site != nil && j.Site.GPUType)
+	return j.writable() && (j.Tag.AllowsSteering() || j.Site != nil && j.Site.GPUType)
 }
 
 // AllowsSize reports whether priod may change the job's CPUs and memory.
 func (j *Job) AllowsSize() bool {
-	return j.TagErr == "" && (len(j.Tag.CPU) > 0 || len(j.Tag.Mem) > 0 || j.Tag.Workload != "" || j.Site != nil && j.Site.Size)
+	return j.writable() && (len(j.Tag.CPU) > 0 || len(j.Tag.Mem) > 0 || j.Tag.Workload != "" || j.Site != nil && j.Site.Size)
 }
 
 // AllowsWaiting reports whether priod may keep the job waiting for few switches or other nodes: any tag says so,
 // or its site does.
 func (j *Job) AllowsWaiting() bool {
-	return j.TagErr == "" && (j.TagText != "" && j.Tag.Type != jobtag.None || j.Site != nil && j.Site.Switches)
+	return j.writable() && (j.TagText != "" && j.Tag.Type != jobtag.None || j.Site != nil && j.Site.Switches)
 }
 
 // Signal is what the job is told when it is to leave, "" for TERM.

@@ -47,6 +47,8 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 		case len(shares) == 0:
 			continue
 		case !agreed:
+		case job.Fragile != "":
+			why = Fragile
 		case job.Tag.Grace > set.MaxGrace:
 			why = LongGrace
 		case len(shares) > 1 && job.Parts == nil && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):

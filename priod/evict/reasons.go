@@ -23,6 +23,7 @@ const (
 	Uncountable preemption.Why = "uncountable" // it asks for something that is not counted: it is not known where it fits
 	NoGPUs      preemption.Why = "no-gpus"
 	LongGrace   preemption.Why = "grace-too-long" // Settings.MaxGrace
+	Fragile     preemption.Why = "fragile"        // on this Slurm an update after its requeue would break its request
 	Scattered   preemption.Why = "uneven"         // its share of each of its nodes is unknown
 	Vetoed      preemption.Why = "not-requeueable"
 	Expedited   preemption.Why = "expedited-requeue"
@@ -74,6 +75,7 @@ var reasonTexts = map[preemption.Why]string{
 	preemption.Dearer:    "others cost less",
 	LongGrace:            "asks for more than preemption.max_grace",
 	Held:                 "is held while it runs: put back into the queue it would not start again",
+	Fragile:              "on this Slurm an update after its requeue would break its request",
 	Scattered:            "its share of each of its nodes is unknown",
 	Bound:                "names or excludes nodes: it may not fit elsewhere",
 	Vetoed:               "cannot be requeued (--no-requeue, or no batch job)",

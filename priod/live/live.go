@@ -41,6 +41,7 @@ type Cluster struct {
 	tags             tagCache
 	parts            partsCache
 	arrays           map[uint32]arrayLimit
+	taskRules        taskRules
 	topology         cluster.Topology // see Topology
 	topologyAt       time.Time
 	jobs             []slurmplug.Job          // records of the last poll

@@ -49,6 +49,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		}
 	}
 	s := c.snapshot(at, jobs, nodes)
+	c.findFragile(ctx, s.Jobs, jobs)
 	if err := c.findHeadroom(ctx, s.Nodes); err != nil {
 		return cluster.Snapshot{}, err
 	}
@@ -74,6 +75,7 @@ func (c *Cluster) ObserveQueue(ctx context.Context) (cluster.Snapshot, error) {
 	nodes, _ := c.client.Nodes(ctx)
 	s := c.snapshot(at, jobs, nodes)
 	c.addArrays(ctx, at, jobs, s.Jobs)
+	c.findFragile(ctx, s.Jobs, jobs)
 	if c.multifactor {
 		factors, _ := c.client.Factors(ctx) // a value that is not seen is written all the same
 		s.Multifactor = addFactors(s.Jobs, factors, c.weights)

@@ -182,7 +182,11 @@ func (r *ranker) refuse(d demand, words func() refusal) (*plan.BudgetLimit, stri
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
-	if why := r.set.Alone(j); why != "" {
+	switch why := r.set.Alone(j); why {
+	case "":
+	case plan.Fragile:
+		return Verdict{Why: why, Detail: j.Fragile}
+	default:
 		return Verdict{Why: why}
 	}
 	switch {

@@ -99,6 +99,7 @@ const (
 	Dependency Reason = "dependency"   // left alone
 	Reserved   Reason = "reservation"  // left alone
 	Foreign    Reason = "partition"    // not in a ranked partition; left alone
+	Fragile    Reason = "fragile"      // any update would break its request on this Slurm; left alone
 	NotYet     Reason = "not-eligible" // begins later; left alone until then
 	Component  Reason = "het"          // follows the leader of its heterogeneous job
 	Evicted    Reason = "evicted"      // BE; priod evicted it, and it goes before other BE jobs
@@ -110,7 +111,7 @@ func (r Reason) Started() bool { return r == TETag || r == TEQOS || r == TERule 
 
 // Reasons are all of them.
 var Reasons = []Reason{
-	TETag, TEQOS, BETag, BEQOS, TERule, BERule, BESite, OptedOut, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, NotYet, Component, Evicted, Round,
+	TETag, TEQOS, BETag, BEQOS, TERule, BERule, BESite, OptedOut, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, Fragile, NotYet, Component, Evicted, Round,
 }
 
 // Alone says why a pending job is left alone, whatever its type; "" when it is ranked.
@@ -118,6 +119,8 @@ func (set *Classes) Alone(j *cluster.Job) Reason {
 	switch {
 	case !set.Ranks(j.Partition):
 		return Foreign
+	case j.Fragile != "":
+		return Fragile
 	case j.Held():
 		return Held
 	case j.Dependency:

@@ -24,6 +24,7 @@ var reasons = map[plan.Reason]string{
 	plan.Dependency: "it waits for another job: left alone",
 	plan.Reserved:   "it runs in a reservation: left alone",
 	plan.Foreign:    "its partition is not in slurm.partitions: left alone",
+	plan.Fragile:    "a write would break its request on this Slurm: left alone",
 	plan.NotYet:     "not eligible yet (begin time)",
 	plan.Component:  "it follows the leader of its heterogeneous job",
 	plan.Evicted:    "it was evicted for a TE job and ranks ahead of other best-effort jobs until it runs again",

@@ -27,6 +27,7 @@ type Why string
 const (
 	ByClass    Why = "class"      // the class says so
 	NotAsked   Why = "not-asked"  // its user did not agree
+	Fragile    Why = "fragile"    // on this Slurm any update breaks its request
 	NotMachine Why = "not-infra"  // --prio-retry infra, and the machine is not at fault
 	NoRequeue  Why = "no-requeue" // Slurm may not requeue it
 	Unsaved    Why = "unsaved"    // it does not save its state
@@ -80,6 +81,7 @@ type Case struct {
 	Finding
 	Run        *Run
 	Retry      string // what the tag says: never, infra, always or ""
+	Fragile    bool   // as cluster.Job.Fragile
 	Saves      bool   // the job saves its state: by itself, or when it gets a signal
 	CanRequeue bool   // Slurm may requeue it
 	OnHold     bool
@@ -96,6 +98,8 @@ func (set *Settings) Decide(c *Case) Verdict {
 		return no(Nothing, Off)
 	case c.Retry != "infra" && c.Retry != "always":
 		return no(Nothing, NotAsked)
+	case c.Fragile:
+		return no(Nothing, Fragile)
 	case class.Do == Nothing:
 		return no(Nothing, ByClass)
 	case c.Retry == "infra" && !class.Machine:
@@ -153,7 +157,7 @@ func (c *Case) elsewhere(p *Failure) bool {
 
 // words are the reasons as sentences without their ends.
 var words = map[Why]string{
-	ByClass: "another run would fail in the same way", NotAsked: "its user did not request it (--prio-retry)",
+	ByClass: "another run would fail in the same way", NotAsked: "its user did not request it (--prio-retry)", Fragile: "on this Slurm any update would break its request",
 	NotMachine: "--prio-retry infra is for failures of the machine", NoRequeue: "Slurm may not requeue it (--no-requeue, JobRequeue=0 or no batch job)",
 	Unsaved: "no sign that it saves its state (--prio-ckpt or --prio-signal)", Repeated: "the same failure came again",
 	Quick: "it failed at once, twice in a row", Times: "its class's limit of requeues is reached",

@@ -181,7 +181,7 @@ func (f *Feature) failure(ctx context.Context, c *plan.Cycle, was *cluster.Job, 
 	}
 	found := set.Rules.Classify(&run)
 	v := set.Decide(&Case{
-		Finding: found, Run: &run, Retry: was.Tag.Retry, Saves: was.Tag.Ckpt > 0 || was.Tag.Signal != "",
+		Finding: found, Run: &run, Retry: was.Tag.Retry, Fragile: was.Fragile != "", Saves: was.Tag.Ckpt > 0 || was.Tag.Signal != "",
 		CanRequeue: s.Gone || s.CanRequeue && !s.Expedites, OnHold: s.OnHold, SiteMax: f.Slurm.MostRestarts(),
 		Past: f.Memory.Of(s.ID, was.User, s.Restarts),
 	})

@@ -163,7 +163,7 @@ func nodesConf(port int, nodes []NodeSpec) (conf []string) {
 	for _, n := range nodes {
 		line := fmt.Sprintf("NodeName=%s NodeAddr=%s Port=%s CPUs=%d RealMemory=%d",
 			numbered(n.Prefix, 1, n.Count), loopback, numbered("", port, n.Count), n.CPUs, n.MemoryMB)
-		if n.CPUs%2 == 0 {
+		if n.CPUs%2 == 0 && !strings.Contains(n.Extra, "Sockets=") {
 			line += fmt.Sprintf(" Sockets=2 CoresPerSocket=%d ThreadsPerCore=1", n.CPUs/2)
 		}
 		features := n.Features

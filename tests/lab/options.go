@@ -47,7 +47,7 @@ type NodeSpec struct {
 	MemoryMB int      // memory of each node, MB; 0 for 65536
 	Gres     string   // Gres= in slurm.conf in place of what GPUs and types make; Options.GresConf then fits it
 	Features []string // node features beyond the GPU type
-	Extra    string   // appended to the NodeName line, such as "Weight=10"
+	Extra    string   // appended to the NodeName line, such as "Weight=10"; with Sockets= the lab names none
 }
 
 // DefaultNodes returns the nodes of a lab that asked for none in particular.

@@ -1,0 +1,115 @@
+package fit
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/tests/lab"
+)
+
+// mostPlaces is how many places one configuration has at most.
+const mostPlaces = 40
+
+// newSite starts the lab; its QOS are those of the places.
+func newSite(t *testing.T) *site {
+	var qos []string
+	for i := range mostPlaces {
+		qos = append(qos, fmt.Sprintf("c%d", i))
+	}
+	names := strings.Join(qos, ",")
+	l := lab.ForTest(t, lab.Options{
+		PreemptMode: "OFF", Nodes: []lab.NodeSpec{{Prefix: "first", Count: 1, GPUs: 1, GPUType: "a100"}, {Prefix: "second", Count: 1, GPUs: 1, GPUType: "v100"}},
+		Partitions: []string{"p Nodes=ALL"},
+		Sacctmgr:   []string{"add qos " + names, "modify account physics set qos+=" + names, "modify account biology set qos+=" + names},
+	})
+	s := &site{Lab: l, submitter: l.Client}
+	if err := s.makePrologs(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// batches are cases in configurations: those of one place after another, and no more places than one
+// configuration takes.
+func batches(cases []*Case) (all [][]*place) {
+	open := map[string][]*place{} // by SelectTypeParameters
+	for _, c := range cases {
+		places := open[c.Select]
+		if n := len(places); n > 0 && places[n-1].cases[0].hardware() == c.hardware() {
+			places[n-1].cases = append(places[n-1].cases, c)
+			continue
+		}
+		if len(places) == mostPlaces {
+			all, places = append(all, places), nil
+		}
+		open[c.Select] = append(places, &place{cases: []*Case{c}})
+	}
+	for _, key := range slices.Sorted(maps.Keys(open)) {
+		all = append(all, open[key])
+	}
+	return all
+}
+
+// TestFit lets Slurm and priod decide random cases. SLURMPRIO_FIT=SEED repeats those of a seed,
+// SLURMPRIO_FIT_CASES=N makes N, SLURMPRIO_FIT_SHRINK=N shows N of the faults without what they do not need.
+func TestFit(t *testing.T) {
+	count, seed := 200, uint64(time.Now().UnixNano())%1_000_000
+	if os.Getenv("SLURMPRIO_LONG") == "1" {
+		count = 5000
+	}
+	if n, err := strconv.Atoi(os.Getenv("SLURMPRIO_FIT_CASES")); err == nil {
+		count = n
+	}
+	if n, err := strconv.ParseUint(os.Getenv("SLURMPRIO_FIT"), 10, 64); err == nil {
+		seed = n
+	}
+	s := newSite(t)
+	toShrink, _ := strconv.Atoi(os.Getenv("SLURMPRIO_FIT_SHRINK"))
+	decided, tally := 0, map[string]int{}
+	for ; decided < count; seed++ {
+		g := generator{rand.New(rand.NewPCG(seed, 1))}
+		began := time.Now()
+		cases := g.cases(mostPlaces, fmt.Sprint(seed))
+		for _, b := range batches(cases) {
+			if err := s.configure(t.Context(), b); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			all, err := s.decide(t.Context())
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			var faulty []*judged
+			for _, j := range all {
+				tally[j.outcome()]++
+				if j.refused == "" {
+					decided++
+				}
+				if j.refused == "" && !j.before.counted {
+					tally["not counted: "+j.before.why]++
+				}
+				if fault := j.fault(); fault != "" {
+					tally[fault]++
+					t.Errorf("%s\n%s", fault, j.describe())
+					faulty = append(faulty, j)
+				}
+			}
+			if n := min(toShrink, len(faulty)); n > 0 {
+				small, err := s.shrink(t.Context(), faulty[:n])
+				if err != nil {
+					t.Errorf("seed %d: %v", seed, err)
+				}
+				for _, j := range small {
+					t.Logf("shrunk: %s\n%s", j.fault(), j.describe())
+				}
+			}
+		}
+		t.Logf("seed %d, %s: %d cases in %.1f s: %v", seed, cases[0].Select, decided, time.Since(began).Seconds(), tally)
+	}
+}
