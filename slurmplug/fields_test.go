@@ -10,7 +10,7 @@ import (
 // record is filled by one.
 func TestEveryColumnAndField(t *testing.T) {
 	columns := map[int][2]string{
-		colJobID: {"7", "8"}, colArrayID: {"5", "6"}, colTasks: {"1-3", "2-9"}, colSLUID: {"s4C5M81FV4NT00", "s4C5M81FV4NT01"},
+		colJobID: {"7", "8"}, colArrayID: {"5", "6"}, colTasks: {"1-3%2", "2-9"}, colSLUID: {"s4C5M81FV4NT00", "s4C5M81FV4NT01"},
 		colHetID: {"3", "4"}, colHetOffset: {"1", "2"}, colUID: {"1000", "1001"},
 		colPriority: {"10", "11"}, colNice: {"5", "6"}, colRestarts: {"1", "2"}, colNodes: {"1", "2"}, colCPUs: {"1", "2"},
 		colNumTasks: {"1", "2"}, colLayout: {"1:*:1", "2:*:1"}, colMinMemory: {"1G", "2G"}, colMinCPUs: {"1", "2"}, colWhole: {"NODE", "USER"}, colBatch: {"0", "1"}, colLimit: {"1:00", "2:00"},

@@ -120,6 +120,10 @@ func testRecordedIdentities(t *testing.T, version string) {
 			continue
 		}
 		first := found[0]
+		atOnce := map[string]int{"array": 3, "array-running": 1}[comment] // of arrays that are one line
+		if got := first.AtOnce; version == "22.05" && got != atOnce || version != "22.05" && got != 0 {
+			t.Errorf("%s: %d tasks at once", comment, got)
+		}
 		for i, j := range found {
 			het := uint32(0) // ids move with the recording, not their relations
 			switch {

@@ -125,6 +125,8 @@ func TestSchedule(t *testing.T) {
 			s.wait(4, "a100", hour).Reason = "BeginTime"
 		}, want: "a100 600+1800; v100 0+3600", best: "a100", typed: true},
 		{name: "an array of five", site: func(s *Site) { s.wait(4, "a100", hour).TaskCount = 5 }, want: "v100 0+3600; a100 7200+1800", best: "v100"},
+		{name: "an array of five, one at a time", site: func(s *Site) { j := s.wait(4, "a100", hour); j.TaskCount, j.AtOnce = 5, 1 }, want: "a100 0+1800; v100 0+3600", best: "a100", typed: true},
+		{name: "and of no end", site: func(s *Site) { j := s.wait(4, "a100", slurmplug.Unlimited); j.TaskCount, j.AtOnce = 5, 1 }, want: "a100 0+1800; v100 0+3600", best: "a100", typed: true},
 		{name: "who has no limit never leaves", site: func(s *Site) {
 			s.run(2, 4, hour, slurmplug.Unlimited)
 		}, want: "a100 0+1800; v100 when: not before jobs end that have no time limit", best: "a100"},

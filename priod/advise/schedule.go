@@ -186,8 +186,17 @@ func (s *schedule) plan(j *cluster.Job, memory bool) (first float64) {
 		s.starts[r] = all
 	}
 	first = math.Inf(1)
+	atOnce, ends := j.TaskCount, []float64(nil)
+	if j.AtOnce > 0 { // a task starts when the one ends that is so many before it
+		atOnce = max(j.TasksNow(), 1)
+	}
 	for task := range j.TaskCount {
 		last, seen := after(all, length)
+		if task >= atOnce {
+			if last = max(last, ends[task-atOnce]); math.IsInf(last, 1) {
+				break
+			}
+		}
 		cost := s.nodes.Nodes.Len()
 		switch { // a gang is looked for at each time at which something ends
 		case r.Nodes != 1 && seen:
@@ -206,7 +215,10 @@ func (s *schedule) plan(j *cluster.Job, memory bool) (first float64) {
 			break
 		}
 		first = min(first, start)
-		if x := &all[lengthOf(length)]; x.length == 0 || start >= x.start || length < x.length {
+		if atOnce < j.TaskCount {
+			ends = append(ends, start+length)
+		}
+		if x := &all[lengthOf(length)]; task < atOnce && (x.length == 0 || start >= x.start || length < x.length) { // beyond it others may start sooner
 			*x = planned{length, start}
 		}
 		s.line.Reserve(shares, start, start+length)

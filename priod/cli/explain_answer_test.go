@@ -48,7 +48,16 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"a bad tag":   {func(v *explanation) { v.Job.TagError = "type=x: want te, be or none" }, []string{"Advice     correct the tag: type=x: want te, be or none"}, ""},
 		"steered":     {func(v *explanation) { v.Decision.Steer = "waits for a100 until about 00:12, where it ends about 00:15" }, []string{"Why        waits for a100 until about 00:12", "Start      about 00:12\n"}, ""},
 		"no victims":  {func(v *explanation) { v.Decision.Evict = "preemption.min_run lets the next one leave at 02:23" }, []string{"; preemption.min_run lets the next one leave at 02:23"}, ""},
-		"over budget": {func(v *explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"the TE budget is used up"}, ""},
+		"over budget": {func(v *explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"it counts as TE once earlier TE jobs"}, ""},
+		"larger than the budget": {func(v *explanation) {
+			waits(plan.AtLimit, "over-budget", "")(v)
+			v.Decision.Why, v.Decision.Detail = string(plan.OverBudget), "this job wants 4 GPUs, more than the budget of user ann: 3 TE GPUs at a time"
+			v.Decision.Choices.Budget = &plan.BudgetLimit{Limit: "gpus", Allowed: 3}
+		}, []string{"more than the budget of user ann", "Advice     it counts as TE with 3 GPUs or fewer"}, "earlier TE jobs"},
+		"longer than the budget": {func(v *explanation) {
+			v.Decision.Why = string(plan.OverBudget)
+			v.Decision.Choices.Budget = &plan.BudgetLimit{Limit: "time_limit_s", Allowed: 3600}
+		}, []string{"Advice     it counts as TE with a time limit of 1h00m or less"}, "earlier TE jobs"},
 		"room": {func(v *explanation) {
 			v.Evictions = []store.Eviction{{Victim: slurmplug.Plain(3), For: v.Job.ID, State: "signalled", ClaimState: string(evict.Planned), Nodes: "n1", Recorded: at, WaitS: 60}}
 		}, []string{"Why        room is being made on n1: job 3 signalled", "once the last victim has left"}, ""},

@@ -159,6 +159,12 @@ func TestVetoes(t *testing.T) {
 // Of an array no more tasks get a place than may run at a time; those that run and those
 // with a claim count. Who comes behind is not kept from its own.
 func TestArrayLimit(t *testing.T) {
+	for _, told := range []bool{false, true} { // by the poll, or a closer look
+		testArrayLimit(t, told)
+	}
+}
+
+func testArrayLimit(t *testing.T, told bool) {
 	for name, c := range map[string]struct {
 		atOnce, running, claims int
 		want                    string // who gets a place
@@ -172,7 +178,9 @@ func TestArrayLimit(t *testing.T) {
 		"one runs, one has it": {2, 1, 1, "10"},
 	} {
 		f, e, s, p := newCluster()
-		f.atOnce = c.atOnce
+		if f.atOnce = c.atOnce; told {
+			f.atOnce = 0
+		}
 		te := s.Jobs[2]
 		s.Jobs, p.Decisions = s.Jobs[:2], nil
 		add := func(id cluster.JobID, raw uint32, state cluster.State, value int64) {
@@ -180,6 +188,8 @@ func TestArrayLimit(t *testing.T) {
 			j.ID, j.RawID, j.State = id, raw, state
 			if state == cluster.Running {
 				j.NodeList, j.GPUs = "n2", 0
+			} else if told && id.ID == 9 {
+				j.AtOnce, j.ArrayRuns = c.atOnce, c.running
 			}
 			s.Jobs, f.jobs[id] = append(s.Jobs, j), plan.JobStatus{Job: j, CanRequeue: true}
 			if state != cluster.Pending {
@@ -209,7 +219,7 @@ func TestArrayLimit(t *testing.T) {
 			got = append(got, x.Job.String())
 		}
 		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s: %q get a place, want %q", name, got, c.want)
+			t.Errorf("%s, told %v: %q get a place, want %q", name, told, got, c.want)
 		}
 		limited := len(got) > 0 && got[len(got)-1] == "10"
 		for _, x := range choice.Trials {

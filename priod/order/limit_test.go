@@ -57,3 +57,80 @@ func TestRefusedWritesStarveNoOther(t *testing.T) {
 		}
 	})
 }
+
+// Of an array with --array=...%N as many tasks count as may run beside those that run; its own running ones count
+// toward N, and all of its tasks are TE.
+func TestArraysWithALimit(t *testing.T) {
+	set := plan.Classes{User: plan.Budget{GPUs: 8}}
+	array := pending(10, "te")
+	array.Tasks, array.TaskCount, array.AtOnce = "0-9", 10, 2
+	alone := pending(20, "te")
+	alone.GPUs = 6
+	verdicts, te := rank(t, set, array, alone)
+	if len(te) != 2 || verdicts[0].Tasks != 0 || verdicts[0].Detail != "" {
+		t.Errorf("%+v", verdicts)
+	}
+	alone.GPUs = 7
+	if verdicts, te = rank(t, set, array, alone); len(te) != 1 || verdicts[1].Why != plan.OverBudget || verdicts[1].Budget.Used != 2 {
+		t.Errorf("%+v", verdicts)
+	}
+	// Both tasks run, and hold the two: the others wait for them, within the same budget.
+	runs := func(task int32) cluster.Job {
+		j := pending(uint32(11+task), "te")
+		j.ID, j.State, j.Start = cluster.JobID{ID: 10, Task: task}, cluster.Running, now.Add(-time.Minute)
+		return j
+	}
+	array.Tasks, array.TaskCount, array.ArrayRuns = "2-9", 8, 2
+	alone.GPUs = 6
+	if verdicts, te = rank(t, set, array, runs(0), runs(1), alone); len(te) != 2 {
+		t.Errorf("%+v", verdicts)
+	}
+	// Records that were split off it share its limit.
+	split := pending(12, "te")
+	split.ID, split.AtOnce, array.ArrayRuns, array.TaskCount = cluster.JobID{ID: 10, Task: 1}, 2, 0, 8
+	if verdicts, te = rank(t, set, split, array, alone); len(te) != 3 {
+		t.Errorf("%+v", verdicts)
+	}
+	// Where the budget ends the array, the words say of how many that is.
+	array.AtOnce, array.Tasks, array.TaskCount, set.User.GPUs = 0, "0-9", 10, 8
+	if verdicts, te = rank(t, set, array); len(te) != 1 || verdicts[0].Tasks != 8 ||
+		verdicts[0].Detail != "the first 8 of 10 tasks; for the others: with these user ann holds or is next for 8 TE GPUs of 8, and each wants 1" {
+		t.Errorf("%+v", verdicts)
+	}
+}
+
+// A trial that room alone cannot start takes only what the others leave of the budget, and one for which room is being
+// made keeps its place.
+func TestWhatCannotStartHoldsNothing(t *testing.T) {
+	set := plan.Classes{User: plan.Budget{GPUs: 3}}
+	for reason, holds := range map[string]bool{
+		"PartitionNodeLimit": false, "QOSMaxGRESPerUser": false, "BadConstraints": false, "Licenses": false, "ReqNodeNotAvail, May be reserved for other job": false,
+		"Resources": true, "Priority": true, "None": true,
+		"Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions": true,
+	} {
+		first, second := pending(1, "te"), pending(2, "te")
+		first.GPUs, first.Reason, second.GPUs, second.Reason = 2, reason, 2, "Priority"
+		verdicts, te := rank(t, set, first, second)
+		if len(te) != 1 || (verdicts[0].Class == cluster.TE) != holds || (verdicts[1].Class == cluster.TE) == holds {
+			t.Errorf("%s: %+v", reason, verdicts)
+		}
+	}
+	first, second := pending(1, "te"), pending(2, "te")
+	first.GPUs, first.Reason, second.GPUs, second.Reason = 2, "ReqNodeNotAvail, May be reserved for other job", 2, "Priority"
+	s, h := &cluster.Snapshot{At: now, Jobs: []cluster.Job{first, second}}, cluster.NewHistory()
+	h.Claiming = map[cluster.JobID]bool{first.ID: true}
+	h.Observe(s)
+	if verdicts, _ := Rank(s, h, set); verdicts[0].Class != cluster.TE || verdicts[1].Class != cluster.BE {
+		t.Errorf("%+v", verdicts)
+	}
+}
+
+// A trial larger than the budget is told so: no other job has to end for it.
+func TestLargerThanItsBudget(t *testing.T) {
+	large := pending(1, "te")
+	large.GPUs = 4
+	verdicts, _ := rank(t, plan.Classes{User: plan.Budget{GPUs: 3}}, large)
+	if v := verdicts[0]; v.Why != plan.OverBudget || !v.Budget.Never(4) || v.Detail != "this job wants 4 GPUs, more than the budget of user ann: 3 TE GPUs at a time" {
+		t.Errorf("%+v", v)
+	}
+}
