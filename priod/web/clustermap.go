@@ -152,7 +152,7 @@ type MapView struct {
 
 // MapJob is a job that holds GPUs. Times are Unix s; 0: not known.
 type MapJob struct {
-	Job     string `json:"job"`
+	Job     string `json:"job"` // "": of a user whose jobs the viewer may not see
 	User    string `json:"user"`
 	Account string `json:"account"`
 	Class   string `json:"class,omitempty"` // te or be; left out: not seen to start

@@ -155,7 +155,8 @@ const clustermap = (() => {
     if (n.headroom) parts.push("kept for trials");
     if (n.stranded) parts.push(`free GPUs stranded: ${n.stranded}`);
     tip.replaceChildren(parts.join("; ") + ". ");
-    if (job) {
+    if (job && !job.job) tip.append(`A job of ${job.user}.`); // whose jobs this viewer may not see
+    else if (job) {
       const link = document.createElement("a"), now = seconds(data.at), end = job.end ?? job.limit;
       link.href = "job?id=" + encodeURIComponent(job.job);
       link.textContent = "Job " + job.job;
