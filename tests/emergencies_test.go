@@ -199,8 +199,7 @@ func (s *scene) askAll(e *emergency, verbs []string) map[string]said {
 func (s *scene) table(e *emergency) string {
 	e.begin(s)
 	if e.failed != "" {
-		for s.turn() != e.failed {
-		}
+		s.turnUntil("fails so: "+e.failed, func(word string) bool { return word == e.failed })
 	}
 	verbs, answers := looking, s.askAll(e, looking)
 	for _, verb := range changing {
@@ -212,8 +211,7 @@ func (s *scene) table(e *emergency) string {
 	}
 	if e.end != nil {
 		e.end(s)
-		for s.turn() != "" || s.siteFactor(s.job) == "0" { // one cycle gives way to reset
-		}
+		s.turnUntil("writes again", func(word string) bool { return word == "" && s.siteFactor(s.job) != "0" }) // one gives way to reset
 	}
 	var order []said
 	rows := map[said][]string{}
@@ -241,12 +239,20 @@ func (s *scene) table(e *emergency) string {
 
 var inTable = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;")
 
-// turn has the daemon go through a cycle, and returns its word for how that ended.
-func (s *scene) turn() string {
+// turnUntil has the daemon go through cycles until the word for how one ended is right.
+func (s *scene) turnUntil(what string, right func(word string) bool) {
 	s.Helper()
-	before := s.after(-1).Cycles
-	s.tick()
-	return string(s.after(before).Blocked)
+	var words []string
+	for range 20 {
+		before := s.after(-1).Cycles
+		s.tick()
+		word := string(s.after(before).Blocked)
+		if right(word) {
+			return
+		}
+		words = append(words, word)
+	}
+	s.Fatalf("no cycle %s: they ended with %q", what, words)
 }
 
 // after is what the daemon says of itself once it has gone through more cycles than so many.
