@@ -161,6 +161,11 @@ func (c Config) Together(n *Node) int {
 	return n.Threads
 }
 
+// EnforcesLimits reports whether limits of associations and QOS count (AccountingStorageEnforce).
+func (c Config) EnforcesLimits() bool {
+	return c.lists("AccountingStorageEnforce", "limits") || c.lists("AccountingStorageEnforce", "safe")
+}
+
 // ConsumesMemory reports whether memory is handed out to jobs as CPUs are.
 func (c Config) ConsumesMemory() bool {
 	return strings.Contains(strings.ToUpper(c.values["SelectTypeParameters"]), "MEMORY")

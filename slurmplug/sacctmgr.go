@@ -60,6 +60,26 @@ func parseQOS(out string, t *table) (all []string, err error) {
 	return all, nil
 }
 
+// NodeLimits are what QOS allow a job of each of its nodes (MaxTRESPerNode), by their names; those without such a limit are
+// left out. slurmctld looks at them only once it has chosen nodes: until then the reason says nothing of them.
+func (c *Client) NodeLimits(ctx context.Context) (map[string]TRES, error) {
+	out, err := c.sacctmgr(ctx, "qos", "format=Name,MaxTRESPerNode")
+	if err != nil {
+		return nil, err
+	}
+	limits := map[string]TRES{}
+	t := table{name: "sacctmgr show qos"}
+	err = t.eachRow(out, 2, func(f []string) error {
+		limit, err := ParseTRES(f[1])
+		if len(limit) > 0 {
+			limits[f[0]] = limit
+		}
+		return err
+	})
+	c.leave(&t, err)
+	return limits, err
+}
+
 // listOf splits at commas; nil for "".
 func listOf(s string) []string {
 	if isUnset(s) {

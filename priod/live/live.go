@@ -29,6 +29,8 @@ type Cluster struct {
 	unreadPartitions []cluster.UnreadRecord
 	wholeNodes       wholeNodes
 	nodeSizes        nodeSizes
+	nodeLimits       map[string]slurmplug.TRES // of QOS; nil: none, or not known
+	partitionQOS     map[string]string
 	partitions       []cluster.Partition // with limits that count for where jobs fit
 	conf             slurmplug.Config
 	stamp            string    // see cluster.Snapshot.Config

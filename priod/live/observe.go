@@ -131,7 +131,7 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 		}
 	}
 	s.Partitions, c.nodeSizes = c.partitions, sizesOf(s.Nodes)
-	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), sizes: c.nodeSizes, tags: &c.tags}
+	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS, tags: &c.tags}
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
 		if jobs[i].Unread != "" {
@@ -264,12 +264,14 @@ func gpuTypes(nodes []cluster.Node) map[string]string {
 
 // conversion turns Slurm's records of jobs into cluster.Jobs. It is used by one goroutine.
 type conversion struct {
-	limits     timeLimits        // read only
-	wholeNodes wholeNodes        // read only
-	types      map[string]string // GPU types by node, read only
-	sizes      nodeSizes         // read only
-	tags       *tagCache
-	demands    demandCache
+	limits       timeLimits                // read only
+	wholeNodes   wholeNodes                // read only
+	types        map[string]string         // GPU types by node, read only
+	sizes        nodeSizes                 // read only
+	nodeLimits   map[string]slurmplug.TRES // read only
+	partitionQOS map[string]string         // read only
+	tags         *tagCache
+	demands      demandCache
 }
 
 // job fills in o, which is empty. It does so field by field: a literal would be made apart, and
@@ -291,6 +293,9 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	d := v.demands.of(j, o.Whole, v.sizes)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs
 	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.gres, d.open
+	if limited := v.beyond(o, o.QOS, v.partitionQOS[o.Partition]); limited != "" {
+		o.Open = limited
+	}
 	if j.SharedWith != "" {
 		o.Open = "nodes shared with jobs of the same " + strings.ToLower(j.SharedWith)
 	}
@@ -461,11 +466,6 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes) demand {
 // allocate completes a pending job's demand with what Slurm will allocate, by the nodes that it may have: the CPUs of
 // --cpus-per-gpu, as many nodes as its CPUs need, each with what the job asks for by node, and all GPUs of whole nodes.
 func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize) {
-	d.cpus, d.nodeCPUs = max(j.CPUs, d.gpus*j.CPUsPerGPU()), j.MinCPUs
-	if tasks := max(j.NumTasks, 1); d.cpus%tasks == 0 && j.CPUsPerGPU() == 0 {
-		d.taskCPUs = d.cpus / tasks
-	}
-	d.memByCPU = j.MinMemMB > 0 && d.memMB == j.MinMemMB*int64(d.cpus)
 	most, least := 0, -1
 	for _, n := range nodes {
 		cpus := n.cpus
@@ -477,16 +477,42 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize) {
 			least = n.gpus
 		}
 	}
+	if whole {
+		d.gpus = max(d.gpus, least*max(d.nodes, 1))
+	}
+	d.cpus, d.nodeCPUs = max(j.CPUs, d.gpus*j.CPUsPerGPU()), j.MinCPUs
+	if tasks := max(j.NumTasks, 1); d.cpus%tasks == 0 && j.CPUsPerGPU() == 0 {
+		d.taskCPUs = d.cpus / tasks
+	}
+	d.memByCPU = j.MinMemMB > 0 && d.memMB == j.MinMemMB*int64(d.cpus)
 	if most > 0 && d.cpus > most*max(d.nodes, 1) {
 		wider := (d.cpus + most - 1) / most
 		if d.nodeGPUs > 0 && d.gpus == d.nodeGPUs*max(d.nodes, 1) {
 			d.gpus = d.nodeGPUs * wider
 		}
-		d.nodes = wider
+		if d.nodes = wider; whole {
+			d.gpus = max(d.gpus, least*wider)
+		}
 	}
-	if whole {
-		d.gpus = max(d.gpus, least*max(d.nodes, 1))
+}
+
+// beyond names the QOS whose limit on each node a waiting job exceeds with an equal part of what it asks for; "": none.
+func (v *conversion) beyond(j *cluster.Job, qos ...string) string {
+	if len(v.nodeLimits) == 0 || j.State != cluster.Pending {
+		return ""
 	}
+	nodes := max(j.Nodes, 1)
+	for _, name := range qos {
+		for _, x := range []struct {
+			tres string
+			part int64
+		}{{"gres/gpu", int64((j.GPUs + nodes - 1) / nodes)}, {"gres/gpu:" + j.GPUType, int64((j.GPUs + nodes - 1) / nodes)}, {"cpu", int64((j.CPUs + nodes - 1) / nodes)}, {"mem", j.MemMB / int64(nodes)}} {
+			if most, limited := v.nodeLimits[name].Get(x.tres); limited && x.part > most {
+				return "more " + x.tres + " than QOS " + name + " allows of a node"
+			}
+		}
+	}
+	return ""
 }
 
 // nodeSize is the size of some nodes of a partition.
@@ -588,6 +614,9 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 		return err
 	}
 	c.setLimits(partitions)
+	if c.nodeLimits = nil; c.conf.EnforcesLimits() {
+		c.nodeLimits, _ = c.client.NodeLimits(ctx) // without slurmdbd they are not known
+	}
 	c.stamp = conf.Stamp(partitions)
 	c.configAt = at
 	return nil
@@ -596,8 +625,11 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 	c.limits, c.wholeNodes = make(timeLimits, len(partitions)), wholeNodes{}
 	c.unreadPartitions = unreadPartitions(partitions)
-	c.partitions = nil
+	c.partitions, c.partitionQOS = nil, map[string]string{}
 	for _, p := range partitions {
+		if p.QOS != "" {
+			c.partitionQOS[p.Name] = p.QOS
+		}
 		if p.MaxNodeCPUs > 0 || p.NodeLimit != "" {
 			c.partitions = append(c.partitions, cluster.Partition{Name: p.Name, NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit})
 		}

@@ -193,3 +193,51 @@ func TestUnreadRecords(t *testing.T) {
 		t.Errorf("check names %d records", named)
 	}
 }
+
+// What a pending job is charged and placed with is what Slurm will allocate (research on 22.05.8, 24.11.5 and 26.05.5:
+// whole nodes with all of their GPUs, as many nodes as the CPUs need, the CPUs of --cpus-per-gpu).
+func TestWhatSlurmWillAllocate(t *testing.T) {
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1}}, "mixed": {{"a100", 8, 16, 1}, {"v100", 4, 16, 1}, {"", 0, 16, 1}}, "threads": {{"a100", 4, 16, 2}}}
+	for name, c := range map[string]struct {
+		job                    slurmplug.Job
+		gpus, nodes, cpus, one int
+	}{
+		"exclusive, one GPU asked for":     {slurmplug.Job{Partition: "gpu", Nodes: 2, TRES: "cpu=2,node=2,gres/gpu=2", TresPerNode: "gres:gpu:1", CPUs: 2, NumTasks: 2, Whole: true}, 8, 2, 2, 1},
+		"exclusive without GPUs":           {slurmplug.Job{Partition: "gpu", TRES: "cpu=1,node=1", CPUs: 1, NumTasks: 1, Whole: true}, 4, 1, 1, 1},
+		"exclusive, nodes without GPUs":    {slurmplug.Job{Partition: "mixed", TRES: "cpu=1,node=1", CPUs: 1, NumTasks: 1, Whole: true}, 0, 1, 1, 1},
+		"exclusive, the smallest that has": {slurmplug.Job{Partition: "mixed", TRES: "cpu=1,node=1", TresPerNode: "gres:gpu:1", CPUs: 1, NumTasks: 1, Whole: true}, 4, 1, 1, 1},
+		"tasks for each GPU":               {slurmplug.Job{Partition: "gpu", TRES: "cpu=4,node=1,gres/gpu=2", CPUs: 4, NumTasks: 4}, 2, 1, 4, 1},
+		"more CPUs than a node has":        {slurmplug.Job{Partition: "gpu", TRES: "cpu=48,node=1,gres/gpu=4", TresPerNode: "gres:gpu:4", CPUs: 48, NumTasks: 48}, 12, 3, 48, 1},
+		"one thread of each core":          {slurmplug.Job{Partition: "threads", TRES: "cpu=16,node=1,gres/gpu=4", TresPerNode: "gres:gpu:4", CPUs: 16, NumTasks: 16, Threads: 1}, 8, 2, 16, 1},
+		"CPUs for each GPU":                {slurmplug.Job{Partition: "gpu", TRES: "cpu=1,node=1,gres/gpu=2", TresPerJob: "gres:gpu:2", CPUsPerTRES: "gres:gpu:3", CPUs: 1, NumTasks: 1}, 2, 1, 6, 0},
+		"CPUs for each task":               {slurmplug.Job{Partition: "gpu", TRES: "cpu=6,node=1,gres/gpu=3", TresPerTask: "gres:gpu:1", CPUs: 6, NumTasks: 3}, 3, 1, 6, 2},
+	} {
+		c.job.State = "PENDING"
+		var cache demandCache
+		d := cache.of(&c.job, c.job.Whole, sizes)
+		if d.gpus != c.gpus || max(d.nodes, 1) != c.nodes || d.cpus != c.cpus || d.taskCPUs != c.one {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	runs := slurmplug.Job{State: "RUNNING", Partition: "gpu", TRES: "cpu=16,node=1,gres/gpu=4", TresPerNode: "gres:gpu:1", Nodes: 1, CPUs: 16, Whole: true}
+	if _, gpus := runs.GPUs(); gpus != 4 {
+		t.Errorf("a running job on a whole node holds %d GPUs", gpus)
+	}
+}
+
+// GPUs on which shards lie are not free (seen on 22.05.8 and later in these forms).
+func TestGPUsInUseThroughShards(t *testing.T) {
+	for shown, want := range map[string]int{
+		"gpu:a100:3(IDX:1-3),shard:a100:1(IDX:0)": 4, "gpu:a100:0(IDX:N/A),shard:a100:5(2/4,3/4,0/4,0/4)": 2,
+		"gpu:a100:2(IDX:2-3),shard:a100:5(2/4,3/4,-/4,-/4)": 4, "gpu:a100:1(IDX:0),shard:a100:0(IDX:N/A)": 1, "gpu:a100:4(IDX:0-3),shard:a100:0(0/4,0/4,0/4,0/4)": 4,
+	} {
+		used, err := slurmplug.ParseGres(shown)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := slurmplug.Node{Name: "n", State: []string{"MIXED"}, Gres: []slurmplug.Gres{{Name: "gpu", Type: "a100", Count: 4}, {Name: "shard", Count: 16}}, GresUsed: used}
+		if got := ConvertNodes([]slurmplug.Node{n})[0]; got.GPUsUsed != want || len(got.Gres) != 0 {
+			t.Errorf("%s: %d GPUs in use, want %d; others %v", shown, got.GPUsUsed, want, got.Gres)
+		}
+	}
+}

@@ -149,12 +149,13 @@ func idOrder(j *cluster.Job) cluster.JobID {
 }
 
 type ranker struct {
-	s      *cluster.Snapshot
-	h      *cluster.History
-	set    plan.Classes
-	use    func() *teUse
-	gpus   map[string]int     // by partition list; see gpusOf
-	beyond map[demand]refusal // of the jobs so far: many are refused in the same words
+	s          *cluster.Snapshot
+	h          *cluster.History
+	set        plan.Classes
+	use        func() *teUse
+	gpus       map[string]int     // by partition list; see gpusOf
+	components map[uint32]int     // GPUs of all components of heterogeneous jobs that wait, by their leaders; see charge
+	beyond     map[demand]refusal // of the jobs so far: many are refused in the same words
 }
 
 // demand is all that the words of a refusal depend on.
@@ -271,7 +272,7 @@ func (r *ranker) admitOne(v *Verdict, arrays map[uint32]int) {
 		arrays[j.ID.ID] += fit
 	}
 	if counted {
-		r.use().hold(j, fit*j.GPUs)
+		r.use().hold(j, fit*r.charge(j))
 	}
 }
 
@@ -385,25 +386,41 @@ func (r *ranker) admits(a *budgetHolder, j *cluster.Job, tasks int) (limit *plan
 			return refusal{limited("gpu_hours", l), fmt.Sprintf("%s %s has used up its %.1f TE GPU-hours within %s", a.of, a.name, l, cluster.UsePeriod)}
 		})
 	}
-	l := a.budget.GPUs
-	if l == 0 || j.GPUs == 0 {
+	l, gpus := a.budget.GPUs, r.charge(j)
+	if l == 0 || gpus == 0 {
 		return nil, ""
 	}
-	n := max(l-a.use.GPUs, 0) / j.GPUs
+	n := max(l-a.use.GPUs, 0) / gpus
 	if n >= tasks {
 		return nil, ""
 	}
-	return r.refuse(demand{"gpus", a.of, a.name, int64(a.use.GPUs), int64(l), int64(j.GPUs)}, func() refusal {
+	return r.refuse(demand{"gpus", a.of, a.name, int64(a.use.GPUs), int64(l), int64(gpus)}, func() refusal {
 		limit := limited("gpus", float64(l))
 		limit.Used, limit.Tasks = float64(a.use.GPUs), n
 		switch {
-		case j.GPUs > l:
-			return refusal{limit, fmt.Sprintf("this job wants %d GPUs, more than the budget of %s %s: %d TE GPUs at a time", j.GPUs, a.of, a.name, l)}
+		case gpus > l:
+			return refusal{limit, fmt.Sprintf("this job wants %d GPUs, more than the budget of %s %s: %d TE GPUs at a time", gpus, a.of, a.name, l)}
 		case n > 0:
-			return refusal{limit, fmt.Sprintf("with these %s %s holds or is next for %d TE GPUs of %d, and each wants %d", a.of, a.name, a.use.GPUs+n*j.GPUs, l, j.GPUs)}
+			return refusal{limit, fmt.Sprintf("with these %s %s holds or is next for %d TE GPUs of %d, and each wants %d", a.of, a.name, a.use.GPUs+n*gpus, l, gpus)}
 		}
-		return refusal{limit, fmt.Sprintf("%s %s holds or is next for %d TE GPUs of %d, and this job wants %d", a.of, a.name, a.use.GPUs, l, j.GPUs)}
+		return refusal{limit, fmt.Sprintf("%s %s holds or is next for %d TE GPUs of %d, and this job wants %d", a.of, a.name, a.use.GPUs, l, gpus)}
 	})
+}
+
+// charge is how many GPUs one task of a job will take, those of all components of a heterogeneous job at its leader.
+func (r *ranker) charge(j *cluster.Job) int {
+	if j.HetLeader == 0 || j.State != cluster.Pending {
+		return j.GPUs
+	}
+	if r.components == nil {
+		r.components = map[uint32]int{}
+		for i := range r.s.Jobs {
+			if c := &r.s.Jobs[i]; c.HetLeader != 0 && c.State == cluster.Pending {
+				r.components[c.HetLeader] += c.GPUs
+			}
+		}
+	}
+	return r.components[j.HetLeader]
 }
 
 func limitText(d time.Duration) string {

@@ -274,3 +274,21 @@ func TestJobsWithoutAUserShareNoBudget(t *testing.T) {
 		}
 	}
 }
+
+// A heterogeneous job is charged all of its components, not the leader alone.
+func TestHeterogeneousJobsAreChargedWhole(t *testing.T) {
+	component := func(id uint32, offset, gpus int) cluster.Job {
+		j := pending(id, "te")
+		j.HetLeader, j.HetOffset, j.GPUs = 1, offset, gpus
+		return j
+	}
+	set := plan.Classes{User: plan.Budget{GPUs: 8}}
+	jobs := []cluster.Job{component(1, 0, 1), component(2, 1, 4), component(3, 2, 4)}
+	if v, te := rank(t, set, jobs...); v[0].Why != plan.OverBudget || len(te) != 0 || v[1].Why != plan.Component {
+		t.Errorf("9 GPUs in a budget of 8: %+v", v)
+	}
+	set.User.GPUs = 9
+	if v, te := rank(t, set, append(jobs, pending(4, "te"))...); len(te) != 1 || v[3].Why != plan.OverBudget {
+		t.Errorf("9 GPUs in a budget of 9, and one more: %+v", v)
+	}
+}

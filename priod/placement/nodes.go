@@ -329,7 +329,10 @@ func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
 		}
 	}
 	if r.Whole {
-		a = a.most(n.all(node))
+		cpus := a.CPUs
+		if a = a.most(n.all(node)); r.MemByCPU && cpus > 0 {
+			a.MemMB = a.MemMB * int64(a.CPUs) / int64(cpus)
+		}
 	}
 	return a
 }

@@ -60,9 +60,9 @@ func batches(cases []*Case) (all [][]*place) {
 // TestFit lets Slurm and priod decide random cases. SLURMPRIO_FIT=SEED repeats those of a seed,
 // SLURMPRIO_FIT_CASES=N makes N, SLURMPRIO_FIT_SHRINK=N shows N of the faults without what they do not need.
 func TestFit(t *testing.T) {
-	count, seed := 200, uint64(time.Now().UnixNano())%1_000_000
+	count, seed := 200, uint64(1) // the same cases in each make test, so that a verdict on a commit stands
 	if os.Getenv("SLURMPRIO_LONG") == "1" {
-		count = 5000
+		count, seed = 5000, uint64(time.Now().UnixNano())%1_000_000
 	}
 	if n, err := strconv.Atoi(os.Getenv("SLURMPRIO_FIT_CASES")); err == nil {
 		count = n

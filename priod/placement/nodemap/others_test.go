@@ -1,0 +1,95 @@
+package nodemap
+
+import (
+	"testing"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+)
+
+// With 49,536 MB and what a job holds that stays, a node has room for what Slurm counts and no more:
+// local disk, CPUs within the limit of a partition, whole cores.
+func TestOthersCount(t *testing.T) {
+	node := cluster.Node{
+		Name: "n1", Usable: true, Partitions: []string{"gpu"}, GPUType: "a100", GPUs: 4, GPUsUsed: 2, CPUs: 16, CPUsUsed: 4, Threads: 2, Together: 2,
+		MemMB: 49_536, MemUsedMB: 20_000, Gres: []cluster.GresCount{{Name: "lscratch", Count: 100, Used: 60}},
+	}
+	runs := cluster.Job{State: cluster.Running, Partition: "gpu", NodeList: "n1", GPUs: 2, CPUs: 4, MemMB: 20_000, Nodes: 1, Gres: "lscratch:60"}
+	waits := cluster.Job{State: cluster.Pending, Partition: "gpu", GPUs: 2, CPUs: 4, MemMB: 20_000, Nodes: 1}
+	for name, c := range map[string]struct {
+		change func(s *cluster.Snapshot, j *cluster.Job)
+		fits   bool
+	}{
+		"as it is":                {func(*cluster.Snapshot, *cluster.Job) {}, true},
+		"memory":                  {func(_ *cluster.Snapshot, j *cluster.Job) { j.MemMB = 40_000 }, false},
+		"disk that is there":      {func(_ *cluster.Snapshot, j *cluster.Job) { j.Gres = "lscratch:40" }, true},
+		"disk that is not":        {func(_ *cluster.Snapshot, j *cluster.Job) { j.Gres = "lscratch:60" }, false},
+		"a GRES that no node has": {func(_ *cluster.Snapshot, j *cluster.Job) { j.Gres = "nic:1" }, false},
+		"within the partition's CPUs": {func(s *cluster.Snapshot, _ *cluster.Job) {
+			s.Partitions = []cluster.Partition{{Name: "gpu", NodeCPUs: 8}}
+		}, true},
+		"beyond the partition's CPUs": {func(s *cluster.Snapshot, j *cluster.Job) {
+			s.Partitions = []cluster.Partition{{Name: "gpu", NodeCPUs: 8}}
+			j.CPUs = 6
+		}, false},
+		"another partition's limit": {func(s *cluster.Snapshot, j *cluster.Job) {
+			s.Partitions = []cluster.Partition{{Name: "cpu", NodeCPUs: 8}}
+			j.CPUs = 6
+		}, true},
+		"one thread of each core":      {func(_ *cluster.Snapshot, j *cluster.Job) { j.CPUs, j.OneThread = 6, true }, true},
+		"one thread, too many":         {func(_ *cluster.Snapshot, j *cluster.Job) { j.CPUs, j.OneThread = 7, true }, false},
+		"CPUs of each node at least":   {func(_ *cluster.Snapshot, j *cluster.Job) { j.Node.CPUs = 13 }, false},
+		"an odd CPU with its core":     {func(_ *cluster.Snapshot, j *cluster.Job) { j.CPUs, j.MemMB, j.MemByCPU = 1, 16_000, true }, false},
+		"an odd CPU, memory by node":   {func(_ *cluster.Snapshot, j *cluster.Job) { j.CPUs, j.MemMB = 1, 16_000 }, true},
+		"a node that others may start": {func(s *cluster.Snapshot, _ *cluster.Job) { s.Nodes[0].Owned = true }, false},
+	} {
+		s := &cluster.Snapshot{Nodes: []cluster.Node{node}, Jobs: []cluster.Job{runs, waits}}
+		j := &s.Jobs[1]
+		c.change(s, j)
+		m := New(s)
+		types, _ := m.Types(j)
+		if _, fits := m.Nodes.Fit(m.Request(j, types), nil); fits != c.fits || m.Open(j) != "" {
+			t.Errorf("%s: fits: %v, not counted: %q", name, fits, m.Open(j))
+		}
+	}
+}
+
+// What a running job gives back when it leaves is all that it holds.
+func TestOthersOfVictims(t *testing.T) {
+	s := &cluster.Snapshot{
+		Nodes: []cluster.Node{{Name: "n1", Usable: true, Partitions: []string{"gpu"}, GPUs: 4, GPUsUsed: 4, CPUs: 16, CPUsUsed: 16,
+			Gres: []cluster.GresCount{{Name: "lscratch", Count: 100, Used: 60}}}},
+		Jobs: []cluster.Job{
+			{State: cluster.Running, Partition: "gpu", NodeList: "n1", GPUs: 2, CPUs: 8, Nodes: 1, Gres: "lscratch:60"},
+			{State: cluster.Running, Partition: "gpu", NodeList: "n1", GPUs: 2, CPUs: 8, Nodes: 1},
+		},
+		Partitions: []cluster.Partition{{Name: "gpu", NodeCPUs: 16}},
+	}
+	m := New(s)
+	free := m.Nodes.Clone()
+	for i := range s.Jobs {
+		free.Release(m.Shares(&s.Jobs[i]))
+	}
+	if free.FreeOn(0) != free.Size(0) || m.Nodes.FreeOn(0).Others != (placement.Others{40}) {
+		t.Errorf("%+v of %+v, before %+v", free.FreeOn(0), free.Size(0), m.Nodes.FreeOn(0))
+	}
+	named := m.Named(m.Shares(&s.Jobs[0])[0].Others)
+	if named["lscratch"] != 60 || named["CPUs of partition gpu"] != 8 || m.Unnamed(named) != m.Shares(&s.Jobs[0])[0].Others {
+		t.Errorf("%v", named)
+	}
+}
+
+// A request for what is not counted is named.
+func TestOpenRequests(t *testing.T) {
+	s := &cluster.Snapshot{
+		Nodes:      []cluster.Node{{Name: "n1", Usable: true, Partitions: []string{"gpu"}, GPUs: 4, Gres: []cluster.GresCount{{Name: "fpga", Count: 1}, {Name: "fpga", Count: 1}}}},
+		Jobs:       []cluster.Job{{Partition: "gpu", Gres: "fpga:1"}, {Partition: "gpu,by-socket"}, {Partition: "gpu", Open: "shard"}, {Partition: "gpu"}},
+		Partitions: []cluster.Partition{{Name: "by-socket", Open: "MaxCPUsPerSocket"}},
+	}
+	m := New(s)
+	for i, want := range []string{"fpga: a GRES of several types", "MaxCPUsPerSocket of partition by-socket", "shard", ""} {
+		if got := m.Open(&s.Jobs[i]); got != want {
+			t.Errorf("job %d: %q, want %q", i, got, want)
+		}
+	}
+}
