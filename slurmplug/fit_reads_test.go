@@ -13,7 +13,7 @@ func TestNodesWithoutWhatTheSystemKeeps(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	for kind, want := range map[string]int{"CR_CORE_MEMORY": 2, "CR_Socket_Memory": 8} {
-		if got := NewConfig(map[string]string{"SelectTypeParameters": kind}).Together(&nodes[0]); got != want {
+		if got := (Config{map[string]string{"SelectTypeParameters": kind}}).Together(&nodes[0]); got != want {
 			t.Errorf("%s: %d CPUs are given out together, want %d", kind, got, want)
 		}
 	}

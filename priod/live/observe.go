@@ -484,7 +484,9 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize) {
 	if tasks := max(j.NumTasks, 1); d.cpus%tasks == 0 && j.CPUsPerGPU() == 0 {
 		d.taskCPUs = d.cpus / tasks
 	}
-	d.memByCPU = j.MinMemMB > 0 && d.memMB == j.MinMemMB*int64(d.cpus)
+	if d.memByCPU = j.MinMemMB > 0 && d.memMB == j.MinMemMB*int64(max(j.CPUs, 1)); d.memByCPU {
+		d.memMB = j.MinMemMB * int64(d.cpus)
+	}
 	if most > 0 && d.cpus > most*max(d.nodes, 1) {
 		wider := (d.cpus + most - 1) / most
 		if d.nodeGPUs > 0 && d.gpus == d.nodeGPUs*max(d.nodes, 1) {

@@ -47,8 +47,7 @@ func (s *site) configuration(places []*place) (lab.Options, error) {
 		},
 	}
 	if !strings.Contains(selects, "Memory") {
-		o.ExtraConf = append(o.ExtraConf, "DefMemPerCPU=0")
-		o.ExtraConf[1] = "DefMemPerNode=0"
+		o.ExtraConf[1] = "DefMemPerCPU=0"
 	}
 	if s.Lab != nil {
 		o.ExtraConf = append(o.ExtraConf, "PrologSlurmctld="+s.Dir+"/work/prolog")
