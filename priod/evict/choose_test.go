@@ -214,6 +214,8 @@ func TestLeavesAlone(t *testing.T) {
 		"reserved node":     {with(func(s *scene) { s.Nodes[0].State = "MIXED+RESERVED" }), preemption.Impossible, ""},
 		"node down":         {with(func(s *scene) { s.Nodes[0].Usable = false }), preemption.Impossible, ""},
 		"waits for a limit": {trial(func(j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }), Unhelpful, ""},
+		"not looked at yet": {trial(func(j *cluster.Job) { j.Reason, j.Eligible = "None", at.Add(-5*time.Second) }), Unseen, ""},
+		"not counted":       {trial(func(j *cluster.Job) { j.Open = "shard" }), Uncountable, ""},
 		"without GPUs":      {trial(func(j *cluster.Job) { j.GPUs = 0 }), NoGPUs, ""},
 		"other type":        {trial(func(j *cluster.Job) { j.GPUType = "v100" }), preemption.Impossible, preemption.WrongType},
 		"other feature":     {trial(func(j *cluster.Job) { j.Features = "v100" }), preemption.Impossible, preemption.WrongType},
@@ -516,5 +518,27 @@ func TestGangStaysOnOneGPUType(t *testing.T) {
 	s.waits(10, 4, gang)
 	if why, _ := s.why(10); why != preemption.Fits {
 		t.Errorf("%s, though two nodes of one type are free", why)
+	}
+}
+
+// The amounts that Slurm counts beside GPUs, CPUs and memory decide who leaves, and stand in the claim: the place is
+// free for its job in the next cycle, and for no other.
+func TestClaimsCountOtherResources(t *testing.T) {
+	s := newScene(1)
+	s.Nodes[0].Gres = []cluster.GresCount{{Name: "lscratch", Count: 100, Used: 70}}
+	s.runs(1, 1, 2, func(j *cluster.Job) { j.Gres = "lscratch:60"; j.Tag = jobtag.Tag{} }) // stays
+	s.runs(2, 1, 2, func(j *cluster.Job) { j.Gres = "lscratch:10" })
+	s.waits(10, 1, func(j *cluster.Job) { j.Gres = "lscratch:60" })
+	if why, victims := s.why(10); why != preemption.Impossible || len(victims) > 0 {
+		t.Errorf("%s, %v: 40 of 100 are left of the disk", why, victims)
+	}
+	s.Jobs[2].Gres = "lscratch:40"
+	c := s.choose()
+	if len(c.Changes.Claims) != 1 || c.Changes.Claims[0].Shares[0].Others["lscratch"] != 40 {
+		t.Fatalf("%+v", c.Changes)
+	}
+	m := nodemap.New(&s.Snapshot)
+	if places := c.Changes.Claims[0].places(m); places[0].Others != m.Unnamed(map[string]int64{"lscratch": 40}) {
+		t.Errorf("%+v", places)
 	}
 }

@@ -476,6 +476,9 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize) {
 		if least < 0 || n.gpus < least {
 			least = n.gpus
 		}
+		if n.sockets && j.CPUsPerGPU() > 0 {
+			d.open = "CPUs for each GPU on whole sockets"
+		}
 	}
 	if whole {
 		d.gpus = max(d.gpus, least*max(d.nodes, 1))
@@ -521,6 +524,7 @@ func (v *conversion) beyond(j *cluster.Job, qos ...string) string {
 type nodeSize struct {
 	gpuType             string
 	gpus, cpus, threads int
+	sockets             bool // its CPUs are given out by whole sockets
 }
 
 // nodeSizes are the sizes of nodes by partition, each once.
@@ -530,7 +534,7 @@ func sizesOf(nodes []cluster.Node) nodeSizes {
 	sizes := nodeSizes{}
 	for i := range nodes {
 		n := &nodes[i]
-		size := nodeSize{n.GPUType, n.GPUs, n.CPUs, n.Threads}
+		size := nodeSize{n.GPUType, n.GPUs, n.CPUs, n.Threads, n.Together > n.Threads}
 		if n.MixedTypes {
 			size.gpuType = ""
 		}

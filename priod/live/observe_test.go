@@ -197,7 +197,7 @@ func TestUnreadRecords(t *testing.T) {
 // What a pending job is charged and placed with is what Slurm will allocate (research on 22.05.8, 24.11.5 and 26.05.5:
 // whole nodes with all of their GPUs, as many nodes as the CPUs need, the CPUs of --cpus-per-gpu).
 func TestWhatSlurmWillAllocate(t *testing.T) {
-	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1}}, "mixed": {{"a100", 8, 16, 1}, {"v100", 4, 16, 1}, {"", 0, 16, 1}}, "threads": {{"a100", 4, 16, 2}}}
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, false}}, "mixed": {{"a100", 8, 16, 1, false}, {"v100", 4, 16, 1, false}, {"", 0, 16, 1, false}}, "threads": {{"a100", 4, 16, 2, false}}}
 	for name, c := range map[string]struct {
 		job                    slurmplug.Job
 		gpus, nodes, cpus, one int

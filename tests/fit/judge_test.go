@@ -61,7 +61,7 @@ func (j *judged) fault() string {
 		return ""
 	case j.started && j.before.counted && !j.before.fits:
 		return "missed"
-	case !j.started && (j.after.fits || j.before.fits && j.after.counted):
+	case !j.started && j.after.fits:
 		return "vain fit"
 	case !j.started && len(j.chosen.victims) > 0 && !j.room:
 		return "vain eviction"
@@ -156,9 +156,7 @@ func (s *site) round(ctx context.Context, p *priod, cases []*judged) error {
 	for _, j := range waits {
 		j.before, j.after = before[j.id], after[j.id]
 		j.started, j.reason = seen[j.id].runs(), seen[j.id].reason
-		if j.chosen = j.after; len(j.before.victims) > 0 { // a cycle right after the submission acts at once
-			j.chosen = j.before
-		}
+		j.chosen = j.after
 		if !j.started && len(j.chosen.victims) > 0 {
 			vacated = append(vacated, j)
 		}

@@ -38,15 +38,14 @@ func newPriod(conf string) (*priod, error) {
 	return &priod{cfg, live.New(slurmplug.NewClient(runner, slurmplug.Options{}))}, nil
 }
 
-// released shows jobs that are held as they will be once they are released, before Slurm has looked at
-// them: a daemon that sbatchwrap wakes reads them so.
+// released shows jobs that are held as they will be once Slurm has looked at them and found others first.
 type released struct{ *live.Cluster }
 
 func (r released) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	s, err := r.Cluster.Observe(ctx)
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == cluster.Pending && j.Reason == "JobHeldUser" {
-			j.Reason, j.Priority, j.Eligible = "None", 1000, s.At
+			j.Reason, j.Priority, j.Eligible = "Priority", 1000, s.At
 		}
 	}
 	return s, err
@@ -74,6 +73,15 @@ func (p *priod) decide(ctx context.Context, release bool) (map[string]verdict, e
 		for _, c := range result.Choice.Changes.Claims {
 			if c.Job == t.Job {
 				v.pin = c.Pin
+			}
+		}
+		if v.fits { // what a closer look at its request would say, which comes before an eviction
+			places, err := p.slurm.Places(ctx, map[cluster.JobID]uint32{t.Job: t.RawID})
+			if err != nil {
+				return all, err
+			}
+			if open := places[t.Job].Bounds.Open; open != "" {
+				v = verdict{why: string(evict.Uncountable) + ": " + open}
 			}
 		}
 		all[t.Job.String()] = v
