@@ -161,6 +161,15 @@ func (c Config) Together(n *Node) int {
 	return n.Threads
 }
 
+// DefMemPerCPU is the memory of a job that asks for none, for each of its CPUs, MB; 0: none is set.
+func (c Config) DefMemPerCPU() int64 {
+	mb, err := ParseMemory(c.values["DefMemPerCPU"])
+	if err != nil {
+		return 0
+	}
+	return mb
+}
+
 // EnforcesLimits reports whether limits of associations and QOS count (AccountingStorageEnforce).
 func (c Config) EnforcesLimits() bool {
 	return c.lists("AccountingStorageEnforce", "limits") || c.lists("AccountingStorageEnforce", "safe")

@@ -148,6 +148,7 @@ type Bounds struct {
 	Tasks, TasksPerNode int
 	CPUs, CPUsPerGPU    int   // CPUs: of each node
 	MemMB               int64 // of each node
+	MemByCPU            bool  // it asks for memory for each CPU
 	TmpMB               int64 // disk for temporary files, of each node
 	// Open is what is asked for that does not count by amounts: sockets or cores of a layout, tasks of each socket or core,
 	// cores kept for the system, adjacent nodes, licences; "" for none.
@@ -206,6 +207,7 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if mb, err := ParseMemory(words["MinTmpDiskNode"]); err == nil {
 		b.TmpMB = mb
 	}
+	_, b.MemByCPU = words["MinMemoryCPU"]
 	b.Open = openWords(words)
 	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
 		b.MemMB = mb

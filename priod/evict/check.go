@@ -38,7 +38,7 @@ func (c *Claim) Vet(s plan.JobStatus, place cluster.Place) preemption.Why {
 		return Unhelpful
 	case s.ReqNodes != "", place.Excluded != "" && err != nil:
 		return Constraint
-	case place.Bounds.Open != "", place.Bounds.TasksPerNode > 0 && place.Bounds.Tasks > place.Bounds.TasksPerNode*len(c.Nodes()):
+	case place.Bounds.Open != "", place.Bounds.MemByCPU && !s.MemByCPU && s.MemMB > 0, place.Bounds.TasksPerNode > 0 && place.Bounds.Tasks > place.Bounds.TasksPerNode*len(c.Nodes()):
 		return Uncountable
 	case slices.ContainsFunc(c.Nodes(), func(n string) bool { return slices.Contains(refused, n) }):
 		return Constraint

@@ -126,12 +126,14 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 	c.tags.begin()
 	for i, k := 0, 0; i < len(nodes); i++ {
 		if nodes[i].Unread == "" {
-			s.Nodes[k].Together = c.conf.Together(&nodes[i])
+			if s.Nodes[k].Together = c.conf.Together(&nodes[i]); !c.conf.ConsumesMemory() { // each job may have all of a node's
+				s.Nodes[k].MemUsedMB = 0
+			}
 			k++
 		}
 	}
 	s.Partitions, c.nodeSizes = c.partitions, sizesOf(s.Nodes)
-	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS, tags: &c.tags}
+	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS, defMemPerCPU: c.conf.DefMemPerCPU(), tags: &c.tags}
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
 		if jobs[i].Unread != "" {
@@ -270,6 +272,7 @@ type conversion struct {
 	sizes        nodeSizes                 // read only
 	nodeLimits   map[string]slurmplug.TRES // read only
 	partitionQOS map[string]string         // read only
+	defMemPerCPU int64                     // MB
 	tags         *tagCache
 	demands      demandCache
 }
@@ -290,7 +293,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	if o.TimeLimit == 0 {
 		o.TimeLimit = v.limits.of(j.Partition)
 	}
-	d := v.demands.of(j, o.Whole, v.sizes)
+	d := v.demands.of(j, o.Whole, v.sizes, v.defMemPerCPU)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs
 	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.gres, d.open
 	if limited := v.beyond(o, o.QOS, v.partitionQOS[o.Partition]); limited != "" {
@@ -437,7 +440,7 @@ type demand struct {
 	gres, open     string
 }
 
-func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes) demand {
+func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes, defMemPerCPU int64) demand {
 	r := request{
 		j.State, j.Partition, j.TRES, j.TresPerJob, j.TresPerNode, j.TresPerTask, j.TresPerSock, j.CPUsPerTRES, j.Nodes, j.CPUs, j.NumTasks, j.Sockets, j.Threads,
 		j.MinCPUs, j.MinMemMB, whole,
@@ -452,7 +455,7 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes) demand {
 		d.nodeGPUs = j.NodeGPUs()
 		d.gres, d.open = j.OtherGres()
 		if j.State == "PENDING" {
-			d.allocate(j, whole, sizes.of(j.Partition, d.gpuType, d.nodeGPUs))
+			d.allocate(j, whole, sizes.of(j.Partition, d.gpuType, d.nodeGPUs), defMemPerCPU)
 		}
 		if c.all == nil {
 			c.all = map[request]demand{}
@@ -465,7 +468,7 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes) demand {
 
 // allocate completes a pending job's demand with what Slurm will allocate, by the nodes that it may have: the CPUs of
 // --cpus-per-gpu, as many nodes as its CPUs need, each with what the job asks for by node, and all GPUs of whole nodes.
-func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize) {
+func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMemPerCPU int64) {
 	most, least := 0, -1
 	for _, n := range nodes {
 		cpus := n.cpus
@@ -487,7 +490,8 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize) {
 	if tasks := max(j.NumTasks, 1); d.cpus%tasks == 0 && j.CPUsPerGPU() == 0 {
 		d.taskCPUs = d.cpus / tasks
 	}
-	if d.memByCPU = j.MinMemMB > 0 && d.memMB == j.MinMemMB*int64(max(j.CPUs, 1)); d.memByCPU {
+	one := j.CPUs <= max(d.nodes, 1) // for one CPU of each node it would be the same by node: the default tells, or a closer look
+	if d.memByCPU = j.MinMemMB > 0 && d.memMB == j.MinMemMB*int64(max(j.CPUs, 1)) && (!one || j.MinMemMB == defMemPerCPU); d.memByCPU {
 		d.memMB = j.MinMemMB * int64(d.cpus)
 	}
 	if most > 0 && d.cpus > most*max(d.nodes, 1) {

@@ -214,7 +214,7 @@ func TestWhatSlurmWillAllocate(t *testing.T) {
 	} {
 		c.job.State = "PENDING"
 		var cache demandCache
-		d := cache.of(&c.job, c.job.Whole, sizes)
+		d := cache.of(&c.job, c.job.Whole, sizes, 1024)
 		if d.gpus != c.gpus || max(d.nodes, 1) != c.nodes || d.cpus != c.cpus || d.taskCPUs != c.one {
 			t.Errorf("%s: %+v", name, d)
 		}
