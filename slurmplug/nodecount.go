@@ -66,7 +66,10 @@ func (c *Client) NodeCount(ctx context.Context, record *Job, booted time.Time) (
 
 // parseNodeCount: of an open number Slurm shows "1", of a bounded one "1-1". The first of both
 // is an estimate; what was asked for stands in the record. Of a job that has started since it
-// was in the queue it shows the nodes that it runs on, and not what it asked for.
+// was in the queue it shows the nodes that it runs on, and not what it asked for. 26.05, which also says
+// Exclusive=, bounds an open number by the tasks and shows that: "1-4" may be an open number of 4 tasks, of which any
+// write would make a bound that Slurm then tries to reach (JOB_IMPLICIT_MAX_NODES in slurmctld/job_mgr.c and
+// node_scheduler.c; seen on 26.05.5). So it counts as not shown.
 func parseNodeCount(record *Job, out string, booted time.Time) (n NodeCount, err error) {
 	words, err := askedWords(record, out)
 	if err != nil {
@@ -86,6 +89,9 @@ func parseNodeCount(record *Job, out string, booted time.Time) (n NodeCount, err
 	most, err := parseUint(high, math.MaxInt32)
 	if err != nil {
 		return n, fmt.Errorf("NumNodes: %w", err)
+	}
+	if _, implicit := words["Exclusive"]; implicit && most > 1 && high == words["NumTasks"] {
+		return n, nil
 	}
 	n.Text = NodesText(record.NodeCount(), int(most))
 	return n, nil

@@ -132,7 +132,10 @@ func TestOpenJobWaitsForItsNode(t *testing.T) {
 	}
 	bounded := []string{ranged, last}
 	if s.opensNodes() {
-		bounded = append(bounded, open, byJob)
+		bounded = append(bounded, byJob)
+	}
+	if before[open] == "1" && s.opensNodes() { // 26.05 bounds it by its tasks, which cannot be taken back
+		bounded = append(bounded, open)
 	}
 	isBounded := func(id string) bool { return asks(id) == "1-1" }
 	d := s.daemon()

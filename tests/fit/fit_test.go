@@ -113,3 +113,30 @@ func TestFit(t *testing.T) {
 		t.Logf("seed %d, %s: %d cases in %.1f s: %v", seed, cases[0].Select, decided, time.Since(began).Seconds(), tally)
 	}
 }
+
+// TestCases decides the cases that once went wrong.
+func TestCases(t *testing.T) {
+	text, err := os.ReadFile("testdata/cases.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := parseCases(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t)
+	for _, b := range batches(cases) {
+		if err := s.configure(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		all, err := s.decide(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range all {
+			if fault, got := j.fault(), j.outcome(); fault != "" || got != j.Expect {
+				t.Errorf("%s, %s, want %s\n%s", fault, got, j.Expect, j.describe())
+			}
+		}
+	}
+}

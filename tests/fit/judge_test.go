@@ -376,6 +376,8 @@ func (s *site) pass(ctx context.Context) (all map[string]seen, err error) {
 	})
 	if err != nil {
 		job, _ := s.Run(ctx, "scontrol", "show", "job", id)
+		diag, _ := s.Run(ctx, "sdiag")
+		job += diag
 		node, _ := s.Run(ctx, "scontrol", "show", "node", markerNode+"1")
 		return all, fmt.Errorf("%w: %v\n%s%s%s", err, all, job, node, s.Logs(30))
 	}
