@@ -38,7 +38,7 @@ func (c *Claim) Vet(s plan.JobStatus, place cluster.Place) preemption.Why {
 		return Unhelpful
 	case s.ReqNodes != "", place.Excluded != "" && err != nil:
 		return Constraint
-	case place.Bounds.Open != "", place.Bounds.MemByCPU && !s.MemByCPU && s.MemMB > 0, place.Bounds.TasksPerNode > 0 && place.Bounds.Tasks > place.Bounds.TasksPerNode*len(c.Nodes()):
+	case place.Bounds.Open != "", place.Bounds.TasksPerNode > 0 && place.Bounds.Tasks > place.Bounds.TasksPerNode*len(c.Nodes()):
 		return Uncountable
 	case slices.ContainsFunc(c.Nodes(), func(n string) bool { return slices.Contains(refused, n) }):
 		return Constraint
@@ -63,11 +63,13 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 	})
 }
 
-// hasTmp reports whether each node of a claim has the disk for temporary files that its job asks for.
-func (j *Journal) hasTmp(c *Claim, mb int64) bool {
-	return mb == 0 || !slices.ContainsFunc(c.Nodes(), func(name string) bool {
+// counts reports whether a claim counts what its job asks of each node that no poll shows: disk for temporary files,
+// and memory by CPU where Slurm adds CPUs to fill a core.
+func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) bool {
+	byCPU := asks.MemByCPU && !s.MemByCPU
+	return asks.TmpMB == 0 && !byCPU || !slices.ContainsFunc(c.Nodes(), func(name string) bool {
 		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
-		return at >= 0 && j.nodes[at].TmpMB < mb
+		return at >= 0 && (j.nodes[at].TmpMB < asks.TmpMB || byCPU && j.nodes[at].Together > 1)
 	})
 }
 
@@ -185,7 +187,7 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 		claim := &t.Claims[i]
 		status := statuses[claim.Job]
 		why := claim.Vet(status, places[claim.Job])
-		if why == "" && !e.Journal.hasTmp(claim, places[claim.Job].Bounds.TmpMB) {
+		if why == "" && !e.Journal.counts(claim, places[claim.Job].Bounds, &status) {
 			why = Uncountable
 		}
 		if why == "" && !e.Journal.Allows(claim, &status) {

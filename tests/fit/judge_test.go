@@ -60,7 +60,7 @@ func (j *judged) fault() string {
 	case j.refused != "":
 		return ""
 	case j.started && j.before.counted && !j.before.fits:
-		return "missed"
+		return missed
 	case !j.started && j.after.fits:
 		return "vain fit"
 	case !j.started && len(j.chosen.victims) > 0 && !j.room:
@@ -68,6 +68,9 @@ func (j *judged) fault() string {
 	}
 	return ""
 }
+
+// missed is a fault by which no job leaves: a job starts that priod takes not to fit.
+const missed = "missed"
 
 // outcome is in a word what both say.
 func (j *judged) outcome() string {
