@@ -19,8 +19,9 @@ import (
 const maxTrials = 1000
 
 // firstLook is how long a job without a reason may wait for Slurm's first look at it, which tells whether limits of
-// its partition, QOS or association keep it from starting: sched_interval (slurm.conf).
-const firstLook = time.Minute
+// its partition, QOS or association keep it from starting: Slurm looks as the job is submitted or, with defer, after
+// batch_sched_delay (3 s) and a pass over the queue.
+const firstLook = 10 * time.Second
 
 // Trial is a waiting TE job and what was decided for it.
 type Trial struct {

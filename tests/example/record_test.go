@@ -26,13 +26,13 @@ func TestRecord(t *testing.T) {
 	}
 	l := lab.ForTest(t, lab.Options{
 		Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}, {Count: 1, GPUType: "v100", GPUs: 4}},
-		ExtraConf: []string{"SchedulerParameters=defer,batch_sched_delay=20,sched_interval=20,bf_interval=30"}, // time for a cycle before jobs start
+		ExtraConf: []string{"SchedulerParameters=defer,batch_sched_delay=60,sched_interval=60,bf_interval=90"}, // time for a cycle before jobs start
 	})
 	t.Setenv("SLURM_CONF", l.Conf())
 	submit(t, l)
 	s := newSite(t)
 	s.write("recording", nil)
-	time.Sleep(3 * time.Second) // the jobs wait for a while
+	time.Sleep(11 * time.Second) // Slurm might have looked at the jobs: no job leaves for one before
 	at := time.Now().UTC().Format(time.RFC3339)
 	s.story()
 	s.keep(l, at)
