@@ -58,7 +58,7 @@ var reasonTexts = map[preemption.Why]string{
 	InVain:                "room was made for such a job on such nodes in vain: the place was free, and Slurm did not start it",
 	Cancelled:             "trials of its user were given up after jobs had been evicted for them",
 	NoGPUs:                "it requests no GPUs",
-	Unseen:                "Slurm has not looked at it yet, which tells whether a limit keeps it from starting",
+	Unseen:                "Slurm has not looked at it yet, which shows whether a limit keeps it from starting",
 	Uncountable:           "no job leaves for it, since priod does not count something that it asks for and cannot tell where it fits",
 	TookOver:              "this priod took over recently, and victims of the other one may still be in their grace period",
 	ArrayLimit:            "its array's task limit is reached (--array=...%N)",

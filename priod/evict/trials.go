@@ -18,7 +18,7 @@ import (
 // keep the number of new claims low anyway, and the search takes time.
 const maxTrials = 1000
 
-// firstLook is how long a job without a reason may wait for Slurm's first look at it, which tells whether limits of
+// firstLook is how long a job without a reason may wait for Slurm's first look at it, which shows whether limits of
 // its partition, QOS or association keep it from starting: Slurm looks as the job is submitted or, with defer, after
 // batch_sched_delay (3 s) and a pass over the queue.
 const firstLook = 10 * time.Second
