@@ -155,7 +155,7 @@ var differing = []struct {
 	{regexp.MustCompile(`(\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d`), "12:03:10"},
 	{regexp.MustCompile(`(\d+[dhms]){1,2} ago`), "5m02s ago"},
 	{regexp.MustCompile(`process \d+`), "process 4711"},
-	{regexp.MustCompile(`(scontrol|squeue|sacct|sacctmgr|sinfo|sprio|sdiag) [^:]*: (exit status \d+|timed out).*?($|; |\)|: nothing)`), "SLURM-ERROR$3"},
+	{regexp.MustCompile(`(scontrol|squeue|sacct|sacctmgr|sinfo|sprio|sdiag) [^:]*: (exit status \d+|timed out).*?(?:\(connect failure\))?($|; |\)|: nothing)`), "SLURM-ERROR$3"},
 	{regexp.MustCompile(`(\((disk-full|database-locked)\): ).*`), "${1}..."},
 	{regexp.MustCompile(`\.tmp-\d+`), ".tmp-1"},
 	{regexp.MustCompile(`12:03:10\.\d+Z`), "12:03:10.123Z"},

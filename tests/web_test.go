@@ -115,7 +115,7 @@ func (s *site) servesAlone(d *running, first, second string) {
 	if !pagesHave(s, alone, first, second) {
 		s.Error("priod web does not show what the daemon saw")
 	}
-	if text, _ := read(s, alone, "/health"); !strings.Contains(text, "whether the daemon runs is not known here") || !strings.Contains(text, " failed; looked at ") {
+	if text, _ := read(s, alone, "/health"); !strings.Contains(text, "priod is not running") || !strings.Contains(text, " failed; looked at ") {
 		s.Error(text)
 	}
 	if err := c.Process.Signal(syscall.SIGTERM); err != nil {

@@ -78,7 +78,7 @@ func (d *decider) placeQueue() {
 func (d *decider) placeJob(free *placement.Nodes, c *resizable, w queuedJob, types placement.Types) int {
 	r := d.nodes.Request(w.job, types)
 	if a := w.job.Asked; c == nil && a != nil && a.GPUs > 0 {
-		r.CPUs, r.MemMB = int32(min(a.CPUs, placement.Plenty)), a.MemMB
+		resize(&r, int32(min(a.CPUs, placement.Plenty)), a.MemMB)
 		if a.Nodes != "" {
 			at, known := d.nodes.Index[a.Nodes]
 			own := []placement.Share{{Node: at, Amount: r.Amount}}
@@ -91,7 +91,8 @@ func (d *decider) placeJob(free *placement.Nodes, c *resizable, w queuedJob, typ
 		}
 	}
 	if c != nil {
-		r.CPUs, r.MemMB = d.leastToPlace(c)
+		cpus, memMB := d.leastToPlace(c)
+		resize(&r, cpus, memMB)
 		r.Nodes = 1
 	}
 	shares, fits := free.Fit(r, nil)
@@ -111,7 +112,7 @@ func (d *decider) placeJob(free *placement.Nodes, c *resizable, w queuedJob, typ
 // for.
 func (d *decider) placeWithOwnRequest(free *placement.Nodes, x *raisedJob, types placement.Types) int {
 	r, own := d.nodes.Request(x.job, types), x.job.Asked.Of(x.r.Was)
-	r.CPUs, r.MemMB = int32(min(own.CPUs, placement.Plenty)), own.MemMB
+	resize(&r, int32(min(own.CPUs, placement.Plenty)), own.MemMB)
 	shares, fits := free.Fit(r, nil)
 	if !fits {
 		return 0
@@ -120,6 +121,11 @@ func (d *decider) placeWithOwnRequest(free *placement.Nodes, x *raisedJob, types
 	d.unsized = append(d.unsized, shares...)
 	x.ownFits = true
 	return x.job.GPUs
+}
+
+// resize gives a request another size: what the job asked for each task, node or CPU counts no more.
+func resize(r *placement.Request, cpus int32, memMB int64) {
+	r.CPUs, r.MemMB, r.TaskCPUs, r.NodeCPUs, r.MemByCPU = cpus, memMB, 0, 0, false
 }
 
 // leastToPlace is the least that a job may get, on the kind of nodes where that is
