@@ -21,6 +21,7 @@ func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string, fits *pl
 	have := fmt.Sprintf("requests %s; %d are free on %d nodes, at most %d on one", shape(g), g.free, nodes, most) + w.keptForTE(j, g)
 	without := func(change func(r *placement.Request)) bool {
 		relaxed := r
+		relaxed.TaskCPUs, relaxed.NodeCPUs, relaxed.MemByCPU = 0, 0, false // of the size that it asks for
 		change(&relaxed)
 		return w.place(relaxed, g.byType)
 	}
@@ -109,6 +110,7 @@ func (w *walk) fewer(j *cluster.Job, g *group) (fits *plan.FitsNow, words string
 	for high-low > 1 {
 		r, mid := g.request, (low+high)/2
 		r.GPUs, r.Nodes = mid, min(r.Nodes, mid)
+		r.TaskCPUs, r.NodeCPUs = 0, 0
 		r.CPUs, r.MemMB = int32(int64(r.CPUs)*int64(mid)/int64(g.request.GPUs)), r.MemMB*int64(mid)/int64(g.request.GPUs)
 		if w.place(r, g.byType) {
 			low = mid
