@@ -152,11 +152,14 @@ func (h *alarmed) through(a *alarm, of []string) alerts.Test {
 		level = h.value(a.series)
 	}
 	before := h.scrape()
-	if a.begin != nil {
-		a.begin(h)
-	}
 	if a.settings != "" {
 		h.set(a.settings)
+	}
+	if a.begin != nil {
+		if a.settings != "" { // no cycle with the settings before them sees what begins
+			h.cycles(2)
+		}
+		a.begin(h)
 	}
 	if a.start {
 		h.harmed.start()
