@@ -38,12 +38,18 @@ func (c *Claim) Vet(s plan.JobStatus, place cluster.Place) preemption.Why {
 		return Unhelpful
 	case s.ReqNodes != "", place.Excluded != "" && err != nil:
 		return Constraint
-	case place.Bounds.Open != "", place.Bounds.TasksPerNode > 0 && place.Bounds.Tasks > place.Bounds.TasksPerNode*len(c.Nodes()):
+	case place.Bounds.Open != "", !tasksAllow(place.Bounds, len(c.Nodes())):
 		return Uncountable
 	case slices.ContainsFunc(c.Nodes(), func(n string) bool { return slices.Contains(refused, n) }):
 		return Constraint
 	}
 	return ""
+}
+
+// tasksAllow reports whether the tasks of each node let a job run on so many nodes, to which it is bound. Bound to
+// fewer nodes than its range has at most, Slurm gives such a job BadConstraints (seen on 22.05.8).
+func tasksAllow(b slurmplug.Bounds, nodes int) bool {
+	return b.TasksPerNode == 0 || b.Tasks <= b.TasksPerNode*nodes && b.Most <= nodes
 }
 
 // SetNodes tells the journal the nodes of a cycle's snapshot.
