@@ -175,7 +175,10 @@ func (e *Exec) Run(ctx context.Context, cmd Command) (Output, error) {
 	runtime.LockOSThread()
 	err = c.Run()
 	runtime.UnlockOSThread()
-	out := Output{stdout.buf.Bytes(), stderr.buf.Bytes()}
+	out := Output{stdout.buf.Bytes(), withoutIgnored(stderr.buf.Bytes())}
+	if cmd.Merge {
+		out.Stdout = withoutIgnored(out.Stdout)
+	}
 	if err == nil {
 		e.sizes.Store(kind(cmd), len(out.Stdout)+len(out.Stdout)/8)
 		return out, nil
@@ -195,6 +198,22 @@ func (e *Exec) Run(ctx context.Context, cmd Command) (Output, error) {
 		}
 	}
 	return out, failed
+}
+
+// withoutIgnored leaves out the errors that every command prints, status 0 and output whole, where slurm.conf sets two
+// keys of which one counts, such as DefMemPerCPU and DefMemPerNode (read_config.c; seen on 22.05.8).
+func withoutIgnored(text []byte) []byte {
+	const ignored = "ignored, since it's mutually exclusive with"
+	if !bytes.Contains(text, []byte(ignored)) {
+		return text
+	}
+	var rest []byte
+	for line := range bytes.Lines(text) {
+		if _, said, _ := bytes.Cut(line, []byte(": error: ")); !bytes.Contains(said, []byte(ignored)) {
+			rest = append(rest, line...)
+		}
+	}
+	return rest
 }
 
 // kind tells commands apart whose output differs in size: a poll of the same

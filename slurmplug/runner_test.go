@@ -82,6 +82,21 @@ func TestExecFailures(t *testing.T) {
 	}
 }
 
+// A slurm.conf with DefMemPerCPU and DefMemPerNode: every command says so, and does what it is asked.
+func TestExecTwoKeysOfWhichOneCounts(t *testing.T) {
+	const said = "echo \"scontrol: error: DefMemPerCPU ignored, since it's mutually exclusive with DefMemPerNode\" >&2; "
+	for _, merge := range []bool{false, true} {
+		e := program(t, "scontrol", said+"echo out", ExecOptions{})
+		if out, err := e.Run(t.Context(), Command{Name: "scontrol", Merge: merge}); err != nil || string(out.Stdout) != "out\n" || len(out.Stderr) > 0 {
+			t.Errorf("%q, %q, %v", out.Stdout, out.Stderr, err)
+		}
+		e = program(t, "scontrol", said+"echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1", ExecOptions{})
+		if _, err := e.Run(t.Context(), Command{Name: "scontrol", Merge: merge}); !errors.Is(err, ErrController) {
+			t.Error(err)
+		}
+	}
+}
+
 func TestExecFoundOnce(t *testing.T) {
 	e := program(t, "squeue", "echo one", ExecOptions{})
 	if _, err := e.Run(t.Context(), Command{Name: "squeue"}); err != nil {

@@ -97,6 +97,9 @@ func (e *evictable) told(name string) {
 func (s *site) once(eligible, cycles int) {
 	s.Helper()
 	s.eligible(eligible)
+	s.wait("Slurm's first look at each job", func() bool { // until then no job leaves for one
+		return !strings.Contains(s.slurm("squeue", "--noheader", "--states=PENDING", "--format=%r"), "None")
+	})
 	for range cycles {
 		s.must("run", "--once")
 	}

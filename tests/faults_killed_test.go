@@ -75,7 +75,7 @@ func (s *site) change(r *rand.Rand) {
 // Whenever priod is killed with -9, the next run finds its way: the order comes
 // out as if nothing had happened, and reset still takes back everything.
 func TestKilledAtAnyMoment(t *testing.T) {
-	s := newSite(t, "[te_budget.user]\ngpus = 0\n")
+	s := newOwnSite(t, "[te_budget.user]\ngpus = 0\n")
 	r := random(t)
 	s.fill()
 	s.submit("--gres=gpu:1", "--time=5", "--wrap", "sleep 600")

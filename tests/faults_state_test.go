@@ -284,7 +284,7 @@ func (h *harmed) cycles(n int64) {
 // end is as if nothing had been.
 func TestStateFolderFaults(t *testing.T) {
 	seed := seedOf(t)
-	h := newHarmed(t)
+	h := harmedOn(t, newOwnSite(t, ""))
 	faults := slices.DeleteFunc(slices.Clone(stateFaults), func(f stateFault) bool { return f.root && h.mount == "" })
 	if len(faults) < len(stateFaults) {
 		t.Log("some faults need root, to mount a small filesystem")
@@ -292,7 +292,7 @@ func TestStateFolderFaults(t *testing.T) {
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	faults = faults[:rounds(3, len(faults))]
 
-	want := undisturbed(newSite(t, roomy), seed, len(faults), nil)
+	want := undisturbed(newSiteOn(t, h.lab, roomy), seed, len(faults), nil)
 	h.clear()
 	h.start()
 	q := newQueue(h.site, seed)

@@ -159,8 +159,9 @@ func TestMetrics(t *testing.T) {
 
 // slurmctld hangs and comes back; the endpoint goes on answering.
 func TestHealthFollowsTheController(t *testing.T) {
+	s := newOwnSite(t, "")
 	address := freePort(t)
-	s := newSite(t, fmt.Sprintf("%s[metrics]\nlisten = %q\n", quick, address))
+	s.configure(fmt.Sprintf("%s[metrics]\nlisten = %q\n", quick, address))
 	s.hurries("5s")
 	d := s.daemon()
 	d.waitLog("started")

@@ -78,7 +78,7 @@ func (s *site) clocked(ahead time.Duration) *clocked {
 // last record. Whenever it is right again, the order is that of a priod whose
 // clock was never wrong, budgets count what was used, and nothing is lost.
 func TestClockStepsUnderTheDaemon(t *testing.T) {
-	s := newSite(t, quick+"[te_budget.user]\ngpus = 0\ntime_limit = \"0s\"\ngpu_hours_per_day = 20\n")
+	s := newOwnSite(t, quick+"[te_budget.user]\ngpus = 0\ntime_limit = \"0s\"\ngpu_hours_per_day = 20\n")
 	trainings := s.fill()
 	big := s.submit("--prio-type=te", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600")
 	s.slurm("scancel", trainings[0])

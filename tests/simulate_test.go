@@ -260,7 +260,7 @@ func TestSimulationIsRepeatable(t *testing.T) {
 
 // A study of settings goes through Slurm stage by stage, and finds what it finds on this machine.
 func TestTuneThroughSlurm(t *testing.T) {
-	s := newSite(t, "")
+	s := newOwnSite(t, "")
 	r := rand.New(rand.NewPCG(7, 7))
 	var b strings.Builder
 	b.WriteString("job_id,submit_s,gpus,duration_s,limit_s,type,grace_s,ckpt_s,user\n")

@@ -128,7 +128,7 @@ func (b *bindable) settled(ids map[string]*form, before map[string]string) {
 func TestSteering(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost=%v", lost), func(t *testing.T) {
-			b := newBindable(t)
+			b := &bindable{newOwnSite(t, steering)}
 			b.fill()
 			ids := map[string]*form{}
 			for i := range forms {
