@@ -171,7 +171,7 @@ func (g generator) partition(h *hardware) string {
 	for range pick(g, 0, 0, 1, 1, 1, 2) {
 		line := pick(g, all...)
 		key, _, _ := strings.Cut(line, "=")
-		if line == "QOS=@" && h.QOS == "" || strings.Contains(strings.Join(lines, " "), key) {
+		if line == "QOS=@" && h.QOS == "" || strings.Contains(strings.Join(lines, " "), key) || strings.HasPrefix(key, "DefMem") && strings.Contains(strings.Join(lines, " "), "DefMem") {
 			continue
 		}
 		lines = append(lines, line)

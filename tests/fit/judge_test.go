@@ -57,7 +57,7 @@ func (v verdict) String() string {
 // fault says how Slurm and priod differ; "": they agree.
 func (j *judged) fault() string {
 	switch {
-	case j.refused != "":
+	case j.refused != "", j.before.why == "":
 		return ""
 	case j.started && j.before.counted && !j.before.fits:
 		return missed
@@ -77,6 +77,8 @@ func (j *judged) outcome() string {
 	switch {
 	case j.refused != "":
 		return "refused"
+	case j.before.why == "":
+		return "alone"
 	case j.started:
 		return "fits"
 	case j.room:
@@ -144,6 +146,11 @@ func (s *site) round(ctx context.Context, p *priod, cases []*judged) error {
 	if err != nil {
 		return err
 	}
+	// A release is an update: jobs that it would break, and that priod leaves alone (slurmplug.RewritesTasks), stay held.
+	waits = slices.DeleteFunc(waits, func(j *judged) bool { j.before = before[j.id]; return j.before.why == "" })
+	if len(waits) == 0 {
+		return nil
+	}
 	if err := s.Command(ctx, "scontrol", "release", ids(waits)).Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 		return err // an exit status is about jobs that break a limit of their partition
 	}
@@ -157,7 +164,7 @@ func (s *site) round(ctx context.Context, p *priod, cases []*judged) error {
 	}
 	var vacated []*judged
 	for _, j := range waits {
-		j.before, j.after = before[j.id], after[j.id]
+		j.after = after[j.id]
 		j.started, j.reason = seen[j.id].runs(), seen[j.id].reason
 		j.chosen = j.after
 		if !j.started && len(j.chosen.victims) > 0 {

@@ -43,7 +43,7 @@ func (s *site) configuration(places []*place) (lab.Options, error) {
 			"SelectTypeParameters=" + selects, "DefMemPerCPU=1000", "GresTypes=gpu,shard,lscratch,fpga",
 			// A job starts in a pass alone, not as it is submitted; backfill finds nothing that a pass does not.
 			"SchedulerParameters=defer,batch_sched_delay=0,sched_interval=1,sched_min_interval=10000,bf_interval=600,default_queue_depth=10000",
-			"SlurmdTimeout=0", "MessageTimeout=60",
+			"SlurmdTimeout=0",
 		},
 	}
 	if !strings.Contains(selects, "Memory") {
