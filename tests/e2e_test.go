@@ -74,17 +74,18 @@ func longOnly(t *testing.T) {
 // site is a lab with priod alongside it: a state folder and a configuration.
 type site struct {
 	testing.TB
-	lab      *lab.Lab
-	user     string // who runs priod; "" for the lab's own user
-	host     string // where, in a lab with a backup controller
-	dir      string
-	config   string
-	binDir   string // where priod looks for Slurm's commands; "" for PATH
-	program  string // of priod; "" for the one that TestMain built
-	ahead    string // of the machine's clock is that of this program
-	hurry    string // how long priod waits for a command that may hang; "" for a minute: none does
-	settings string // of configure
-	life     life
+	lab        *lab.Lab
+	user       string // who runs priod; "" for the lab's own user
+	host       string // where, in a lab with a backup controller
+	dir        string
+	config     string
+	binDir     string   // where priod looks for Slurm's commands; "" for PATH
+	program    string   // of priod; "" for the one that TestMain built
+	ahead      string   // of the machine's clock is that of this program
+	hurry      string   // how long priod waits for a command that may hang; "" for a minute: none does
+	partitions []string // of [slurm]; nil: gpu
+	settings   string   // of configure
+	life       life
 }
 
 // newSite clears the shared lab's queue. settings are lines of priod.toml that
@@ -153,10 +154,19 @@ func (s *site) configure(settings string) {
 		settings += "\n[wake]\nlisten = []\n" // the default is one place for the whole machine
 	}
 	s.settings = settings
-	text := fmt.Sprintf("[slurm]\npartitions = [\"gpu\"]\ncommand_timeout = %q\nbin_dir = %q\n[state]\ndir = %q\n%s", cmp.Or(s.hurry, "60s"), s.binDir, filepath.Join(s.dir, "state"), settings)
+	partitions := s.partitions
+	if partitions == nil {
+		partitions = []string{"gpu"}
+	}
+	text := fmt.Sprintf("[slurm]\npartitions = [%s]\ncommand_timeout = %q\nbin_dir = %q\n[state]\ndir = %q\n%s", quoted(partitions), cmp.Or(s.hurry, "60s"), s.binDir, filepath.Join(s.dir, "state"), settings)
 	if err := replaceFile(s.config, text); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// quoted is a list of texts as TOML writes it, without its brackets.
+func quoted(texts []string) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", texts), "[]"), "\" \"", "\", \"")
 }
 
 // hurries lets priod wait for a command for so long; "": for a minute.

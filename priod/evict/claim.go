@@ -99,9 +99,8 @@ func (n *transition) advanceOpenClaim(c *Claim, s *plan.JobStatus, looked bool) 
 
 // whyNotStarted says why the job of a claim did not start in time.
 func (n *transition) whyNotStarted(c *Claim, s *plan.JobStatus) string {
-	waits := slurmplug.WaitsFor(s.Reason)
 	switch free := n.j.findFree(c); {
-	case s.State == cluster.Pending && waits != slurmplug.ForRoom && waits != slurmplug.ForNodes:
+	case s.State == cluster.Pending && !s.WantsRoom() && slurmplug.WaitsFor(s.Reason) != slurmplug.ForNodes:
 		return "the job waits for something else: " + s.Reason
 	case !free:
 		return "the place was not free long enough for the job to start"

@@ -35,7 +35,7 @@ func (s *scene) vain(t *testing.T, id uint32, reason string, change func(*scene)
 		change(&scene{Snapshot: cluster.Snapshot{Nodes: left}})
 	}
 	s.journal.SetNodes(left)
-	status := plan.JobStatus{Job: cluster.Job{ID: claim.Job, User: claim.User, State: cluster.Pending, Priority: 9, Reason: reason}}
+	status := plan.JobStatus{Job: cluster.Job{ID: claim.Job, User: claim.User, Partition: "gpu,other", State: cluster.Pending, Priority: 9, Reason: reason}}
 	turn := Advance(s.journal, Observation{At: s.At.Add(2 * time.Minute), Hold: time.Minute, Statuses: map[cluster.JobID]plan.JobStatus{claim.Job: status}})
 	s.journal.Update(&turn)
 	s.journal.SetNodes(nil)
@@ -107,7 +107,7 @@ func TestNoLesson(t *testing.T) {
 		reason string
 		change func(*scene)
 		vain   bool
-	}{"free": {"Resources", nil, true}, "kept by others": {"Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", nil, true}, "taken": {"Resources", full, false}, "a licence": {"Licenses", nil, false}} {
+	}{"free": {"Resources", nil, true}, "kept by others": {"Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", nil, true}, "taken": {"Resources", full, false}, "a licence": {"Licenses", nil, false}, "other partitions": {"BadConstraints", nil, true}} {
 		s := newScene(1)
 		s.runs(1, 1, 4)
 		s.waits(10, 2)

@@ -167,7 +167,7 @@ func (f *Feature) open(c *plan.Cycle, chosen, reserved []string) (opened map[str
 	keep(true)
 	for _, j := range jobs {
 		types, understood := m.Types(j)
-		if waits := slurmplug.WaitsFor(j.Reason); !understood || claiming[j.FirstTask()] || waits != slurmplug.ForRoom && waits != slurmplug.ForNodes {
+		if !understood || claiming[j.FirstTask()] || !j.WantsRoom() && slurmplug.WaitsFor(j.Reason) != slurmplug.ForNodes {
 			continue // it has its place, or would not start there
 		}
 		request := m.Request(j, types)

@@ -244,9 +244,15 @@ func TestOpens(t *testing.T) {
 		"not there":    {waiting(1, 9, cluster.Job{}), cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
 		"all are busy": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[0]); full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
 		"a dependency": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Jobs[0].Reason = "Dependency" }, nil},
-		"drained":      {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Nodes[0].Usable = false }, nil},
-		"still waits":  {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Nodes[0].State = "IDLE" }, nil},
-		"started":      {other, cluster.TE, func(s *cluster.Snapshot) { s.Nodes[0].State = "IDLE"; full(&s.Nodes[0]); s.Jobs = nil }, []string{"n0"}},
+		"other partitions": {other, cluster.TE, func(s *cluster.Snapshot) {
+			full(&s.Nodes[1])
+			full(&s.Nodes[2])
+			s.Jobs[0].Reason = "BadConstraints"
+			s.Jobs[0].Partition += ",other"
+		}, []string{""}},
+		"drained":     {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Nodes[0].Usable = false }, nil},
+		"still waits": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Nodes[0].State = "IDLE" }, nil},
+		"started":     {other, cluster.TE, func(s *cluster.Snapshot) { s.Nodes[0].State = "IDLE"; full(&s.Nodes[0]); s.Jobs = nil }, []string{"n0"}},
 		"reserved by Slurm": {other, cluster.TE, func(s *cluster.Snapshot) {
 			full(&s.Nodes[1])
 			full(&s.Nodes[2])

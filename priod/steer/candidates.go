@@ -142,13 +142,7 @@ func (st *Steered) openUnqueued(at int, why string) {
 // waitsForGPU reports whether a free GPU can end what Slurm says that a job waits for. Where
 // priod bound it, the nodes that are down may be those of its type alone.
 func waitsForGPU(j *pendingJob) bool {
-	switch slurmplug.WaitsFor(j.Reason) {
-	case slurmplug.ForRoom:
-		return true
-	case slurmplug.ForNodes:
-		return j.ours
-	}
-	return false
+	return j.WantsRoom() || j.ours && slurmplug.WaitsFor(j.Reason) == slurmplug.ForNodes
 }
 
 // excluded says why a job is not steered, whatever the allocation and the nodes are.

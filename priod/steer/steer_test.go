@@ -85,8 +85,13 @@ func (p *testCluster) steer(pl *plan.Plan, set Settings) *Steered {
 
 // cycle steers once, and writes.
 func (p *testCluster) cycle(set Settings) (plan.Plan, []plan.Action) {
+	return p.steered(set, []string{"gpu"})
+}
+
+// steered is cycle where jobs of these partitions are ranked.
+func (p *testCluster) steered(set Settings, partitions []string) (plan.Plan, []plan.Action) {
 	p.h.Observe(&p.Snapshot)
-	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
+	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: partitions}})
 	steered := p.steer(&pl, set)
 	places := map[cluster.JobID]cluster.Place{}
 	for id := range steered.Unseen() {
@@ -436,6 +441,36 @@ func TestSteerLetsGo(t *testing.T) {
 	}
 	if seen != "aaaa....aaaa" && seen != "aaaa...aaaa." {
 		t.Errorf("bound as %s", seen)
+	}
+}
+
+// A job of several partitions stays a candidate, and keeps what is remembered of it, while Slurm says
+// BadConstraints of one of them; a job of one partition does not.
+func TestSteerWhileSlurmNamesOtherPartitions(t *testing.T) {
+	for list, want := range map[string]string{"a100,v100,t4": "a100", "a100": ""} {
+		p := newTestCluster()
+		for _, gpuType := range p.shares.Types {
+			n := p.node(gpuType+"1", gpuType, gpuType)
+			n.Partitions = []string{gpuType}
+		}
+		j := p.job(1, "")
+		j.Partition, j.Reason = list, "BadConstraints"
+		set := steerSettings()
+		p.steered(set, strings.Split(list, ","))
+		if j.Features != want {
+			t.Errorf("%s: holds %q", list, j.Features)
+		}
+		if want == "" {
+			continue
+		}
+		for range 2 * set.Rule.Cycles {
+			if p.At = p.At.Add(20 * time.Second); j.Features == want {
+				p.steered(set, strings.Split(list, ","))
+			}
+		}
+		if state := p.memory.jobs.Get(j.ID); j.Features != "" || state == nil || state.pause == 0 {
+			t.Errorf("%s: its type is free, and Slurm starts it nowhere: holds %q, %+v", list, j.Features, state)
+		}
 	}
 }
 

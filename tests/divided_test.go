@@ -1,0 +1,97 @@
+package tests
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"slurmprio/tests/lab"
+)
+
+// newDivided is a site whose GPU types lie in partitions of their own, named after them.
+func newDivided(t *testing.T, settings string) *site {
+	t.Helper()
+	t.Parallel()
+	nodes := []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}, {Count: 2, GPUType: "t4", GPUs: 4}}
+	var partitions []string
+	for _, n := range nodes {
+		partitions = append(partitions, fmt.Sprintf("%s Nodes=%[1]s-[1-%d] Default=%s MaxTime=INFINITE State=UP", n.GPUType, n.Count, map[bool]string{true: "YES", false: "NO"}[n.GPUType == "t4"]))
+	}
+	s := bareSite(t, lab.ForTest(t, lab.Options{Nodes: nodes, Partitions: partitions}))
+	s.partitions = anyType
+	s.configure(settings)
+	return s
+}
+
+// A job of several partitions, each with a GPU type of its own, is given a type and keeps it while Slurm names the
+// partitions without it; it starts there, and reset brings back what its user wrote.
+func TestSteeringAcrossPartitions(t *testing.T) {
+	b := &bindable{newDivided(t, steering)}
+	var holders []string
+	for _, name := range b.lab.Nodes {
+		gpuType, _, _ := strings.Cut(name, "-")
+		holders = append(holders, b.submit("--prio-type=be", "--partition="+gpuType, "--gres=gpu:4", "--time=60", "--wrap", "sleep 600"))
+	}
+	for _, id := range holders {
+		if err := b.lab.WaitJob(b.Context(), id, "RUNNING"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lists := []string{"a100,v100,t4", "t4,v100", "v100,a100,t4"}
+	own := map[string]string{}
+	for i := range 6 {
+		list := lists[i%len(lists)]
+		own[b.asks("--partition="+list, "--gres=gpu:4")] = list
+	}
+	d := b.daemon()
+	told, given := map[string]bool{}, map[string]string{}
+	isBound := func() bool {
+		now := b.constraints()
+		for id, list := range own {
+			given[id] = now[id]
+			if now[id] == "" || !slices.Contains(strings.Split(list, ","), now[id]) {
+				return false
+			}
+		}
+		return true
+	}
+	b.wait("each job to be bound to a type of its partitions", isBound)
+	b.wait("Slurm to name partitions that have no such node", func() bool {
+		for line := range strings.Lines(b.slurm("squeue", "--noheader", "--states=PENDING", "--format=%r")) {
+			told[strings.TrimSpace(line)] = true
+		}
+		return told["BadConstraints"]
+	})
+	d.cycles(5)
+	if !isBound() {
+		t.Errorf("a type is taken back: %v", given)
+	}
+	for id := range own {
+		if out := b.must("explain", id); strings.Contains(out, "BadConstraints); taken back") || strings.Contains(out, "left alone") || strings.Contains(out, "no node satisfies") {
+			t.Error(out)
+		}
+	}
+	b.slurm("scancel", holders[0], holders[2], holders[4]) // a node of each type
+	b.wait("jobs to start on the types given", func() bool {
+		started := 0
+		for line := range strings.Lines(b.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i %f %N")) {
+			f := strings.Fields(line)
+			if own[f[0]] == "" {
+				continue
+			}
+			started++
+			if !strings.HasPrefix(f[2], f[1]+"-") {
+				t.Errorf("job %s was given %q and runs on %s", f[0], f[1], f[2])
+			}
+		}
+		return started >= 2
+	})
+	d.stop()
+	b.must("reset")
+	for line := range strings.Lines(b.slurm("squeue", "--noheader", "--states=PENDING", "--format=%i %P %f")) {
+		if f := strings.Fields(line); f[1] != own[f[0]] || f[2] != "(null)" {
+			t.Errorf("reset leaves %q; its user asked for %q", line, own[f[0]])
+		}
+	}
+}
