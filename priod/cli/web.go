@@ -15,6 +15,7 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/web"
@@ -111,7 +112,7 @@ func Pages(version string) func(cfg *config.Config, health func() daemon.State) 
 			if known {
 				budget = special
 			}
-			return budget.On(gpus).GPUHours
+			return budget.On(plan.Reach{GPUs: gpus}).GPUHours
 		}
 		forecasts := ownForecasts{cfg: cfg}
 		p.Alternatives = func(ctx context.Context, r *store.Reader, name string) (all []web.Alternative, err error) {

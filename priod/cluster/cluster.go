@@ -332,6 +332,16 @@ type Node struct {
 	Parts      []GPUPart // of a node with several GPU types; nil of others, and where they could not be read
 }
 
+// In reports whether the node is in one of the partitions of a list ("a100,v100"), where a job with this list may run.
+func (n *Node) In(partitions string) bool {
+	for p := range strings.SplitSeq(partitions, ",") {
+		if slices.Contains(n.Partitions, p) {
+			return true
+		}
+	}
+	return false
+}
+
 // GresCount is one generic resource of a node.
 type GresCount struct {
 	Name        string

@@ -283,3 +283,16 @@ func TestReleasesJobs(t *testing.T) {
 		t.Errorf("%+v", p.Actions)
 	}
 }
+
+// The part that may be kept is of the nodes that TE jobs can use: of a partition beside others of the same GPUs not all
+// is kept.
+func TestShareOfPartitionsWithTrials(t *testing.T) {
+	stays := []*cluster.Stay{stay(8, 100, 70), stay(8, 60, 30), stay(16, 20, 0)}
+	s := &cluster.Snapshot{At: now, Nodes: nodes(8)}
+	for i := 2; i < 8; i++ {
+		s.Nodes[i].Partitions = []string{"owners"}
+	}
+	if got := choice(s, stays, 1e5); len(got) != 1 {
+		t.Errorf("kept %v, want half of the two nodes on which TE jobs ran", got)
+	}
+}

@@ -89,7 +89,9 @@ func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Setting
 		}
 		all := 0
 		for _, n := range group {
-			all += n.GPUs
+			if m.serves(n, s.At) {
+				all += n.GPUs
+			}
 		}
 		// Those that are kept already, then those with the least work of BE jobs to come.
 		slices.SortStableFunc(group, func(a, b *cluster.Node) int {

@@ -296,7 +296,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	d := v.demands.of(j, o.Whole, v.sizes, v.defMemPerCPU)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs
 	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.gres, d.open
-	if limited := v.beyond(o, o.QOS, v.partitionQOS[o.Partition]); limited != "" {
+	if limited := v.beyond(o); limited != "" {
 		o.Open = limited
 	}
 	if j.SharedWith != "" {
@@ -505,12 +505,16 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 	}
 }
 
-// beyond names the QOS whose limit on each node a waiting job exceeds with an equal part of what it asks for; "": none.
-func (v *conversion) beyond(j *cluster.Job, qos ...string) string {
+// beyond names the QOS, of the job or of one of its partitions, whose limit on each node a waiting job exceeds with an
+// equal part of what it asks for; "": none.
+func (v *conversion) beyond(j *cluster.Job) string {
 	if len(v.nodeLimits) == 0 || j.State != cluster.Pending {
 		return ""
 	}
-	nodes := max(j.Nodes, 1)
+	nodes, qos := max(j.Nodes, 1), []string{j.QOS}
+	for p := range strings.SplitSeq(j.Partition, ",") {
+		qos = append(qos, v.partitionQOS[p])
+	}
 	for _, name := range qos {
 		for _, x := range []struct {
 			tres string

@@ -241,3 +241,17 @@ func TestGPUsInUseThroughShards(t *testing.T) {
 		}
 	}
 }
+
+// The limit of the QOS of one of a job's partitions counts, as it does of its only one.
+func TestNodeLimitOfOneOfSeveralPartitions(t *testing.T) {
+	v := &conversion{
+		nodeLimits:   map[string]slurmplug.TRES{"small": {{Name: "gres/gpu", Count: 2}}},
+		partitionQOS: map[string]string{"v100": "small"},
+	}
+	for partition, limited := range map[string]bool{"v100": true, "a100": false, "a100,v100": true, "v100,t4": true, "a100,t4": false} {
+		j := &cluster.Job{State: cluster.Pending, Partition: partition, QOS: "normal", GPUs: 4, Nodes: 1}
+		if got := v.beyond(j); (got != "") != limited {
+			t.Errorf("partitions %s: %q, want a limit: %v", partition, got, limited)
+		}
+	}
+}

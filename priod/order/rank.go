@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -153,9 +152,9 @@ type ranker struct {
 	h          *cluster.History
 	set        plan.Classes
 	use        func() *teUse
-	gpus       map[string]int     // by partition list; see gpusOf
-	components map[uint32]int     // GPUs of all components of heterogeneous jobs that wait, by their leaders; see charge
-	beyond     map[demand]refusal // of the jobs so far: many are refused in the same words
+	reach      map[string]plan.Reach // by list of partitions; see reachOf
+	components map[uint32]int        // GPUs of all components of heterogeneous jobs that wait, by their leaders; see charge
+	beyond     map[demand]refusal    // of the jobs so far: many are refused in the same words
 }
 
 // demand is all that the words of a refusal depend on.
@@ -331,33 +330,30 @@ func (r *ranker) holders(j *cluster.Job) (both [2]budgetHolder, counted bool) {
 	return [2]budgetHolder{user, acct}, counted
 }
 
-// on is a budget on the partition of a job.
+// on is a budget on what a job can reach.
 func (r *ranker) on(b plan.Budget, j *cluster.Job) plan.Budget {
 	if b.Share == 0 && b.HourShare == 0 {
 		return b
 	}
-	return b.On(r.gpusOf(j.Partition))
+	return b.On(r.reachOf(j.Partition))
 }
 
-// gpusOf counts the GPUs of a partition, in service or not; of several the largest counts.
-func (r *ranker) gpusOf(partitions string) (most int) {
-	if n, known := r.gpus[partitions]; known {
-		return n
+// reachOf counts the GPUs of the nodes of one or more partitions, each node once, in service or not.
+func (r *ranker) reachOf(partitions string) plan.Reach {
+	if known, is := r.reach[partitions]; is {
+		return known
 	}
-	for p := range strings.SplitSeq(partitions, ",") {
-		n := 0
-		for i := range r.s.Nodes {
-			if node := &r.s.Nodes[i]; slices.Contains(node.Partitions, p) {
-				n += node.GPUs
-			}
+	var all plan.Reach
+	for i := range r.s.Nodes {
+		if n := &r.s.Nodes[i]; n.In(partitions) {
+			all.GPUs, all.Node = all.GPUs+n.GPUs, max(all.Node, n.GPUs)
 		}
-		most = max(most, n)
 	}
-	if r.gpus == nil {
-		r.gpus = map[string]int{}
+	if r.reach == nil {
+		r.reach = map[string]plan.Reach{}
 	}
-	r.gpus[partitions] = most
-	return most
+	r.reach[partitions] = all
+	return all
 }
 
 // budgetHolder is a user or an account, on whose budget a TE job draws.

@@ -125,7 +125,10 @@ func TestBudgets(t *testing.T) {
 		{"account's own budget", plan.Classes{Accounts: map[string]plan.Budget{"vision": {GPUHours: 1}}}, "account vision has used up its 1.0"},
 	} {
 		s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{run, pending(60, "te")}}
-		s.Nodes = []cluster.Node{{Name: "a", GPUs: 8, Partitions: []string{run.Partition}}, {Name: "b", GPUs: 64, Partitions: []string{"other"}}}
+		s.Nodes = []cluster.Node{{Name: "b", GPUs: 64, Partitions: []string{"other"}}}
+		for i := range 4 {
+			s.Nodes = append(s.Nodes, cluster.Node{Name: fmt.Sprint("a", i), GPUs: 2, Partitions: []string{run.Partition}})
+		}
 		h.Observe(s)
 		v, te := Rank(s, h, c.set)
 		v = v[len(v)-1:]

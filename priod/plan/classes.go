@@ -53,25 +53,32 @@ func (set *Classes) ByQOS(list string) Reason {
 // Budget limits trial-and-error use; a zero field limits nothing.
 type Budget struct {
 	GPUs      int           // held at once
-	Share     float64       // the same, as a part of the GPUs of the job's partition
+	Share     float64       // the same, as a part of the GPUs that the job can reach
 	TimeLimit time.Duration // longest time limit of a TE job
 	GPUHours  float64       // received within cluster.UsePeriod
-	HourShare float64       // the same, as a part of what the partition's GPUs give in that time
+	HourShare float64       // the same, as a part of what these GPUs give in that time
 }
 
 // Counts reports whether the budget limits what jobs use together.
 func (b Budget) Counts() bool { return b.GPUs > 0 || b.GPUHours > 0 || b.Share > 0 || b.HourShare > 0 }
 
-// On is the budget on a partition of so many GPUs: of a number and a part the lesser holds. A part is
-// never less than one GPU.
-func (b Budget) On(gpus int) Budget {
-	if b.Share > 0 && gpus > 0 {
-		if part := max(int(b.Share*float64(gpus)), 1); b.GPUs == 0 || part < b.GPUs {
+// Reach is what a job can run on: all nodes of its partitions.
+type Reach struct {
+	GPUs int // of all nodes
+	Node int // of the node with the most
+}
+
+// On is the budget of a job that can reach so many GPUs: of a number and a part the lesser holds. A part of GPUs is
+// rounded down, and never less than one node, so that a trial of one node's GPUs can count as TE.
+func (b Budget) On(r Reach) Budget {
+	const rounding = 1e-9 // of a product that should be a whole number
+	if b.Share > 0 && r.GPUs > 0 {
+		if part := max(int(b.Share*float64(r.GPUs)+rounding), r.Node, 1); b.GPUs == 0 || part < b.GPUs {
 			b.GPUs = part
 		}
 	}
-	if b.HourShare > 0 && gpus > 0 {
-		if part := b.HourShare * float64(gpus) * cluster.UsePeriod.Hours(); b.GPUHours == 0 || part < b.GPUHours {
+	if b.HourShare > 0 && r.GPUs > 0 {
+		if part := b.HourShare * float64(r.GPUs) * cluster.UsePeriod.Hours(); b.GPUHours == 0 || part < b.GPUHours {
 			b.GPUHours = part
 		}
 	}

@@ -211,7 +211,7 @@ func fits(n *cluster.Node, j *cluster.Job) bool {
 		gpus = (j.GPUs + max(j.Nodes, 1) - 1) / max(j.Nodes, 1)
 	}
 	return gpus <= n.GPUs && (j.GPUType == "" || gpus == 0 || n.GPUType == j.GPUType || n.MixedTypes) &&
-		j.Node.CPUs <= n.CPUs && j.Node.MemMB <= n.MemMB && inPartition(n, j.Partition) && hasFeatures(n, j.Features)
+		j.Node.CPUs <= n.CPUs && j.Node.MemMB <= n.MemMB && (len(n.Partitions) == 0 || n.In(j.Partition)) && hasFeatures(n, j.Features)
 }
 
 // Fault are the nodes that a failure is blamed on: those of the run that are not usable
@@ -259,17 +259,6 @@ func size(mb int64) string {
 		return fmt.Sprintf("%d GB", mb/1024)
 	}
 	return fmt.Sprintf("%.1f GB", float64(mb)/1024)
-}
-
-// inPartition reports whether a node is in one of the partitions, of which there may be a
-// list.
-func inPartition(n *cluster.Node, list string) bool {
-	for p := range strings.SplitSeq(list, ",") {
-		if len(n.Partitions) == 0 || slices.Contains(n.Partitions, p) {
-			return true
-		}
-	}
-	return false
 }
 
 // hasFeatures reports whether a node satisfies a constraint. One that is more than names

@@ -139,11 +139,11 @@ func poolOf(m *nodemap.Map, names map[string]string, j *cluster.Job) (pool strin
 	return pool, parsed && !j.Reserved()
 }
 
-// poolOfType is the pool of a GPU type in a partition; "" when there are several.
-func poolOfType(sizes map[string]int, gpuType, partition string) (pool string) {
+// poolOfType is the pool of a GPU type in one or more partitions; "" when there are several.
+func poolOfType(sizes map[string]int, gpuType, partitions string) (pool string) {
 	for key := range sizes {
-		of, partitions, _ := strings.Cut(key, " in ")
-		if of != gpuType || !slices.Contains(strings.Split(partitions, ","), partition) {
+		of, in, _ := strings.Cut(key, " in ")
+		if node := (cluster.Node{Partitions: strings.Split(in, ",")}); of != gpuType || !node.In(partitions) {
 			continue
 		}
 		if pool != "" {

@@ -299,7 +299,6 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	if err != nil || strings.Contains(j.GPUType, ",") || m.ignored != nil && !m.Tells(j.Features) {
 		return 0, false
 	}
-	partitions := strings.Split(j.Partition, ",")
 	for i, n := range m.Kinds {
 		if n.Headroom() && !j.Admitted {
 			continue
@@ -307,8 +306,7 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 		if most := m.largest[i]; most.GPUs < int32(j.Node.GPUs) || most.CPUs < int32(j.Node.CPUs) || most.MemMB < j.Node.MemMB {
 			continue
 		}
-		in := slices.ContainsFunc(partitions, func(p string) bool { return slices.Contains(n.Partitions, p) })
-		if in && (j.GPUType == "" || j.GPUType == n.GPUType) && constraint.Allows(n.Features) {
+		if n.In(j.Partition) && (j.GPUType == "" || j.GPUType == n.GPUType) && constraint.Allows(n.Features) {
 			types |= 1 << uint(i)
 		}
 	}
