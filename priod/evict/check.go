@@ -70,12 +70,16 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 }
 
 // counts reports whether a claim counts what its job asks of each node that no poll shows: disk for temporary files,
-// and memory by CPU where Slurm adds CPUs to fill a core.
+// and memory by CPU where Slurm adds CPUs to fill a core, or whole sockets are taken, as many as the GPUs lie on (26.05).
 func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) bool {
-	byCPU := asks.MemByCPU && !s.MemByCPU
-	return asks.TmpMB == 0 && !byCPU || !slices.ContainsFunc(c.Nodes(), func(name string) bool {
+	return asks.TmpMB == 0 && !asks.MemByCPU || !slices.ContainsFunc(c.Nodes(), func(name string) bool {
 		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
-		return at >= 0 && (j.nodes[at].TmpMB < asks.TmpMB || byCPU && j.nodes[at].Together > 1)
+		if at < 0 {
+			return false
+		}
+		n := &j.nodes[at]
+		grows := n.Together > 1 && (!s.MemByCPU || n.Together > max(n.Threads, 1))
+		return n.TmpMB < asks.TmpMB || asks.MemByCPU && grows
 	})
 }
 

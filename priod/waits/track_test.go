@@ -110,11 +110,13 @@ func TestCausesSumToTheWait(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lives := someLives(t)
 		tracker, db, offset, last := &Tracker{}, stored{}, 0, time.Time{}
+		stepped := false             // a clock that stood ahead when priod ended hides a start from the next one, also once it is right again
 		shown := map[storedKey]int{} // runs that a poll showed, by submission: their starts
 		for now := 0; now < 6000; now += rapid.SampledFrom([]int{1, 10, 30, 30, 60, 400}).Draw(t, "gap") {
 			switch rapid.IntRange(0, 30).Draw(t, "trouble") {
 			case 0:
-				offset += rapid.IntRange(-200, 200).Draw(t, "step")
+				step := rapid.IntRange(-200, 200).Draw(t, "step")
+				offset, stepped = offset+step, stepped || step != 0
 			case 1:
 				tracker = &Tracker{}
 				tracker.Restore(db.open(), last)
@@ -146,7 +148,7 @@ func TestCausesSumToTheWait(t *testing.T) {
 			}
 		}
 		for key, start := range shown {
-			if w, is := db[key]; !is && offset == 0 {
+			if w, is := db[key]; !is && !stepped {
 				t.Fatalf("%s, submitted %v, started %v: nothing is stored, but %v", key.job, time.Unix(key.submit, 0).UTC(), second(start), w)
 			}
 		}
