@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"slurmprio/priod/cluster"
@@ -16,8 +17,11 @@ func TestFragile(t *testing.T) {
 	perNode := map[uint32]int{1: 4, 2: 4, 3: 4}
 	perGPU := map[string]string{"5": "NtasksPerTRES=2", "6": "NtasksPerTRES=1", "10": "NtasksPerTRES=1"}
 	version, asked := "24.11.5", map[string]int{}
+	var guard sync.Mutex // several jobs are asked about at a time
 	c := New(slurmplug.NewClient(runner(func(cmd slurmplug.Command) string {
+		guard.Lock()
 		asked[cmd.Name]++
+		guard.Unlock()
 		if cmd.Name == "squeue" {
 			var lines strings.Builder
 			for _, arg := range cmd.Args {
