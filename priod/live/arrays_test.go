@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,13 +15,16 @@ import (
 
 // throttles answers scontrol show job with the limit of each array.
 type throttles struct {
+	guard sync.Mutex // of asked: several arrays are asked about at a time
 	most  map[string]int
 	asked []string
 }
 
 func (x *throttles) Run(_ context.Context, cmd slurmplug.Command) (slurmplug.Output, error) {
 	id := cmd.Args[len(cmd.Args)-1]
+	x.guard.Lock()
 	x.asked = append(x.asked, id)
+	x.guard.Unlock()
 	array, _, _ := strings.Cut(id, "_")
 	return slurmplug.Output{Stdout: fmt.Appendf(nil, "JobId=9 ArrayJobId=%s ArrayTaskThrottle=%d JobName=x\n", array, x.most[array])}, nil
 }
