@@ -71,12 +71,8 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 			n.Reason = string(bytes.TrimSpace(text))
 			break
 		}
-		word := rest
-		if at := bytes.IndexByte(rest, ' '); at >= 0 {
-			word, rest = rest[:at], rest[at+1:]
-		} else {
-			rest = nil
-		}
+		var word []byte
+		word, rest, _ = bytes.Cut(rest, []byte(" "))
 		at := bytes.IndexByte(word, '=')
 		if at < 0 {
 			continue // a word of OS=

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -203,18 +204,14 @@ func (e *Exec) Run(ctx context.Context, cmd Command) (Output, error) {
 // withoutIgnored leaves out the errors that every command prints, status 0 and output whole, where slurm.conf sets two
 // keys of which one counts, such as DefMemPerCPU and DefMemPerNode (read_config.c; seen on 22.05.8).
 func withoutIgnored(text []byte) []byte {
-	const ignored = "ignored, since it's mutually exclusive with"
-	if !bytes.Contains(text, []byte(ignored)) {
+	if !bytes.Contains(text, []byte("mutually exclusive with")) {
 		return text
 	}
-	var rest []byte
-	for line := range bytes.Lines(text) {
-		if _, said, _ := bytes.Cut(line, []byte(": error: ")); !bytes.Contains(said, []byte(ignored)) {
-			rest = append(rest, line...)
-		}
-	}
-	return rest
+	return ignoredKey.ReplaceAllLiteral(text, nil)
 }
+
+// ignoredKey is a whole line with names of keys alone: a line that holds what a user wrote is not left out.
+var ignoredKey = regexp.MustCompile(`(?m)^[a-z]+: error: [A-Za-z]+ ignored, since it's mutually exclusive with [A-Za-z]+\n`)
 
 // kind tells commands apart whose output differs in size: a poll of the same
 // kind prints about as much as the last one.

@@ -94,6 +94,10 @@ func TestExecTwoKeysOfWhichOneCounts(t *testing.T) {
 		if _, err := e.Run(t.Context(), Command{Name: "scontrol", Merge: merge}); !errors.Is(err, ErrController) {
 			t.Error(err)
 		}
+		e = program(t, "scontrol", "echo \"scontrol: error: no feature x ignored, since it's mutually exclusive with y\" >&2", ExecOptions{})
+		if out, _ := e.Run(t.Context(), Command{Name: "scontrol", Merge: merge}); len(out.Stdout)+len(out.Stderr) == 0 {
+			t.Error("an error with a user's text is left out")
+		}
 	}
 }
 

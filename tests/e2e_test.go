@@ -166,7 +166,7 @@ func (s *site) configure(settings string) {
 
 // quoted is a list of texts as TOML writes it, without its brackets.
 func quoted(texts []string) string {
-	return strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", texts), "[]"), "\" \"", "\", \"")
+	return `"` + strings.Join(texts, `", "`) + `"`
 }
 
 // hurries lets priod wait for a command for so long; "": for a minute.

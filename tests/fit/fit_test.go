@@ -83,8 +83,8 @@ func TestFit(t *testing.T) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			all, err := s.decide(t.Context())
-			if _, ended := s.PID("slurmctld"); err != nil && ended != nil {
-				crashes++ // 24.11.5 does with some requests under CR_Socket_Memory: the others are decided by another seed
+			if _, ended := s.PID("slurmctld"); err != nil && ended != nil && strings.HasPrefix(lab.Version(), "24.11.") {
+				crashes++ // 24.11.5 does with some of the requests (segmentation fault): the others are decided by another seed
 				t.Logf("seed %d: %v", seed, ended)
 			} else if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -119,6 +119,9 @@ func TestFit(t *testing.T) {
 		}
 		t.Logf("seed %d, %s: %d cases in %.1f s: %v", seed, cases[0].Select, decided, time.Since(began).Seconds(), tally)
 	}
+	if decided < count {
+		t.Errorf("slurmctld ended %d times: %d of %d cases are decided", crashes, decided, count)
+	}
 	if 100*tally[missed] > mostMissed*decided {
 		t.Errorf("of %d cases priod misses a place in %d, more than %d of 100", decided, tally[missed], mostMissed)
 	}
@@ -150,8 +153,8 @@ func TestCases(t *testing.T) {
 		}
 		for _, j := range all {
 			want := j.Expect
-			if slurmplug.RewritesTasks(lab.Version()) && strings.Contains(j.Asks, "--ntasks-per-") {
-				want = "alone" // priod leaves such jobs as they are
+			if slurmplug.RewritesTasks(lab.Version()) && strings.Contains(j.Case.String(), "--ntasks-per-gpu") {
+				want = "stays" // an update would break such a job: it is no victim
 			}
 			if fault, got := j.fault(), j.outcome(); fault != "" || got != want {
 				t.Errorf("%s, %s, want %s\n%s", fault, got, want, j.describe())
