@@ -97,12 +97,19 @@ func (e *evictable) told(name string) {
 func (s *site) once(eligible, cycles int) {
 	s.Helper()
 	s.eligible(eligible)
-	s.wait("Slurm's first look at each job", func() bool { // until then no job leaves for one
-		return !strings.Contains(s.slurm("squeue", "--noheader", "--states=PENDING", "--format=%r"), "None")
-	})
+	s.looked()
 	for range cycles {
 		s.must("run", "--once")
 	}
+}
+
+// looked waits until Slurm has said of each pending job why it waits: until then no job leaves for one. An update, such as
+// that of its priority, takes the reason away until the next look.
+func (s *site) looked() {
+	s.Helper()
+	s.wait("Slurm's look at each job", func() bool {
+		return !strings.Contains(s.slurm("squeue", "--noheader", "--states=PENDING", "--format=%r"), "None")
+	})
 }
 
 // worker submits a BE job that does units of work, a few a second, on GPUs of a
@@ -556,6 +563,7 @@ func TestEvictionLeavesAlone(t *testing.T) {
 	if text := e.log("w"); strings.Contains(text, "signal") || len(e.journal()) > 0 {
 		t.Errorf("a job that cannot be requeued: %+v\n%s", e.journal(), text)
 	}
+	e.looked()
 	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "cannot be requeued") || !strings.Contains(out, "did not agree") {
 		t.Errorf("evict --dry-run says\n%s", out)
 	}
@@ -583,6 +591,7 @@ func TestExpeditedJobsAreNotEvicted(t *testing.T) {
 	if text := e.log("w"); strings.Contains(text, "signal") || len(e.journal()) > 0 {
 		t.Errorf("%+v\n%s", e.journal(), text)
 	}
+	e.looked()
 	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "--requeue=expedite") {
 		t.Errorf("evict --dry-run says\n%s", out)
 	}

@@ -40,6 +40,7 @@ func TestEvictionForWholeNodes(t *testing.T) {
 	trial = e.trial("t4:1", "--exclusive")
 	d.stop()
 	e.once(1, 2)
+	e.looked()
 	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "no evictable jobs make room for it") {
 		t.Errorf("evict --dry-run says\n%s", out)
 	}
