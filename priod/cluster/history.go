@@ -355,6 +355,7 @@ func (h *History) Observe(s *Snapshot) []Stay {
 			h.recallWritten(j)
 		}
 		h.seen.Set(j.ID, h.poll)
+		h.keepOrder(j)
 		if j.Tasks != "" && len(h.Written)+len(h.Requests) > 0 {
 			h.collect(j)
 		}
@@ -372,6 +373,21 @@ func (h *History) Observe(s *Snapshot) []Stay {
 	clear(h.past)
 	h.forget(s.At)
 	return changed
+}
+
+// keepOrder gives a list of partitions that priod knows its order again, which a requeue changes: the one in which
+// the job ran stands first then.
+func (h *History) keepOrder(j *Job) {
+	r, known := h.Requests[j.ID][slurmplug.PartitionList]
+	if !known || j.State != Pending {
+		return
+	}
+	for _, v := range append([]slurmplug.Value{r.Value, r.Was}, r.Older...) {
+		if SamePartitions(v.String(), j.Partition) {
+			j.Partition = v.String()
+			return
+		}
+	}
 }
 
 // saved notes which values of priod's Slurm shows, and has had time to save.

@@ -55,7 +55,10 @@ func (r *Rules) Apply(s *cluster.Snapshot, h *cluster.History) {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if r.Complete(j); j.Site != nil && j.Site.Evict && j.Tag.Type == "te" && h.ClassOf(j) == cluster.TE {
+		list := j.Partition
+		j.Partition = h.Own(j, slurmplug.PartitionList).String() // steering may have left a part of it
+		r.Complete(j)
+		if j.Partition = list; j.Site != nil && j.Site.Evict && j.Tag.Type == "te" && h.ClassOf(j) == cluster.TE {
 			j.Site.Evict = false
 		}
 	}

@@ -31,7 +31,7 @@ type Cluster struct {
 	nodeSizes        nodeSizes
 	nodeLimits       map[string]slurmplug.TRES // of QOS; nil: none, or not known
 	partitionQOS     map[string]string
-	partitions       []cluster.Partition // with limits that count for where jobs fit
+	partitions       []cluster.Partition
 	conf             slurmplug.Config
 	stamp            string    // see cluster.Snapshot.Config
 	configAt         time.Time // when the fields above were read

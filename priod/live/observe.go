@@ -644,9 +644,7 @@ func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 		if p.QOS != "" {
 			c.partitionQOS[p.Name] = p.QOS
 		}
-		if p.MaxNodeCPUs > 0 || p.NodeLimit != "" {
-			c.partitions = append(c.partitions, cluster.Partition{Name: p.Name, NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit})
-		}
+		c.partitions = append(c.partitions, cluster.NewPartition(&p))
 		if p.WholeNodes != "" {
 			c.wholeNodes[p.Name] = true
 		}

@@ -16,7 +16,6 @@ type Snapshot struct {
 	// job starts on them; jobs that are not steered may. Nodes calls them types of
 	// their own, Types, Types+1 and so on: here is the GPU type of each.
 	Unlabelled []int32
-	Kept       int32           // Off of jobs that may not start on nodes kept for TE jobs
 	Unknown    placement.Types // on which GPUs were in use by unknown jobs in the cycle before; by Nodes' types
 	Running    []Running
 	Jobs       []Job // pending, in the order of the queue
