@@ -2,10 +2,12 @@ package tests
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/tests/lab"
 )
 
@@ -204,6 +206,63 @@ func TestSteeringByPartition(t *testing.T) {
 		}
 		if list != want || features[id] != "" {
 			t.Errorf("reset leaves job %s in %s with %q; its user asked for %s", id, list, features[id], want)
+		}
+	}
+}
+
+// A site with a partition for each type and no feature sets nothing but the profile: jobs that gain much from a100 get it
+// and those that gain nothing go elsewhere, a trial of two GPUs has room made for it, and reset restores each list.
+func TestDividedSite(t *testing.T) {
+	b := &bindable{newDivided(t, "")}
+	settings := "profile = \"balanced\"\n" + strings.Replace(noFeatures, steering, quick, 1) + "[preemption]\nmin_run = \"1s\"\nheadroom = false\n"
+	text := fmt.Sprintf("%s\n[slurm]\nbin_dir = %q\n[state]\ndir = %q\n[wake]\nlisten = []\n", settings, b.binDir, filepath.Join(b.dir, "state"))
+	if err := replaceFile(b.config, text); err != nil {
+		t.Fatal(err)
+	}
+	const list = "t4,v100,a100"
+	submit := func(name, speeds string) string {
+		return b.submit("--prio-type=be", "--prio-speed="+speeds, "--partition="+list, "--job-name="+name, "--gres=gpu:4", "--time=60", "--mem=100", "--wrap", "sleep 600")
+	}
+	var running []string
+	for range b.lab.Nodes { // all nodes are full of jobs that leave for trials
+		running = append(running, submit("holder", "a100:1.1,v100:1.1,t4:1"))
+	}
+	for _, id := range running {
+		if err := b.lab.WaitJob(b.Context(), id, "RUNNING"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	language, games := map[string]bool{}, map[string]bool{}
+	for range 2 {
+		language[submit("language", "a100:8,v100:2,t4:1")] = true
+		games[submit("game", "a100:1.1,v100:1.1,t4:1")] = true
+	}
+	d := b.daemon()
+	b.wait("language jobs to be given a100, and games something else or nothing", func() bool {
+		partitions, _ := b.lists()
+		for id := range language {
+			if partitions[id] != "a100" {
+				return false
+			}
+		}
+		for id := range games {
+			if strings.Contains(partitions[id], "a100") {
+				return false
+			}
+		}
+		return true
+	})
+	trial := b.submit("--prio-type=te", "--partition="+list, "--gres=gpu:2", "--time=10", "--mem=100", "--wrap", "sleep 600")
+	if err := b.lab.WaitJob(b.Context(), trial, "RUNNING"); err != nil {
+		t.Fatalf("no room is made for a trial: %v\n%s", err, b.must("explain", trial))
+	}
+	d.stop()
+	b.must("reset")
+	partitions, features := b.lists()
+	for id := range partitions {
+		requeued := slices.Contains(running, id) // then Slurm puts the partition in which it ran first
+		if !cluster.SamePartitions(partitions[id], list) || !requeued && partitions[id] != list || features[id] != "" {
+			t.Errorf("reset leaves job %s in %s with %q; its user asked for %s", id, partitions[id], features[id], list)
 		}
 	}
 }

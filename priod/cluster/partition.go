@@ -41,7 +41,7 @@ func NewPartition(p *slurmplug.Partition) Partition {
 	return o
 }
 
-// Starts says why the partition starts no job of this size and time limit, whoever's it is; "" when it does.
+// Starts says why the partition starts no job of this size and time limit; "" when it does.
 // A QOS with the flag PartitionTimeLimit is not looked at.
 func (p *Partition) Starts(j *Job) string {
 	switch {
