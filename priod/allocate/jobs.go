@@ -149,7 +149,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 		known++
 		e.poll, e.submit, e.could = l.poll, j.Submit, could
 		if e.profile == nil || j.State == cluster.Pending {
-			partition := partitions.Starting(h.Own(j, slurmplug.PartitionList).String(), j)
+			partition := partitions.Starting(h.Reaches(j), j)
 			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), partition, nodes, empty)
 		}
 	}

@@ -141,6 +141,7 @@ type Site struct {
 	Evict                   bool
 	Signal                  string // told to a victim that names none
 	GPUType, Size, Switches bool
+	AnyOf                   string // partitions in which steering may have it run beside its own, "a100,v100"
 }
 
 // writable reports whether what the job's comment says counts, and its request may be written to.

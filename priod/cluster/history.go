@@ -818,6 +818,18 @@ func (h *History) Sized(id JobID, rests, ahead bool, at time.Time) {
 	}
 }
 
+// Reaches are the partitions in which a waiting job may come to run: its user's own, and those that its site adds.
+func (h *History) Reaches(j *Job) string {
+	own := j.Partition
+	if len(h.Requests) > 0 {
+		own = h.Own(j, slurmplug.PartitionList).String()
+	}
+	if j.Site == nil || j.Site.AnyOf == "" || j.State != Pending {
+		return own
+	}
+	return Union(own, j.Site.AnyOf)
+}
+
 // Own is what the user asked for in a field of a job's request: what stands
 // there, unless priod wrote it.
 func (h *History) Own(j *Job, l slurmplug.Lever) slurmplug.Value {

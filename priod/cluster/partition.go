@@ -105,6 +105,17 @@ func (all Partitions) Starting(list string, j *Job) string {
 	return list
 }
 
+// Union is a list of partitions, and what another has beyond it.
+func Union(own, other string) string {
+	names := PartitionNames(own)
+	for name := range strings.SplitSeq(other, ",") {
+		if !slices.Contains(names, name) {
+			own += "," + name
+		}
+	}
+	return own
+}
+
 // PartitionNames are those of a job's list, in its order.
 func PartitionNames(list string) []string { return strings.Split(list, ",") }
 

@@ -39,6 +39,7 @@ type Table struct {
 	Grace                            time.Duration // of those that name none; 0: preemption.grace
 	Signal                           string        // the same; "": TERM
 	GPUType, Size, Switches, Requeue bool
+	AnyOf                            string // "a100,v100": steering may have jobs run in any of these partitions; "": in their own alone
 }
 
 // Rules are a site's; the zero value says nothing.
@@ -98,7 +99,7 @@ func (t *Table) give(j *cluster.Job, site *cluster.Site) {
 			j.Tag.Grace = t.Grace
 		}
 	}
-	site.GPUType, site.Size, site.Switches = t.GPUType, t.Size, t.Switches
+	site.GPUType, site.Size, site.Switches, site.AnyOf = t.GPUType, t.Size, t.Switches, t.AnyOf
 	if t.Requeue && j.Tag.Retry == "" && !j.Interactive {
 		j.Tag.Retry = "infra"
 	}

@@ -199,6 +199,9 @@ func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 		Run: share.Run, Time: share.Time, Received: share.Received, Steered: Open, Given: state.given, Ready: state.ready,
 		NoWait: st.in.isTrial(at),
 	}
+	if j.reach != j.own.partitions {
+		c.Alone = types & st.nodes.fit(&asks, &j.own, "")
+	}
 	switch c.excluded {
 	case hasClaim: // its claim is for a place on the type that it is bound to
 		if j.bound != Open {
@@ -262,15 +265,16 @@ func (st *Steered) excludedNow(at int, id cluster.JobID, state *jobState) string
 // typesFor is what a job asks for and the types with nodes for it, both by all that is
 // known of the nodes that it names or refuses. One that names nodes is not steered.
 func (st *Steered) typesFor(j *pendingJob, c *candidate) (asks cluster.Job, types placement.Types) {
-	types = st.nodes.fit(j.Job, &j.own, "")
+	wide := request{j.own.features, j.reach}
+	types = st.nodes.fit(j.Job, &wide, "")
 	state := c.state
 	state.placeGood--
 	if state.place == (cluster.Place{}) {
-		return j.own.asked(j.Job), types
+		return wide.asked(j.Job), types
 	}
 	st.in.plan.Stands(0) // placeGood counts cycles
 	asks = st.nodes.demand(j, &state.place)
-	left := types & st.nodes.fit(&asks, &j.own, state.place.Excluded) & st.nodes.typesOf(state.place.Required)
+	left := types & st.nodes.fit(&asks, &wide, state.place.Excluded) & st.nodes.typesOf(state.place.Required)
 	c.ruledOut = types &^ left
 	if state.place.Required != "" && c.excluded == "" {
 		c.excluded = namesNodes
@@ -295,7 +299,7 @@ func (st *Steered) binding(j *pendingJob) (held float64, left placement.Types) {
 	}
 	for t, feature := range st.types.features {
 		l := slurmplug.Features
-		if feature == "" {
+		if feature == "" || !st.types.has(j.own.partitions, int32(t)) {
 			l = slurmplug.PartitionList
 		}
 		r, known := written[l]

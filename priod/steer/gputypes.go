@@ -103,8 +103,9 @@ type gpuTypes struct {
 	unlabelled []int32  // types with nodes that lack the feature
 	vocabulary vocabulary
 	listed     []cluster.Partition
-	partitions cluster.Partitions // those listed
-	sole       map[string]string  // SoleTypes
+	in         map[string]placement.Types // by partition, the types of its nodes
+	partitions cluster.Partitions         // those listed
+	sole       map[string]string          // SoleTypes
 }
 
 // newGPUTypes reads the types off the nodes, and notes in the plan which of them no job
@@ -113,6 +114,15 @@ func newGPUTypes(in *inputs) gpuTypes {
 	types := gpuTypes{names: in.shares.Types, vocabulary: newVocabulary(in.snapshot.Nodes), listed: in.snapshot.Partitions}
 	types.partitions, types.sole = in.snapshot.PartitionsByName(), SoleTypes(in.snapshot.Nodes)
 	why, lacking := in.set.Unsteerable(in.snapshot.Nodes)
+	types.in = map[string]placement.Types{}
+	for i := range in.snapshot.Nodes {
+		n := &in.snapshot.Nodes[i]
+		if t, known := slices.BinarySearch(types.names, n.GPUType); known && (i == 0 || !n.Alike(&in.snapshot.Nodes[i-1])) {
+			for _, p := range n.Partitions {
+				types.in[p] |= 1 << uint(t)
+			}
+		}
+	}
 	var barred, without []string
 	byPartition := slices.Collect(maps.Values(types.sole))
 	for i, name := range types.names {
@@ -179,7 +189,7 @@ func SoleTypes(nodes []cluster.Node) map[string]string {
 // steerable are those of some types to which a job can be bound, given the types with nodes for it as it would ask then.
 func (types *gpuTypes) steerable(j *pendingJob, some placement.Types, fit func(*request) placement.Types) placement.Types {
 	for t, feature := range types.features {
-		if feature != "" || !some.Has(int32(t)) {
+		if !some.Has(int32(t)) || feature != "" && types.has(j.own.partitions, int32(t)) {
 			continue
 		}
 		if ask, err := types.requestFor(j, int32(t)); err != nil || !fit(&ask).Has(int32(t)) {

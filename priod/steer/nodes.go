@@ -156,7 +156,7 @@ func (view *nodeView) oneNodeHas(j *pendingJob, least cluster.Least) bool {
 	c := j.ownConstraint()
 	for i := range view.in.snapshot.Nodes {
 		n := &view.in.snapshot.Nodes[i]
-		if n.GPUs >= least.GPUs && n.CPUs >= least.CPUs && n.MemMB >= least.MemMB && c.Allows(n.Features) && n.In(j.own.partitions) {
+		if n.GPUs >= least.GPUs && n.CPUs >= least.CPUs && n.MemMB >= least.MemMB && c.Allows(n.Features) && n.In(j.reach) {
 			return true
 		}
 	}

@@ -82,6 +82,27 @@ func TestSteerByPartition(t *testing.T) {
 		"a higher tier that refuses it": {func(p *testCluster, _ *cluster.Job) {
 			partition(p, "t4").Tier, partition(p, "t4").Closed = 5, "DOWN"
 		}, "a100", ""},
+		"any partition": {func(_ *testCluster, j *cluster.Job) {
+			j.Partition, j.Site = "v100", &cluster.Site{GPUType: true, AnyOf: "v100,a100"}
+		}, "a100", ""},
+		"any partition, with features": {func(p *testCluster, j *cluster.Job) {
+			for i := range p.Nodes {
+				p.Nodes[i].Features = []string{p.Nodes[i].GPUType}
+			}
+			j.Partition, j.Site = "v100", &cluster.Site{GPUType: true, AnyOf: "v100,a100"}
+		}, "a100", ""},
+		"any partition, which refuses it": {func(p *testCluster, j *cluster.Job) {
+			partition(p, "a100").Accounts = []string{"bio"}
+			j.Partition, j.Site = "v100", &cluster.Site{GPUType: true, AnyOf: "v100,a100"}
+		}, "v100", ""},
+		"any partition, of which nothing is known": {func(p *testCluster, j *cluster.Job) {
+			p.Partitions = nil
+			j.Partition, j.Site = "v100", &cluster.Site{GPUType: true, AnyOf: "v100,a100"}
+		}, "v100", ""},
+		"any partition, a trial beside a full one": {func(p *testCluster, j *cluster.Job) {
+			p.Nodes[2].GPUsUsed, j.Tag.Type = 4, "te"
+			j.Partition, j.Site = "v100", &cluster.Site{GPUType: true, AnyOf: "v100,t4"}
+		}, "t4", ""},
 		"changed by its user": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.PartitionList, slurmplug.Text(all), slurmplug.Text("a100"), true, start)
 			j.Partition = "t4"
@@ -159,6 +180,9 @@ func TestSteerRandomPartitions(t *testing.T) {
 			j.GPUs = rapid.IntRange(1, 4).Draw(t, "asks")
 			j.Node.GPUs = j.GPUs
 			j.Partition = strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 4, rapid.ID[string]).Draw(t, "list"), ",")
+			if rapid.Bool().Draw(t, "any partition") {
+				j.Site = &cluster.Site{GPUType: true, AnyOf: "p1,p3"}
+			}
 			own[j.ID] = j.Partition
 			time := rapid.SampledFrom([][]float64{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {.4, .3, .3}}).Draw(t, "time")
 			p.shares.Jobs.Get(j.ID).Time = time
@@ -180,13 +204,13 @@ func TestSteerRandomPartitions(t *testing.T) {
 					t.Fatalf("job %s: no node is left for it with partitions %s and features %q; its user wrote %s", j.ID, j.Partition, j.Features, own[j.ID])
 				}
 				at := 0
-				for _, name := range cluster.PartitionNames(own[j.ID]) {
+				for _, name := range cluster.PartitionNames(p.h.Reaches(j)) {
 					if list := cluster.PartitionNames(j.Partition); at < len(list) && list[at] == name {
 						at++
 					}
 				}
 				if at != len(cluster.PartitionNames(j.Partition)) {
-					t.Fatalf("job %s: partitions %s are no part of %s in its order", j.ID, j.Partition, own[j.ID])
+					t.Fatalf("job %s: partitions %s are no part of %s in its order", j.ID, j.Partition, p.h.Reaches(j))
 				}
 			}
 			p.Nodes[rapid.IntRange(0, len(p.Nodes)-1).Draw(t, "node")].GPUsUsed = rapid.IntRange(0, 1).Draw(t, "used")

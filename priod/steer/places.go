@@ -123,7 +123,7 @@ func (st *Steered) vet(at int, a plan.Action, t int32, place *cluster.Place) (pl
 // ruledOutBy says why a job's Place keeps it off a type; "" when it does not.
 func (st *Steered) ruledOutBy(place *cluster.Place, j *pendingJob, t int32) string {
 	asks, ask := st.nodes.demand(j, place), j.own
-	if st.types.features[t] == "" {
+	if st.types.features[t] == "" || !st.types.has(j.own.partitions, t) {
 		ask.partitions = st.types.listFor(j, t)
 	}
 	switch {

@@ -65,7 +65,7 @@ func (types *gpuTypes) requestFor(j *pendingJob, t int32) (request, error) {
 	switch {
 	case t == Open:
 		return back, err
-	case types.features[t] != "":
+	case types.features[t] != "" && types.has(j.own.partitions, t):
 		back.features, err = types.vocabulary.with(j.own.features, types.features[t])
 	default:
 		if back.partitions, err = types.listFor(j, t), nil; back.partitions == "" {
@@ -118,15 +118,29 @@ func NoPartition(lost []string) string {
 	return fmt.Sprintf("its user's own partitions cannot be restored: there is no partition %.80s any more", strings.Join(lost, ", "))
 }
 
-// listFor is the partitions of a job's own list that give it a type: those whose nodes with GPUs are all of this type,
+// has reports whether one of a list of partitions has nodes of a type.
+func (types *gpuTypes) has(list string, t int32) bool {
+	for name := range strings.SplitSeq(list, ",") {
+		if types.in[name].Has(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// listFor is the partitions in which a job may run that give it a type: those whose nodes with GPUs are all of this type,
 // that admit the job, and in which it is neither looked at later nor preempted sooner than in the others. "" for none.
 func (types *gpuTypes) listFor(j *pendingJob, t int32) string {
-	if !strings.Contains(j.own.partitions, ",") {
+	if !strings.Contains(j.reach, ",") {
 		return ""
 	}
-	names, list := cluster.PartitionNames(j.own.partitions), []string(nil)
-	for _, name := range names {
+	names, list := cluster.PartitionNames(j.reach), []string(nil)
+	own := len(cluster.PartitionNames(j.own.partitions))
+	for i, name := range names {
 		p := types.partitions[name]
+		if i >= own && p == nil { // its user did not name it, and it is not known whom it admits
+			continue
+		}
 		if types.sole[name] != types.names[t] || p != nil && p.Admits(j.Job) != "" {
 			continue
 		}
@@ -147,11 +161,11 @@ func (types *gpuTypes) boundTo(j *pendingJob) int32 {
 	if !j.ours {
 		return Open
 	}
-	if j.own.features != j.Features {
+	if j.own.features != j.Features && j.own.partitions == j.Partition {
 		return types.boundBy(j.Features, j.own.features)
 	}
 	for t := range int32(len(types.names)) {
-		if types.features[t] == "" && types.listFor(j, t) == j.Partition {
+		if ask, err := types.requestFor(j, t); err == nil && ask == requestOf(j.Job) {
 			return t
 		}
 	}

@@ -61,7 +61,7 @@ func (view *nodeView) snapshot() *Snapshot {
 	return snap
 }
 
-// off gives the Off of jobs: the nodes that are in none of their own partitions, and those kept for TE jobs.
+// off gives the Off of jobs: the nodes that are in no partition in which they may run, and those kept for TE jobs.
 func (view *nodeView) off(snap *Snapshot) func(*pendingJob) int32 {
 	type kind struct {
 		list     string
@@ -69,7 +69,7 @@ func (view *nodeView) off(snap *Snapshot) func(*pendingJob) int32 {
 	}
 	known := map[kind]int32{}
 	return func(j *pendingJob) int32 {
-		k := kind{j.own.partitions, j.Admitted}
+		k := kind{j.reach, j.Admitted}
 		off, found := known[k]
 		if !found {
 			var nodes []int32

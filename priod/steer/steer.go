@@ -97,6 +97,7 @@ type inputs struct {
 type pendingJob struct {
 	*cluster.Job
 	own   request // as its user wrote it
+	reach string  // the partitions in which it may come to run: its own, and those that its site adds
 	ours  bool    // the job has one that priod wrote
 	bound int32   // the type to which that binds it; Open: none
 }
@@ -152,6 +153,7 @@ func pendingJobs(s *cluster.Snapshot, h *cluster.History, decisions []plan.Decis
 		}
 		job := pendingJob{Job: j, bound: Open}
 		job.own, job.ours = ownRequest(j, h)
+		job.reach = h.Reaches(j)
 		jobs = append(jobs, job)
 	}
 	return jobs
