@@ -266,3 +266,41 @@ func TestDividedSite(t *testing.T) {
 		}
 	}
 }
+
+// With the site's word a job of one partition is given a type of another, which admits it: one that refuses its account,
+// or goes down, is no place for it.
+func TestAnyPartition(t *testing.T) {
+	b := &bindable{newDivided(t, noFeatures+`
+[[consent]]
+partitions = ["a100", "v100", "t4"]
+gpu_type = true
+any_partition = true
+`)}
+	b.slurm("scontrol", "update", "PartitionName=v100", "AllowAccounts=nosuch")
+	var holders []string
+	for _, name := range b.lab.Nodes {
+		if gpuType, _, _ := strings.Cut(name, "-"); gpuType != "v100" {
+			holders = append(holders, b.submit("--prio-type=be", "--partition="+gpuType, "--gres=gpu:4", "--time=60", "--wrap", "sleep 600"))
+		}
+	}
+	for _, id := range holders {
+		if err := b.lab.WaitJob(b.Context(), id, "RUNNING"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := b.asks("--partition=t4", "--gres=gpu:4")
+	d := b.daemon()
+	is := func(want string) func() bool {
+		return func() bool { partitions, _ := b.lists(); return partitions[job] == want }
+	}
+	b.wait("a job of t4 to be given a100: v100 refuses its account", is("a100"))
+	if out := b.must("explain", job); !strings.Contains(out, "Partition as its user wrote it: t4") {
+		t.Error(out)
+	}
+	// What was written is in the undo journal: another daemon takes it back.
+	d.stop()
+	d = b.daemon()
+	b.slurm("scontrol", "update", "PartitionName=a100", "State=DOWN")
+	b.wait("it to be back in its own partition, while a100 is down", is("t4"))
+	d.stop()
+}

@@ -178,7 +178,7 @@ func (t *Table) Words() string {
 	for _, g := range []struct {
 		is   bool
 		what string
-	}{{t.Evict, "eviction"}, {t.GPUType, "a GPU type"}, {t.Size, "CPUs and memory"}, {t.Switches, "few switches"}, {t.Requeue, "requeue after failures of the machine"}} {
+	}{{t.Evict, "eviction"}, {t.GPUType, "a GPU type"}, {t.AnyOf != "", "any of these partitions"}, {t.Size, "CPUs and memory"}, {t.Switches, "few switches"}, {t.Requeue, "requeue after failures of the machine"}} {
 		if g.is {
 			gives = append(gives, g.what)
 		}

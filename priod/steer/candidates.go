@@ -130,6 +130,12 @@ func (st *Steered) openUnqueued(at int, why string) {
 			decision.Steer = why
 		}
 	}
+	if j.Partition != j.own.partitions && !j.Dependency && slurmplug.WaitsFor(j.Reason) == slurmplug.ForElse {
+		why = fmt.Sprintf("waits for what its partition lacks (%.80s)", j.Reason)
+		for _, id := range firstTasks(j.Job, st.nodes.tasksAtOnce(j.Job)) {
+			st.memory.of(id).refused("left open: it "+why, st.in.set.Rule.Cycles)
+		}
+	}
 	if why == "" && (decision.Why == string(plan.Foreign) || decision.Why == string(plan.Reserved)) {
 		why = decision.Why
 	}
