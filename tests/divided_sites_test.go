@@ -221,7 +221,7 @@ func (s *dividedSite) given(a dividedAsk) string {
 	}
 	if now["Partition"] != own["Partition"] {
 		types := map[string]bool{}
-		for line := range strings.Lines(s.slurm("sinfo", "--all", "--noheader", "--Node", "--format=%N", "--partition="+now["Partition"])) {
+		for line := range strings.Lines(s.slurm("sinfo", "--noheader", "--Node", "--format=%N", "--partition="+now["Partition"])) {
 			t, _, _ := strings.Cut(line, "-")
 			types[t] = true
 		}
