@@ -165,6 +165,9 @@ func (s *dividedSite) request(id string) map[string]string {
 	all := map[string]string{}
 	for _, word := range strings.Fields(s.slurm("scontrol", "show", "job", "--oneliner", id)) {
 		if key, value, is := strings.Cut(word, "="); is && (key == "TimeLimit" || !notAsked.MatchString(key)) {
+			if least, most, _ := strings.Cut(value, "-"); key == "NumNodes" && least == most {
+				value = least // as 24.11 and 26.05 show one after a requeue
+			}
 			all[key] = value
 		}
 	}
