@@ -84,7 +84,8 @@ type site struct {
 	ahead      string   // of the machine's clock is that of this program
 	hurry      string   // how long priod waits for a command that may hang; "" for a minute: none does
 	partitions []string // of [slurm]; nil: gpu
-	settings   string   // of configure
+	profile    string
+	settings   string // of configure
 	life       life
 }
 
@@ -158,7 +159,7 @@ func (s *site) configure(settings string) {
 	if partitions == nil {
 		partitions = []string{"gpu"}
 	}
-	text := fmt.Sprintf("[slurm]\npartitions = [%s]\ncommand_timeout = %q\nbin_dir = %q\n[state]\ndir = %q\n%s", quoted(partitions), cmp.Or(s.hurry, "60s"), s.binDir, filepath.Join(s.dir, "state"), settings)
+	text := fmt.Sprintf("profile = %q\n[slurm]\npartitions = [%s]\ncommand_timeout = %q\nbin_dir = %q\n[state]\ndir = %q\n%s", s.profile, quoted(partitions), cmp.Or(s.hurry, "60s"), s.binDir, filepath.Join(s.dir, "state"), settings)
 	if err := replaceFile(s.config, text); err != nil {
 		s.Fatal(err)
 	}
@@ -166,6 +167,9 @@ func (s *site) configure(settings string) {
 
 // quoted is a list of texts as TOML writes it, without its brackets.
 func quoted(texts []string) string {
+	if len(texts) == 0 {
+		return ""
+	}
 	return `"` + strings.Join(texts, `", "`) + `"`
 }
 

@@ -138,6 +138,8 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[ranking]\nlever = [5]", "priod.toml:2: ranking.lever: want a text in quotes, not a list in brackets"},
 		{"sizing = true", "priod.toml:1: sizing: want a table, not true or false"},
 		{"[slurm]\npartitions = \"gpu\"", "slurm.partitions: want a list in brackets, not a text in quotes"},
+		{"[slurm]\npartitions = [\"a100,v100\"]", `slurm.partitions: want names of partitions, each in quotes of its own, not ["a100,v100"]`},
+		{"[[consent]]\nevict = true\npartitions = [\"a100,v100\"]", "[[consent]] 1: partitions, qos, accounts: want names, each in quotes of its own"},
 		{"[state]\nretention = \"NaNd\"", `state.retention: "NaNd" is no duration`},
 		{"[state]\nretention = \"999999d\"", `state.retention: "999999d" is no duration`},
 		{"[preemption]\nmax_grace = \"10s\"", `preemption.grace: want from 0s to preemption.max_grace, not "30s"`},

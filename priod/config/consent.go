@@ -78,7 +78,7 @@ func (c *Config) checkConsent() error {
 		for _, r := range []rule{
 			{"name", jobtag.ValidName(x.Name) && !slices.Contains(names, x.Name), "letters, digits, '.', '-' and '_', each name once"},
 			{"type", x.Type == "te" || x.Type == "be", "te or be"},
-			{"partitions, qos, accounts", noneEmpty(slices.Concat(x.Partitions, x.QOS, x.Accounts)), "names"},
+			{"partitions, qos, accounts", single(slices.Concat(x.Partitions, x.QOS, x.Accounts)), "names, each in quotes of its own"},
 			{"max_time", x.MaxTime >= 0, "0s (any) or more"},
 			{"max_gpus", x.MaxGPUs >= 0, "0 (any) or more"},
 			{"job_name", err == nil, "a regular expression"},
@@ -92,7 +92,7 @@ func (c *Config) checkConsent() error {
 	for i, x := range c.Consents {
 		var tag jobtag.Tag
 		for _, r := range []rule{
-			{"partitions, qos, accounts", noneEmpty(slices.Concat(x.Partitions, x.QOS, x.Accounts)), "names"},
+			{"partitions, qos, accounts", single(slices.Concat(x.Partitions, x.QOS, x.Accounts)), "names, each in quotes of its own"},
 			{"evict, gpu_type, size, switches, requeue", x.Evict || x.GPUType || x.Size || x.Switches || x.Requeue, "one of them true: the table agrees to nothing"},
 			{"grace", x.Grace >= 0 && x.Grace <= c.Preemption.MaxGrace && time.Duration(x.Grace)%time.Second == 0, "whole seconds up to preemption.max_grace"},
 			{"signal", x.Signal == "" || tag.Set("signal", x.Signal) == nil, "a signal that a program can catch, such as USR1 or B:USR1"},

@@ -69,7 +69,7 @@ func (c *Config) hostRules() []rule {
 	return []rule{
 		{"slurm.bin_dir", c.Slurm.BinDir == "" || filepath.IsAbs(c.Slurm.BinDir), "an absolute path, or empty"},
 		{"slurm.conf", c.Slurm.Conf == "" || filepath.IsAbs(c.Slurm.Conf), "an absolute path, or empty"},
-		{"slurm.partitions", noneEmpty(c.Slurm.Partitions), "names of partitions"},
+		{"slurm.partitions", single(c.Slurm.Partitions), "names of partitions, each in quotes of its own"},
 		{"slurm.command_timeout", c.Slurm.CommandTimeout >= Duration(time.Second), "at least 1s"},
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
 		{"state.shared", c.State.Shared == "" || filepath.IsAbs(c.State.Shared) && !inside(c.State.Shared, c.State.Dir), "empty, or an absolute path outside of state.dir, which is of this host alone"},
@@ -95,12 +95,12 @@ func (c *Config) orderRules() []rule {
 		{"ranking.top", c.Ranking.Top >= 1 && c.Ranking.Top <= maxTop, fmt.Sprintf("from 1 to %d", maxTop)},
 		{"ranking.step", c.Ranking.Step >= 0 && c.Ranking.Step <= c.Ranking.Top/2, "from 0 to half of ranking.top: the band must hold two steps"},
 		{"ranking.nice_limit", c.Ranking.NiceLimit >= 0 && c.Ranking.NiceLimit <= maxTop, fmt.Sprintf("from 0 to %d", maxTop)},
-		{"ranking.te_qos", noneEmpty(c.Ranking.TEQOS), "names of QOS"},
-		{"ranking.be_qos", noneEmpty(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
+		{"ranking.te_qos", single(c.Ranking.TEQOS), "names of QOS"},
+		{"ranking.be_qos", single(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
 		{"ranking.order", slices.Contains(orders, c.Ranking.Order), strings.Join(orders, ", ")},
 		{"ranking.order", c.Ranking.Order == string(order.SlurmOrder) || c.Allocation.Policy != "", "an allocation.policy beside order " + c.Ranking.Order},
 		{"allocation.interval", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
-		{"allocation.fifo", noneEmpty(c.Allocation.FIFO), "names of accounts"},
+		{"allocation.fifo", single(c.Allocation.FIFO), "names of accounts"},
 	}
 }
 
@@ -401,7 +401,10 @@ func LocalAddress(s string) bool {
 	return s == "" || err == nil && a.Addr().IsLoopback() && a.Port() != 0
 }
 
-func noneEmpty(names []string) bool { return !slices.Contains(names, "") }
+// single reports whether each of some names is one: "a,b", which Slurm takes for two, would name nothing.
+func single(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return name == "" || strings.Contains(name, ",") })
+}
 
 func disjoint(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })

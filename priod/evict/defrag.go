@@ -163,7 +163,7 @@ func (d *moving) addGangs(r *Moves, s *cluster.Snapshot, p *plan.Plan, j *Journa
 				owners[f.User] = owner
 				d.snapshot.PastOwner = append(d.snapshot.PastOwner, spent[f.User])
 			}
-			d.gangs = append(d.gangs, gang{job: job, at: len(r.Gangs), trial: preemption.Trial{Request: request, Alike: d.m.ByGPUType(), Owner: owner, Start: math.Inf(1)}})
+			d.gangs = append(d.gangs, gang{job: job, at: len(r.Gangs), trial: preemption.Trial{Request: request, Alike: d.m.Together(job, types), Owner: owner, Start: math.Inf(1)}})
 		}
 		r.Gangs = append(r.Gangs, f)
 	}

@@ -57,7 +57,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 	claims, released, taught := j.claimsByJob(), j.releasedUntil(s.At, set.Retry), j.lessons()
 	spent, careless := j.spentByUser(s.At), j.givenUp(s.At, set.Retry)
 	beside := sync.OnceValue(func() *placement.Nodes { return j.beside(m) })
-	owners, alike := map[string]int{}, m.ByGPUType()
+	owners := map[string]int{}
 	held := map[cluster.JobID]bool{}
 	for _, job := range waitingTE(s, p) {
 		id, count := job.ID, max(job.TaskCount, 1)
@@ -114,7 +114,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 		if t.Why == "" {
 			t.at = len(c.snapshot.Trials)
 			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{
-				Request: m.Request(job, types), Alike: alike, Owner: c.owner(t.User, owners, spent), Start: math.Inf(1), Run: run,
+				Request: m.Request(job, types), Alike: m.Together(job, types), Owner: c.owner(t.User, owners, spent), Start: math.Inf(1), Run: run,
 			})
 			if claim != nil {
 				c.addClaim(t.at, claim, m)

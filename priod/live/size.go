@@ -237,9 +237,15 @@ func (r *sizeRules) fixed(j *cluster.Job) string {
 	if r.everywhere != "" {
 		return r.everywhere
 	}
+	first, _, _ := strings.Cut(j.Partition, ",")
 	for name := range strings.SplitSeq(j.Partition, ",") {
 		if limit := r.partitions[name].SizeLimit; limit != "" {
 			return fmt.Sprintf("is in partition %s, which has %s", name, limit)
+		}
+		// What Slurm shows of the job changes with the partition that it last looked at (seen on 22.05.8), and looks as if
+		// its user had changed the size.
+		if r.partitions[name].Defaults != r.partitions[first].Defaults {
+			return fmt.Sprintf("is in partitions %s and %s, whose defaults by GPU differ (DefCpuPerGPU, DefMemPerGPU)", first, name)
 		}
 	}
 	return ""

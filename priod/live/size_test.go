@@ -213,3 +213,13 @@ func TestAllowances(t *testing.T) {
 		}
 	}
 }
+
+// A job in partitions whose defaults by GPU differ keeps its size: Slurm shows it now with the one and now with the other.
+func TestDefaultsOfPartitionsDiffer(t *testing.T) {
+	r := sizeRules{partitions: map[string]slurmplug.Partition{"a": {}, "b": {Defaults: "DefCpuPerGPU=2"}, "c": {Defaults: "DefCpuPerGPU=2"}, "d": {}}}
+	for partition, fixed := range map[string]bool{"a": false, "b": false, "a,d": false, "b,c": false, "a,b": true, "c,b,d": true} {
+		if why := r.fixed(&cluster.Job{Partition: partition}); (why != "") != fixed {
+			t.Errorf("%s: %q", partition, why)
+		}
+	}
+}

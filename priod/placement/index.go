@@ -122,7 +122,7 @@ func (n *Nodes) fullest(x *index, g *group, r Request, gpus int32, v view) int32
 	// The index goes by what is free now: within, these nodes may have fewer GPUs.
 	for _, node := range v.within.lowered {
 		free := v.free(node)
-		if &n.byType[n.size[node].Type] != g || !free.holds(n.need(r, gpus, node)) || n.chosen(node) {
+		if !n.has(g, node) || !free.holds(n.need(r, gpus, node)) || n.chosen(node) {
 			continue
 		}
 		if best < 0 || free.GPUs < most || free.GPUs == most && n.rank[node] < n.rank[best] {
@@ -158,6 +158,9 @@ func (n *Nodes) holdsOne(r Request, within *Nodes) (holds, known bool) {
 			return true, true
 		}
 		known = known && n.oneNode(g, r)
+	}
+	for range n.sets(r) {
+		return false, false
 	}
 	return false, known
 }

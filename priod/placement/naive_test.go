@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"math"
+	"math/bits"
 	"slices"
 	"testing"
 
@@ -78,6 +79,17 @@ func (v *naive) fit(r Request) ([]Share, bool) {
 	for t := range v.byType {
 		nodes := v.byType[t].nodes
 		if v.chosen = nil; r.Types.Has(int32(t)) && v.on(r, nodes, v.byType[t].largest) {
+			return v.chosen, true
+		}
+	}
+	for _, together := range r.Together {
+		types, nodes, largest := together&r.Types, []int32{}, int32(0)
+		for node := range int32(v.Len()) {
+			if types.Has(v.Type(node)) {
+				nodes, largest = append(nodes, node), max(largest, v.Size(node).GPUs)
+			}
+		}
+		if v.chosen = nil; bits.OnesCount64(uint64(types)) > 1 && r.Nodes != 1 && v.mode != Pool && v.on(r, nodes, largest) {
 			return v.chosen, true
 		}
 	}
@@ -161,6 +173,9 @@ func drawMixedRequest(t *rapid.T, n *Nodes) Request {
 	}}
 	if rapid.Bool().Draw(t, "says nodes") {
 		r.Nodes = int32(rapid.IntRange(1, min(4, int(r.GPUs))).Draw(t, "nodes"))
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "sets") {
+		r.Together[3*i] = Types(rapid.IntRange(0, 7).Draw(t, "together"))
 	}
 	r.Whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
 	var off []int32

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 )
 
@@ -21,7 +22,7 @@ type Nodes struct {
 	down   []bool
 	rank   []int32 // of each node, in the order of its type
 	byType []group
-	sets   *[]nodeSet // that requests name; see Among and Refused
+	named  *[]nodeSet // that requests name; see Among and Refused
 	leaves *leaves    // nil: it is unknown which nodes hang on which switch
 
 	parts map[int32][]int32 // by part of a node with several GPU types, its other parts; nil: there are none
@@ -47,8 +48,9 @@ type nodeSet struct {
 
 func (s *nodeSet) holds(node int32) bool { return s != nil && s.has[node] }
 
-// group is the nodes of one GPU type.
+// group is the nodes of one GPU type, or of a set of them for one search.
 type group struct {
+	types   Types
 	nodes   []int32
 	free    int // GPUs on nodes that are up
 	largest int32
@@ -70,12 +72,13 @@ func New(mode Mode, nodes []Node) *Nodes {
 	if mode == Pool {
 		nodes = pools(nodes)
 	}
-	n := &Nodes{mode: mode, size: nodes, free: make([]Amount, len(nodes)), down: make([]bool, len(nodes)), rank: make([]int32, len(nodes)), sets: &[]nodeSet{}}
+	n := &Nodes{mode: mode, size: nodes, free: make([]Amount, len(nodes)), down: make([]bool, len(nodes)), rank: make([]int32, len(nodes)), named: &[]nodeSet{}}
 	for i, node := range nodes {
 		for int(node.Type) >= len(n.byType) {
 			n.byType = append(n.byType, group{})
 		}
 		g := &n.byType[node.Type]
+		g.types = 1 << uint(node.Type)
 		n.rank[i] = int32(len(g.nodes))
 		g.nodes = append(g.nodes, int32(i))
 		if len(g.sizes) <= maxSizes && !slices.ContainsFunc(g.sizes, func(other int32) bool { return nodes[other] == node }) {
@@ -217,8 +220,41 @@ func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 			return n.scratch, true
 		}
 	}
+	for types := range n.sets(r) {
+		g := n.together(types)
+		if n.scratch = n.scratch[:0]; !g.lacks(r) && n.place(&g, r, n.viewOf(r, within)) {
+			return n.scratch, true
+		}
+	}
 	return nil, false
 }
+
+// sets are those sets of types that a request may mix.
+func (n *Nodes) sets(r Request) iter.Seq[Types] {
+	return func(yield func(Types) bool) {
+		for _, types := range r.Together {
+			if types &= r.Types; types&(types-1) != 0 && r.Nodes != 1 && r.On <= 0 && n.mode != Pool && !yield(types) {
+				return
+			}
+		}
+	}
+}
+
+// together is the nodes of several types, in the cluster's order.
+func (n *Nodes) together(types Types) group {
+	all := group{types: types, asked: noIndex}
+	for t := range n.byType {
+		if g := &n.byType[t]; types.Has(int32(t)) {
+			all.nodes, all.sizes = append(all.nodes, g.nodes...), append(all.sizes, g.sizes...)
+			all.free, all.largest = all.free+g.free, max(all.largest, g.largest)
+		}
+	}
+	slices.Sort(all.nodes)
+	return all
+}
+
+// has reports whether a node is of the group's types.
+func (n *Nodes) has(g *group, node int32) bool { return g.types.Has(n.size[node].Type) }
 
 // view is what may be taken of each node.
 type view struct {
@@ -256,9 +292,9 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 		node := r.On - 1
 		need := n.need(r, r.GPUs, node)
 		n.scratch = append(n.scratch, Share{node, need})
-		return g == &n.byType[n.size[node].Type] && v.free(node).holds(need)
+		return n.has(g, node) && v.free(node).holds(need)
 	case r.On < 0:
-		return n.among(g, r, (*n.sets)[-r.On-1].nodes, v)
+		return n.among(g, r, (*n.named)[-r.On-1].nodes, v)
 	case r.GPUs == 0 && r.Nodes > 1:
 		return n.apart(g, r, v)
 	case r.Nodes <= 1 && r.GPUs <= g.largest && n.single(g, r, r.GPUs, v):
@@ -420,14 +456,14 @@ func (n *Nodes) Refused(nodes []int32) int32 {
 
 // numbered is the number of a set of nodes, from 1.
 func (n *Nodes) numbered(nodes []int32) int32 {
-	at := slices.IndexFunc(*n.sets, func(set nodeSet) bool { return slices.Equal(set.nodes, nodes) })
+	at := slices.IndexFunc(*n.named, func(set nodeSet) bool { return slices.Equal(set.nodes, nodes) })
 	if at < 0 {
-		at = len(*n.sets)
+		at = len(*n.named)
 		set := nodeSet{slices.Clone(nodes), make([]bool, len(n.size))}
 		for _, node := range nodes {
 			set.has[node] = true
 		}
-		*n.sets = append(*n.sets, set)
+		*n.named = append(*n.named, set)
 	}
 	return int32(at) + 1
 }
@@ -437,14 +473,14 @@ func (n *Nodes) Off(r Request) []int32 {
 	if r.Off == 0 {
 		return nil
 	}
-	return (*n.sets)[r.Off-1].nodes
+	return (*n.named)[r.Off-1].nodes
 }
 
 func (n *Nodes) off(r Request) *nodeSet {
 	if r.Off == 0 {
 		return nil
 	}
-	return &(*n.sets)[r.Off-1]
+	return &(*n.named)[r.Off-1]
 }
 
 // Named are the nodes on which a request has to lie; none: it may lie anywhere.
@@ -453,7 +489,7 @@ func (n *Nodes) Named(r Request) []int32 {
 	case r.On > 0:
 		return []int32{r.On - 1}
 	case r.On < 0:
-		return (*n.sets)[-r.On-1].nodes
+		return (*n.named)[-r.On-1].nodes
 	}
 	return nil
 }
@@ -474,7 +510,7 @@ func (n *Nodes) among(g *group, r Request, set []int32, v view) bool {
 			}
 			gpus = even
 		}
-		if g != &n.byType[n.size[node].Type] || gpus == 0 {
+		if !n.has(g, node) || gpus == 0 {
 			return false
 		}
 		n.scratch = append(n.scratch, Share{node, n.need(r, gpus, node)})

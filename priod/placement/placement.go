@@ -80,7 +80,8 @@ const MaxTypes = 64
 // Request is what a job asks for. Two jobs with equal requests fit in the same
 // places.
 type Request struct {
-	Types               Types // any one of these; a gang never mixes types
+	Types               Types // any one of these
+	Together            Sets  // a gang lies on one of these types, or mixes those of one set
 	Amount                    // of the whole job; CPUs or MemMB 0: the proportional share of each node. Others: of each of its nodes
 	Nodes               int32 // 0: as few as the GPUs need; without GPUs: one
 	On                  int32 // the node that it has to lie on, counted from 1; 0: any; below: several, by Nodes.Among. Not in a pool
@@ -93,6 +94,12 @@ type Request struct {
 	OneThread, MemByCPU bool  // as in cluster.Job
 	Whole               bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }
+
+// MaxSets is how many sets of types a request may have.
+const MaxSets = 8
+
+// Sets are the sets of types, of several each, on whose nodes together one job may lie. The empty ones count for nothing.
+type Sets [MaxSets]Types
 
 // Share is what a job takes of one node.
 type Share struct {

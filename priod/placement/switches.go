@@ -57,7 +57,7 @@ func (n *Nodes) onFewSwitches(g *group, r Request, v view) bool {
 	for leaf, nodes := range n.leaves.nodes {
 		x := room{leaf: int32(leaf)}
 		for _, node := range nodes {
-			if &n.byType[n.size[node].Type] == g {
+			if n.has(g, node) {
 				x.gpus += int(n.most(r, v.free(node), node))
 			}
 		}
@@ -86,7 +86,7 @@ const noIndex = -1 << 30
 
 // under places a job on the nodes of some switches.
 func (n *Nodes) under(g *group, r Request, v view, rooms []room) bool {
-	part := group{largest: g.largest, sizes: g.sizes, asked: noIndex}
+	part := group{types: g.types, largest: g.largest, sizes: g.sizes, asked: noIndex}
 	for _, node := range g.nodes {
 		if slices.ContainsFunc(rooms, func(x room) bool { return x.leaf == n.leaves.of[node] }) {
 			part.nodes = append(part.nodes, node)

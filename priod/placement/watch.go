@@ -24,7 +24,7 @@ func (n *Nodes) record(c change) {
 type Watch struct {
 	nodes   *Nodes
 	request Request
-	demands []demand // by type; nil: not counted yet
+	demands []demand // by type, and of each set of them that the request may mix; nil: not counted yet
 	seen    int      // changes taken in
 }
 
@@ -43,24 +43,48 @@ func (w *Watch) recount() {
 	w.demands = w.demands[:0]
 	for t := range n.byType {
 		g := &n.byType[t]
-		if !w.request.Types.Has(int32(t)) || len(g.nodes) == 0 {
-			w.demands = append(w.demands, demand{request: w.request, pieces: 1})
-			continue
+		if !w.request.Types.Has(int32(t)) {
+			g = &group{}
 		}
-		d := n.demand(g, w.request)
-		for _, node := range g.nodes {
-			d.count(n.most(w.request, v.free(node), node), 1)
-		}
-		w.demands = append(w.demands, d)
+		w.demands = append(w.demands, n.counted(g, w.request, v))
+	}
+	for types := range n.sets(w.request) {
+		g := n.together(types)
+		w.demands = append(w.demands, n.counted(&g, w.request, v))
 	}
 	w.seen = n.logged
 }
 
+// counted is the demand on the nodes of a group.
+func (n *Nodes) counted(g *group, r Request, v view) demand {
+	if len(g.nodes) == 0 {
+		return demand{request: r, pieces: 1}
+	}
+	d := n.demand(g, r)
+	for _, node := range g.nodes {
+		d.count(n.most(r, v.free(node), node), 1)
+	}
+	return d
+}
+
 func (w *Watch) shift(d []demand, c change) {
 	n := w.nodes
-	if t := n.size[c.node].Type; w.request.Types.Has(t) && !n.off(w.request).holds(c.node) {
-		d[t].count(n.most(w.request, c.before, c.node), -1)
-		d[t].count(n.most(w.request, c.after, c.node), 1)
+	t := n.size[c.node].Type
+	if !w.request.Types.Has(t) || n.off(w.request).holds(c.node) {
+		return
+	}
+	before, after := n.most(w.request, c.before, c.node), n.most(w.request, c.after, c.node)
+	count := func(d *demand) {
+		d.count(before, -1)
+		d.count(after, 1)
+	}
+	count(&d[t])
+	at := len(n.byType)
+	for types := range n.sets(w.request) {
+		if types.Has(t) {
+			count(&d[at])
+		}
+		at++
 	}
 }
 

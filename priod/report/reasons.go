@@ -23,7 +23,7 @@ var reasons = map[plan.Reason]string{
 	plan.Held:       "it is held: left alone",
 	plan.Dependency: "it waits for another job: left alone",
 	plan.Reserved:   "it runs in a reservation: left alone",
-	plan.Foreign:    "its partition is not in slurm.partitions: left alone",
+	plan.Foreign:    "not all of its partitions are in slurm.partitions: left alone",
 	plan.Fragile:    "a write would break its request on this Slurm: left alone",
 	plan.NotYet:     "not eligible yet (begin time)",
 	plan.Component:  "it follows the leader of its heterogeneous job",

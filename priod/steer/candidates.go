@@ -235,7 +235,7 @@ func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 	}
 	c.Consent = c.excluded == ""
 	c.Request = st.nodes.nodeMap.Request(&asks, st.nodes.kinds(types))
-	c.Request.Types = types
+	c.Request.Types, c.Request.Together = types, placement.Sets{} // those are of nodeMap's kinds
 	return c
 }
 

@@ -94,7 +94,7 @@ type Candidate struct {
 // Trial is a waiting TE job.
 type Trial struct {
 	Request placement.Request
-	// Alike are the sets of types of which a place on several nodes is made, each of one GPU type; none:
+	// Alike are the sets of types of which a place on several nodes is made, each of one GPU type and partition; none:
 	// nodes of all types go together.
 	Alike []placement.Types
 	Owner int // index into Snapshot.PastOwner, when Limits.UserGPUMinutesPerDay is set

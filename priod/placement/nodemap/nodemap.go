@@ -352,6 +352,7 @@ func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 	}
 	r.Others, r.CPUsIn = m.asks(j)
 	if r.Nodes > 1 {
+		r.Together = m.setsOf(j, types)
 		return r
 	}
 	r.Nodes = 0 // Slurm shows one before it has looked for a place
@@ -360,5 +361,46 @@ func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 			r.Nodes = 1
 		}
 	}
+	if r.Nodes == 0 {
+		r.Together = m.setsOf(j, types)
+	}
 	return r
+}
+
+// setsOf are the sets of Together that are of several kinds. A node with several GPU types is in none.
+func (m *Map) setsOf(j *cluster.Job, types placement.Types) (sets placement.Sets) {
+	if types &= m.OneType(); types&(types-1) == 0 {
+		return sets
+	}
+	n := 0
+	for _, set := range m.Together(j, types) {
+		if set&(set-1) != 0 && n < len(sets) {
+			sets[n] = set
+			n++
+		}
+	}
+	return sets
+}
+
+// Together are the largest sets of these kinds on whose nodes together a job may lie: with GPUs of one type, and in one
+// of its partitions.
+func (m *Map) Together(j *cluster.Job, types placement.Types) (sets []placement.Types) {
+	byType := m.ByGPUType()
+	for p := range strings.SplitSeq(j.Partition, ",") {
+		var in placement.Types
+		for kind, n := range m.Kinds {
+			if types.Has(int32(kind)) && slices.Contains(n.Partitions, p) {
+				in |= 1 << uint(kind)
+			}
+		}
+		for _, same := range byType {
+			set := same & in
+			if set == 0 || slices.ContainsFunc(sets, func(other placement.Types) bool { return set&^other == 0 }) {
+				continue
+			}
+			sets = slices.DeleteFunc(sets, func(other placement.Types) bool { return other&^set == 0 })
+			sets = append(sets, set)
+		}
+	}
+	return sets
 }

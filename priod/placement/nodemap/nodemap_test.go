@@ -51,6 +51,42 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// A job of several nodes lies on nodes that differ in features and partitions, if they have GPUs of one type and are in
+// one partition of the job's.
+func TestGangsMixKinds(t *testing.T) {
+	node := func(name, gpuType, feature string, partitions ...string) cluster.Node {
+		return cluster.Node{Name: name, GPUType: gpuType, GPUs: 4, CPUs: 16, MemMB: 1600, Features: []string{gpuType, feature}, Partitions: partitions, Usable: true}
+	}
+	m := New(&cluster.Snapshot{Nodes: []cluster.Node{
+		node("a1", "a100", "rack1", "p1", "all"), node("a2", "a100", "rack2", "p2", "all"), node("v1", "v100", "rack1", "p1", "all"),
+	}})
+	for _, c := range []struct {
+		partition, features string
+		gpus                int
+		fits                bool
+	}{
+		{"all", "", 8, true}, {"all", "a100", 8, true}, {"all", "v100", 8, false}, {"all", "rack1", 8, false}, {"all", "rack1|rack2", 8, true},
+		{"p1", "", 8, false}, {"p1,p2", "", 8, false}, {"p1,all", "", 8, true}, {"all", "", 9, false}, {"all", "", 5, true},
+	} {
+		for _, nodes := range []int{1, 2} {
+			j := cluster.Job{Nodes: nodes, GPUs: c.gpus, Partition: c.partition, Features: c.features}
+			types, _ := m.Types(&j)
+			r := m.Request(&j, types)
+			shares, fits := m.Nodes.Fit(r, nil)
+			if fits != c.fits || m.Nodes.Watch(r).MayFit() != fits {
+				t.Errorf("%+v on %d nodes: fits %v, %v", c, nodes, fits, shares)
+			}
+		}
+	}
+	j := cluster.Job{Partition: "p1,p2,all"}
+	if types, _ := m.Types(&j); !slices.Equal(m.Together(&j, types), []placement.Types{0b100, 0b011}) {
+		t.Errorf("together: %b", m.Together(&j, types))
+	}
+	if j.Partition = "p1,p2"; !slices.Equal(m.Together(&j, 0b111), []placement.Types{0b001, 0b100, 0b010}) {
+		t.Errorf("together: %b", m.Together(&j, 0b111))
+	}
+}
+
 // Nodes without GPUs may be of more kinds than can be told apart, and stand before
 // those with GPUs.
 func TestKindsOfGPUsComeFirst(t *testing.T) {
