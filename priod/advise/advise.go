@@ -159,7 +159,7 @@ func newGiver(site *Site, r *Request) (*giver, error) {
 	if _, err := slurmplug.ParseConstraint(r.Features); err != nil {
 		a.Notes = append(a.Notes, fmt.Sprintf("--constraint %.80q is not looked into: %v", r.Features, err))
 	}
-	g := &giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r), append(slices.Collect(slurmplug.FeaturesIn(r.Features)), chosen)...)}
+	g := &giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r), append(slices.Concat(slices.Collect(slurmplug.FeaturesIn(r.Features)), a.Partitions), chosen)...)}
 	g.ahead = site.before(site.tier(strings.Join(a.open, ",")), class, r.Job)
 	return g, nil
 }
