@@ -57,7 +57,6 @@ func (p *Partition) Starts(j *Job) string {
 
 // Admits says why the partition may not start a job that is bound to it alone; "" when it does.
 func (p *Partition) Admits(j *Job) string {
-	denied := func(who string) string { return fmt.Sprintf("it does not admit %.80s", who) }
 	switch why := p.Starts(j); {
 	case why != "":
 		return why
@@ -67,6 +66,14 @@ func (p *Partition) Admits(j *Job) string {
 		return fmt.Sprintf("its MinNodes is %d", p.MinNodes)
 	case p.Groups:
 		return "it admits some groups alone"
+	}
+	return p.denies(j)
+}
+
+// denies says which account or QOS of a job the partition does not admit; "" for none.
+func (p *Partition) denies(j *Job) string {
+	denied := func(who string) string { return fmt.Sprintf("it does not admit %.80s", who) }
+	switch {
 	case p.Accounts != nil && !slices.Contains(p.Accounts, j.Account), slices.Contains(p.NotAccounts, j.Account):
 		return denied("account " + j.Account)
 	}
@@ -90,10 +97,10 @@ func (s *Snapshot) PartitionsByName() Partitions {
 	return all
 }
 
-// Starting are those of a list that start a job of this size and time limit, in its order. Where none does, all: Slurm's
-// reason says so, and a QOS may lift the limit.
+// Starting are those of a list that start a job of this size, time limit, account and QOS, in its order. Where none does,
+// all: Slurm's reason says so, and a QOS may lift a limit.
 func (all Partitions) Starting(list string, j *Job) string {
-	refuses := func(name string) bool { p := all[name]; return p != nil && p.Starts(j) != "" }
+	refuses := func(name string) bool { p := all[name]; return p != nil && (p.Starts(j) != "" || p.denies(j) != "") }
 	for name := range strings.SplitSeq(list, ",") {
 		if refuses(name) {
 			if left := slices.DeleteFunc(PartitionNames(list), refuses); len(left) > 0 {
