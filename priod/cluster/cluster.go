@@ -257,17 +257,17 @@ func (j *Job) Begins(at time.Time) bool {
 // for. For others Slurm keeps no place.
 func (j *Job) WantsRoom() bool {
 	w := slurmplug.WaitsFor(j.Reason)
-	return w == slurmplug.ForRoom || w == slurmplug.Forever && j.partitions()
+	return w == slurmplug.ForRoom || w == slurmplug.Forever && j.InSeveral()
 }
 
 // Unsatisfied reports whether Slurm says that no node satisfies what a job asks for. Of a job in several
 // partitions it shows the reason of one, and another may satisfy it.
 func (j *Job) Unsatisfied() bool {
-	return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever && !j.partitions()
+	return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever && !j.InSeveral()
 }
 
-// partitions reports whether the job may run in more than one.
-func (j *Job) partitions() bool { return strings.Contains(j.Partition, ",") }
+// InSeveral reports whether the job may run in more than one partition: Slurm's reason is that of one of them.
+func (j *Job) InSeveral() bool { return strings.Contains(j.Partition, ",") }
 
 // epilog is how long a job that has ended may still hold its nodes, s.
 const epilog = 5
