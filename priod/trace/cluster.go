@@ -25,8 +25,8 @@ type NodeGroup struct {
 	CPUs     int      `toml:"cpus" json:"cpus"`
 	MemMB    int64    `toml:"mem_mb" json:"mem_mb"`
 	Features []string `toml:"features" json:"features,omitempty"`
-	// Partitions are Slurm's. A job without GPUs whose partition is that of some nodes runs on
-	// these; one of another partition, or of none that is known, runs anywhere.
+	// Partitions are Slurm's. A job whose partitions are those of some nodes runs on these, if it has GPUs only where
+	// these divide the nodes with GPUs (Divided). A job that names none runs anywhere; so does one without GPUs of others.
 	Partitions []string `toml:"partitions" json:"partitions,omitempty"`
 	Switch     string   `toml:"switch" json:"switch,omitempty"` // the leaf switch that the nodes hang on
 	// Slowdown is how many times as long as on other nodes jobs take here, by workload;
@@ -71,6 +71,23 @@ func (c *Cluster) TotalGPUs() int {
 		n += c.Nodes[i].Count * c.Nodes[i].GPUs
 	}
 	return n
+}
+
+// Divided reports whether nodes with GPUs are in several partitions, or only some of them in one: then jobs with GPUs
+// run on the nodes of their partitions, and wait there.
+func (c *Cluster) Divided() bool {
+	var all []string
+	nodes, in := 0, 0
+	for i := range c.Nodes {
+		if g := &c.Nodes[i]; g.GPUs > 0 {
+			if nodes++; len(g.Partitions) > 0 {
+				in++
+			}
+			all = append(all, g.Partitions...)
+		}
+	}
+	slices.Sort(all)
+	return len(slices.Compact(all)) > 1 || in > 0 && in < nodes
 }
 
 // UntypedGPU is the type of GPUs whose GRES names none.

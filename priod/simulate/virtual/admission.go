@@ -90,10 +90,11 @@ func (e *engine) newJob(t trace.Job) *job {
 		e.withoutGPUs(j)
 	} else {
 		for i, name := range e.types {
-			if i >= e.kinds.others && (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
+			if i >= e.kinds.others && j.line.kinds.Has(int32(i)) && (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
 				j.request.Types |= 1 << uint(i)
 			}
 		}
+		j.request.Off = j.line.off
 	}
 	j.own = j.request.Types
 	return j
@@ -113,11 +114,18 @@ func Never(c trace.Cluster, opt Options) func(*trace.Job) string {
 
 // never says why a job could not even run on the empty cluster.
 func (e *engine) never(j *job) string {
+	where := "the cluster"
+	if j.line.parts == nil {
+		return fmt.Sprintf("the cluster has no partition %s", j.Partition)
+	}
+	if j.line.parts[0].name != "" {
+		where = "partition " + j.Partition
+	}
 	if j.request.Types == 0 && j.GPUType != "" {
-		return fmt.Sprintf("the cluster has no GPUs of type %s on which it runs", j.GPUType)
+		return fmt.Sprintf("%s has no GPUs of type %s on which it runs", where, j.GPUType)
 	}
 	if j.request.Types == 0 {
-		return "it runs on no GPU type of the cluster"
+		return "it runs on no GPU type of " + where
 	}
 	for _, w := range []struct {
 		*owner
@@ -127,35 +135,35 @@ func (e *engine) never(j *job) string {
 			return fmt.Sprintf("%d GPUs are more than %s may hold (%d)", j.GPUs, w.name, w.limit)
 		}
 	}
-	if _, fits := e.empty.Fit(j.request, nil); fits {
+	if e.fitsEmpty(j) {
 		return ""
 	}
 	most := 0
-	for t := range e.types {
-		if j.request.Types.Has(int32(t)) {
-			most = max(most, e.empty.FreeGPUs(int32(t)))
+	for t := range int32(len(e.types)) {
+		for _, p := range j.line.parts {
+			most = max(most, e.gpusOf(p, t, j.request.Types))
 		}
 	}
 	if j.GPUs == 0 {
-		return e.nowhere(j)
+		return fmt.Sprintf("no nodes of %s hold its %d CPUs and its memory, in %d equal parts on nodes with and without GPUs apart", where, j.request.CPUs, j.request.Nodes)
 	}
 	if j.GPUs > most {
-		return fmt.Sprintf("%d GPUs of one type are more than the cluster has (%d)", j.GPUs, most)
+		return fmt.Sprintf("%d GPUs of one type are more than %s has (%d)", j.GPUs, where, most)
 	}
-	return "no nodes of the cluster hold its GPUs, CPUs and memory"
+	return fmt.Sprintf("no nodes of %s hold its GPUs, CPUs and memory", where)
 }
 
 // withoutGPUs is what a job without GPUs asks for: where the trace does not say, a CPU on each
 // of its nodes, and as few nodes as hold its CPUs.
 func (e *engine) withoutGPUs(j *job) {
 	r := &j.request
-	r.Types, r.Off = j.line.kinds, e.nodes.Refused(j.line.off)
+	r.Types, r.Off = j.line.kinds, j.line.off
 	r.CPUs = max(r.CPUs, r.Nodes, 1)
 	if r.Nodes > 0 {
 		return
 	}
 	for r.Nodes = 1; ; r.Nodes = max(r.Nodes+1, r.Nodes+r.Nodes/64) { // a node more, up to as many as it has CPUs
-		if _, fits := e.empty.Fit(*r, nil); fits {
+		if e.fitsEmpty(j) {
 			return
 		}
 		if r.Nodes >= min(r.CPUs, int32(e.empty.Len())) {
@@ -165,13 +173,18 @@ func (e *engine) withoutGPUs(j *job) {
 	}
 }
 
-// nowhere says that no nodes hold a job without GPUs.
-func (e *engine) nowhere(j *job) string {
-	where := "the cluster"
-	if j.line != e.lines[""] {
-		where = "partition " + j.Partition
+// gpusOf counts the GPUs of a partition that are of one type, where that is among some.
+func (e *engine) gpusOf(p *queuePart, t int32, among placement.Types) int {
+	if !among.Has(t) || !p.kinds.Has(t) {
+		return 0
 	}
-	return fmt.Sprintf("no nodes of %s hold its %d CPUs and its memory, in %d equal parts on nodes with and without GPUs apart", where, j.request.CPUs, j.request.Nodes)
+	n := e.empty.FreeGPUs(t)
+	for _, node := range p.off {
+		if e.nodes.Type(node) == t {
+			n -= int(e.nodes.Size(node).GPUs)
+		}
+	}
+	return n
 }
 
 func (e *engine) owner(of map[string]*owner, name string, limit int) *owner {

@@ -217,7 +217,7 @@ func (s *slurm) ask(j *job, change func()) error {
 	}
 	s.e.queue.remove(j)
 	change()
-	s.e.queue.add(j)
+	s.e.enqueue(j)
 	s.e.moved = true
 	return nil
 }

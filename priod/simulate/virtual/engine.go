@@ -37,6 +37,7 @@ type job struct {
 	own     placement.Types // that it asks for; request may be bound to one of them
 	owners  owners
 	line    *line
+	part    *queuePart // in which it runs, last did or is planned to
 	class   *class
 	turn    int64 // first come, first served goes by it
 
@@ -73,6 +74,8 @@ type engine struct {
 	ctx      context.Context
 	opt      Options
 	cluster  trace.Cluster
+	divided  bool // as trace.Cluster.Divided
+	overlap  bool // and nodes are in several partitions
 	kinds    kinds
 	types    []string // names of the kinds
 	gpus     int
@@ -84,8 +87,9 @@ type engine struct {
 
 	queue        queue
 	nodes        *placement.Nodes
-	lines        map[string]*line     // by partition
-	heads        []*job               // of the lines that are blocked, in this pass
+	lines        map[string]*line // by list of partitions
+	parts        map[string]*queuePart
+	heads        []*slot              // of the partitions that are blocked, in this pass, each with its job in there
 	kept         int                  // heads that have a place
 	shadows      []float64            // by type, the time until which a job delays no head there
 	reserved     []placement.Share    // for the heads
@@ -128,12 +132,13 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 		c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(g trace.NodeGroup) bool { return g.GPUs == 0 })
 	}
 	e := &engine{
-		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, lines: map[string]*line{},
+		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, divided: c.Divided(), lines: map[string]*line{}, parts: map[string]*queuePart{},
 		queue: queue{classes: map[classKey]*class{}},
 		users: map[string]*owner{}, accounts: map[string]*owner{},
 		rand: rand.New(rand.NewPCG(opt.Seed, 0x736c75726d)), together: opt.Placement != placement.Pool || opt.preemptive(),
 	}
 	e.types = e.kinds.names
+	e.overlap = e.divided && slices.ContainsFunc(c.Nodes, func(g trace.NodeGroup) bool { return len(g.Partitions) > 1 })
 	e.shadows = make([]float64, len(e.types))
 	e.nodes = placement.New(opt.Placement, nodesOf(c, e.kinds.of))
 	if e.leaves = leavesOf(c); e.leaves != nil {

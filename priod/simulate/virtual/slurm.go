@@ -190,7 +190,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if k := s.e.place(j); j.state == waiting && k != j.key {
 		s.e.queue.remove(j)
 		j.key = k
-		s.e.queue.add(j)
+		s.e.enqueue(j)
 		s.e.moved = true
 	}
 	s.changed(j)
