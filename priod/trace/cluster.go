@@ -194,8 +194,8 @@ func FromSnapshot(s *cluster.Snapshot) (c Cluster, leftOut [2]int) {
 	return c, leftOut
 }
 
-// add puts a node to those that are alike, else behind those that differ in partitions alone:
-// these make no difference to jobs with GPUs, and neither does the order of nodes then.
+// add puts a node to those that are alike, else behind those that differ in partitions alone: these make no difference
+// to jobs that may run in all, and neither does the order of nodes then.
 func (c *Cluster) add(g NodeGroup) {
 	at := len(c.Nodes)
 	for i := range c.Nodes {
