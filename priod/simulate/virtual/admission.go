@@ -173,20 +173,6 @@ func (e *engine) withoutGPUs(j *job) {
 	}
 }
 
-// gpusOf counts the GPUs of a partition that are of one type, where that is among some.
-func (e *engine) gpusOf(p *queuePart, t int32, among placement.Types) int {
-	if !among.Has(t) || !p.kinds.Has(t) {
-		return 0
-	}
-	n := e.empty.FreeGPUs(t)
-	for _, node := range p.off {
-		if e.nodes.Type(node) == t {
-			n -= int(e.nodes.Size(node).GPUs)
-		}
-	}
-	return n
-}
-
 func (e *engine) owner(of map[string]*owner, name string, limit int) *owner {
 	if limit == 0 || name == "" {
 		return nil

@@ -75,18 +75,6 @@ func (e *engine) strict() (again bool) {
 // Slurm's backfill does not take over (schedule in slurmctld/job_scheduler.c).
 func (e *engine) shared() bool { return e.overlap && e.opt.Backfill == NoBackfill }
 
-// keep keeps the nodes of a head's partition from other jobs.
-func (e *engine) keep(p *queuePart) {
-	if p.name == "" {
-		return
-	}
-	for n := range int32(e.nodes.Len()) {
-		if p.kinds.Has(e.nodes.Type(n)) && !slices.Contains(p.off, n) {
-			e.beyond.SetDown(n, true)
-		}
-	}
-}
-
 // everFits reports whether the empty cluster holds a job in a partition.
 func (e *engine) everFits(j *job, s *slot) bool {
 	_, fits := e.empty.Fit(s.with(j.request.MemMB), nil)

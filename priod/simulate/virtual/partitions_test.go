@@ -11,6 +11,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
 )
 
@@ -190,5 +191,104 @@ func TestSlurmPreemptsInThePartition(t *testing.T) {
 	r := run(t, byType, jobs, Options{Placement: placement.Packed, TEFirst: true, Evict: SlurmQOS})
 	if o := r.Outcomes; o[0].Preemptions != 1 || o[1].Preemptions != 0 || o[2].Start != 2 || o[2].Nodes != "n1" {
 		t.Errorf("%+v", o)
+	}
+}
+
+// priod beside a divided cluster sees its partitions: nodes in theirs, jobs with their lists and, once they run, in one.
+func TestSnapshotHasPartitions(t *testing.T) {
+	opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, Daemon: daemonOf(t, "", nil)}
+	for _, w := range []struct {
+		cluster trace.Cluster
+		nodes   string // partitions of the two
+		jobs    string // of the four jobs
+	}{
+		{byType, "a100 v100", "v100 v100,a100 a100,v100 a100"},
+		{trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 4, Partitions: []string{"v100"}}}}, "virtual virtual", "virtual virtual virtual virtual"},
+	} {
+		e := newEngine(t.Context(), w.cluster, opt)
+		for _, j := range numbered(trace.Job{GPUs: 4, Partition: "v100,a100"}, trace.Job{GPUs: 4, Partition: "v100,a100"}, trace.Job{GPUs: 4}, trace.Job{GPUs: 1, Partition: "a100"}) {
+			j.Duration = 10
+			a, why, err := e.admit(j)
+			if err != nil || why != "" && e.divided {
+				t.Fatal(err, why)
+			}
+			if a == nil {
+				continue
+			}
+			e.wait(a)
+			if e.inSystem++; e.inSystem == 1 {
+				e.schedule()
+			}
+		}
+		s, err := e.slurm.Observe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var nodes, jobs []string
+		for i := range s.Nodes {
+			nodes = append(nodes, strings.Join(s.Nodes[i].Partitions, ","))
+		}
+		for i := range s.Jobs {
+			jobs = append(jobs, s.Jobs[i].Partition)
+		}
+		if got := strings.Join(nodes, " "); got != w.nodes {
+			t.Errorf("nodes in %q, want %q", got, w.nodes)
+		}
+		if got := strings.Join(jobs, " "); got != w.jobs {
+			t.Errorf("jobs in %q, want %q", got, w.jobs)
+		}
+	}
+}
+
+// A TE budget is a share of what the job's partitions have, as on a real Slurm.
+func TestBudgetsOfPartitions(t *testing.T) {
+	c := trace.Cluster{Nodes: []trace.NodeGroup{
+		{Count: 5, GPUType: "a100", GPUs: 4, Partitions: []string{"a100"}}, {Count: 5, GPUType: "v100", GPUs: 4, Partitions: []string{"v100"}},
+	}}
+	for list, start := range map[string]float64{"a100": 100, "a100,v100": 15} { // 4 of 20 GPUs, 8 of 40
+		jobs := numbered(
+			trace.Job{GPUs: 20, Duration: 100, Partition: "a100", Grace: 10}, trace.Job{GPUs: 20, Duration: 100, Partition: "v100", Grace: 10},
+			trace.Job{GPUs: 8, Duration: 5, Submit: 5, Partition: list, User: "ann", Class: cluster.TE},
+		)
+		o := run(t, c, jobs, Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121,
+			Daemon: daemonOf(t, evicting+"min_run = \"0s\"\n[te_budget.user]\nshare = 0.2\ngpus = 0\n", nil)}).Outcomes[2]
+		if o.Start != start {
+			t.Errorf("%s: %+v, want a start at %v", list, o, start)
+		}
+	}
+}
+
+// Whatever priod does beside a divided cluster, a job runs in its partitions.
+func TestPriodKeepsPartitions(t *testing.T) {
+	for seed := range uint64(2) {
+		var outcomes [2][]metrics.Outcome
+		for every := range 2 {
+			c, opt := busy(t, strings.Replace(allOn, "[preemption]\n", "[preemption]\nheadroom = true\n", 1))
+			c.Nodes[0].Partitions, c.Nodes[1].Partitions = []string{"fast", "all"}, []string{"slow", "all"}
+			c.Nodes = append(c.Nodes, c.Nodes[1])
+			c.Nodes[2].Partitions = []string{"slow"}
+			opt.Daemon.every = every == 1
+			jobs := waitingJobs(seed, 60)
+			for i := range jobs {
+				if jobs[i].Partition = []string{"fast", "slow,fast", "all", "fast,slow", "slow", ""}[i%6]; jobs[i].Partition == "fast" && jobs[i].GPUs > 6 {
+					jobs[i].GPUs = 1
+				}
+			}
+			groups := groupsOf(c)
+			outcomes[every] = run(t, c, jobs, opt).Outcomes
+			for i, o := range outcomes[every] {
+				var on []*trace.NodeGroup
+				for name := range strings.SplitSeq(o.Nodes, ",") {
+					n, _ := strconv.Atoi(strings.TrimPrefix(name, "n"))
+					on = append(on, groups[n])
+				}
+				if !o.Done || !runsIn(&jobs[i], on, c) {
+					t.Errorf("job %d of %q ran on %s: %+v", i, jobs[i].Partition, o.Nodes, o)
+				}
+			}
+		}
+		if !slices.Equal(outcomes[0], outcomes[1]) {
+			t.Errorf("seed %d: another outcome with each cycle", seed)
+		}
 	}
 }

@@ -1,0 +1,196 @@
+package virtual
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"slurmprio/priod/placement"
+	"slurmprio/priod/trace"
+)
+
+// queuePart is a partition as the scheduler sees it: its first job that does not fit blocks the others there. Jobs
+// that name none share one of all nodes, those with GPUs and those without apart.
+type queuePart struct {
+	name  string
+	kinds placement.Types // of its nodes
+	off   []int32         // nodes of these kinds that are not in it
+	head  *job            // the first job that does not fit, in this pass
+}
+
+// line is the jobs with one list of partitions.
+type line struct {
+	parts []*queuePart    // in the order of the list
+	kinds placement.Types // of the nodes of any of these
+	off   int32           // nodes of these kinds that are in none of them, as of a request
+}
+
+// gpuLine is the line of jobs with GPUs that name no partition, or run on a cluster that is not divided. Other lines
+// have their lists of partitions as names; that of jobs without GPUs that name no partition of the nodes, "".
+const gpuLine = "\x00"
+
+// lineOf is the line of a job, made when the first of it comes.
+func (e *engine) lineOf(j *job) *line {
+	name := gpuLine
+	if j.GPUs == 0 || j.Partition != "" && e.divided {
+		name = j.Partition
+	}
+	parts := e.partsOf(name)
+	if len(parts) == 0 && j.GPUs == 0 {
+		name = ""
+	}
+	if l := e.lines[name]; l != nil {
+		return l
+	}
+	l := &line{parts: parts}
+	if name == gpuLine || name == "" {
+		l.parts = []*queuePart{{kinds: 1<<uint(len(e.types)) - 1}}
+	}
+	var off []int32
+	for i, p := range l.parts {
+		if l.kinds |= p.kinds; i == 0 {
+			off = p.off
+		}
+	}
+	if len(l.parts) > 1 {
+		off = e.outside(l.kinds, func(g *trace.NodeGroup) bool {
+			return slices.ContainsFunc(l.parts, func(p *queuePart) bool { return slices.Contains(g.Partitions, p.name) })
+		})
+	}
+	l.off = e.nodes.Refused(off)
+	e.lines[name] = l
+	return l
+}
+
+// partsOf are the partitions of a list that nodes are in.
+func (e *engine) partsOf(list string) (parts []*queuePart) {
+	for name := range strings.SplitSeq(list, ",") {
+		if p := e.partOf(name); p != nil && !slices.Contains(parts, p) {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// partOf is the partition of a name; nil: no node is in it.
+func (e *engine) partOf(name string) *queuePart {
+	if p, known := e.parts[name]; known {
+		return p
+	}
+	in := func(g *trace.NodeGroup) bool { return slices.Contains(g.Partitions, name) }
+	p := &queuePart{name: name}
+	for i := range e.cluster.Nodes {
+		if in(&e.cluster.Nodes[i]) {
+			p.kinds |= 1 << uint(e.kinds.of[i])
+		}
+	}
+	if p.off = e.outside(p.kinds, in); p.kinds == 0 {
+		p = nil
+	}
+	e.parts[name] = p
+	return p
+}
+
+// outside are the nodes of these kinds that are not of such groups.
+func (e *engine) outside(kinds placement.Types, in func(*trace.NodeGroup) bool) (off []int32) {
+	node := int32(0)
+	for i := range e.cluster.Nodes {
+		g := &e.cluster.Nodes[i]
+		for range g.Count {
+			if kinds.Has(e.kinds.of[i]) && !in(g) {
+				off = append(off, node)
+			}
+			node++
+		}
+	}
+	return off
+}
+
+// in is a request, of a job of this line, in one of its partitions.
+func (e *engine) in(r placement.Request, l *line, p *queuePart) placement.Request {
+	if len(l.parts) == 1 {
+		return r
+	}
+	if r.Types &= p.kinds; len(p.off) > 0 {
+		off := slices.Concat(p.off, e.nodes.Off(r))
+		slices.Sort(off)
+		r.Off = e.nodes.Refused(slices.Compact(off))
+	}
+	return r
+}
+
+// fitsEmpty reports whether the empty cluster holds a job in one of its partitions.
+func (e *engine) fitsEmpty(j *job) bool {
+	return slices.ContainsFunc(j.line.parts, func(p *queuePart) bool {
+		_, fits := e.empty.Fit(e.in(j.request, j.line, p), nil)
+		return fits
+	})
+}
+
+// gpusOf counts the GPUs of a partition that are of one type, where that is among some.
+func (e *engine) gpusOf(p *queuePart, t int32, among placement.Types) int {
+	if !among.Has(t) || !p.kinds.Has(t) {
+		return 0
+	}
+	n := e.empty.FreeGPUs(t)
+	for _, node := range p.off {
+		if e.nodes.Type(node) == t {
+			n -= int(e.nodes.Size(node).GPUs)
+		}
+	}
+	return n
+}
+
+// keep keeps the nodes of a head's partition from other jobs.
+func (e *engine) keep(p *queuePart) {
+	if p.name == "" {
+		return
+	}
+	for n := range int32(e.nodes.Len()) {
+		if p.kinds.Has(e.nodes.Type(n)) && !slices.Contains(p.off, n) {
+			e.beyond.SetDown(n, true)
+		}
+	}
+}
+
+// partitionsOf are the partitions of each node of a divided cluster, and the list of those with GPUs.
+func (e *engine) partitionsOf() (of [][]string, list string) {
+	var all []string
+	for _, g := range e.cluster.Nodes {
+		for range g.Count {
+			of = append(of, g.Partitions)
+		}
+		for _, p := range g.Partitions {
+			if g.GPUs > 0 && !slices.Contains(all, p) {
+				all = append(all, p)
+			}
+		}
+	}
+	return of, strings.Join(all, ",")
+}
+
+// partition is that of a job's row. On a divided cluster it is the one in which the job runs, else its list; of a job with
+// GPUs that names none, all. On others it is Partition, or another one where priod does not look.
+func (s *slurm) partition(j *job) string {
+	if only := s.e.opt.Daemon.Partitions; !s.e.divided {
+		if j.GPUs == 0 && j.Partition != "" && len(only) > 0 && !slices.Contains(only, j.Partition) {
+			return j.Partition
+		}
+		return Partition
+	}
+	parts := j.line.parts
+	if j.holds() {
+		parts = []*queuePart{j.part}
+	}
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.name
+	}
+	switch own := strings.Join(names, ","); {
+	case own != "" || j.GPUs == 0:
+		return cmp.Or(own, Partition)
+	case j.holds():
+		return append(slices.Clone(s.nodes[j.shares[0].Node].Partitions), Partition)[0]
+	}
+	return s.anywhere
+}
