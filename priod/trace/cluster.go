@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,6 +41,8 @@ const AnyWorkload = "any"
 // Cluster is what a trace runs on.
 type Cluster struct {
 	Nodes []NodeGroup `toml:"nodes" json:"nodes"`
+	// Partitions say more of those that nodes name. They count where these divide the nodes (Divided).
+	Partitions []Partition `toml:"partitions" json:"partitions,omitempty"`
 }
 
 // Types are the GPU types in order of first appearance.
@@ -73,23 +76,6 @@ func (c *Cluster) TotalGPUs() int {
 	return n
 }
 
-// Divided reports whether nodes with GPUs are in several partitions, or only some of them in one: then jobs with GPUs
-// run on the nodes of their partitions, and wait there.
-func (c *Cluster) Divided() bool {
-	var all []string
-	nodes, in := 0, 0
-	for i := range c.Nodes {
-		if g := &c.Nodes[i]; g.GPUs > 0 {
-			if nodes++; len(g.Partitions) > 0 {
-				in++
-			}
-			all = append(all, g.Partitions...)
-		}
-	}
-	slices.Sort(all)
-	return len(slices.Compact(all)) > 1 || in > 0 && in < nodes
-}
-
 // UntypedGPU is the type of GPUs whose GRES names none.
 const UntypedGPU = "gpu"
 
@@ -100,8 +86,8 @@ const (
 	maxMemMB  = 1 << 40
 )
 
-// ReadCluster reads a cluster description, [[nodes]] tables with the keys of
-// NodeGroup. Errors name the file, the key and the value.
+// ReadCluster reads a cluster description, [[nodes]] and [[partitions]] tables with the keys of
+// NodeGroup and Partition. Errors name the file, the key and the value.
 func ReadCluster(path string) (Cluster, error) {
 	var c Cluster
 	text, err := os.ReadFile(path)
@@ -113,7 +99,11 @@ func ReadCluster(path string) (Cluster, error) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features, partitions, switch and slowdown", path, unknown[0])
+		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features, partitions, switch and slowdown, a [[partitions]] table name, priority_tier, priority_job_factor, max_time, max_nodes and state", path, unknown[0])
+	}
+	for i := range c.Partitions { // Slurm's defaults
+		p := &c.Partitions[i]
+		p.Tier, p.JobFactor = cmp.Or(p.Tier, 1), cmp.Or(p.JobFactor, 1)
 	}
 	if err := c.check(); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
@@ -191,6 +181,9 @@ func FromSnapshot(s *cluster.Snapshot) (c Cluster, leftOut [2]int) {
 			c.add(g)
 		}
 	}
+	for i := range s.Partitions {
+		c.Partitions = append(c.Partitions, partitionOf(&s.Partitions[i]))
+	}
 	return c, leftOut
 }
 
@@ -228,7 +221,7 @@ func (c *Cluster) check() error {
 			return fmt.Errorf("[[nodes]] table %d: more than %d nodes in all", i+1, maxNodes)
 		}
 	}
-	return nil
+	return c.checkPartitions()
 }
 
 // Check refuses what no node has.

@@ -65,8 +65,10 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 		return nil, "", fmt.Errorf("job %s is given by its steps, and no speeds are known", t.ID)
 	}
 	e.last = t.Submit
-	j = e.newJob(t)
-	if why := e.never(j); why != "" {
+	if j, why = e.newJob(t); why == "" {
+		why = e.never(j)
+	}
+	if why != "" {
 		return nil, why, nil
 	}
 	e.jobs = append(e.jobs, metrics.JobOf(&t))
@@ -75,11 +77,13 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 }
 
 // newJob is a job that is about to arrive, with what it asks for in terms of the cluster.
-func (e *engine) newJob(t trace.Job) *job {
-	j := &job{Job: t, index: int32(len(e.jobs)), switchStart: -1, record: record{direct: -1, row: -1}}
+func (e *engine) newJob(t trace.Job) (j *job, why string) {
+	j = &job{Job: t, index: int32(len(e.jobs)), switchStart: -1, record: record{direct: -1, row: -1}}
 	j.todo = j.work()
 	j.height = scatter(j.index)
-	j.line = e.lineOf(j)
+	if j.line, why = e.lineOf(&j.Job, j.Partition); why != "" {
+		return nil, why
+	}
 	j.bill = e.bill(j)
 	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, e.opt.AccountGPUs)}
 	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs)}}
@@ -90,14 +94,13 @@ func (e *engine) newJob(t trace.Job) *job {
 		e.withoutGPUs(j)
 	} else {
 		for i, name := range e.types {
-			if i >= e.kinds.others && j.line.kinds.Has(int32(i)) && (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
-				j.request.Types |= 1 << uint(i)
+			if i >= e.kinds.others && (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
+				j.own |= 1 << uint(i)
 			}
 		}
-		j.request.Off = j.line.off
+		j.request.Types, j.request.Off = j.own&j.line.kinds, j.line.off
 	}
-	j.own = j.request.Types
-	return j
+	return j, ""
 }
 
 // Never says of a job why no part of the empty cluster can run it, "" where some can. Of opt the
@@ -108,17 +111,18 @@ func Never(c trace.Cluster, opt Options) func(*trace.Job) string {
 		if t.Duration == 0 && opt.Speed == nil {
 			return ""
 		}
-		return e.never(e.newJob(*t))
+		j, why := e.newJob(*t)
+		if why == "" {
+			why = e.never(j)
+		}
+		return why
 	}
 }
 
 // never says why a job could not even run on the empty cluster.
 func (e *engine) never(j *job) string {
 	where := "the cluster"
-	if j.line.parts == nil {
-		return fmt.Sprintf("the cluster has no partition %s", j.Partition)
-	}
-	if j.line.parts[0].name != "" {
+	if j.line.parts[0].Name != "" {
 		where = "partition " + j.Partition
 	}
 	if j.request.Types == 0 && j.GPUType != "" {

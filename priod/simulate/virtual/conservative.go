@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"slurmprio/priod/placement"
+	"slurmprio/priod/trace"
 )
 
 // reservations are conservative backfill: every waiting job has a place in
@@ -25,7 +26,8 @@ func newReservations(e *engine) *reservations {
 	o := &e.opt
 	return &reservations{
 		e: e, line: placement.NewTimeline(0, e.nodes),
-		steady: o.Order == FIFO && !o.TEFirst && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.MTBF == 0 && len(o.NodeEvents) == 0 && o.Evict == nil && o.Depth == 0,
+		steady: o.Order == FIFO && !o.TEFirst && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.MTBF == 0 && len(o.NodeEvents) == 0 && o.Evict == nil && o.Depth == 0 &&
+			!slices.ContainsFunc(e.cluster.Partitions, func(p trace.Partition) bool { return p.Tier != 1 }),
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *System) Trials() (trials []InSystem) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *job) int {
-		if a.key.less(b.key) {
+		if a.order().less(b.order()) {
 			return -1
 		}
 		return 1

@@ -2,20 +2,46 @@ package virtual
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
 )
 
 // queuePart is a partition as the scheduler sees it: its first job that does not fit blocks the others there. Jobs
 // that name none share one of all nodes, those with GPUs and those without apart.
 type queuePart struct {
-	name  string
-	kinds placement.Types // of its nodes
-	off   []int32         // nodes of these kinds that are not in it
-	head  *job            // the first job that does not fit, in this pass
+	trace.Partition                 // what is said of it; its name is "" where jobs name none
+	bonus           int64           // by its PriorityJobFactor
+	kinds           placement.Types // of its nodes
+	off             []int32         // nodes of these kinds that are not in it
+	head            *job            // the first job that does not fit, in this pass
+}
+
+// order is the place of a job in the order of all, in this partition.
+func (p *queuePart) order(j *job) key {
+	k := j.key
+	if k.tier -= 2 * int32(p.Tier); j.direct < 0 {
+		k.rank -= float64(p.bonus)
+	}
+	return k
+}
+
+// refuses says why a partition starts no job like this one; "" where it does.
+func (p *queuePart) refuses(j *trace.Job) string {
+	switch limit := p.MaxTime.Seconds(); {
+	case p.Closed() != "":
+		return fmt.Sprintf("partition %s is %s", p.Name, p.Closed())
+	case limit > 0 && j.Limit > limit:
+		return fmt.Sprintf("its time limit is longer than the %s of partition %s", p.MaxTime, p.Name)
+	case p.MaxNodes > 0 && j.Nodes > p.MaxNodes:
+		return fmt.Sprintf("its %d nodes are more than partition %s allows (%d)", j.Nodes, p.Name, p.MaxNodes)
+	}
+	return ""
 }
 
 // line is the jobs with one list of partitions.
@@ -29,22 +55,46 @@ type line struct {
 // have their lists of partitions as names; that of jobs without GPUs that name no partition of the nodes, "".
 const gpuLine = "\x00"
 
-// lineOf is the line of a job, made when the first of it comes.
-func (e *engine) lineOf(j *job) *line {
-	name := gpuLine
-	if j.GPUs == 0 || j.Partition != "" && e.divided {
-		name = j.Partition
+// lineOf is the line of a job in those of a list of partitions that may start it; why says that none may.
+func (e *engine) lineOf(j *trace.Job, list string) (l *line, why string) {
+	if j.GPUs > 0 && (list == "" || !e.divided) {
+		return e.lineNamed(gpuLine, nil), ""
 	}
-	parts := e.partsOf(name)
+	parts := e.partsOf(list)
 	if len(parts) == 0 && j.GPUs == 0 {
-		name = ""
+		return e.lineNamed("", nil), ""
 	}
+	if len(parts) == 0 {
+		return nil, fmt.Sprintf("the cluster has no partition %s", list)
+	}
+	parts = slices.DeleteFunc(parts, func(p *queuePart) bool {
+		no := p.refuses(j)
+		why = cmp.Or(why, no)
+		return no != ""
+	})
+	if len(parts) == 0 {
+		return nil, why
+	}
+	return e.lineNamed(names(parts), parts), ""
+}
+
+// names is a list of partitions as jobs name it.
+func names(parts []*queuePart) string {
+	all := make([]string, len(parts))
+	for i, p := range parts {
+		all[i] = p.Name
+	}
+	return strings.Join(all, ",")
+}
+
+// lineNamed is a line, made when the first job of it comes.
+func (e *engine) lineNamed(name string, parts []*queuePart) *line {
 	if l := e.lines[name]; l != nil {
 		return l
 	}
 	l := &line{parts: parts}
 	if name == gpuLine || name == "" {
-		l.parts = []*queuePart{{kinds: 1<<uint(len(e.types)) - 1}}
+		l.parts = []*queuePart{{Partition: trace.Partition{Tier: 1}, kinds: 1<<uint(len(e.types)) - 1}}
 	}
 	var off []int32
 	for i, p := range l.parts {
@@ -54,7 +104,7 @@ func (e *engine) lineOf(j *job) *line {
 	}
 	if len(l.parts) > 1 {
 		off = e.outside(l.kinds, func(g *trace.NodeGroup) bool {
-			return slices.ContainsFunc(l.parts, func(p *queuePart) bool { return slices.Contains(g.Partitions, p.name) })
+			return slices.ContainsFunc(l.parts, func(p *queuePart) bool { return slices.Contains(g.Partitions, p.Name) })
 		})
 	}
 	l.off = e.nodes.Refused(off)
@@ -78,7 +128,13 @@ func (e *engine) partOf(name string) *queuePart {
 		return p
 	}
 	in := func(g *trace.NodeGroup) bool { return slices.Contains(g.Partitions, name) }
-	p := &queuePart{name: name}
+	p := &queuePart{Partition: trace.Partition{Name: name, Tier: 1, JobFactor: 1}}
+	if said := e.cluster.Partition(name); said != nil && e.divided {
+		p.Partition = *said
+	}
+	if e.divided {
+		p.bonus = e.factors.partition(p.JobFactor, e.cluster.Partitions)
+	}
 	for i := range e.cluster.Nodes {
 		if in(&e.cluster.Nodes[i]) {
 			p.kinds |= 1 << uint(e.kinds.of[i])
@@ -108,6 +164,9 @@ func (e *engine) outside(kinds placement.Types, in func(*trace.NodeGroup) bool) 
 
 // in is a request, of a job of this line, in one of its partitions.
 func (e *engine) in(r placement.Request, l *line, p *queuePart) placement.Request {
+	if p.MaxNodes > 0 && r.Nodes == 0 {
+		r.Most = int32(min(cmp.Or(int(r.Most), p.MaxNodes), p.MaxNodes))
+	}
 	if len(l.parts) == 1 {
 		return r
 	}
@@ -143,7 +202,7 @@ func (e *engine) gpusOf(p *queuePart, t int32, among placement.Types) int {
 
 // keep keeps the nodes of a head's partition from other jobs.
 func (e *engine) keep(p *queuePart) {
-	if p.name == "" {
+	if p.Name == "" {
 		return
 	}
 	for n := range int32(e.nodes.Len()) {
@@ -153,20 +212,36 @@ func (e *engine) keep(p *queuePart) {
 	}
 }
 
-// partitionsOf are the partitions of each node of a divided cluster, and the list of those with GPUs.
-func (e *engine) partitionsOf() (of [][]string, list string) {
-	var all []string
-	for _, g := range e.cluster.Nodes {
-		for range g.Count {
-			of = append(of, g.Partitions)
-		}
-		for _, p := range g.Partitions {
-			if g.GPUs > 0 && !slices.Contains(all, p) {
-				all = append(all, p)
-			}
+// groups are the group of each node.
+func (e *engine) groups() (of []*trace.NodeGroup) {
+	for i := range e.cluster.Nodes {
+		for range e.cluster.Nodes[i].Count {
+			of = append(of, &e.cluster.Nodes[i])
 		}
 	}
-	return of, strings.Join(all, ",")
+	return of
+}
+
+// partitions are those of a divided cluster, and the list of those with GPUs.
+func (e *engine) partitions() (all []cluster.Partition, list string) {
+	var withGPUs []string
+	for i := range e.cluster.Nodes {
+		for _, name := range e.cluster.Nodes[i].Partitions {
+			if e.cluster.Nodes[i].GPUs > 0 && !slices.Contains(withGPUs, name) {
+				withGPUs = append(withGPUs, name)
+			}
+			if slices.ContainsFunc(all, func(p cluster.Partition) bool { return p.Name == name }) {
+				continue
+			}
+			p := &e.partOf(name).Partition
+			o := cluster.Partition{Name: name, Tier: p.Tier, JobFactor: p.JobFactor, MaxTime: cmp.Or(p.MaxTime, slurmplug.Unlimited), MaxNodes: p.MaxNodes, Closed: p.Closed()}
+			if o.Closed == "DRAIN" {
+				o.Closed, o.Draining = "", true
+			}
+			all = append(all, o)
+		}
+	}
+	return all, strings.Join(withGPUs, ",")
 }
 
 // partition is that of a job's row. On a divided cluster it is the one in which the job runs, else its list; of a job with
@@ -182,11 +257,7 @@ func (s *slurm) partition(j *job) string {
 	if j.holds() {
 		parts = []*queuePart{j.part}
 	}
-	names := make([]string, len(parts))
-	for i, p := range parts {
-		names[i] = p.name
-	}
-	switch own := strings.Join(names, ","); {
+	switch own := names(parts); {
 	case own != "" || j.GPUs == 0:
 		return cmp.Or(own, Partition)
 	case j.holds():

@@ -161,7 +161,7 @@ func TestDividedClusters(t *testing.T) {
 				j := waiting[0]
 				for _, p := range j.line.parts {
 					if _, fits := e.nodes.Fit(e.in(j.request, j.line, p), nil); fits {
-						t.Fatalf("backfill %s: %s waits alone at %v, and partition %q has room", opt.Backfill, j.ID, e.now, p.name)
+						t.Fatalf("backfill %s: %s waits alone at %v, and partition %q has room", opt.Backfill, j.ID, e.now, p.Name)
 					}
 				}
 			}

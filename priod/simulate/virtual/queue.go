@@ -146,15 +146,31 @@ func (s *slot) first(seconds float64, nodes, within *placement.Nodes) *job {
 
 // pick returns the first in order of the jobs that the classes offer, and in which partition.
 func (q *queue) pick(offer func(*slot) *job) (best *job, in *slot) {
+	var first key
 	for _, c := range q.active {
 		for i := range c.slots {
 			s := &c.slots[i]
-			if j := offer(s); j != nil && (best == nil || j.key.less(best.key)) {
-				best, in = j, s
+			j := offer(s)
+			if j == nil {
+				continue
+			}
+			if k := s.part.order(j); best == nil || k.less(first) {
+				best, in, first = j, s, k
 			}
 		}
 	}
 	return best, in
+}
+
+// order is the place of a waiting job in the order of all, in its best partition.
+func (j *job) order() key {
+	k := j.line.parts[0].order(j)
+	for _, p := range j.line.parts[1:] {
+		if o := p.order(j); o.less(k) {
+			k = o
+		}
+	}
+	return k
 }
 
 // list returns the first jobs in order, all when depth is 0.
@@ -170,7 +186,7 @@ func (q *queue) list(depth int) []*job {
 		}
 	}
 	slices.SortFunc(all, func(a, b *job) int {
-		if a.key.less(b.key) {
+		if a.order().less(b.order()) {
 			return -1
 		}
 		return 1

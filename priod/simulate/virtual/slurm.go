@@ -75,18 +75,18 @@ func instant(seconds float64) time.Time {
 func newSlurm(e *engine) *slurm {
 	s := &slurm{e: e, history: cluster.NewHistory(), known: map[cluster.JobID]*job{}, halted: map[cluster.JobID]*halt{}}
 	s.snapshot = cluster.Snapshot{Cluster: "virtual", Multifactor: cluster.Multifactor{Span: e.factors.span()}}
-	var partitions [][]string
+	groups := e.groups()
 	if e.divided {
-		partitions, s.anywhere = e.partitionsOf()
+		s.snapshot.Partitions, s.anywhere = e.partitions()
 	}
 	for n := range e.nodes.Len() {
 		size := e.nodes.Size(int32(n))
 		s.nodes = append(s.nodes, cluster.Node{
-			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))], Features: s.featuresOf(int32(n)),
+			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))], Features: s.featuresOf(int32(n), groups[n]),
 			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{Partition},
 		})
 		if e.divided {
-			s.nodes[n].Partitions = partitions[n]
+			s.nodes[n].Partitions = groups[n].Partitions
 		}
 	}
 	set := &e.opt.Daemon.Settings
@@ -171,7 +171,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -242,7 +242,7 @@ func (s *slurm) counts(j *job) bool { return !s.ordersTE || j.Class == cluster.T
 
 func (s *slurm) refresh(j *job) {
 	row := &s.snapshot.Jobs[j.row]
-	row.Priority, row.SiteFactor, row.Nice = s.e.priority(j), j.site, j.nice
+	row.Priority, row.SiteFactor, row.Nice = s.e.shown(j), j.site, j.nice
 	row.Restarts = int(j.runs)
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
