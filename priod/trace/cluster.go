@@ -174,17 +174,22 @@ func FromSnapshot(s *cluster.Snapshot) (c Cluster, leftOut [2]int) {
 				leftOut[kind]++
 				continue
 			}
-			g := NodeGroup{Count: 1, GPUType: n.GPUType, GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB, Features: n.Features, Partitions: n.Partitions}
-			if g.GPUType == "" && gpus {
-				g.GPUType = UntypedGPU
-			}
-			c.add(g)
+			c.add(groupOf(n))
 		}
 	}
 	for i := range s.Partitions {
 		c.Partitions = append(c.Partitions, partitionOf(&s.Partitions[i]))
 	}
 	return c, leftOut
+}
+
+// groupOf describes one node.
+func groupOf(n *cluster.Node) NodeGroup {
+	g := NodeGroup{Count: 1, GPUType: n.GPUType, GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB, Features: n.Features, Partitions: n.Partitions}
+	if g.GPUType == "" && g.GPUs > 0 {
+		g.GPUType = UntypedGPU
+	}
+	return g
 }
 
 // add puts a node to those that are alike, else behind those that differ in partitions alone: these make no difference

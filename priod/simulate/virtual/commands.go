@@ -298,6 +298,7 @@ func (e *engine) unreserve(name string) {
 			continue
 		}
 		e.slurm.change()
+		e.pastWindows()
 		e.reservations = slices.Delete(e.reservations, i, i+1)
 		for _, n := range r.nodes {
 			e.nodes.SetDown(n, e.out[n] != 0 || e.isReserved(n))

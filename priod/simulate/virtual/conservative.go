@@ -176,6 +176,11 @@ func (r *reservations) anew() {
 			r.line.Free(j.shares, max(j.planned, soon), math.Inf(1))
 		}
 	}
+	for _, w := range e.windows {
+		for _, n := range w.nodes {
+			r.line.Reserve([]placement.Share{{Node: n, Amount: e.nodes.Size(n)}}, max(w.start, soon), w.end)
+		}
+	}
 	for _, j := range list {
 		if !j.owners.admit(j.GPUs) {
 			continue

@@ -55,6 +55,9 @@ func (e *engine) strict() (again bool) {
 			if s.part.head != nil || s.ruledOut == e.queue.pass || !s.owners.admit(int(s.request.GPUs)) {
 				return nil
 			}
+			if len(e.windows) > 0 {
+				return s.noLonger(e.longest(s))
+			}
 			return s.class.head
 		})
 		switch {
@@ -108,7 +111,7 @@ func (e *engine) starts(j *job, s *slot) bool {
 		e.reserve(before)
 		within = e.leftFor(j, s)
 	}
-	shares, fits := e.nodes.Fit(s.with(j.request.MemMB), within)
+	shares, fits := e.nodes.Fit(e.asks(j, s), within)
 	if fits {
 		e.fill(j, s, shares)
 	}
@@ -133,7 +136,7 @@ func (e *engine) skip() {
 				return nil
 			}
 			if s.owners.admit(int(s.request.GPUs)) && s.roomOn(e.nodes).MayFit() {
-				if j := s.first(math.Inf(1), e.nodes, nil); j != nil {
+				if j := e.first(s, math.Inf(1), nil); j != nil {
 					return j
 				}
 			}
@@ -143,7 +146,7 @@ func (e *engine) skip() {
 		if j == nil {
 			return
 		}
-		shares, _ := e.nodes.Fit(s.with(j.request.MemMB), nil)
+		shares, _ := e.nodes.Fit(e.asks(j, s), nil)
 		e.begin(j, s.part, shares)
 	}
 }
@@ -161,7 +164,7 @@ func (e *engine) backfill() {
 		if j == nil {
 			return
 		}
-		shares, _ := e.nodes.Fit(s.with(j.request.MemMB), e.leftFor(j, s))
+		shares, _ := e.nodes.Fit(e.asks(j, s), e.leftFor(j, s))
 		e.fill(j, s, shares)
 	}
 }
@@ -211,12 +214,12 @@ func (e *engine) offer(s *slot) (best *job) {
 	}
 	shadow := e.shadow(s.request.Types)
 	if s.passing != e.queue.pass && !math.IsInf(shadow, 1) && room.MayFitWithin(e.beyond, e.on) {
-		best = s.first(math.Inf(1), e.nodes, e.beyond)
+		best = e.first(s, math.Inf(1), e.beyond)
 	}
 	if best == nil {
 		s.passing = e.queue.pass
 	}
-	if j := s.first(shadow-e.now, e.nodes, nil); j != nil && (best == nil || j.key.less(best.key)) {
+	if j := e.first(s, shadow-e.now, nil); j != nil && (best == nil || j.key.less(best.key)) {
 		best = j
 	}
 	if best == nil {
@@ -247,14 +250,12 @@ func (e *engine) reserve(heads int) {
 // head of a partition beside the heads before it, and takes its place there from what all leave to others.
 // It takes none when they never make room: a node is down.
 func (e *engine) reserveFor(head *slot) {
-	at, best, request := math.Inf(1), int32(-1), head.with(head.part.head.request.MemMB)
-	for t := range e.running {
-		if !request.Types.Has(int32(t)) {
-			continue
-		}
-		if room := e.roomAt(request, int32(t)); room < at {
-			at, best = room, int32(t)
-		}
+	j := head.part.head
+	windows := e.reached(e.now + j.occupancy)
+	at, best, request := e.roomFor(head, windows)
+	for best >= 0 && e.reached(at+j.occupancy) > windows { // by then it might run into more of them
+		windows = e.reached(at + j.occupancy)
+		at, best, request = e.roomFor(head, windows)
 	}
 	if best < 0 {
 		return
@@ -274,6 +275,20 @@ func (e *engine) reserveFor(head *slot) {
 		}
 	}
 	e.beyond.Take(e.reserved[len(e.reserved)-len(shares):])
+}
+
+// roomFor is when, and on nodes of which type, a head will have room beside the first windows; -1: on none.
+func (e *engine) roomFor(head *slot, windows int) (at float64, best int32, r placement.Request) {
+	at, best, r = math.Inf(1), -1, e.beside(head.with(head.part.head.request.MemMB), windows)
+	for t := range int32(len(e.running)) {
+		if !r.Types.Has(t) {
+			continue
+		}
+		if room := e.roomAt(r, t); room < at {
+			at, best = room, t
+		}
+	}
+	return at, best, r
 }
 
 // lookAt has beyond show what is free on nodes of one type at a time, unless it shows an

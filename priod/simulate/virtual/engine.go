@@ -104,6 +104,7 @@ type engine struct {
 	leaves       []int32              // by node, the leaf switch of the node; nil: there are none
 	slowdowns    []map[string]float64 // by node and workload; nil: nodes are equal
 	reservations []reservation        // of nodes, which start nothing meanwhile
+	windows      []window             // maintenance that is announced, by its start
 
 	demotions []*job // at this moment, under LAS
 	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others
@@ -169,6 +170,9 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 			}
 		}
 		e.agenda.push(event{at: v.At, kind: befell, node: int32(i)})
+		if v.Announced > 0 {
+			e.agenda.push(event{at: max(v.At-v.Announced, 0), kind: announced, node: int32(i)})
+		}
 	}
 	if opt.MTBF > 0 {
 		for n := range e.nodes.Len() {
@@ -337,6 +341,8 @@ func (e *engine) handle(v event) error {
 		e.fail(v.node)
 	case befell:
 		e.befall(&e.opt.NodeEvents[v.node])
+	case announced:
+		e.announce(&e.opt.NodeEvents[v.node])
 	case returned:
 		e.comeIn(v.node, v.why)
 	case repaired:
@@ -364,7 +370,7 @@ func (e *engine) handle(v event) error {
 
 // idle finds out that nothing can happen any more although jobs wait.
 func (e *engine) idle() error {
-	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || e.plan.holds() {
+	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || len(e.windows) > 0 || e.plan.holds() {
 		return nil
 	}
 	for t := range e.running {

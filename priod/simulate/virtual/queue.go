@@ -125,20 +125,35 @@ func (s *slot) roomOn(nodes *placement.Nodes) *placement.Watch {
 	return s.room
 }
 
+// noLonger is the first job of the class that takes at most so many seconds.
+func (s *slot) noLonger(seconds float64) *job {
+	if math.IsInf(seconds, 1) {
+		return s.class.head
+	}
+	return s.waiting.find(func(occupancy float64, _ int64) bool { return occupancy <= seconds })
+}
+
 // first is the first job of the class that takes at most so many seconds and
-// fits on the nodes, and within the others unless nil.
-func (s *slot) first(seconds float64, nodes, within *placement.Nodes) *job {
-	fits, not := int64(-1), int64(math.MaxInt64) // memory that is known to fit, and not to
+// fits on what is free, and within the others unless nil.
+func (e *engine) first(s *slot, seconds float64, within *placement.Nodes) *job {
+	type memory struct{ fits, not int64 } // that is known to fit, and not to
+	one := [1]memory{{-1, math.MaxInt64}}
+	known := one[:] // by the number of windows to keep clear of
+	if len(e.windows) > 0 {
+		known = slices.Repeat(known, len(e.windows)+1)
+	}
 	return s.waiting.find(func(occupancy float64, memMB int64) bool {
-		if !(occupancy <= seconds) || memMB >= not {
+		windows := e.reached(e.now + occupancy)
+		m := &known[windows]
+		if !(occupancy <= seconds) || memMB >= m.not {
 			return false
 		}
-		if memMB > fits {
-			if _, ok := nodes.Fit(s.with(memMB), within); !ok {
-				not = memMB
+		if memMB > m.fits {
+			if _, ok := e.nodes.Fit(e.beside(s.with(memMB), windows), within); !ok {
+				m.not = memMB
 				return false
 			}
-			fits = memMB
+			m.fits = memMB
 		}
 		return true
 	})

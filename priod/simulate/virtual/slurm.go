@@ -138,6 +138,8 @@ func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 			n.State = "UP+DRAIN"
 		case e.reserves(cluster.HeadroomReservation, int32(i)):
 			n.State += cluster.StateHeadroom
+		case e.reserves(maintenance, int32(i)):
+			n.Usable, n.State = false, "UP+MAINTENANCE"
 		case e.nodes.Down(int32(i)):
 			n.State = "UP+RESERVED"
 		}
