@@ -169,10 +169,11 @@ func (e *engine) backfill() {
 	}
 }
 
-// headed counts the jobs that are heads.
+// headed counts the jobs that are heads in all of their partitions.
 func (e *engine) headed() (n int) {
-	for i, s := range e.heads {
-		if !slices.ContainsFunc(e.heads[:i], func(o *slot) bool { return o.part.head == s.part.head }) {
+	for _, s := range e.heads {
+		j := s.part.head
+		if s.part == j.line.parts[0] && !slices.ContainsFunc(j.line.parts, func(p *queuePart) bool { return p.head != j }) {
 			n++
 		}
 	}

@@ -147,6 +147,8 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	}
 	e.slowdowns = slowdownsOf(c)
 	e.beyond, e.future, e.empty = e.nodes.Clone(), e.nodes.Clone(), e.nodes.Clone()
+	e.beyond.Apart()
+	e.future.Apart()
 	e.running = make([]tree, len(e.types))
 	if opt.Window != nil {
 		e.awaited = opt.Window.Last - opt.Window.First + 1

@@ -179,6 +179,10 @@ func TestDividedClusters(t *testing.T) {
 				t.Fatalf("%s of %q ran on %s of %+v", jobs[i].ID, jobs[i].Partition, o.Nodes, c)
 			}
 		}
+		if opt.Backfill != Conservative {
+			opt.Order = FIFO
+			checkAgainstNaive(t, c, jobs, opt)
+		}
 	})
 }
 
