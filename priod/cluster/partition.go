@@ -17,6 +17,7 @@ type Partition struct {
 	NodeCPUs    int    // all of its jobs together, of each node (MaxCPUsPerNode); 0: all
 	Open        string // a limit that cannot be counted: "MaxCPUsPerSocket"; "": none
 	Tier        int    // Slurm looks at jobs of a higher one first (PriorityTier)
+	JobFactor   int    // PriorityJobFactor, which counts beside the largest one
 	Preemptable bool   // PreemptMode is not OFF
 	MaxTime     time.Duration
 	MinNodes    int
@@ -31,7 +32,7 @@ type Partition struct {
 // NewPartition is a partition as policies see it.
 func NewPartition(p *slurmplug.Partition) Partition {
 	o := Partition{
-		Name: p.Name, Draining: strings.HasPrefix(p.State, "DRAIN"), NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit, Tier: p.PriorityTier,
+		Name: p.Name, Draining: strings.HasPrefix(p.State, "DRAIN"), NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit, Tier: p.PriorityTier, JobFactor: p.JobFactor,
 		Preemptable: p.PreemptMode != "" && p.PreemptMode != "OFF", MaxTime: p.MaxTime, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes,
 		Accounts: p.Accounts, NotAccounts: p.NotAccounts, QOS: p.AllowsQOS, NotQOS: p.NotQOS, Groups: p.Groups != nil,
 	}

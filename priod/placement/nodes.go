@@ -25,6 +25,8 @@ type Nodes struct {
 	named  *[]nodeSet // that requests name; see Among and Refused
 	leaves *leaves    // nil: it is unknown which nodes hang on which switch
 
+	own bool // debts are of each node alone; see Apart
+
 	parts map[int32][]int32 // by part of a node with several GPU types, its other parts; nil: there are none
 
 	raises  int     // how often there became more of something on a node
@@ -53,15 +55,25 @@ type group struct {
 	types   Types
 	nodes   []int32
 	free    int // GPUs on nodes that are up
+	owed    int // GPUs on nodes with fewer than none, in a view of the future
 	largest int32
 	sizes   []int32 // a node of each size, up to one more than maxSizes
 	index   *index  // nil: none
 	asked   int     // searches without one
 }
 
-// lacks reports whether there are too few GPUs for a request. In a view of the future there may
-// be fewer than none.
-func (g *group) lacks(r Request) bool { return r.GPUs > 0 && g.free < int(r.GPUs) }
+// lacks reports whether there are too few GPUs of a type for a request. In a view of the future a node may have fewer
+// than none, which is a debt of all nodes of the type, or of the node alone.
+func (n *Nodes) lacks(t int, r Request) bool {
+	free := n.byType[t].free
+	if n.own {
+		free += n.byType[t].owed
+	}
+	return r.GPUs > 0 && free < int(r.GPUs)
+}
+
+// Apart has each node of a view of the future bear what is owed there: others do not have fewer GPUs for it.
+func (n *Nodes) Apart() { n.own = true }
 
 // maxSizes is up to how many sizes of nodes a search looks at each.
 const maxSizes = 8
@@ -137,7 +149,7 @@ func (n *Nodes) CopyFree(from *Nodes) {
 	copy(n.free, from.free)
 	copy(n.down, from.down)
 	for t := range n.byType {
-		n.byType[t].free = from.byType[t].free
+		n.byType[t].free, n.byType[t].owed = from.byType[t].free, from.byType[t].owed
 		n.byType[t].forget()
 	}
 	n.source, n.raised, n.lowered = from, from.raises, n.lowered[:0]
@@ -189,6 +201,7 @@ func (n *Nodes) set(node int32, free Amount, down bool) {
 	after := v.free(node)
 	g := &n.byType[n.size[node].Type]
 	g.free += int(after.GPUs - before.GPUs)
+	g.owed += int(max(-after.GPUs, 0) - max(-before.GPUs, 0))
 	if g.index != nil {
 		g.index.set(n.rank[node], after)
 	}
@@ -212,7 +225,7 @@ func (n *Nodes) Down(node int32) bool { return n.down[node] }
 func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 	for t := range n.byType {
 		g := &n.byType[t]
-		if !r.Types.Has(int32(t)) || g.lacks(r) || within != nil && within.byType[t].lacks(r) {
+		if !r.Types.Has(int32(t)) || n.lacks(t, r) || within != nil && within.lacks(t, r) {
 			continue
 		}
 		n.scratch = n.scratch[:0]
