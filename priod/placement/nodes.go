@@ -64,10 +64,12 @@ type group struct {
 
 // lacks reports whether there are too few GPUs of a type for a request. In a view of the future a node may have fewer
 // than none, which is a debt of all nodes of the type, or of the node alone.
-func (n *Nodes) lacks(t int, r Request) bool {
-	free := n.byType[t].free
-	if n.own {
-		free += n.byType[t].owed
+func (n *Nodes) lacks(t int, r Request) bool { return n.byType[t].lacks(n.own, r) }
+
+func (g *group) lacks(own bool, r Request) bool {
+	free := g.free
+	if own {
+		free += g.owed
 	}
 	return r.GPUs > 0 && free < int(r.GPUs)
 }
@@ -235,7 +237,7 @@ func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 	}
 	for types := range n.sets(r) {
 		g := n.together(types)
-		if n.scratch = n.scratch[:0]; !g.lacks(r) && n.place(&g, r, n.viewOf(r, within)) {
+		if n.scratch = n.scratch[:0]; !g.lacks(n.own, r) && n.place(&g, r, n.viewOf(r, within)) {
 			return n.scratch, true
 		}
 	}
@@ -259,7 +261,7 @@ func (n *Nodes) together(types Types) group {
 	for t := range n.byType {
 		if g := &n.byType[t]; types.Has(int32(t)) {
 			all.nodes, all.sizes = append(all.nodes, g.nodes...), append(all.sizes, g.sizes...)
-			all.free, all.largest = all.free+g.free, max(all.largest, g.largest)
+			all.free, all.owed, all.largest = all.free+g.free, all.owed+g.owed, max(all.largest, g.largest)
 		}
 	}
 	slices.Sort(all.nodes)
