@@ -57,6 +57,19 @@ func partition(words map[string]string) (p Partition, err error) {
 			*text = ""
 		}
 	}
+	for key, list := range map[string]*[]string{
+		"AllowAccounts": &p.Accounts, "DenyAccounts": &p.NotAccounts, "AllowQos": &p.AllowsQOS, "DenyQos": &p.NotQOS, "AllowGroups": &p.Groups,
+	} {
+		if value := words[key]; !isUnset(value) && value != "ALL" {
+			*list = strings.Split(value, ",")
+		}
+	}
+	p.PreemptMode = words["PreemptMode"]
+	for key, count := range map[string]*int{"MinNodes": &p.MinNodes, "MaxNodes": &p.MaxNodes} {
+		if n, err := parseUint(words[key], math.MaxInt32); err == nil {
+			*count = int(n)
+		}
+	}
 	for _, key := range []string{"MaxCPUsPerNode", "MaxCPUsPerSocket", "MaxMemPerNode", "MaxMemPerCPU"} {
 		if value := words[key]; value != "" && value != "UNLIMITED" {
 			p.SizeLimit = key + "=" + value

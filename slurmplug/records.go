@@ -88,6 +88,14 @@ type Partition struct {
 	Nodes        string // host list
 	Default      bool
 	PriorityTier int
+	PreemptMode  string   // "OFF", "REQUEUE", ...
+	Accounts     []string // AllowAccounts; nil: all
+	NotAccounts  []string // DenyAccounts
+	AllowsQOS    []string // AllowQos; nil: all
+	NotQOS       []string // DenyQos
+	Groups       []string // AllowGroups; nil: all
+	MinNodes     int
+	MaxNodes     int // 0: any number
 	MaxTime      time.Duration
 	DefaultTime  time.Duration
 	QOS          string // of the partition itself, "" for none

@@ -23,12 +23,16 @@ const (
 	Release    Lever = "release"
 )
 
-// Levers on what a pending job asks for. Their values are texts; none takes back.
+// Levers on what a pending job asks for. Their values are texts; none takes back, but of PartitionList.
 const (
 	ReqNodeList Lever = "ReqNodeList" // the nodes that it has to run on, all of them
 	Features    Lever = "Features"    // the constraint on its nodes
 	ExcNodeList Lever = "ExcNodeList" // the nodes that it refuses
 	Reservation Lever = "ReservationName"
+	// PartitionList is the partitions in which it may run, "a100,v100". An update may be answered with an error and
+	// be done nevertheless: with AllowGroups on 22.05, with EnforcePartLimits=ALL where one of the list refuses the job.
+	// A requeue puts the partition in which the job ran first.
+	PartitionList Lever = "Partition"
 )
 
 // MinMemoryNode is the lever on the memory of a job that asked for it by --mem, in MB.
@@ -142,6 +146,10 @@ func (u Update) Validate() error {
 			return fmt.Errorf("job %s: release takes no value, not %.40q", u.Job, u.Value)
 		}
 		return nil
+	case PartitionList:
+		if u.Value == (Value{}) {
+			return fmt.Errorf("job %s: Partition names no partition", u.Job)
+		}
 	case MinMemoryNode: // 0 would be all memory of the node
 		return u.inRange(1, maxMemoryMB)
 	case NumNodes:

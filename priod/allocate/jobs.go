@@ -115,6 +115,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 	clear(l.queue)
 	l.shares.Queue = slices.Grow(l.shares.Queue[:0], len(s.Jobs))[:len(s.Jobs)]
 	clear(l.shares.Queue)
+	partitions := s.PartitionsByName()
 	empty := sync.OnceValue(func() *placement.Nodes { return nodes().Empty() })
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -148,7 +149,8 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 		known++
 		e.poll, e.submit, e.could = l.poll, j.Submit, could
 		if e.profile == nil || j.State == cluster.Pending {
-			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), nodes, empty)
+			partition := partitions.Starting(h.Reaches(j), j)
+			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), partition, nodes, empty)
 		}
 	}
 	for id, e := range l.jobs.All() {
@@ -188,12 +190,12 @@ func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
 	return e
 }
 
-// updateRequest takes over what a job asks for, and looks up where it fits and how fast
+// updateRequest takes over what a job asks for, by its user's own constraint and partitions, and looks up where it fits and how fast
 // it is when that has changed. Of a running job Slurm shows what it got, not what it
 // asked for: the request that was seen while it waited stays.
-func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint string, nodes func() *nodemap.Map, empty func() *placement.Nodes) {
+func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint, partition string, nodes func() *nodemap.Map, empty func() *placement.Nodes) {
 	r := request{
-		gpuType: j.GPUType, features: constraint, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node, whole: j.Whole,
+		gpuType: j.GPUType, features: constraint, partition: partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node, whole: j.Whole,
 	}
 	waits := j.State == cluster.Pending
 	switch {

@@ -22,6 +22,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
@@ -358,6 +359,10 @@ func (a *adviser) choose(v *adviceView, j *adviseJob) {
 		steering := a.cfg.Steer()
 		why, _ := steering.Unsteerable(a.site.Snapshot.Nodes)
 		v.Barred = why[v.BestType]
+		sole := steer.SoleTypes(a.site.Snapshot.Nodes)
+		if len(advice.Partitions) > 1 && slices.ContainsFunc(advice.Partitions, func(p string) bool { return sole[p] == v.BestType }) {
+			v.Barred = "" // its list gives it the type
+		}
 		v.Steered = v.Barred == ""
 	}
 	v.Submit = a.submission(j, advice, v.Barred != "" || !v.Steered && advice.Typed())

@@ -267,6 +267,9 @@ func (f *forecaster) alternatives(ctx context.Context, r *store.Reader, x *expla
 	if value, written := x.Own[slurmplug.Features]; written { // in place of the type that priod gave it
 		own.Features = value.String()
 	}
+	if value, written := x.Own[slurmplug.PartitionList]; written {
+		own.Partitions = cluster.PartitionNames(value.String())
+	}
 	return f.compare(ctx, r, v, &own, j.User)
 }
 

@@ -141,6 +141,7 @@ type Site struct {
 	Evict                   bool
 	Signal                  string // told to a victim that names none
 	GPUType, Size, Switches bool
+	AnyOf                   string // partitions in which steering may have it run beside its own, "a100,v100"
 }
 
 // writable reports whether what the job's comment says counts, and its request may be written to.
@@ -291,6 +292,8 @@ func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 		return v, false
 	case l == slurmplug.Features:
 		return slurmplug.Text(j.Features), true
+	case l == slurmplug.PartitionList:
+		return slurmplug.Text(j.Partition), j.State == Pending // of a job that runs it is the one in which it does
 	case l == slurmplug.MinMemoryNode:
 		return slurmplug.Number(j.AskedMB), j.AskedMB != 0
 	case l == slurmplug.Size:
@@ -436,20 +439,13 @@ type Multifactor struct {
 	Polled        bool
 }
 
-// Partition is what a partition lets its jobs have of a node.
-type Partition struct {
-	Name     string
-	NodeCPUs int    // all of its jobs together, of each node (MaxCPUsPerNode); 0: all
-	Open     string // a limit that cannot be counted: "MaxCPUsPerSocket"; "": none
-}
-
 // Snapshot is the cluster as one poll saw it. Policies read it and nothing else.
 type Snapshot struct {
 	At          time.Time
 	Cluster     string
 	Jobs        []Job
 	Nodes       []Node
-	Partitions  []Partition // those with a limit that counts for where jobs fit
+	Partitions  []Partition // nil: not known
 	Multifactor Multifactor
 	Config      string // names slurm.conf and the partitions as they are: another name when they change
 

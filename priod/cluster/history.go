@@ -355,6 +355,7 @@ func (h *History) Observe(s *Snapshot) []Stay {
 			h.recallWritten(j)
 		}
 		h.seen.Set(j.ID, h.poll)
+		h.keepOrder(j)
 		if j.Tasks != "" && len(h.Written)+len(h.Requests) > 0 {
 			h.collect(j)
 		}
@@ -372,6 +373,21 @@ func (h *History) Observe(s *Snapshot) []Stay {
 	clear(h.past)
 	h.forget(s.At)
 	return changed
+}
+
+// keepOrder gives a list of partitions that priod knows its order again, which a requeue changes: the one in which
+// the job ran stands first then.
+func (h *History) keepOrder(j *Job) {
+	r, known := h.Requests[j.ID][slurmplug.PartitionList]
+	if !known || j.State != Pending {
+		return
+	}
+	for _, v := range append([]slurmplug.Value{r.Value, r.Was}, r.Older...) {
+		if SamePartitions(v.String(), j.Partition) {
+			j.Partition = v.String()
+			return
+		}
+	}
 }
 
 // saved notes which values of priod's Slurm shows, and has had time to save.
@@ -800,6 +816,18 @@ func (h *History) Sized(id JobID, rests, ahead bool, at time.Time) {
 	if p != (SizePast{}) {
 		h.Sizes[id] = p
 	}
+}
+
+// Reaches are the partitions in which a waiting job may come to run: its user's own, and those that its site adds.
+func (h *History) Reaches(j *Job) string {
+	own := j.Partition
+	if len(h.Requests) > 0 {
+		own = h.Own(j, slurmplug.PartitionList).String()
+	}
+	if j.Site == nil || j.Site.AnyOf == "" || j.State != Pending {
+		return own
+	}
+	return Union(own, j.Site.AnyOf)
 }
 
 // Own is what the user asked for in a field of a job's request: what stands

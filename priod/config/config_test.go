@@ -152,6 +152,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[[class]]\nname = \"a\"\ntype = \"te\"\n[[class]]\nname = \"a\"\ntype = \"be\"", "each name once"},
 		{"[[class]]\nname = \"a\"\ntype = \"te\"\njob_name = \"(\"", `job_name: want a regular expression`},
 		{"[[class]]\nname = \"a\"\ntype = \"te\"\nmax_tme = \"1h\"", `unknown key "class.max_tme"`},
+		{"[[consent]]\npartitions = [\"gpu\"]\ngpu_type = true\nany_partition = true", "[[consent]] 1: any_partition: want gpu_type = true and two or more partitions"},
 		{"[[consent]]\npartitions = [\"gpu\"]", "[[consent]] 1: evict, gpu_type, size, switches, requeue: want one of them true"},
 		{"[[consent]]\nevict = true\nsignal = \"KILL\"", "[[consent]] 1: signal: want a signal that a program can catch"},
 		{"[[consent]]\nsize = true\ngrace = \"1m\"", "[[consent]] 1: grace, signal: want evict = true beside them"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/consent"
@@ -35,6 +36,8 @@ type Consent struct {
 	Size       bool     `toml:"size" json:"size,omitempty"`
 	Switches   bool     `toml:"switches" json:"switches,omitempty"`
 	Requeue    bool     `toml:"requeue" json:"requeue,omitempty"`
+
+	AnyPartition bool `toml:"any_partition" json:"any_partition,omitempty"`
 }
 
 // ConsentRules are the site's rules for jobs that do not say.
@@ -51,9 +54,13 @@ func (c *Config) ConsentRules() consent.Rules {
 		r.Classes = append(r.Classes, rule)
 	}
 	for _, x := range c.Consents {
+		anyOf := ""
+		if x.AnyPartition {
+			anyOf = strings.Join(x.Partitions, ",")
+		}
 		r.Tables = append(r.Tables, consent.Table{
 			Match: consent.Match{Partitions: x.Partitions, QOS: x.QOS, Accounts: x.Accounts},
-			Evict: x.Evict, Grace: time.Duration(x.Grace), Signal: x.Signal, GPUType: x.GPUType, Size: x.Size, Switches: x.Switches, Requeue: x.Requeue,
+			Evict: x.Evict, Grace: time.Duration(x.Grace), Signal: x.Signal, GPUType: x.GPUType, Size: x.Size, Switches: x.Switches, Requeue: x.Requeue, AnyOf: anyOf,
 		})
 	}
 	return r
@@ -89,6 +96,7 @@ func (c *Config) checkConsent() error {
 			{"evict, gpu_type, size, switches, requeue", x.Evict || x.GPUType || x.Size || x.Switches || x.Requeue, "one of them true: the table agrees to nothing"},
 			{"grace", x.Grace >= 0 && x.Grace <= c.Preemption.MaxGrace && time.Duration(x.Grace)%time.Second == 0, "whole seconds up to preemption.max_grace"},
 			{"signal", x.Signal == "" || tag.Set("signal", x.Signal) == nil, "a signal that a program can catch, such as USR1 or B:USR1"},
+			{"any_partition", !x.AnyPartition || x.GPUType && len(x.Partitions) > 1, "gpu_type = true and two or more partitions beside it"},
 			{"grace, signal", x.Evict || x.Grace == 0 && x.Signal == "", "evict = true beside them"},
 		} {
 			if !r.ok {

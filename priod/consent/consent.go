@@ -39,6 +39,7 @@ type Table struct {
 	Grace                            time.Duration // of those that name none; 0: preemption.grace
 	Signal                           string        // the same; "": TERM
 	GPUType, Size, Switches, Requeue bool
+	AnyOf                            string // "a100,v100": steering may have jobs run in any of these partitions; "": in their own alone
 }
 
 // Rules are a site's; the zero value says nothing.
@@ -55,7 +56,10 @@ func (r *Rules) Apply(s *cluster.Snapshot, h *cluster.History) {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if r.Complete(j); j.Site != nil && j.Site.Evict && j.Tag.Type == "te" && h.ClassOf(j) == cluster.TE {
+		list := j.Partition
+		j.Partition = h.Own(j, slurmplug.PartitionList).String() // steering may have left a part of it
+		r.Complete(j)
+		if j.Partition = list; j.Site != nil && j.Site.Evict && j.Tag.Type == "te" && h.ClassOf(j) == cluster.TE {
 			j.Site.Evict = false
 		}
 	}
@@ -95,7 +99,7 @@ func (t *Table) give(j *cluster.Job, site *cluster.Site) {
 			j.Tag.Grace = t.Grace
 		}
 	}
-	site.GPUType, site.Size, site.Switches = t.GPUType, t.Size, t.Switches
+	site.GPUType, site.Size, site.Switches, site.AnyOf = t.GPUType, t.Size, t.Switches, t.AnyOf
 	if t.Requeue && j.Tag.Retry == "" && !j.Interactive {
 		j.Tag.Retry = "infra"
 	}
@@ -174,7 +178,7 @@ func (t *Table) Words() string {
 	for _, g := range []struct {
 		is   bool
 		what string
-	}{{t.Evict, "eviction"}, {t.GPUType, "a GPU type"}, {t.Size, "CPUs and memory"}, {t.Switches, "few switches"}, {t.Requeue, "requeue after failures of the machine"}} {
+	}{{t.Evict, "eviction"}, {t.GPUType, "a GPU type"}, {t.AnyOf != "", "any of these partitions"}, {t.Size, "CPUs and memory"}, {t.Switches, "few switches"}, {t.Requeue, "requeue after failures of the machine"}} {
 		if g.is {
 			gives = append(gives, g.what)
 		}

@@ -18,6 +18,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
@@ -277,7 +278,7 @@ func (m *metrics) queue(r *cycle.Result, h *cluster.History) {
 			m.waits.WithLabelValues(j.Partition, h.ClassOf(j).String()).Observe(max(0, j.Start.Sub(j.Submit).Seconds()))
 		}
 		jobs[kind{h.ClassOf(j), j.State}]++
-		if bound, known := h.Requests[j.ID][slurmplug.Features]; known && j.State == cluster.Pending && bound.Ours(slurmplug.Text(j.Features)) {
+		if j.State == cluster.Pending && steer.Bound(j, h) {
 			steered++
 		}
 	}

@@ -311,6 +311,7 @@ func (k *checker) features(types []string, untyped bool) {
 	nodes := ConvertNodes(k.f.Nodes)
 	why, lacking := set.Unsteerable(nodes)
 	well, steerable := true, 0
+	byPartition := slices.Collect(maps.Values(steer.SoleTypes(nodes)))
 	for _, t := range types {
 		problem, whole := why[t]
 		if !whole {
@@ -321,6 +322,9 @@ func (k *checker) features(types []string, untyped bool) {
 			fix = fmt.Sprintf("NodeName=%s Feature=%s", slurmplug.CompactHosts(lacking[t]), feature)
 		}
 		switch {
+		case problem != "" && slices.Contains(byPartition, t):
+			problem, fix = "", ""
+			k.say(Pass, "GPU types", "", "%s: given to jobs of several partitions by their list (%s)", t, why[t])
 		case problem != "":
 			if fix == "" && slurmplug.ValidFeature(feature) && k.shared(t, feature) {
 				fix = fmt.Sprintf("gpu_types.%s.feature = \"...\" in priod.toml, a node feature of these nodes alone", t)
@@ -342,10 +346,10 @@ func (k *checker) features(types []string, untyped bool) {
 	}
 	if set.Enabled && steerable < 2 {
 		well = false
-		k.say(Fail, "steering", "", "steering.enabled needs at least two GPU types, each with its own node feature; found %d", steerable)
+		k.say(Fail, "steering", "", "steering.enabled needs at least two GPU types, each with its own node feature or partition; found %d", steerable)
 	}
 	if well && !untyped {
-		k.say(Pass, "GPU types", "", "%s: each has its own node feature", strings.Join(types, ", "))
+		k.say(Pass, "GPU types", "", "%s: each has its own node feature or partition", strings.Join(types, ", "))
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 // configEvery is how long values of slurm.conf count before they are read again.
 const configEvery = 5 * time.Minute
 
+// partitionsEvery is the same of the partitions, which an operator sets DOWN from one minute to the next.
+const partitionsEvery = 30 * time.Second
+
 // Cluster is a running Slurm cluster. It is used by one goroutine at a time, but for
 // the methods that say otherwise. A method that looks at several jobs at once lets its
 // goroutines read the fields and write to none: what these find is handed back.
@@ -31,10 +34,11 @@ type Cluster struct {
 	nodeSizes        nodeSizes
 	nodeLimits       map[string]slurmplug.TRES // of QOS; nil: none, or not known
 	partitionQOS     map[string]string
-	partitions       []cluster.Partition // with limits that count for where jobs fit
+	partitions       []cluster.Partition
 	conf             slurmplug.Config
 	stamp            string    // see cluster.Snapshot.Config
 	configAt         time.Time // when the fields above were read
+	partitionsAt     time.Time
 	sizes            *sizeRules
 	countedFor       map[uint32]string // by job whose number of nodes was asked since the last poll, its user's uid, where writes may be in users' names
 	inNameOf         ownNames

@@ -603,11 +603,17 @@ func parseTag(text string) parsedTag {
 	return parsedTag{tag: tag, text: text}
 }
 
-// refreshConfig reads the values of slurm.conf when they are older than configEvery: they
-// change with scontrol reconfigure.
+// refreshConfig reads the values of slurm.conf and the partitions when they are older than configEvery and
+// partitionsEvery: they change with scontrol reconfigure, partitions with scontrol update, too.
 func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
-	if !c.configAt.IsZero() && at.Sub(c.configAt) < configEvery && !at.Before(c.configAt) {
-		return nil
+	fresh := func(read time.Time, every time.Duration) bool {
+		return !read.IsZero() && at.Sub(read) < every && !at.Before(read)
+	}
+	if fresh(c.configAt, configEvery) {
+		if fresh(c.partitionsAt, partitionsEvery) {
+			return nil
+		}
+		return c.readPartitions(ctx, at)
 	}
 	conf, err := c.client.Config(ctx)
 	if err != nil {
@@ -623,16 +629,23 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	if c.weights, err = conf.WeightSum(); err != nil {
 		return fmt.Errorf("scontrol show config: %w", err)
 	}
+	if err := c.readPartitions(ctx, at); err != nil {
+		return err
+	}
+	if c.nodeLimits = nil; c.conf.EnforcesLimits() {
+		c.nodeLimits, _ = c.client.NodeLimits(ctx) // without slurmdbd they are not known
+	}
+	c.configAt = at
+	return nil
+}
+
+func (c *Cluster) readPartitions(ctx context.Context, at time.Time) error {
 	partitions, err := c.client.Partitions(ctx)
 	if err != nil {
 		return err
 	}
 	c.setLimits(partitions)
-	if c.nodeLimits = nil; c.conf.EnforcesLimits() {
-		c.nodeLimits, _ = c.client.NodeLimits(ctx) // without slurmdbd they are not known
-	}
-	c.stamp = conf.Stamp(partitions)
-	c.configAt = at
+	c.stamp, c.partitionsAt = c.conf.Stamp(partitions), at
 	return nil
 }
 
@@ -644,9 +657,7 @@ func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 		if p.QOS != "" {
 			c.partitionQOS[p.Name] = p.QOS
 		}
-		if p.MaxNodeCPUs > 0 || p.NodeLimit != "" {
-			c.partitions = append(c.partitions, cluster.Partition{Name: p.Name, NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit})
-		}
+		c.partitions = append(c.partitions, cluster.NewPartition(&p))
 		if p.WholeNodes != "" {
 			c.wholeNodes[p.Name] = true
 		}

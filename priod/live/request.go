@@ -37,14 +37,15 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 }
 
 // isReadBack reports whether confirm has to look at the jobs of a write. Of a size that
-// was refused Slurm may have taken some fields before one that it refused; and what
+// was refused Slurm may have taken some fields before one that it refused, of partitions all
+// that it answers with an error; and what
 // only waiting jobs may be given it also refuses a job that has just started.
 func isReadBack(o *plan.Outcome) bool {
 	switch o.Status {
 	case slurmplug.Applied:
 		return !o.Lever.Ranks()
 	case slurmplug.Refused:
-		return o.Lever == slurmplug.Size || onlyWaiting(o)
+		return o.Lever == slurmplug.Size || o.Lever == slurmplug.PartitionList || onlyWaiting(o)
 	}
 	return false
 }
@@ -112,6 +113,8 @@ func (c *Cluster) afterRefusal(ctx context.Context, o *plan.Outcome, job *readJo
 		if job.seen && (job.Gone || job.State != cluster.Pending) {
 			o.Status, o.Message = slurmplug.Raced, "no longer pending: "+o.Message
 		}
+	case o.Lever == slurmplug.PartitionList && shown && now == o.After && o.After == o.Was: // one of the user's own refuses the job
+		o.Status, o.Message = slurmplug.Applied, ""
 	case shown && now != o.Before:
 		c.retract(ctx, o, o.Message)
 	case !job.seen: // a part of it may have been taken: History keeps what was written
@@ -133,10 +136,9 @@ func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) boo
 		}
 	case problem == "":
 		return true
-	case o.Lever == slurmplug.Features && slurmplug.Text(job.Features) != o.After:
-		// Slurm keeps constraints as they are written, so another writer has written
-		// since, or a job_submit plugin has. It stays as it is, and priod makes no
-		// constraint from it.
+	case keptAsWritten(o, &job.Job):
+		// Another writer has written since, or a job_submit plugin has. It stays as it is, and
+		// priod makes nothing from it.
 		o.Status, o.Message = slurmplug.Unknown, problem
 	case o.Lever == slurmplug.MinMemoryNode && o.After != o.Was:
 		// It cannot be taken back: a running job is given no more than it has.
@@ -147,6 +149,12 @@ func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) boo
 		c.retract(ctx, o, problem)
 	}
 	return false
+}
+
+// keptAsWritten reports whether a field that Slurm keeps as it is written shows something else than was written.
+func keptAsWritten(o *plan.Outcome, j *cluster.Job) bool {
+	now, shown := j.Request(o.Lever)
+	return shown && now != o.After && (o.Lever == slurmplug.Features || o.Lever == slurmplug.PartitionList)
 }
 
 // onlyWaiting reports whether Slurm allows a write for waiting jobs alone. For a running

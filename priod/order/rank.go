@@ -335,7 +335,7 @@ func (r *ranker) on(b plan.Budget, j *cluster.Job) plan.Budget {
 	if b.Share == 0 && b.HourShare == 0 {
 		return b
 	}
-	return b.On(r.reachOf(j.Partition))
+	return b.On(r.reachOf(r.h.Reaches(j)))
 }
 
 // reachOf counts the GPUs of the nodes of one or more partitions, each node once, in service or not.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -14,19 +15,20 @@ import (
 
 // Why a job is not steered, beside the verdicts of Decide.
 const (
-	noConsent      = "its tag gives no speed or workload: it may not be steered"
-	asksForType    = "it requests a GPU type"
-	partOfHetJob   = "it is part of a heterogeneous job"
-	prefersNodes   = "it uses --prefer, with which Slurm ignores other constraints"
-	hasClaim       = "room is being made for it"
-	editedByUser   = "its constraint was changed after priod wrote it: left as it is"
-	namesNodes     = "it requests specific nodes"
-	noNodes        = "no GPU type has usable nodes for it"
-	speedUnknown   = "its speed is unknown on every GPU type: it starts on the first free one"
-	runsNowhere    = "it cannot run on any GPU type that it may have"
-	openedLately   = "left open: its type was withdrawn recently"
-	beginsLater    = "not eligible yet: a TE job gets a type once it may start"
-	sizeNamesNodes = "its size names its nodes at present"
+	noConsent        = "its tag gives no speed or workload: it may not be steered"
+	asksForType      = "it requests a GPU type"
+	partOfHetJob     = "it is part of a heterogeneous job"
+	prefersNodes     = "it uses --prefer, with which Slurm ignores other constraints"
+	hasClaim         = "room is being made for it"
+	editedByUser     = "its constraint was changed after priod wrote it: left as it is"
+	listEditedByUser = "its partitions were changed after priod wrote them: left as they are"
+	namesNodes       = "it requests specific nodes"
+	noNodes          = "no GPU type has usable nodes for it"
+	speedUnknown     = "its speed is unknown on every GPU type: it starts on the first free one"
+	runsNowhere      = "it cannot run on any GPU type that it may have"
+	openedLately     = "left open: its type was withdrawn recently"
+	beginsLater      = "not eligible yet: a TE job gets a type once it may start"
+	sizeNamesNodes   = "its size names its nodes at present"
 )
 
 // candidate is a pending job, or a task of an array, for which Decide chooses. It is one
@@ -74,7 +76,7 @@ func (st *Steered) findCandidates() {
 			n = min(n, rule.Depth-len(st.candidates))
 		}
 		if n <= 0 {
-			switch held, _ := st.binding(j.Job); {
+			switch held, _ := st.binding(j); {
 			case !j.ours || st.in.history.Claiming[j.ID]:
 			case held >= rule.Away:
 				st.open(at, string(Far))
@@ -128,6 +130,12 @@ func (st *Steered) openUnqueued(at int, why string) {
 			decision.Steer = why
 		}
 	}
+	if j.Partition != j.own.partitions && !j.Dependency && slurmplug.WaitsFor(j.Reason) == slurmplug.ForElse {
+		why = fmt.Sprintf("waits for what its partition lacks (%.80s)", j.Reason)
+		for _, id := range firstTasks(j.Job, st.nodes.tasksAtOnce(j.Job)) {
+			st.memory.of(id).refused("left open: it "+why, st.in.set.Rule.Cycles)
+		}
+	}
 	if why == "" && (decision.Why == string(plan.Foreign) || decision.Why == string(plan.Reserved)) {
 		why = decision.Why
 	}
@@ -150,8 +158,10 @@ func (in *inputs) excluded(j *pendingJob) string {
 	if !j.AllowsGPUType() {
 		return noConsent
 	}
-	r, written := in.history.Requests[j.ID][slurmplug.Features]
-	c, err := slurmplug.ParseConstraint(j.own)
+	written := in.history.Requests[j.ID]
+	features, byFeature := written[slurmplug.Features]
+	list, byList := written[slurmplug.PartitionList]
+	c, err := slurmplug.ParseConstraint(j.own.features)
 	if err == nil {
 		_, err = c.With("x")
 	}
@@ -162,10 +172,12 @@ func (in *inputs) excluded(j *pendingJob) string {
 		return partOfHetJob
 	case j.Prefer != "":
 		return prefersNodes
-	case written && r.Theirs(slurmplug.Text(j.Features)):
+	case byFeature && features.Theirs(slurmplug.Text(j.Features)):
 		return editedByUser
+	case byList && list.Theirs(slurmplug.Text(j.Partition)):
+		return listEditedByUser
 	case err != nil:
-		return fmt.Sprintf("its constraint %.80q is left alone: %v", j.own, err)
+		return fmt.Sprintf("its constraint %.80q is left alone: %v", j.own.features, err)
 	case in.history.Claiming[j.ID]:
 		return hasClaim
 	}
@@ -193,23 +205,28 @@ func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 		Run: share.Run, Time: share.Time, Received: share.Received, Steered: Open, Given: state.given, Ready: state.ready,
 		NoWait: st.in.isTrial(at),
 	}
+	if j.reach != j.own.partitions {
+		c.Alone = types & st.nodes.fit(&asks, &j.own, "")
+	}
 	switch c.excluded {
 	case hasClaim: // its claim is for a place on the type that it is bound to
 		if j.bound != Open {
 			types &= 1 << uint(j.bound)
 		}
 	case "":
-		c.couldRun, types = types, st.types.steerable(types)
+		c.couldRun, types = types, st.types.steerable(j, types, func(r *request) placement.Types { return st.nodes.fit(&asks, r, state.place.Excluded) })
 		c.Steered = j.bound
-		c.Held, c.JustLeft = st.binding(j.Job)
+		c.Held, c.JustLeft = st.binding(j)
 		if c.Steered == Open {
 			c.Ready, state.ready = 0, 0
 		} else if state.given == 0 && share.Time != nil { // priod was started after it was bound
 			state.given = share.Time[c.Steered]
 			c.Given = state.given
 		}
-		if types == 0 {
-			c.excluded = cmp.Or(st.types.whyBarred(c.couldRun), st.nodes.whyMixed(j), noNodes)
+		if oneType := c.couldRun != 0 && c.couldRun&(c.couldRun-1) == 0; types == 0 && oneType && j.bound == Open {
+			types = c.couldRun // it has no choice anyway
+		} else if types == 0 {
+			c.excluded = cmp.Or(st.types.whyBarred(j, c.couldRun), st.nodes.whyMixed(j), noNodes)
 		} else if share.Unknown() {
 			if c.excluded = speedUnknown; runsOnNone(share, types) {
 				c.excluded = runsNowhere
@@ -254,15 +271,16 @@ func (st *Steered) excludedNow(at int, id cluster.JobID, state *jobState) string
 // typesFor is what a job asks for and the types with nodes for it, both by all that is
 // known of the nodes that it names or refuses. One that names nodes is not steered.
 func (st *Steered) typesFor(j *pendingJob, c *candidate) (asks cluster.Job, types placement.Types) {
-	types = st.nodes.fit(j.Job, j.own, "")
+	wide := request{j.own.features, j.reach}
+	types = st.nodes.fit(j.Job, &wide, "")
 	state := c.state
 	state.placeGood--
 	if state.place == (cluster.Place{}) {
-		return *j.Job, types
+		return wide.asked(j.Job), types
 	}
 	st.in.plan.Stands(0) // placeGood counts cycles
 	asks = st.nodes.demand(j, &state.place)
-	left := types & st.nodes.fit(&asks, j.own, state.place.Excluded) & st.nodes.typesOf(state.place.Required)
+	left := types & st.nodes.fit(&asks, &wide, state.place.Excluded) & st.nodes.typesOf(state.place.Required)
 	c.ruledOut = types &^ left
 	if state.place.Required != "" && c.excluded == "" {
 		c.excluded = namesNodes
@@ -273,18 +291,43 @@ func (st *Steered) typesFor(j *pendingJob, c *candidate) (asks cluster.Job, type
 	return asks, left
 }
 
-// binding is for how long, s, a job's constraint has been what it is, and which types
+// binding is for how long, s, a job's request has been what it is, and which types
 // were written into it before, until less than Rule.Away ago.
-func (st *Steered) binding(j *cluster.Job) (held float64, left placement.Types) {
-	r, written := st.in.history.Requests[j.ID][slurmplug.Features]
-	if held = st.in.snapshot.At.Sub(r.At).Seconds(); !written || held < 0 || held >= st.in.set.Rule.Away {
+func (st *Steered) binding(j *pendingJob) (held float64, left placement.Types) {
+	written, last := st.in.history.Requests[j.ID], time.Time{}
+	for _, l := range levers {
+		if r, known := written[l]; known {
+			last = cluster.Later(last, r.At)
+		}
+	}
+	if held = st.in.snapshot.At.Sub(last).Seconds(); last.IsZero() || held < 0 || held >= st.in.set.Rule.Away {
 		return math.Abs(held), 0 // below zero the clock was set back: that keeps no job from moving
 	}
 	for t, feature := range st.types.features {
-		text, err := st.types.vocabulary.with(r.Was.String(), feature)
-		if feature != "" && err == nil && text != j.Features && slices.Contains(r.Older, slurmplug.Text(text)) {
+		l := slurmplug.Features
+		if feature == "" || !st.types.has(j.own.partitions, int32(t)) {
+			l = slurmplug.PartitionList
+		}
+		r, known := written[l]
+		if !known {
+			continue
+		}
+		given := *j
+		given.own, given.ours = ownBy(&r, l, j.own), true
+		ask, err := st.types.requestFor(&given, int32(t))
+		if now := requestOf(j.Job); err == nil && ask.of(l) != now.of(l) && slices.Contains(r.Older, ask.of(l)) {
 			left |= 1 << uint(t)
 		}
 	}
 	return held, left
+}
+
+// ownBy is the request of a job's user, with the field of a lever as priod first found it.
+func ownBy(r *cluster.Requested, l slurmplug.Lever, own request) request {
+	if l == slurmplug.Features {
+		own.features = r.Was.String()
+	} else {
+		own.partitions = r.Was.String()
+	}
+	return own
 }

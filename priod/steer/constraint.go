@@ -62,7 +62,11 @@ func NoFeature(lost []string) string {
 	return fmt.Sprintf("its user's own constraint cannot be restored: no node has the feature %.80s any more", strings.Join(lost, ", "))
 }
 
-// PutBack is what can be written back of a constraint that a user wrote, as accepted says.
+// PutBack is what can be written back of a constraint that a user wrote, as accepted says; all of it where the nodes
+// are not known.
 func PutBack(own string, nodes []cluster.Node) (text string, lost []string) {
+	if len(nodes) == 0 {
+		return own, nil
+	}
 	return newVocabulary(nodes).accepted(own)
 }

@@ -16,7 +16,6 @@ type Snapshot struct {
 	// job starts on them; jobs that are not steered may. Nodes calls them types of
 	// their own, Types, Types+1 and so on: here is the GPU type of each.
 	Unlabelled []int32
-	Kept       int32           // Off of jobs that may not start on nodes kept for TE jobs
 	Unknown    placement.Types // on which GPUs were in use by unknown jobs in the cycle before; by Nodes' types
 	Running    []Running
 	Jobs       []Job // pending, in the order of the queue
@@ -33,6 +32,7 @@ type Running struct {
 type Job struct {
 	Request  placement.Request // with the types that its own constraint allows, also of Snapshot.Unlabelled
 	Consent  bool              // it may be steered
+	Alone    placement.Types   // of these, those on which it starts while it is bound to none; none: all
 	NoWait   bool              // it is bound only where it starts now: a TE job
 	Run      []float64         // expected run time, s; infinite: it does not run there
 	Time     []float64         // fraction of its time that is allocated to each type (X in Gavel); nil: none
@@ -42,6 +42,14 @@ type Job struct {
 	Held     float64           // s since then
 	JustLeft placement.Types   // types that it was bound to until less than Rule.Away ago
 	Ready    int               // cycles since it was bound in which it could have started there and did not
+}
+
+// unbound are the types on which a job starts while it is bound to none.
+func (j *Job) unbound() placement.Types {
+	if j.Alone != 0 {
+		return j.Alone
+	}
+	return j.Request.Types
 }
 
 // runs reports whether a job may and can run on a type.
@@ -219,7 +227,7 @@ func (p *planner) startNow(j *Job) Verdict {
 			best = t
 		}
 	}
-	if best == Open || free < 2 && best != j.Steered {
+	if best == Open || free < 2 && best != j.Steered && j.unbound().Has(best) {
 		if v, bound := p.bar(j); bound {
 			return v
 		}
@@ -277,7 +285,7 @@ func (p *planner) leaveToSlurm(j *Job, v Verdict) Verdict {
 	first := v
 	for t := range int32(p.Types + len(p.Unlabelled)) {
 		run := j.Run[p.gpuType(t)]
-		if !j.Request.Types.Has(t) || math.IsInf(run, 1) {
+		if !j.unbound().Has(t) || math.IsInf(run, 1) {
 			continue
 		}
 		if start, ok := p.earliest(j, t); ok && start < first.Start {
@@ -289,7 +297,7 @@ func (p *planner) leaveToSlurm(j *Job, v Verdict) Verdict {
 		v.Start, v.End = first.Start, first.End
 	}
 	if first.Start > 0 { // on whichever of its types becomes free first
-		p.awaited |= j.Request.Types
+		p.awaited |= j.unbound()
 	}
 	return p.withBack(j, v)
 }

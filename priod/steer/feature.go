@@ -61,10 +61,12 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 
 // Heard remembers what was written, and pauses the jobs of which Slurm refused it.
 func (f *Feature) Heard(c *plan.Cycle) {
-	for id, o := range c.Written(slurmplug.Features) {
-		c.Asked(id, o)
-		if f.Memory != nil && o.Status == slurmplug.Refused {
-			f.Memory.Refused(id, o.Message, f.Settings.Rule.Cycles)
+	for _, l := range levers {
+		for id, o := range c.Written(l) {
+			c.Asked(id, o)
+			if f.Memory != nil && o.Status == slurmplug.Refused {
+				f.Memory.Refused(id, o.Message, f.Settings.Rule.Cycles)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package steer
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -97,25 +98,40 @@ func Lacks(nodes []string, feature string) string {
 // after all others: no job is bound to them.
 type gpuTypes struct {
 	names      []string
-	features   []string // "": no job is bound to the type
+	features   []string // "": no job is bound to the type by a feature
 	barred     []string // why no job is; "" when jobs are, or the type has no nodes
 	unlabelled []int32  // types with nodes that lack the feature
 	vocabulary vocabulary
+	listed     []cluster.Partition
+	in         map[string]placement.Types // by partition, the types of its nodes
+	partitions cluster.Partitions         // those listed
+	sole       map[string]string          // SoleTypes
 }
 
 // newGPUTypes reads the types off the nodes, and notes in the plan which of them no job
 // is bound to.
 func newGPUTypes(in *inputs) gpuTypes {
-	types := gpuTypes{names: in.shares.Types, vocabulary: newVocabulary(in.snapshot.Nodes)}
+	types := gpuTypes{names: in.shares.Types, vocabulary: newVocabulary(in.snapshot.Nodes), listed: in.snapshot.Partitions}
+	types.partitions, types.sole = in.snapshot.PartitionsByName(), SoleTypes(in.snapshot.Nodes)
 	why, lacking := in.set.Unsteerable(in.snapshot.Nodes)
+	types.in = map[string]placement.Types{}
+	for i := range in.snapshot.Nodes {
+		n := &in.snapshot.Nodes[i]
+		if t, known := slices.BinarySearch(types.names, n.GPUType); known && (i == 0 || !n.Alike(&in.snapshot.Nodes[i-1])) {
+			for _, p := range n.Partitions {
+				types.in[p] |= 1 << uint(t)
+			}
+		}
+	}
 	var barred, without []string
+	byPartition := slices.Collect(maps.Values(types.sole))
 	for i, name := range types.names {
 		feature := in.set.Feature(name)
 		problem, hasNodes := why[name]
 		if problem != "" || !hasNodes {
 			feature = ""
 		}
-		if problem != "" {
+		if problem != "" && !slices.Contains(byPartition, name) {
 			barred = append(barred, fmt.Sprintf("%s: %s", name, problem))
 		}
 		if feature != "" && len(lacking[name]) > 0 {
@@ -151,10 +167,32 @@ func (types *gpuTypes) ofNode(n *cluster.Node) (t int32, known bool) {
 	return int32(len(types.names) + i), known
 }
 
-// steerable are those of some types to which jobs are bound.
-func (types *gpuTypes) steerable(some placement.Types) placement.Types {
+// SoleTypes is, by partition, the GPU type of all its nodes with GPUs; partitions with several types, and those with
+// slices of GPUs, are missing. A job is given the type by such partitions where the nodes have no feature for it.
+func SoleTypes(nodes []cluster.Node) map[string]string {
+	sole, several := map[string]string{}, map[string]bool{}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.GPUs == 0 || i > 0 && n.Alike(&nodes[i-1]) {
+			continue
+		}
+		for _, p := range n.Partitions {
+			was, seen := sole[p]
+			several[p] = several[p] || n.GPUType == "" || n.MixedTypes || migSlice.MatchString(n.GPUType) || seen && was != n.GPUType
+			sole[p] = n.GPUType
+		}
+	}
+	maps.DeleteFunc(sole, func(p string, _ string) bool { return several[p] })
+	return sole
+}
+
+// steerable are those of some types to which a job can be bound, given the types with nodes for it as it would ask then.
+func (types *gpuTypes) steerable(j *pendingJob, some placement.Types, fit func(*request) placement.Types) placement.Types {
 	for t, feature := range types.features {
-		if feature == "" {
+		if !some.Has(int32(t)) || feature != "" && types.has(j.own.partitions, int32(t)) {
+			continue
+		}
+		if ask, err := types.requestFor(j, int32(t)); err != nil || !fit(&ask).Has(int32(t)) {
 			some &^= 1 << uint(t)
 		}
 	}
@@ -167,13 +205,14 @@ func (types *gpuTypes) findBound(jobs []pendingJob) {
 	known := map[constraints]int32{}
 	for i := range jobs {
 		j := &jobs[i]
-		if !j.ours {
+		if !j.ours || j.own.features == j.Features {
+			j.bound = types.boundTo(j)
 			continue
 		}
-		has := constraints{j.Features, j.own}
+		has := constraints{j.Features, j.own.features}
 		t, found := known[has]
 		if !found {
-			t = types.boundBy(j.Features, j.own)
+			t = types.boundTo(j)
 			known[has] = t
 		}
 		j.bound = t
@@ -197,11 +236,11 @@ func (types *gpuTypes) boundBy(constraint, own string) int32 {
 	return Open
 }
 
-// whyBarred says of the first of some types to which no job is bound why that is; "" when
+// whyBarred says of the first of some types to which a job is not bound why that is; "" when
 // there is none.
-func (types *gpuTypes) whyBarred(some placement.Types) string {
+func (types *gpuTypes) whyBarred(j *pendingJob, some placement.Types) string {
 	for t, why := range types.barred {
-		if why != "" && some.Has(int32(t)) {
+		if why != "" && some.Has(int32(t)) && types.listFor(j, int32(t)) == "" {
 			return fmt.Sprintf("left open: it could run on %s, to which no job is steered: %s", types.names[t], why)
 		}
 	}

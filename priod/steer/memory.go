@@ -118,9 +118,13 @@ func (st *Steered) remember(c *candidate) {
 func (st *Steered) whyBarred(c *candidate) string {
 	switch c.verdict.Why {
 	case NoTime:
-		return st.types.whyBarred(c.couldRun & c.allocatedTypes(st.in.set.Rule.Least))
+		return st.types.whyBarred(&st.in.jobs[c.at], c.couldRun&c.allocatedTypes(st.in.set.Rule.Least))
 	case OneType, NoRoom:
-		return cmp.Or(st.types.whyBarred(c.couldRun), st.types.whyUnlabelled(c.couldRun), st.nodes.whyMixed(&st.in.jobs[c.at]))
+		barred := ""
+		if c.verdict.Why != OneType || c.couldRun&(c.couldRun-1) != 0 { // else it has no choice anyway
+			barred = st.types.whyBarred(&st.in.jobs[c.at], c.couldRun)
+		}
+		return cmp.Or(barred, st.types.whyUnlabelled(c.couldRun), st.nodes.whyMixed(&st.in.jobs[c.at]))
 	}
 	return ""
 }

@@ -2,8 +2,7 @@ package steer
 
 import (
 	"fmt"
-	"slices"
-	"strings"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -23,6 +22,7 @@ type nodeView struct {
 	up      *placement.Nodes  // with nothing on them
 	fits    map[fitKey]placement.Types
 	without withoutHosts
+	placed  []*cluster.Node // those that Decide sees, by its numbers
 }
 
 // withoutHosts is nodeView.up without the nodes of the host list that was last asked
@@ -34,11 +34,13 @@ type withoutHosts struct {
 
 // fitKey is all that fit depends on.
 type fitKey struct {
-	gpuType, features, partition string
-	nodes, gpus, cpus            int
-	memMB                        int64
-	node                         cluster.Least
-	excluded                     string
+	gpuType string
+	request
+	limit             time.Duration
+	nodes, gpus, cpus int
+	memMB             int64
+	node              cluster.Least
+	excluded          string
 }
 
 func newNodeView(in *inputs, types *gpuTypes, nodes *nodemap.Map) nodeView {
@@ -72,11 +74,11 @@ func (view *nodeView) kinds(types placement.Types) (kinds placement.Types) {
 	return kinds
 }
 
-// fit is the types with enough usable nodes for a job, by its user's own constraint and
+// fit is the types with enough usable nodes for a job, by its user's own request or another, and
 // without the nodes that it refuses.
-func (view *nodeView) fit(j *cluster.Job, own, excluded string) placement.Types {
+func (view *nodeView) fit(j *cluster.Job, own *request, excluded string) placement.Types {
 	key := fitKey{
-		gpuType: j.GPUType, features: own, partition: j.Partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
+		gpuType: j.GPUType, request: *own, limit: j.TimeLimit, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 		excluded: excluded,
 	}
 	types, known := view.fits[key]
@@ -94,9 +96,8 @@ func (view *nodeView) fit(j *cluster.Job, own, excluded string) placement.Types 
 
 // fitsOn reports whether a job fits on nodes of one type. A constraint of its user's own
 // that cannot be parsed is ignored.
-func (view *nodeView) fitsOn(j *cluster.Job, own string, t int, nodes *placement.Nodes) bool {
-	asks := *j
-	asks.Features = own
+func (view *nodeView) fitsOn(j *cluster.Job, own *request, t int, nodes *placement.Nodes) bool {
+	asks := own.asked(j)
 	kinds, parsed := view.nodeMap.Types(&asks)
 	if !parsed {
 		asks.Features = ""
@@ -150,12 +151,12 @@ func (view *nodeView) typesOf(hosts string) (types placement.Types) {
 	return types
 }
 
-// oneNodeHas reports whether one node that a job's own constraint allows has so much.
+// oneNodeHas reports whether one node that a job's own request allows has so much.
 func (view *nodeView) oneNodeHas(j *pendingJob, least cluster.Least) bool {
 	c := j.ownConstraint()
 	for i := range view.in.snapshot.Nodes {
 		n := &view.in.snapshot.Nodes[i]
-		if n.GPUs >= least.GPUs && n.CPUs >= least.CPUs && n.MemMB >= least.MemMB && c.Allows(n.Features) {
+		if n.GPUs >= least.GPUs && n.CPUs >= least.CPUs && n.MemMB >= least.MemMB && c.Allows(n.Features) && n.In(j.reach) {
 			return true
 		}
 	}
@@ -173,8 +174,7 @@ func (view *nodeView) whyMixed(j *pendingJob) string {
 	c := j.ownConstraint()
 	for i := range view.in.snapshot.Nodes {
 		n := &view.in.snapshot.Nodes[i]
-		if n.MixedTypes && n.Usable && j.Nodes <= 1 && n.GPUs >= j.GPUs && n.CPUs >= j.CPUs && c.Allows(n.Features) &&
-			slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return slices.Contains(n.Partitions, p) }) {
+		if n.MixedTypes && n.Usable && j.Nodes <= 1 && n.GPUs >= j.GPUs && n.CPUs >= j.CPUs && c.Allows(n.Features) && n.In(j.own.partitions) {
 			return fmt.Sprintf("left open: it could run on %s, which has several GPU types: no job is steered there", n.Name)
 		}
 	}

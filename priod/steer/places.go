@@ -17,7 +17,8 @@ const maxLookAgain = 10
 // taken to lie on one node where one can hold it: --ntasks=1 and no --ntasks look the
 // same, and with the former Slurm would not spread it.
 func (view *nodeView) demand(j *pendingJob, place *cluster.Place) cluster.Job {
-	d := demand(j.Job, &place.Bounds)
+	asks := j.own.asked(j.Job)
+	d := demand(&asks, &place.Bounds)
 	whole := cluster.Least{GPUs: d.GPUs, CPUs: d.CPUs, MemMB: d.MemMB}
 	if place.Bounds.Tasks == 1 && d.Nodes == 1 && view.oneNodeHas(j, whole) {
 		d.Node = whole
@@ -114,18 +115,21 @@ func (st *Steered) vet(at int, a plan.Action, t int32, place *cluster.Place) (pl
 	if j.bound != Open && st.ruledOutBy(place, j, j.bound) == "" {
 		return a, false
 	}
-	text, writable := st.userConstraint(j)
-	a.After, a.Reason = slurmplug.Text(text), "steering: "+why
-	return a, writable == nil && text != j.Features
+	back, writable := st.types.userRequest(j)
+	a.After, a.Reason = back.of(a.Lever), "steering: "+why
+	return a, writable == nil && a.After != a.Before
 }
 
 // ruledOutBy says why a job's Place keeps it off a type; "" when it does not.
 func (st *Steered) ruledOutBy(place *cluster.Place, j *pendingJob, t int32) string {
-	asks := st.nodes.demand(j, place)
+	asks, ask := st.nodes.demand(j, place), j.own
+	if st.types.features[t] == "" || !st.types.has(j.own.partitions, t) {
+		ask.partitions = st.types.listFor(j, t)
+	}
 	switch {
 	case place.Required != "":
 		return namesNodes
-	case st.nodes.fit(&asks, j.own, place.Excluded).Has(t):
+	case st.nodes.fit(&asks, &ask, place.Excluded).Has(t):
 		return ""
 	case place.Excluded == "":
 		return fmt.Sprintf("its requirements leave no place for it on %s", st.types.names[t])

@@ -17,10 +17,11 @@ const reservedFor = 60
 // snapshot is the nodes and the running jobs as Decide sees them, without pending jobs.
 func (view *nodeView) snapshot() *Snapshot {
 	snap := &Snapshot{Types: len(view.types.names), Unlabelled: view.types.unlabelled}
+	view.placed = view.placed[:0]
 	count := len(view.in.snapshot.Nodes)
 	sizes, used := make([]placement.Node, 0, count), make([]placement.Share, 0, count)
 	places := slices.Repeat([]int32{nowhere}, len(view.nodeMap.Names))
-	var down, kept []int32
+	var down []int32
 	for i := range view.in.snapshot.Nodes {
 		n := &view.in.snapshot.Nodes[i]
 		t, known := view.types.ofNode(n)
@@ -33,10 +34,7 @@ func (view *nodeView) snapshot() *Snapshot {
 			places[k] = at
 		}
 		size := placement.Amount{GPUs: int32(n.GPUs), CPUs: int32(n.CPUs), MemMB: n.MemMB}
-		sizes = append(sizes, placement.Node{Type: t, Amount: size})
-		if n.Headroom() {
-			kept = append(kept, at)
-		}
+		sizes, view.placed = append(sizes, placement.Node{Type: t, Amount: size}), append(view.placed, n)
 		if view.in.usableForClaim(n) && strings.Contains(n.State, "RESERVED") {
 			used = append(used, placement.Share{Node: at, Amount: size})
 			free := placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(n.GPUs - n.GPUsUsed)}}
@@ -50,7 +48,6 @@ func (view *nodeView) snapshot() *Snapshot {
 	}
 	snap.Nodes = placement.New(placement.Packed, sizes)
 	snap.Nodes.Take(used)
-	snap.Kept = snap.Nodes.Refused(kept)
 	for _, at := range down {
 		snap.Nodes.SetDown(at, true)
 	}
@@ -62,6 +59,34 @@ func (view *nodeView) snapshot() *Snapshot {
 		}
 	}
 	return snap
+}
+
+// off gives the Off of jobs: the nodes that are in no partition in which they may run, and those kept for TE jobs.
+func (view *nodeView) off(snap *Snapshot) func(*pendingJob) int32 {
+	type kind struct {
+		list     string
+		admitted bool
+	}
+	known := map[kind]int32{}
+	return func(j *pendingJob) int32 {
+		k := kind{j.reach, j.Admitted}
+		off, found := known[k]
+		if !found {
+			var nodes []int32
+			in := false
+			for at, n := range view.placed {
+				if at == 0 || !n.Alike(view.placed[at-1]) {
+					in = n.In(k.list)
+				}
+				if !in || !k.admitted && n.Headroom() {
+					nodes = append(nodes, int32(at))
+				}
+			}
+			off = snap.Nodes.Refused(nodes)
+			known[k] = off
+		}
+		return off
+	}
 }
 
 // nowhere is the number of a node that Decide does not see.

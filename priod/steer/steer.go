@@ -8,7 +8,8 @@
 // shares (package allocate: what time each job is allocated on each type, and how long
 // it would run there) and what it remembers of the last cycles. It writes the node
 // feature that stands for the type into the job's constraint, always composed with what
-// the user asked for, and takes it back when it no longer holds. Only jobs whose tag
+// the user asked for, or leaves of the partitions that the user named those of the type,
+// and takes it back when it no longer holds. Only jobs whose tag
 // allows it are steered (jobtag.Tag.AllowsSteering).
 //
 // # The rule
@@ -44,12 +45,13 @@
 //	verdict.go     the verdicts and their words
 //	steer.go       one cycle: what it is given, and its steps
 //	candidates.go  which jobs may be steered, and the input of Decide for them
-//	gputypes.go    which types jobs can be bound to, and by which features
+//	gputypes.go    which types jobs can be bound to, and by what
 //	nodes.go       which types have nodes for a job
 //	snapshot.go    the nodes and running jobs as Decide sees them
 //	memory.go      what is remembered of each job between cycles
 //	places.go      the closer look: nodes that jobs name and refuse
 //	writes.go      the writes
+//	request.go     what binds a job to a type: a feature, or a part of its partitions
 //	constraint.go  what can be written of a user's own constraint
 //	owed.go        what the end of a round is told
 //	settings.go    the settings
@@ -91,17 +93,18 @@ type inputs struct {
 	jobs     []pendingJob // of plan.Decisions
 }
 
-// pendingJob is a job of the plan, and whose its constraint is.
+// pendingJob is a job of the plan, and whose its request is.
 type pendingJob struct {
 	*cluster.Job
-	own   string // the constraint as its user wrote it
-	ours  bool   // the job has one that priod wrote
-	bound int32  // the type to which that binds it; Open: none
+	own   request // as its user wrote it
+	reach string  // the partitions in which it may come to run: its own, and those that its site adds
+	ours  bool    // the job has one that priod wrote
+	bound int32   // the type to which that binds it; Open: none
 }
 
 // ownConstraint is the job's own, parsed; empty where it cannot be.
 func (j *pendingJob) ownConstraint() slurmplug.Constraint {
-	c, _ := slurmplug.ParseConstraint(j.own) // excluded reports the error
+	c, _ := slurmplug.ParseConstraint(j.own.features) // excluded reports the error
 	return c
 }
 
@@ -148,10 +151,9 @@ func pendingJobs(s *cluster.Snapshot, h *cluster.History, decisions []plan.Decis
 		if n := len(jobs); n == len(decisions) || decisions[n].Job != j.ID {
 			continue
 		}
-		job := pendingJob{Job: j, own: j.Features, bound: Open}
-		if r, known := h.Requests[j.ID][slurmplug.Features]; known && r.Ours(slurmplug.Text(j.Features)) {
-			job.ours, job.own = true, r.Was.String()
-		}
+		job := pendingJob{Job: j, bound: Open}
+		job.own, job.ours = ownRequest(j, h)
+		job.reach = h.Reaches(j)
 		jobs = append(jobs, job)
 	}
 	return jobs
@@ -159,7 +161,7 @@ func pendingJobs(s *cluster.Snapshot, h *cluster.History, decisions []plan.Decis
 
 // openAll takes back every type that a pending job was given.
 func (st *Steered) openAll(why string) {
-	st.types.vocabulary = newVocabulary(st.in.snapshot.Nodes)
+	st.types.vocabulary, st.types.listed = newVocabulary(st.in.snapshot.Nodes), st.in.snapshot.Partitions
 	for at := range st.in.jobs {
 		if st.in.jobs[at].ours {
 			st.open(at, why)
@@ -173,12 +175,11 @@ func (st *Steered) steer() {
 	snapshot := plan.Concurrently(st.in.snapshot, st.nodes.snapshot)
 	st.findCandidates()
 	snap := snapshot()
+	off := st.nodes.off(snap)
 	snap.Jobs = make([]Job, len(st.candidates))
 	for i := range st.candidates {
 		c := &st.candidates[i]
-		if !st.in.jobs[c.at].Admitted {
-			c.Request.Off = snap.Kept
-		}
+		c.Request.Off = off(&st.in.jobs[c.at])
 		snap.Jobs[i] = c.Job
 	}
 	snap.Unknown, st.memory.unknown = st.memory.unknown, snap.heldByNobody()

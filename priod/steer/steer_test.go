@@ -101,7 +101,7 @@ func (p *testCluster) steered(set Settings, partitions []string) (plan.Plan, []p
 	for _, a := range steered.Actions {
 		for i := range p.Jobs {
 			if j := &p.Jobs[i]; j.ID == a.Job && !a.Part {
-				j.Features = a.After.String()
+				write(j, a.Lever, a.After)
 			}
 		}
 		for _, id := range a.Jobs() {
@@ -833,4 +833,13 @@ func TestNotToWait(t *testing.T) {
 			t.Errorf("%+v: %v, a TE job %v", dec, in.isTrial(0), in.isTrial(1))
 		}
 	}
+}
+
+// write changes a job as Slurm does.
+func write(j *cluster.Job, l slurmplug.Lever, v slurmplug.Value) {
+	if l == slurmplug.PartitionList {
+		j.Partition = v.String()
+		return
+	}
+	j.Features = v.String()
 }

@@ -2,8 +2,8 @@ package steer
 
 import (
 	"cmp"
-	"errors"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -13,7 +13,7 @@ type taskGroup struct {
 	to    int32
 	why   string
 	tasks []int32
-	text  string // the constraint to write
+	ask   request // to write
 }
 
 // bind writes what was decided about the candidates of one record. Those with a claim
@@ -40,8 +40,8 @@ func (st *Steered) bind(record []candidate) {
 	var changed []*taskGroup
 	tasks := 0
 	for _, g := range all {
-		if text, ok := st.constraintFor(record[0].at, g.to); ok {
-			g.text, changed, tasks = text, append(changed, g), tasks+len(g.tasks)
+		if ask, ok := st.requestFor(record[0].at, g.to); ok {
+			g.ask, changed, tasks = ask, append(changed, g), tasks+len(g.tasks)
 		}
 	}
 	for i, g := range changed {
@@ -50,7 +50,7 @@ func (st *Steered) bind(record []candidate) {
 			continue
 		}
 		// What is written for all tasks that are left in a record, Slurm writes into the
-		// record itself, and the user's own constraint, known only of the tasks, is lost:
+		// record itself, and the user's own request, known only of the tasks, is lost:
 		// one task waits for the next cycle.
 		if i == len(changed)-1 && tasks == j.TaskCount {
 			g.tasks = g.tasks[:len(g.tasks)-1]
@@ -61,57 +61,45 @@ func (st *Steered) bind(record []candidate) {
 	}
 }
 
-// constraintFor is the constraint that binds a job to a type, or to none; ok is false when
-// it has that already or nothing can be written.
-func (st *Steered) constraintFor(at int, t int32) (text string, ok bool) {
+// requestFor is what binds a job to a type, or to none; ok is false when it asks for that
+// already or nothing can be written.
+func (st *Steered) requestFor(at int, t int32) (ask request, ok bool) {
 	j := &st.in.jobs[at]
-	var err error
-	switch {
-	case t == Open:
-		if text, err = st.userConstraint(j); err != nil {
-			st.in.plan.Decisions[at].Steer, st.in.plan.Decisions[at].Choices.GPUType = err.Error(), nil
-		}
-	case j.bound == t:
-		return "", false
-	default:
-		text, err = st.types.vocabulary.with(j.own, st.types.features[t])
+	if t != Open && j.bound == t {
+		return ask, false
 	}
-	return text, err == nil && text != j.Features
+	ask, err := st.types.requestFor(j, t)
+	if err != nil && t == Open {
+		st.in.plan.Decisions[at].Steer, st.in.plan.Decisions[at].Choices.GPUType = err.Error(), nil
+	}
+	return ask, err == nil && ask != requestOf(j.Job)
 }
 
 // open takes the type off a job, by its place in the plan.
 func (st *Steered) open(at int, why string) {
-	if text, ok := st.constraintFor(at, Open); ok {
+	if ask, ok := st.requestFor(at, Open); ok {
 		j := &st.in.jobs[at]
-		st.write(j, j.Tasks, false, &taskGroup{to: Open, why: why, text: text})
+		st.write(j, j.Tasks, false, &taskGroup{to: Open, why: why, ask: ask})
 	}
 }
 
-// userConstraint is what can be put back of the constraint that a job's user wrote, or
-// why nothing can. A constraint that priod has not written stays as it is.
-func (st *Steered) userConstraint(j *pendingJob) (text string, err error) {
-	if !j.ours {
-		return j.Features, nil
-	}
-	text, lost := st.types.vocabulary.accepted(j.own)
-	if text == "" && len(lost) > 0 {
-		return "", errors.New(NoFeature(lost))
-	}
-	return text, nil
-}
-
-// write adds a write for a record, or for part of its tasks, unless there are too many.
+// write adds the writes for a record, or for part of its tasks, unless there are too many.
 func (st *Steered) write(j *pendingJob, tasks string, part bool, g *taskGroup) {
 	if most := st.in.set.WritesPerCycle; most > 0 && len(st.Actions) >= most {
 		st.postponed++
 		return
 	}
-	a := plan.Action{
-		Job: j.ID, Tasks: tasks, Part: part, Lever: slurmplug.Features,
-		Before: slurmplug.Text(j.Features), After: slurmplug.Text(g.text), Was: slurmplug.Text(j.own), Reason: "steering: " + g.why,
+	now, ids := requestOf(j.Job), []cluster.JobID(nil)
+	for _, l := range levers {
+		if now.of(l) == g.ask.of(l) {
+			continue
+		}
+		a := plan.Action{
+			Job: j.ID, Tasks: tasks, Part: part, Lever: l,
+			Before: now.of(l), After: g.ask.of(l), Was: j.own.of(l), Reason: "steering: " + g.why,
+		}
+		st.Actions, st.bindsTo, ids = append(st.Actions, a), append(st.bindsTo, g.to), a.Jobs()
 	}
-	st.Actions, st.bindsTo = append(st.Actions, a), append(st.bindsTo, g.to)
-	ids := a.Jobs()
 	if !part {
 		ids = firstTasks(j.Job, st.nodes.tasksAtOnce(j.Job))
 	}
@@ -124,6 +112,6 @@ func (st *Steered) write(j *pendingJob, tasks string, part bool, g *taskGroup) {
 
 func (st *Steered) notePostponed() {
 	if st.postponed > 0 {
-		st.in.plan.Note(plan.SteeringWrites, st.postponed, "%d constraints wait for the next cycle: steering.writes_per_cycle is reached", st.postponed)
+		st.in.plan.Note(plan.SteeringWrites, st.postponed, "%d jobs wait for the next cycle: steering.writes_per_cycle is reached", st.postponed)
 	}
 }

@@ -231,7 +231,15 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 	}
 	switch {
 	case j.State == cluster.Pending && shown && lever == slurmplug.Features:
-		p.constraint(j, now, to, c)
+		nodes := p.survey.snapshot.Nodes
+		if !p.survey.snapshot.SeesNodes() {
+			nodes = nil // Slurm knows which features there are
+		}
+		text, lost := steer.PutBack(to.String(), nodes)
+		p.part(putBack(j, lever, now, slurmplug.Text(text)), to, lost, steer.NoFeature, c)
+	case j.State == cluster.Pending && shown && lever == slurmplug.PartitionList:
+		list, lost := steer.PutBackPartitions(to.String(), p.survey.snapshot.Partitions)
+		p.part(putBack(j, lever, now, slurmplug.Text(list)), to, lost, steer.NoPartition, c)
 	case j.State == cluster.Pending && shown:
 		p.Actions = append(p.Actions, putBack(j, lever, now, to))
 	case j.State == cluster.Unread:
@@ -246,22 +254,16 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 	}
 }
 
-// constraint takes back what priod made of a constraint, as far as Slurm lets: where a
-// name in it is lost, the line stays, for a later reset to put back the rest.
-func (p *Plan) constraint(j *cluster.Job, now, to slurmplug.Value, c *Change) {
-	back := putBack(j, slurmplug.Features, now, to)
-	text, lost := steer.PutBack(to.String(), p.survey.snapshot.Nodes)
-	if !p.survey.snapshot.SeesNodes() {
-		text, lost = to.String(), nil // Slurm knows which features there are
-	}
-	after := slurmplug.Text(text)
-	if after == now || text == "" && len(lost) > 0 {
-		p.block(back, steer.NoFeature(lost))
+// part takes back what priod made of a constraint or a list of partitions, as far as Slurm
+// lets: where a name in it is lost, the line stays, for a later reset to put back the rest.
+func (p *Plan) part(back plan.Action, to slurmplug.Value, lost []string, words func([]string) string, c *Change) {
+	back.Was = to
+	if back.After == back.Before || back.After == (slurmplug.Value{}) && len(lost) > 0 {
+		p.block(back, words(lost))
 		return
 	}
-	back.After = after
 	if len(lost) > 0 {
-		rest := c.next(now, after, p.survey.snapshot.At)
+		rest := c.next(back.Before, back.After, p.survey.snapshot.At)
 		p.lost, p.stay[rest] = append(p.lost, rest), true
 	}
 	p.Actions = append(p.Actions, back)
@@ -278,13 +280,20 @@ func (p *Plan) keep(c *Change, still map[cluster.JobID]bool) bool {
 	return p.stay[c] || slices.ContainsFunc(c.Jobs(), func(id cluster.JobID) bool { return still[id] })
 }
 
-// explain says of a constraint that was put back what could not be put back of it.
+// explain says of a constraint or a list of partitions what could not be put back of it.
 func (p *Plan) explain(writes []plan.Outcome) {
 	for i := range writes {
 		o := &writes[i]
-		if o.Lever == slurmplug.Features && o.Status == slurmplug.Applied && o.After != o.Was {
+		if o.Status != slurmplug.Applied || o.After == o.Was {
+			continue
+		}
+		switch o.Lever {
+		case slurmplug.Features:
 			_, lost := steer.PutBack(o.Was.String(), p.survey.snapshot.Nodes)
 			o.Message = fmt.Sprintf("without %.80s, which no node has", strings.Join(lost, ", "))
+		case slurmplug.PartitionList:
+			_, lost := steer.PutBackPartitions(o.Was.String(), p.survey.snapshot.Partitions)
+			o.Message = fmt.Sprintf("without %.80s: there is no such partition any more", strings.Join(lost, ", "))
 		}
 	}
 }

@@ -30,6 +30,7 @@ type Map struct {
 	largest []placement.Amount // by kind, the most of each that one of its nodes has
 	others  []other            // what Amount.Others are amounts of
 	open    map[string]string  // by partition or GRES, why it is not counted
+	limits  cluster.Partitions
 	spreads map[cluster.JobID][]placement.Share
 }
 
@@ -72,6 +73,7 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 		kinds, _ = m.tell(parts)
 	}
 	m.countOthers(s)
+	m.limits = s.PartitionsByName()
 	m.Names, m.sizes = make([]string, 0, len(parts)), make([]placement.Node, 0, len(parts))
 	used := make([]placement.Share, 0, len(parts))
 	var down []int32
@@ -299,6 +301,7 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	if err != nil || strings.Contains(j.GPUType, ",") || m.ignored != nil && !m.Tells(j.Features) {
 		return 0, false
 	}
+	partitions := m.limits.Starting(j.Partition, j)
 	for i, n := range m.Kinds {
 		if n.Headroom() && !j.Admitted {
 			continue
@@ -306,7 +309,7 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 		if most := m.largest[i]; most.GPUs < int32(j.Node.GPUs) || most.CPUs < int32(j.Node.CPUs) || most.MemMB < j.Node.MemMB {
 			continue
 		}
-		if n.In(j.Partition) && (j.GPUType == "" || j.GPUType == n.GPUType) && constraint.Allows(n.Features) {
+		if n.In(partitions) && (j.GPUType == "" || j.GPUType == n.GPUType) && constraint.Allows(n.Features) {
 			types |= 1 << uint(i)
 		}
 	}

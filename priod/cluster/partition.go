@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"slurmprio/slurmplug"
+)
+
+// Partition is which jobs a partition starts, and what it lets them have of a node.
+type Partition struct {
+	Name        string
+	Closed      string // its state, where it starts no job: "DOWN", "INACTIVE"; else ""
+	Draining    bool   // it takes no job that is not in it
+	NodeCPUs    int    // all of its jobs together, of each node (MaxCPUsPerNode); 0: all
+	Open        string // a limit that cannot be counted: "MaxCPUsPerSocket"; "": none
+	Tier        int    // Slurm looks at jobs of a higher one first (PriorityTier)
+	Preemptable bool   // PreemptMode is not OFF
+	MaxTime     time.Duration
+	MinNodes    int
+	MaxNodes    int      // 0: any number
+	Accounts    []string // that it admits alone; nil: all
+	NotAccounts []string
+	QOS         []string // that it admits alone; nil: all
+	NotQOS      []string
+	Groups      bool // it admits some groups of users alone
+}
+
+// NewPartition is a partition as policies see it.
+func NewPartition(p *slurmplug.Partition) Partition {
+	o := Partition{
+		Name: p.Name, Draining: strings.HasPrefix(p.State, "DRAIN"), NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit, Tier: p.PriorityTier,
+		Preemptable: p.PreemptMode != "" && p.PreemptMode != "OFF", MaxTime: p.MaxTime, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes,
+		Accounts: p.Accounts, NotAccounts: p.NotAccounts, QOS: p.AllowsQOS, NotQOS: p.NotQOS, Groups: p.Groups != nil,
+	}
+	if o.Closed = p.State; p.State == "UP" || o.Draining {
+		o.Closed = ""
+	}
+	return o
+}
+
+// Starts says why the partition starts no job of this size and time limit; "" when it does.
+// A QOS with the flag PartitionTimeLimit is not looked at.
+func (p *Partition) Starts(j *Job) string {
+	switch {
+	case p.Closed != "":
+		return "it is " + p.Closed
+	case p.MaxTime != slurmplug.Unlimited && p.MaxTime > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > p.MaxTime):
+		return fmt.Sprintf("its MaxTime is %s", slurmplug.FormatTimeLimit(p.MaxTime))
+	case p.MaxNodes > 0 && j.Nodes > p.MaxNodes:
+		return fmt.Sprintf("its MaxNodes is %d", p.MaxNodes)
+	}
+	return ""
+}
+
+// Admits says why the partition may not start a job that is bound to it alone; "" when it does.
+func (p *Partition) Admits(j *Job) string {
+	denied := func(who string) string { return fmt.Sprintf("it does not admit %.80s", who) }
+	switch why := p.Starts(j); {
+	case why != "":
+		return why
+	case p.Draining:
+		return "it is DRAIN"
+	case j.Nodes < p.MinNodes:
+		return fmt.Sprintf("its MinNodes is %d", p.MinNodes)
+	case p.Groups:
+		return "it admits some groups alone"
+	case p.Accounts != nil && !slices.Contains(p.Accounts, j.Account), slices.Contains(p.NotAccounts, j.Account):
+		return denied("account " + j.Account)
+	}
+	for qos := range slurmplug.EachQOS(j.QOS) {
+		if p.QOS != nil && !slices.Contains(p.QOS, qos) || slices.Contains(p.NotQOS, qos) {
+			return denied("QOS " + qos)
+		}
+	}
+	return ""
+}
+
+// Partitions are those of a snapshot by name.
+type Partitions map[string]*Partition
+
+// PartitionsByName are those of the snapshot.
+func (s *Snapshot) PartitionsByName() Partitions {
+	all := make(Partitions, len(s.Partitions))
+	for i := range s.Partitions {
+		all[s.Partitions[i].Name] = &s.Partitions[i]
+	}
+	return all
+}
+
+// Starting are those of a list that start a job of this size and time limit, in its order. Where none does, all: Slurm's
+// reason says so, and a QOS may lift the limit.
+func (all Partitions) Starting(list string, j *Job) string {
+	refuses := func(name string) bool { p := all[name]; return p != nil && p.Starts(j) != "" }
+	for name := range strings.SplitSeq(list, ",") {
+		if refuses(name) {
+			if left := slices.DeleteFunc(PartitionNames(list), refuses); len(left) > 0 {
+				return strings.Join(left, ",")
+			}
+			break
+		}
+	}
+	return list
+}
+
+// Union is a list of partitions, and what another has beyond it.
+func Union(own, other string) string {
+	names := PartitionNames(own)
+	for name := range strings.SplitSeq(other, ",") {
+		if !slices.Contains(names, name) {
+			own += "," + name
+		}
+	}
+	return own
+}
+
+// PartitionNames are those of a job's list, in its order.
+func PartitionNames(list string) []string { return strings.Split(list, ",") }
+
+// SamePartitions reports whether two lists name the same partitions, in whatever order.
+func SamePartitions(a, b string) bool {
+	if a == b {
+		return true
+	}
+	if len(a) != len(b) {
+		return false
+	}
+	one, other := PartitionNames(a), PartitionNames(b)
+	slices.Sort(one)
+	slices.Sort(other)
+	return slices.Equal(one, other)
+}
