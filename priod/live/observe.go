@@ -133,7 +133,7 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 		}
 	}
 	s.Partitions, c.nodeSizes = c.partitions, sizesOf(s.Nodes)
-	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS, defMemPerCPU: c.conf.DefMemPerCPU(), tags: &c.tags}
+	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS, partitions: s.PartitionsByName(), defMemPerCPU: c.conf.DefMemPerCPU(), tags: &c.tags}
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
 		if jobs[i].Unread != "" {
@@ -272,6 +272,7 @@ type conversion struct {
 	sizes        nodeSizes                 // read only
 	nodeLimits   map[string]slurmplug.TRES // read only
 	partitionQOS map[string]string         // read only
+	partitions   cluster.Partitions        // read only
 	defMemPerCPU int64                     // MB
 	tags         *tagCache
 	demands      demandCache
@@ -305,6 +306,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = allocatedType(j.NodeList, v.types)
 	}
+	o.Elsewhere = o.State == cluster.Pending && v.partitions.Elsewhere(o)
 	o.Tag, o.TagText, o.TagErr = v.tags.read(j.Comment)
 }
 
