@@ -156,10 +156,10 @@ func (s *dividedSite) ask(options string) (id string) {
 	return id
 }
 
-// notAsked is what scontrol shows of a pending job that is not its request: its state, its priority, times.
-var notAsked = regexp.MustCompile(`^(JobState|Reason|Priority|Restarts|.*Time|LastSchedEval|Scheduler|SchedNodeList|NodeList|BatchHost|ExitCode|.*TRES|CpusPerTres|MemPerTres)$`)
+// notAsked is what scontrol shows of a pending job beside its state and its request: its priority, times.
+var notAsked = regexp.MustCompile(`^(Reason|Priority|Restarts|.*Time|LastSchedEval|Scheduler|SchedNodeList|NodeList|BatchHost|ExitCode|.*TRES|CpusPerTres|MemPerTres)$`)
 
-// request is all that a pending job asks for, by scontrol's names. Its limits of time are among it.
+// request is all that a pending job asks for, by scontrol's names, and its state.
 func (s *dividedSite) request(id string) map[string]string {
 	s.Helper()
 	all := map[string]string{}
@@ -302,6 +302,9 @@ func (s *dividedSite) isAsAsked() {
 	}
 	for _, id := range pending {
 		own, now := s.asked[id], s.request(id)
+		if now["JobState"] != "PENDING" {
+			continue // it has started since
+		}
 		for key := range now {
 			if now[key] != own[key] {
 				s.Errorf("reset leaves job %s with %s=%s, its user asked for %q", id, key, now[key], own[key])

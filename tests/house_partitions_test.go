@@ -13,9 +13,9 @@ import (
 
 // oneName are the places where a job's Partition is one name, or may be compared as it stands.
 var oneName = map[string]int{
-	"priod/placement/nodemap/others.go": 2, // of a job that runs; beside the reading of the list
-	"priod/simulate/virtual/slurm.go":   1, // of jobs without GPUs
-	"priod/steer/request.go":            3, // with the user's own list
+	"priod/placement/nodemap/others.go":    2, // of a job that runs; beside the reading of the list
+	"priod/simulate/virtual/partitions.go": 1, // of jobs without GPUs
+	"priod/steer/request.go":               4, // with the user's own list
 }
 
 // A job's Partition is a list ("a100,v100"): code that compares it with one name, or looks it up among names, is listed above.

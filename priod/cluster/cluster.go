@@ -78,6 +78,7 @@ type Job struct {
 	// eligible, requeued, held, running.
 	SiteFactorKnown bool
 	Dependency      bool  // waits for another job
+	Elsewhere       bool  // Reason is of one of its partitions, which does not start it, and another one admits it
 	Interactive     bool  // of srun or salloc: it cannot be requeued
 	Whole           bool  // it gets nodes for itself, by --exclusive or its partition
 	OneThread       bool  // of each core it takes one CPU and holds all: --hint=nomultithread, --threads-per-core=1
@@ -257,7 +258,7 @@ func (j *Job) Begins(at time.Time) bool {
 // for. For others Slurm keeps no place.
 func (j *Job) WantsRoom() bool {
 	w := slurmplug.WaitsFor(j.Reason)
-	return w == slurmplug.ForRoom || w == slurmplug.Forever && j.InSeveral()
+	return w == slurmplug.ForRoom || w == slurmplug.Forever && j.InSeveral() || j.Elsewhere
 }
 
 // Unsatisfied reports whether Slurm says that no node satisfies what a job asks for. Of a job in several

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"testing"
+	"time"
 
 	"slurmprio/slurmplug"
 )
@@ -40,6 +41,30 @@ func TestSameUser(t *testing.T) {
 	} {
 		if SameUser(c.a, c.b) != c.same || SameUser(c.b, c.a) != c.same {
 			t.Errorf("%q and %q: want %v", c.a, c.b, c.same)
+		}
+	}
+}
+
+// Slurm's reason of a job in several partitions is of one of them: where another one admits the job, room is what it waits for.
+func TestElsewhere(t *testing.T) {
+	all := (&Snapshot{Partitions: []Partition{
+		{Name: "open"}, {Name: "down", Closed: "DOWN"}, {Name: "short", MaxTime: time.Hour}, {Name: "vision", Accounts: []string{"vision"}}, {Name: "night", QOS: []string{"night"}},
+	}}).PartitionsByName()
+	for _, c := range []struct {
+		partitions, reason string
+		elsewhere          bool
+	}{
+		{"open,down", "PartitionDown", true}, {"down,open", "PartitionInactive", true}, {"down", "PartitionDown", false}, {"down,short", "PartitionDown", false},
+		{"short,open", "PartitionTimeLimit", true}, {"short,vision", "PartitionTimeLimit", false}, {"open,gone", "PartitionConfig", true},
+		{"vision,open", "Job's account not permitted to use this partition (vision allows vision not physics)", true},
+		{"night,open", "Job's_QOS_not_permitted_to_use_this_partition_(night_allows_night_not_normal)", true},
+		{"night,vision", "Job's QOS not permitted to use this partition (night allows night not normal)", false},
+		{"open,short", "QOSMaxGRESPerUser", false}, {"open,short", "Dependency", false}, {"open,short", "JobHeldUser", false},
+	} {
+		j := Job{Partition: c.partitions, Reason: c.reason, State: Pending, TimeLimit: 2 * time.Hour, Account: "physics", QOS: "normal", Nodes: 1}
+		j.Elsewhere = all.Elsewhere(&j)
+		if j.Elsewhere != c.elsewhere || j.WantsRoom() != c.elsewhere {
+			t.Errorf("%s, %s: elsewhere %v, wants room %v", c.partitions, c.reason, j.Elsewhere, j.WantsRoom())
 		}
 	}
 }

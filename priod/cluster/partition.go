@@ -124,6 +124,22 @@ func Union(own, other string) string {
 	return own
 }
 
+// Elsewhere reports whether one of a job's partitions does not start it, by Slurm's reason, and another one admits it: Slurm
+// looks at one after the other, and the reason is that of the last.
+func (all Partitions) Elsewhere(j *Job) bool {
+	if !j.InSeveral() || !ofPartition(j.Reason) {
+		return false
+	}
+	return slices.ContainsFunc(PartitionNames(j.Partition), func(name string) bool { p := all[name]; return p != nil && p.Admits(j) == "" })
+}
+
+// ofPartition reports whether a reason is what one partition lacks or refuses: PartitionConfig, PartitionDown,
+// PartitionInactive, PartitionNodeLimit, PartitionTimeLimit, or in Slurm's text its account, QOS or user's group.
+func ofPartition(reason string) bool {
+	return strings.HasPrefix(reason, "Partition") || reason == "AccountNotAllowed" || reason == "QOSNotAllowed" ||
+		strings.Contains(strings.ReplaceAll(reason, "_", " "), "permitted to use this partition")
+}
+
 // PartitionNames are those of a job's list, in its order.
 func PartitionNames(list string) []string { return strings.Split(list, ",") }
 

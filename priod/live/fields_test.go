@@ -31,6 +31,7 @@ func TestEveryFieldOfARecord(t *testing.T) {
 		func(j *slurmplug.Job) { j.TresPerNode, j.Threads = "gres:gpu:1,lscratch:10", 1 },
 		func(j *slurmplug.Job) { j.TresPerNode = "gres:shard:1" },
 		func(j *slurmplug.Job) { j.Comment = "prio:v=7" },
+		func(j *slurmplug.Job) { j.Partition, j.Reason = "gpu,down", "PartitionDown" },
 	} {
 		j := base
 		request(&j)
@@ -39,7 +40,7 @@ func TestEveryFieldOfARecord(t *testing.T) {
 	convert := func(j slurmplug.Job) (o cluster.Job) {
 		var tags tagCache
 		tags.begin()
-		v := conversion{types: gpuTypes(nodes()), tags: &tags}
+		v := conversion{types: gpuTypes(nodes()), tags: &tags, partitions: cluster.Partitions{"gpu": {}, "down": {Closed: "DOWN"}}}
 		v.job(&o, &j)
 		return o
 	}

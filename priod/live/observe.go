@@ -272,6 +272,7 @@ type conversion struct {
 	sizes        nodeSizes                 // read only
 	nodeLimits   map[string]slurmplug.TRES // read only
 	partitionQOS map[string]string         // read only
+	partitions   cluster.Partitions        // read only
 	defMemPerCPU int64                     // MB
 	tags         *tagCache
 	demands      demandCache
@@ -281,7 +282,7 @@ type conversion struct {
 func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion {
 	return conversion{
 		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS,
-		defMemPerCPU: c.conf.DefMemPerCPU(), tags: tags,
+		partitions: c.admitting, defMemPerCPU: c.conf.DefMemPerCPU(), tags: tags,
 	}
 }
 
@@ -313,6 +314,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	if o.State == cluster.Running && o.GPUType == "" && o.GPUs > 0 {
 		o.GPUType = allocatedType(j.NodeList, v.types)
 	}
+	o.Elsewhere = o.State == cluster.Pending && v.partitions.Elsewhere(o)
 	o.Tag, o.TagText, o.TagErr = v.tags.read(j.Comment)
 }
 
@@ -671,4 +673,5 @@ func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 		}
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}
+	c.admitting = (&cluster.Snapshot{Partitions: c.partitions}).PartitionsByName()
 }
