@@ -14,8 +14,7 @@ import (
 // oneName are the places where a job's Partition is one name, or may be compared as it stands.
 var oneName = map[string]int{
 	"priod/placement/nodemap/others.go":    2, // of a job that runs; beside the reading of the list
-	"priod/simulate/virtual/partitions.go": 1, // of jobs without GPUs
-	"priod/steer/request.go":               4, // with the user's own list
+	"priod/simulate/virtual/partitions.go": 1, // of jobs without GPUs on a cluster without partitions
 }
 
 // A job's Partition is a list ("a100,v100"): code that compares it with one name, or looks it up among names, is listed above.
@@ -48,20 +47,26 @@ func TestHousePartitionsAreLists(t *testing.T) {
 	}
 }
 
-// comparedPartitions are where a field Partition is compared with something that is not "", or is looked up among names.
+// comparedPartitions are where a field Partition is compared with something that is not "" or a list of partitions, or is looked up among
+// names.
 func comparedPartitions(file ast.Node) (all []token.Pos) {
 	field := func(e ast.Expr) bool {
 		s, is := e.(*ast.SelectorExpr)
 		return is && s.Sel.Name == "Partition"
 	}
-	empty := func(e ast.Expr) bool {
-		l, is := e.(*ast.BasicLit)
-		return is && l.Value == `""`
+	list := func(e ast.Expr) bool {
+		switch x := e.(type) {
+		case *ast.BasicLit:
+			return x.Value == `""`
+		case *ast.SelectorExpr:
+			return x.Sel.Name == "partitions"
+		}
+		return false
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch x := n.(type) {
 		case *ast.BinaryExpr:
-			if (x.Op == token.EQL || x.Op == token.NEQ) && (field(x.X) && !empty(x.Y) || field(x.Y) && !empty(x.X)) {
+			if (x.Op == token.EQL || x.Op == token.NEQ) && (field(x.X) && !list(x.Y) || field(x.Y) && !list(x.X)) {
 				all = append(all, x.Pos())
 			}
 		case *ast.CallExpr:
@@ -78,7 +83,7 @@ func comparedPartitions(file ast.Node) (all []token.Pos) {
 func TestHouseSeesOneName(t *testing.T) {
 	for code, want := range map[string]int{
 		`j.Partition == p.Name`: 1, `name != j.Partition`: 1, `slices.Contains(n.Partitions, j.Partition)`: 1,
-		`j.Partition == ""`: 0, `n.In(j.Partition)`: 0, `slices.Contains(strings.Split(j.Partition, ","), p)`: 0,
+		`j.Partition == ""`: 0, `j.own.partitions != j.Partition`: 0, `n.In(j.Partition)`: 0, `slices.Contains(strings.Split(j.Partition, ","), p)`: 0,
 	} {
 		e, err := parser.ParseExpr(code)
 		if err != nil || len(comparedPartitions(e)) != want {
