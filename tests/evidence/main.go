@@ -49,6 +49,9 @@ func start(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] == "consent" {
 		return startConsent(ctx, args[1:], os.Stdout)
 	}
+	if len(args) > 0 && args[0] == "divided" {
+		return startDivided(ctx, args[1:], os.Stdout)
+	}
 	if len(args) > 0 && args[0] == "eta" {
 		return startETA(ctx, args[1:], os.Stdout)
 	}

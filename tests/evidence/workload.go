@@ -148,6 +148,8 @@ type job struct {
 	grace   int // s; 0: no tag says so
 	ckpt    int // s; 0: starts again from nothing
 	user    int // account: user modulo 6
+
+	partition string // list of partitions; "": it names none
 }
 
 // v100S is how long the job runs on V100s at the proportional share, in s.
@@ -260,6 +262,10 @@ func writeTrace(path string, trace []job, untagged int) error {
 		}
 		return strconv.Itoa(n)
 	}
+	divided := slices.ContainsFunc(trace, func(j job) bool { return j.partition != "" })
+	if divided {
+		rows[0] = append(rows[0], "partition")
+	}
 	for i, j := range trace {
 		class := "be"
 		switch {
@@ -270,6 +276,9 @@ func writeTrace(path string, trace []job, untagged int) error {
 		}
 		row := []string{strconv.Itoa(i + 1), strconv.Itoa(j.submit), strconv.Itoa(j.gpus), j.program.Name, strconv.Itoa(j.steps),
 			strconv.Itoa(j.limit), class, text(j.grace), text(j.ckpt), fmt.Sprintf("u%02d", j.user), fmt.Sprintf("acc%d", j.user%6)}
+		if divided {
+			row = append(row, j.partition)
+		}
 		rows = append(rows, row)
 	}
 	f, err := os.Create(path)
