@@ -290,3 +290,37 @@ func TestTuneThroughSlurm(t *testing.T) {
 		t.Errorf("through Slurm, in %d stages\n%s\non this machine\n%s", stages, a, b)
 	}
 }
+
+// Jobs of a divided site are replayed in the partitions that they ran in, beside the reservations that Slurm shows.
+func TestSimulateDividedSite(t *testing.T) {
+	longOnly(t)
+	s := newDivided(t, "")
+	s.slurm("scontrol", "create", "reservation", "ReservationName=course", "Nodes=v100-2", "StartTime=now", "Duration=2:00:00", "Users=root", "Flags=IGNORE_JOBS")
+	t.Cleanup(func() { s.slurm("scontrol", "delete", "ReservationName=course") })
+	for range 3 {
+		s.submit("--partition=v100", "--gres=gpu:4", "--time=5", "--wrap", "sleep 1")
+	}
+	s.submit("--partition=t4,a100", "--gres=gpu:4", "--time=5", "--wrap", "sleep 1")
+	s.wait("the end of all jobs", func() bool { return s.slurm("squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING") == "" })
+	file := filepath.Join(s.dir, "jobs.csv")
+	var rows [][]string
+	s.wait("accounting to know four jobs", func() bool { // slurmdbd hears of ends late
+		if _, _, status := s.priod("simulate", "--from-slurm", "--since", "1h", "--order", "multifactor", "--backfill", "easy", "--jobs-out", file); status != 0 {
+			return false
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err = csv.NewReader(bytes.NewReader(text)).ReadAll()
+		return err == nil && len(rows) == 5
+	})
+	var nodes, starts []string
+	for _, r := range rows[1:] {
+		nodes, starts = append(nodes, r[11]), append(starts, r[2])
+	}
+	slices.Sort(starts[:3])
+	if nodes[0] != nodes[1] || nodes[1] != nodes[2] || len(slices.Compact(starts[:3])) != 3 || nodes[3] == nodes[0] || rows[1][8] != "v100" || rows[4][8] == "v100" {
+		t.Errorf("want three jobs after each other on the v100 node that is not reserved, and one elsewhere: %q", rows)
+	}
+}
