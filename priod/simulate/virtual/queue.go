@@ -44,6 +44,9 @@ type slot struct {
 
 	ruledOut uint64 // the pass in which no job of the class can start there any more
 	passing  uint64 // the pass in which only jobs that end before the reservation can
+
+	longest float64 // what engine.longest was in the pass limited
+	limited uint64
 }
 
 // owner is a user or an account with a limit of GPUs at once.

@@ -64,6 +64,9 @@ func (e *engine) asks(j *job, s *slot) placement.Request {
 // longest is how long a job of a class may take that can start before maintenance, on whatever nodes; infinite: for any
 // time. Longer ones block no job, as in Slurm (ESLURM_RESERVATION_BUSY).
 func (e *engine) longest(s *slot) float64 {
+	if s.limited == e.queue.pass {
+		return s.longest
+	}
 	r, seconds := s.with(s.waiting.root.least), math.Inf(1)
 	for n := len(e.windows); n >= 0; n-- {
 		if _, fits := e.empty.Fit(e.beside(r, n), nil); fits {
@@ -73,5 +76,6 @@ func (e *engine) longest(s *slot) float64 {
 			seconds = e.windows[n-1].start - e.now
 		}
 	}
+	s.longest, s.limited = seconds, e.queue.pass
 	return seconds
 }
