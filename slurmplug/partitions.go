@@ -65,7 +65,7 @@ func partition(words map[string]string) (p Partition, err error) {
 		}
 	}
 	p.PreemptMode = words["PreemptMode"]
-	for key, count := range map[string]*int{"MinNodes": &p.MinNodes, "MaxNodes": &p.MaxNodes} {
+	for key, count := range map[string]*int{"MinNodes": &p.MinNodes, "MaxNodes": &p.MaxNodes, "PriorityJobFactor": &p.JobFactor} {
 		if n, err := parseUint(words[key], math.MaxInt32); err == nil {
 			*count = int(n)
 		}

@@ -110,9 +110,9 @@ func TestRecordedPartitions(t *testing.T) { eachVersion(t, testRecordedPartition
 func testRecordedPartitions(t *testing.T, version string) {
 	got, err := parsePartitions(recordingOf(t, version, "partition.out"), new(table))
 	want := []Partition{
-		{Name: "gpu", State: "UP", Nodes: "a100-[1-2],any-1,mix-1,v100-[1-2]", Default: true, PriorityTier: 1, PreemptMode: "REQUEUE", MaxTime: Unlimited},
-		{Name: "interactive", State: "UP", Nodes: "a100-[1-2],v100-1", PriorityTier: 10, PreemptMode: "REQUEUE", Accounts: []string{"physics", "biology"}, AllowsQOS: []string{"te", "normal"}, MaxTime: day, DefaultTime: time.Hour},
-		{Name: "closed", State: "DOWN", Nodes: "any-1", PriorityTier: 1, PreemptMode: "REQUEUE", MaxTime: Unlimited},
+		{Name: "gpu", State: "UP", Nodes: "a100-[1-2],any-1,mix-1,v100-[1-2]", Default: true, PriorityTier: 1, JobFactor: 1, PreemptMode: "REQUEUE", MaxTime: Unlimited},
+		{Name: "interactive", State: "UP", Nodes: "a100-[1-2],v100-1", PriorityTier: 10, JobFactor: 10, PreemptMode: "REQUEUE", Accounts: []string{"physics", "biology"}, AllowsQOS: []string{"te", "normal"}, MaxTime: day, DefaultTime: time.Hour},
+		{Name: "closed", State: "DOWN", Nodes: "any-1", PriorityTier: 1, JobFactor: 1, PreemptMode: "REQUEUE", MaxTime: Unlimited},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)

@@ -88,6 +88,7 @@ type Partition struct {
 	Nodes        string // host list
 	Default      bool
 	PriorityTier int
+	JobFactor    int      // PriorityJobFactor
 	PreemptMode  string   // "OFF", "REQUEUE", ...
 	Accounts     []string // AllowAccounts; nil: all
 	NotAccounts  []string // DenyAccounts

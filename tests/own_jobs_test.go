@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -115,6 +116,12 @@ func TestUsersLearnWhy(t *testing.T) {
 			t.Errorf("priod eta %q: exit status %d: %s", c.args, status, out)
 		}
 	}
+	s.slurm("scontrol", "release", waits)
+	s.wait("a start by limits alone, as no run is known", func() bool {
+		out, status := eta(lab.PlainUser, "--json", waits)
+		return status == 0 && regexp.MustCompile(`"start_s": null,\s*"start_p90_s": null,\s*"start_by_limits_s": [1-9]`).MatchString(out) &&
+			regexp.MustCompile(`"end_s": null,\s*"start_by_limits_s": [1-9]`).MatchString(out)
+	})
 	s.slurm("scancel", waits)
 	if out, _, status := ask(lab.OtherUser, trial); status != 0 || !strings.Contains(out, trial) {
 		t.Errorf("the other user's own job: exit status %d: %s", status, out)

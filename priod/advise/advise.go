@@ -94,6 +94,7 @@ type Advice struct {
 	Open []*Answer `json:"-"`
 
 	Partitions []string      `json:"partitions"`
+	open       []string      // of these, where it may start now; all where it may start in none
 	Limit      time.Duration `json:"-"`        // of time; slurmplug.Unlimited
 	Behind     int           `json:"behind"`   // jobs that wait before it, tasks of arrays counted
 	Hidden     int           `json:"-"`        // GPUs held by jobs hidden from the user
@@ -158,8 +159,8 @@ func newGiver(site *Site, r *Request) (*giver, error) {
 	if _, err := slurmplug.ParseConstraint(r.Features); err != nil {
 		a.Notes = append(a.Notes, fmt.Sprintf("--constraint %.80q is not looked into: %v", r.Features, err))
 	}
-	g := &giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r), append(slices.Collect(slurmplug.FeaturesIn(r.Features)), chosen)...)}
-	g.ahead = site.before(site.tier(strings.Join(a.Partitions, ",")), class, r.Job)
+	g := &giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r), append(slices.Concat(slices.Collect(slurmplug.FeaturesIn(r.Features)), a.Partitions), chosen)...)}
+	g.ahead = site.before(site.tier(strings.Join(a.open, ",")), class, r.Job)
 	return g, nil
 }
 
@@ -187,8 +188,14 @@ func (a *Advice) where(site *Site, r *Request) error {
 			}
 			return fmt.Errorf("--partition %.80q: there is none; there are %s", name, strings.Join(names, ", "))
 		}
-		if p.State != "UP" {
+		longest := cmp.Or(p.MaxTime, slurmplug.Unlimited)
+		switch waits := r.Job != (cluster.JobID{}); {
+		case p.State != "UP" && !(waits && p.State == "DRAIN"): // that one lets the jobs start that it has
 			a.Notes = append(a.Notes, fmt.Sprintf("partition %s is %s: nothing starts there now", p.Name, p.State))
+		case longest != slurmplug.Unlimited && (r.Limit > longest || r.Limit == slurmplug.Unlimited):
+			a.Notes = append(a.Notes, fmt.Sprintf("partition %s allows %s at most: it does not start there", p.Name, slurmplug.FormatTimeLimit(longest)))
+		default:
+			a.open = append(a.open, name)
 		}
 		limit := cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 		if r.Limit == 0 && a.Limit != slurmplug.Unlimited {
@@ -196,7 +203,7 @@ func (a *Advice) where(site *Site, r *Request) error {
 				a.Limit = limit
 			}
 		}
-		if longest := cmp.Or(p.MaxTime, slurmplug.Unlimited); most != slurmplug.Unlimited {
+		if most != slurmplug.Unlimited {
 			if most = max(most, longest); longest == slurmplug.Unlimited {
 				most = longest
 			}
@@ -204,6 +211,9 @@ func (a *Advice) where(site *Site, r *Request) error {
 	}
 	if most != slurmplug.Unlimited && (r.Limit > most || r.Limit == slurmplug.Unlimited) {
 		return fmt.Errorf("--time %s: partition %s allows %s at most", slurmplug.FormatTimeLimit(r.Limit), strings.Join(a.Partitions, ","), slurmplug.FormatTimeLimit(most))
+	}
+	if len(a.open) == 0 {
+		a.open = a.Partitions
 	}
 	return nil
 }
@@ -276,7 +286,7 @@ type giver struct {
 // request is the job's on one GPU type, or why it cannot run there.
 func (g *giver) request(s speed.Answer) (r placement.Request, why string) {
 	in, featured, left := placement.Types(0), placement.Types(0), placement.Types(0)
-	partition := strings.Join(g.Partitions, ",")
+	partition := strings.Join(g.open, ",")
 	all, _ := g.nodes.Types(&cluster.Job{Partition: partition})
 	fit, understood := g.nodes.Types(&cluster.Job{Partition: partition, Features: g.r.Features})
 	if !understood {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -231,6 +232,47 @@ func TestStepsAndRates(t *testing.T) {
 		a, err := Give(s, r, speeds(1, 0.5), func(t string) (float64, bool) { v, ok := c.rates[t]; return v, ok })
 		if err != nil || summary(a) != c.want {
 			t.Errorf("%v: %v, %s; want %s", c.rates, err, summary(a), c.want)
+		}
+	}
+}
+
+// Of a list of partitions those count in which the job may start: that are up, and allow its time limit.
+func TestPartitionsThatAJobMayStartIn(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		a100  slurmplug.Partition
+		limit time.Duration
+		fits  string
+	}{
+		{"both", slurmplug.Partition{State: "UP", MaxTime: 2 * time.Hour}, time.Hour, "a100 v100"},
+		{"too long for one", slurmplug.Partition{State: "UP", MaxTime: time.Hour}, 2 * time.Hour, "v100"},
+		{"without a limit", slurmplug.Partition{State: "UP", MaxTime: time.Hour}, slurmplug.Unlimited, "v100"},
+		{"one is down", slurmplug.Partition{State: "DOWN"}, time.Hour, "v100"},
+		{"one takes no new jobs", slurmplug.Partition{State: "DRAIN"}, time.Hour, "v100"},
+	} {
+		s := small()
+		for i := range s.Snapshot.Nodes {
+			s.Snapshot.Nodes[i].Partitions = []string{s.Snapshot.Nodes[i].GPUType}
+		}
+		c.a100.Name = "a100"
+		s.Partitions = []slurmplug.Partition{c.a100, {Name: "v100", State: "UP"}}
+		r := ask(1, c.limit)
+		r.Partitions = []string{"a100", "v100"}
+		a := give(t, s, r, speeds(1, 1))
+		var fits []string
+		for _, x := range a.Types {
+			if x.Fits {
+				fits = append(fits, x.GPUType)
+			}
+		}
+		slices.Sort(fits)
+		if got := strings.Join(fits, " "); got != c.fits || len(a.Notes) != len(a.Types)-len(fits) {
+			t.Errorf("%s: fits %s, want %s; notes %q", c.name, got, c.fits, a.Notes)
+		}
+		if c.a100.State == "DRAIN" { // those that it has may start
+			if r.Job = slurmplug.Plain(7); !give(t, s, r, speeds(1, 1)).Types[1].Fits {
+				t.Errorf("%s: a job that waits does not fit", c.name)
+			}
 		}
 	}
 }

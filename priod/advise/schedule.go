@@ -146,6 +146,9 @@ func (s *Site) before(tier int, class cluster.Class, waits cluster.JobID) []*clu
 	return order
 }
 
+// Queue are the jobs that wait for room, in Slurm's order.
+func Queue(site *Site) []*cluster.Job { return site.before(0, cluster.BE, cluster.JobID{}) }
+
 // ForRoom reports whether a job with GPUs waits for room alone.
 func ForRoom(j *cluster.Job) bool {
 	return j.State == cluster.Pending && j.GPUs > 0 && !j.Held() && !j.Dependency && !j.Reserved() && j.WantsRoom()

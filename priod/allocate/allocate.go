@@ -16,7 +16,7 @@
 //
 // The ledger:
 //   - ledger.go: settings, and one cycle from nodes and jobs to shares
-//   - types.go: the GPU types and how many GPUs of each can be used
+//   - types.go: the GPU types and how many GPUs of each can be used; pools.go: by which jobs
 //   - jobs.go: the jobs that take part, where they fit and how fast they are
 //   - received.go: which job ran where, for how long, and how much work is left (account.go
 //     adds up)

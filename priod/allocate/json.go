@@ -43,9 +43,9 @@ func (p *Problem) MarshalJSON() ([]byte, error) { return json.Marshal(p.Instance
 func (p *Problem) Instance() Instance {
 	in := Instance{GPUTypes: map[string]int{}, Prices: map[string]float64{}}
 	for _, t := range p.Types {
-		in.GPUTypes[t.Name] = t.GPUs
+		in.GPUTypes[t.label()] = t.GPUs
 		if t.Price > 0 {
-			in.Prices[t.Name] = t.Price
+			in.Prices[t.label()] = t.Price
 		}
 	}
 	for _, e := range p.Entities {
@@ -59,7 +59,7 @@ func (p *Problem) Instance() Instance {
 		m := map[string]float64{}
 		for t, v := range row {
 			if v > 0 {
-				m[p.Types[t].Name] = v
+				m[p.Types[t].label()] = v
 			}
 		}
 		return m

@@ -46,6 +46,8 @@ type Ledger struct {
 	fits     map[request][]bool
 	speeds   map[string]string // what tags say of speeds, by their texts: see program
 	gpus     []int             // by type, of usable nodes
+	pools    []pool            // the same by partitions
+	columns  []column          // of the last problem
 
 	account   *Account
 	since     time.Time // the account's fractions count from then

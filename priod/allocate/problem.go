@@ -14,9 +14,10 @@ type Problem struct {
 	Warm     *Warm // what the last solution of a similar problem leaves; may be nil
 }
 
-// GPUType is all GPUs of one type.
+// GPUType is all GPUs of one type, or those of them that the same jobs can use.
 type GPUType struct {
 	Name  string
+	Pool  int // counts from 0 those of a type
 	GPUs  int
 	Price float64 // of one GPU for an hour, for min-cost; 0: unknown
 }
@@ -56,6 +57,14 @@ type Warm struct{ price []float64 }
 // Usable reports whether a job may run on a type.
 func (p *Problem) Usable(j *ProblemJob, t int) bool {
 	return j.Speed[t] > 0 && j.GPUs <= p.Types[t].GPUs
+}
+
+// label names a type and its pool.
+func (t *GPUType) label() string {
+	if t.Pool == 0 {
+		return t.Name
+	}
+	return fmt.Sprintf("%s pool %d", t.Name, t.Pool)
 }
 
 // gpus returns the GPUs of each type as the optimiser's numbers.

@@ -50,7 +50,7 @@ func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
 		for n < len(records) && records[n] == records[i] {
 			n++
 		}
-		records[i].assignTimes(mean(a.Time[i:n]), s.At)
+		records[i].assignTimes(l.byType(mean(a.Time[i:n])), s.At)
 		i = n
 	}
 }
@@ -91,9 +91,14 @@ func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 		}
 	}
 	*p = Problem{Types: p.Types[:0], Jobs: slices.Grow(p.Jobs[:0], rows), Warm: &l.warm}
-	for t, name := range l.shares.Types {
-		p.Types = append(p.Types, GPUType{Name: name, GPUs: l.gpus[t]})
+	l.setColumns()
+	for i, c := range l.columns {
+		p.Types = append(p.Types, GPUType{Name: l.shares.Types[c.gpuType], GPUs: c.gpus})
+		if i > 0 && l.columns[i-1].gpuType == c.gpuType {
+			p.Types[i].Pool = p.Types[i-1].Pool + 1
+		}
 	}
+	speeds := map[*speedProfile][]float64{}
 	entity := map[string]int{}
 	records := make([]*jobRecord, 0, rows)
 	for i := range s.Jobs {
@@ -106,10 +111,13 @@ func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 			e.isolatedElapsed += max(e.work-e.left-e.countedWork, 0) / e.isolatedRate
 		}
 		e.countedWork = e.work - e.left
+		if _, known := speeds[e.profile]; !known {
+			speeds[e.profile] = l.spread(e.Speed, e.request.partition)
+		}
 		row := ProblemJob{
-			ID: e.id, Speed: e.Speed, GPUs: j.GPUs, Weight: l.weight(j.Account), StepsLeft: e.left,
+			ID: e.id, Speed: speeds[e.profile], GPUs: j.GPUs, Weight: l.weight(j.Account), StepsLeft: e.left,
 			Elapsed: max(s.At.Sub(j.Submit).Seconds(), 0), IsolatedElapsed: e.isolatedElapsed, Arrival: float64(j.Submit.Unix()),
-			Deadline: NoDeadline, Entity: NoEntity, Previous: e.Time,
+			Deadline: NoDeadline, Entity: NoEntity, Previous: l.spread(e.Time, e.request.partition),
 		}
 		if l.set.Policy.Name == "hierarchical" {
 			row.Weight = 1

@@ -80,15 +80,12 @@ func (l *Ledger) scanNodes(s *cluster.Snapshot) {
 	for _, e := range l.jobs.All() {
 		e.profile = nil
 	}
-	gpus := make([]int, len(types))
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if t, known := slices.BinarySearch(types, n.GPUType); known && l.countsNode(n) && n.Usable {
-			gpus[t] += n.GPUs
-		}
+	gpus, pools := make([]int, len(types)), l.findPools(s.Nodes)
+	for i := range pools {
+		gpus[pools[i].gpuType] += pools[i].gpus
 	}
-	l.dirty = l.dirty || !slices.Equal(gpus, l.gpus)
-	l.gpus = gpus
+	l.dirty = l.dirty || !slices.Equal(gpus, l.gpus) || !slices.EqualFunc(pools, l.pools, samePool)
+	l.gpus, l.pools = gpus, pools
 }
 
 // countsNode reports whether a node's GPUs are divided: all of one named type, and in a

@@ -68,6 +68,8 @@ type etaView struct {
 	Alternatives []alternative  `json:"alternatives"`
 
 	Types []advise.Expected `json:"types,omitempty"` // of a script, on each GPU type
+
+	unplanned bool // it waits for room, and no time is stored
 }
 
 // alternative is what would come of a job that asked for something else. The first is the job as it is.
@@ -141,7 +143,12 @@ func etaOfJobs(c *cli.Context, cfg *config.Config, r *store.Reader, names []stri
 	if me, err := user.Current(); err == nil && name == "" {
 		name = me.Username
 	}
-	if views, err = etasOf(c.Context, cfg, r, f, names, name, len(names) == 0); err == nil && c.Bool("slurm") {
+	if views, err = etasOf(c.Context, cfg, r, f, names, name, len(names) == 0); err == nil && unplanned(views) {
+		if f, err := newForecaster(c.Context, cfg, r, nil); err == nil { // else the stored ones have to do
+			f.plan(views)
+		}
+	}
+	if err == nil && c.Bool("slurm") {
 		addSlurms(c.Context, cfg, views)
 	}
 	return views, err
@@ -211,16 +218,47 @@ func etasOf(ctx context.Context, cfg *config.Config, r *store.Reader, f *forecas
 		}
 		views = append(views, v)
 	}
-	slices.SortStableFunc(views, func(a, b *etaView) int {
-		at := func(v *etaView) int64 {
-			if v.StartS == nil {
-				return math.MaxInt64
-			}
-			return *v.StartS
-		}
-		return cmp.Compare(at(a), at(b))
-	})
+	sortByStart(views)
 	return views, nil
+}
+
+// sortByStart orders jobs by their expected starts; those by time limits alone follow, and those without a time.
+func sortByStart(views []*etaView) {
+	at := func(s *int64) int64 {
+		if s == nil {
+			return math.MaxInt64
+		}
+		return *s
+	}
+	slices.SortStableFunc(views, func(a, b *etaView) int {
+		return cmp.Or(cmp.Compare(at(a.StartS), at(b.StartS)), cmp.Compare(at(a.LimitsS), at(b.LimitsS)))
+	})
+}
+
+// unplanned reports whether some job waits for room, and the daemon's last plan had no time for it.
+func unplanned(views []*etaView) bool {
+	return slices.ContainsFunc(views, func(v *etaView) bool { return v.unplanned })
+}
+
+// plan fills in when the jobs would start that the daemon's last plan had no time for: it came before them, or is yet to come.
+func (f *forecaster) plan(views []*etaView) {
+	order := advise.Queue(f.site)
+	limits := advise.Starts(f.site, order)
+	var expected map[cluster.JobID]advise.ETA
+	if f.forecast != nil {
+		expected = advise.Expect(f.site, order, f.forecast.Runs, f.forecast.Draws, f.forecast.Seed)
+	}
+	for _, v := range views {
+		at, known := limits[*v.Job]
+		if !v.unplanned || !known {
+			continue
+		}
+		v.LimitsS = secondsOf(advise.Seconds(at))
+		if e, known := expected[*v.Job]; known {
+			v.StartS, v.P90S = secondsOf(advise.Seconds(e.Median)), secondsOf(advise.Seconds(max(e.P90*f.forecast.Fit, e.Median)))
+		}
+	}
+	sortByStart(views)
 }
 
 // eta is what the daemon expects of a job.
@@ -245,6 +283,8 @@ func (v *explanation) eta() *etaView {
 	case s != nil:
 		e.StartS, e.P90S, e.LimitsS = from(s.Median), from(s.P90), from(s.At)
 		e.Moved = report.Moved(s)
+	default:
+		e.unplanned = true
 	}
 	return e
 }
@@ -259,7 +299,7 @@ func (v *explanation) aboutToStart() bool {
 func (f *forecaster) alternatives(ctx context.Context, r *store.Reader, x *explanation, v *etaView) error {
 	jobs := f.site.Snapshot.Jobs
 	at := slices.IndexFunc(jobs, func(j cluster.Job) bool { return j.ID == x.Job.ID && j.State == cluster.Pending })
-	if at < 0 || f.forecast == nil || !advise.ForRoom(&jobs[at]) {
+	if at < 0 || !advise.ForRoom(&jobs[at]) {
 		return nil
 	}
 	j := &jobs[at]
@@ -270,16 +310,35 @@ func (f *forecaster) alternatives(ctx context.Context, r *store.Reader, x *expla
 	if value, written := x.Own[slurmplug.PartitionList]; written {
 		own.Partitions = cluster.PartitionNames(value.String())
 	}
-	return f.compare(ctx, r, v, &own, j.User)
+	err := f.compare(ctx, r, v, &own, j.User)
+	if _, refused := err.(usageError); refused { // Slurm may have taken what the cluster would refuse now
+		return nil
+	}
+	return err
 }
 
-// compare is what is expected of a request on each type, with half of its GPUs, and with a shorter time limit.
+// compare is what is expected of a request on each type, with half of its GPUs, and with a shorter time limit; where too few past
+// runs are known, when it would start by time limits, on each type too.
 func (f *forecaster) compare(ctx context.Context, r *store.Reader, v *etaView, own *advise.Request, user string) error {
 	open := *own
 	open.GPUType = ""
 	speeds, err := f.speeds(ctx, r, own, user)
 	if err != nil {
 		return err
+	}
+	limits, advice, err := f.byLimits(&open, speeds, own.GPUType, own.Limit)
+	if err != nil {
+		return err
+	}
+	if v.Job == nil {
+		v.Partition = strings.Join(advice.Partitions, ",")
+	}
+	if v.LimitsS == nil {
+		v.LimitsS = secondsOf(limits)
+	}
+	if f.forecast == nil {
+		v.typesByLimits(own, advice, limits)
+		return nil
 	}
 	outlook, err := f.expect(&open, speeds, user)
 	if err != nil {
@@ -292,13 +351,6 @@ func (f *forecaster) compare(ctx context.Context, r *store.Reader, v *etaView, o
 	best := expectedOn(&outlook, own.GPUType)
 	if best == nil || !best.Start.Known() {
 		return nil
-	}
-	limits, partitions, err := f.byLimits(own, speeds, own.Limit)
-	if err != nil {
-		return err
-	}
-	if v.Job == nil {
-		v.LimitsS, v.Partition = secondsOf(limits), partitions
 	}
 	v.StartS, v.P90S = secondsOf(best.Start), secondsOf(best.StartP90)
 	v.Alternatives = append(v.Alternatives, alternative{StartS: v.StartS, P90S: v.P90S, EndS: secondsOf(best.End)})
@@ -327,18 +379,34 @@ func (f *forecaster) compare(ctx context.Context, r *store.Reader, v *etaView, o
 			add(plural(half.GPUs, "GPU", "GPUs"), "", e, false)
 		}
 	}
-	return f.shorter(v, own, speeds, best, limits)
+	return f.shorter(v, &open, own.GPUType, speeds, best, limits)
+}
+
+// typesByLimits are the starts of a request by time limits: as it is, and on each other type.
+func (v *etaView) typesByLimits(own *advise.Request, advice *advise.Advice, limits advise.Seconds) {
+	if !limits.Known() {
+		return
+	}
+	v.Alternatives = append(v.Alternatives, alternative{LimitsS: secondsOf(limits)})
+	several := len(advice.Types) > 1 && advice.Types[1].Fits // the best stand first
+	for i := range advice.Types {
+		if t := &advice.Types[i]; t.Fits && t.GPUType != own.GPUType && several {
+			v.Alternatives = append(v.Alternatives, alternative{
+				Change: "GPU type " + gpuName(t.GPUType), Try: typedOption(own, t.GPUType), LimitsS: secondsOf(t.Start), Sooner: sooner(t.Start, limits),
+			})
+		}
+	}
 }
 
 // shorter adds a time limit that nine of ten such jobs do not reach, where Slurm's backfill, which goes by limits, would start
 // the job sooner with it than by limits now.
-func (f *forecaster) shorter(v *etaView, own *advise.Request, speeds []speed.Answer, best *advise.Expected, now advise.Seconds) error {
+func (f *forecaster) shorter(v *etaView, open *advise.Request, only string, speeds []speed.Answer, best *advise.Expected, now advise.Seconds) error {
 	const step = 15 * time.Minute
 	limit := (time.Duration(float64(best.RunP90)*float64(time.Second))/step + 1) * step
-	if math.IsInf(float64(best.RunP90), 1) || own.Limit != slurmplug.Unlimited && limit > own.Limit*7/10 {
+	if math.IsInf(float64(best.RunP90), 1) || open.Limit != slurmplug.Unlimited && limit > open.Limit*7/10 {
 		return nil
 	}
-	then, _, err := f.byLimits(own, speeds, limit)
+	then, _, err := f.byLimits(open, speeds, only, limit)
 	if err != nil || !sooner(then, now) || !sooner(then, best.Start) {
 		return err
 	}
@@ -349,21 +417,22 @@ func (f *forecaster) shorter(v *etaView, own *advise.Request, speeds []speed.Ans
 	return nil
 }
 
-// byLimits is when a request with a time limit would first start where all jobs run to their limits; infinite: not known.
-func (f *forecaster) byLimits(own *advise.Request, speeds []speed.Answer, limit time.Duration) (start advise.Seconds, partitions string, err error) {
-	request := *own
+// byLimits is when a request with a time limit would first start on the one type that is asked for, or on any, where all jobs
+// run to their limits; infinite: not known.
+func (f *forecaster) byLimits(open *advise.Request, speeds []speed.Answer, only string, limit time.Duration) (start advise.Seconds, advice *advise.Advice, err error) {
+	request := *open
 	request.Limit = limit
-	advice, err := advise.Give(f.site, &request, speeds, func(string) (float64, bool) { return 0, false })
+	advice, err = advise.Give(f.site, &request, speeds, func(string) (float64, bool) { return 0, false })
 	if err != nil {
-		return 0, "", usageError{err}
+		return 0, nil, usageError{err}
 	}
 	start = advise.Seconds(math.Inf(1))
 	for i := range advice.Types {
-		if t := &advice.Types[i]; t.Fits {
+		if t := &advice.Types[i]; t.Fits && (only == "" || t.GPUType == only) {
 			start = min(start, t.Start)
 		}
 	}
-	return start, strings.Join(advice.Partitions, ","), nil
+	return start, advice, nil
 }
 
 // expectedOn is what is expected on the one type that a job names, or on any; nil: it does not fit.
@@ -444,11 +513,12 @@ func (f *forecaster) requests(ctx context.Context, r *store.Reader, requests []*
 	views := make([]*etaView, len(requests))
 	for i, q := range requests {
 		v := &etaView{Partition: strings.Join(q.Partitions, ","), GPUs: q.GPUs, GPUType: q.GPUType, Alternatives: []alternative{}}
-		if f.forecast == nil {
-			v.Why = "not enough past runs are known"
-		} else if err := f.compare(ctx, r, v, q, user); err != nil {
+		switch err := f.compare(ctx, r, v, q, user); {
+		case err != nil:
 			return nil, usageError{err}
-		} else if v.StartS == nil {
+		case f.forecast == nil:
+			v.Why = "not enough past runs are known"
+		case v.StartS == nil:
 			v.Why = "it fits on no GPU type, or its start is unknown: priod advise says why"
 		}
 		views[i] = v
@@ -494,6 +564,10 @@ func showExpected(w io.Writer, views []*etaView, named bool) {
 			continue
 		}
 		fmt.Fprintln(w)
+		name := v.Script
+		if v.Job != nil {
+			name = "JOB " + v.Job.String()
+		}
 		rows := make([][]any, len(v.Alternatives))
 		for i := range v.Alternatives {
 			a := &v.Alternatives[i]
@@ -502,14 +576,20 @@ func showExpected(w io.Writer, views []*etaView, named bool) {
 				mark = "sooner"
 			}
 			rows[i] = []any{cmp.Or(a.Change, "as it is"), inWords(a.StartS), inWords(a.P90S), inWords(a.EndS), mark, a.Try}
+			if v.byLimits() {
+				rows[i] = []any{cmp.Or(a.Change, "as it is"), inWords(a.LimitsS), mark, a.Try}
+			}
 		}
-		name := v.Script
-		if v.Job != nil {
-			name = "JOB " + v.Job.String()
+		header := []string{report.Safe(name), "STARTS", "9 OF 10", "ENDS", "", "OPTION"}
+		if v.byLimits() {
+			header = []string{header[0], "BY TIME LIMITS", "", "OPTION"}
 		}
-		report.Table(w, []string{report.Safe(name), "STARTS", "9 OF 10", "ENDS", "", "OPTION"}, rows)
+		report.Table(w, header, rows)
 	}
 }
+
+// byLimits reports whether the alternatives are by time limits alone.
+func (v *etaView) byLimits() bool { return len(v.Alternatives) > 0 && v.Alternatives[0].LimitsS != nil }
 
 // inWords is a time from now; "-": not known.
 func inWords(s *int64) string {

@@ -60,8 +60,12 @@ func (o *ownForecasts) jobs(ctx context.Context, asker string, names []string, w
 		views, err = etasOf(ctx, o.cfg, r, f, names, asker, true)
 		return err
 	}
-	if status, err = o.with(ctx, false, of); err == nil && len(names) > 0 { // Slurm is not read for jobs of others
+	status, err = o.with(ctx, false, of)
+	switch { // Slurm is not read for jobs of others
+	case err == nil && len(names) > 0:
 		status, err = o.with(ctx, true, of)
+	case err == nil && unplanned(views):
+		_, _ = o.with(ctx, true, func(f *forecaster, _ *store.Reader) error { f.plan(views); return nil }) // else the stored ones have to do
 	}
 	if err != nil {
 		return status, err

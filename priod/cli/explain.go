@@ -137,6 +137,8 @@ type explanation struct {
 	Steering bool `json:"steering_enabled"` // jobs that agree to it get a GPU type here
 	MaySteer bool `json:"may_be_steered"`   // this one agrees to it
 
+	budgetKey string // of priod.toml, that gives the budget that it exceeds; "": it exceeds none
+
 	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
 
 	RunTime *runTimeView `json:"run_time,omitempty"` // nil for a job without GPUs or that is over, and where accounting has no run
@@ -215,6 +217,9 @@ func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader,
 	}
 	if d := v.Decision; d != nil {
 		v.Reason = report.Reason(d.Why)
+		if b := d.Choices.Budget; b != nil {
+			v.budgetKey = cfg.BudgetKey(b.Of, b.Name, b.Limit, b.Allowed)
+		}
 		if err := v.countAhead(ctx, r, d); err != nil {
 			return nil, err
 		}

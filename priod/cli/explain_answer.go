@@ -228,15 +228,21 @@ func (v *explanation) advise() string {
 // budgetAdvice is what a job above its TE budget can wait for, or ask for.
 func (v *explanation) budgetAdvice() string {
 	b := v.Decision.Choices.Budget
+	advice := "it counts as TE once earlier TE jobs of the same user or account end"
 	switch {
-	case b != nil && b.Never(v.Job.GPUs) && b.Limit == "gpus":
-		return fmt.Sprintf("it counts as TE with %.0f GPUs or fewer (te_budget of priod config show)", b.Allowed)
-	case b != nil && b.Never(v.Job.GPUs):
-		return fmt.Sprintf("it counts as TE with a time limit of %s or less (te_budget of priod config show)", shortly(b.Allowed))
-	case b != nil && b.Limit == "gpu_hours":
-		return fmt.Sprintf("it counts as TE once fewer than %.1f GPU-hours of the last day were used (te_budget of priod config show)", b.Allowed)
+	case b == nil:
+		return advice
+	case b.Never(v.Job.GPUs) && b.Limit == "gpus":
+		advice = fmt.Sprintf("it counts as TE with %.0f GPUs or fewer", b.Allowed)
+	case b.Never(v.Job.GPUs):
+		advice = fmt.Sprintf("it counts as TE with a time limit of %s or less", shortly(b.Allowed))
+	case b.Limit == "gpu_hours":
+		advice = fmt.Sprintf("it counts as TE once fewer than %.1f GPU-hours of the last day were used", b.Allowed)
 	}
-	return "it counts as TE once earlier TE jobs of the same user or account end"
+	if v.budgetKey != "" {
+		advice += " (" + v.budgetKey + ")"
+	}
+	return advice
 }
 
 // startWords are when the job is expected to start.

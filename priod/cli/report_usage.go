@@ -3,6 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -10,6 +13,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 )
 
@@ -80,18 +84,63 @@ func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, unt
 		u.AddUsed(used.Stays)
 	}
 	u.Sum()
+	u.Budgets = budgetsOf(cfg, nodes)
 	u.Unread = unreadRows(slurm)
 	return u, nil
+}
+
+// budgetsOf are the TE budgets: in each partition with GPUs where they are a part of what a job reaches, else one for all.
+func budgetsOf(cfg *config.Config, nodes []cluster.Node) []report.BudgetOf {
+	set, all := cfg.Decide().Ranking, []report.BudgetOf{}
+	add := func(of, name string, b plan.Budget) {
+		partitions := map[string]bool{}
+		for i := range nodes {
+			for _, p := range nodes[i].Partitions {
+				if b.Share+b.HourShare > 0 && nodes[i].GPUs > 0 && set.Ranks(p) {
+					partitions[p] = true
+				}
+			}
+		}
+		if len(partitions) == 0 {
+			partitions[""] = true
+		}
+		for _, p := range slices.Sorted(maps.Keys(partitions)) {
+			on := b.On(plan.ReachOf(nodes, p))
+			x := report.BudgetOf{Of: strings.TrimSpace(of + " " + name), Partition: p, GPUs: on.GPUs, GPUHours: on.GPUHours, TimeLimitS: on.TimeLimit.Seconds(), Keys: []string{}}
+			if name == "" {
+				x.Of = "each " + of
+			}
+			for _, l := range []struct {
+				limit   string
+				allowed float64
+			}{{"gpus", float64(on.GPUs)}, {"gpu_hours", on.GPUHours}, {"time_limit_s", x.TimeLimitS}} {
+				if l.allowed > 0 {
+					x.Keys = append(x.Keys, cfg.BudgetKey(of, name, l.limit, l.allowed))
+				}
+			}
+			if on != (plan.Budget{}) {
+				all = append(all, x)
+			}
+		}
+	}
+	add("user", "", set.User)
+	add("account", "", set.Account)
+	for _, of := range []struct {
+		kind    string
+		budgets map[string]plan.Budget
+	}{{"user", set.Users}, {"account", set.Accounts}} {
+		for _, name := range slices.Sorted(maps.Keys(of.budgets)) {
+			add(of.kind, name, of.budgets[name])
+		}
+	}
+	return all
 }
 
 func showReportUsage(w io.Writer, u *report.Usage, most int, unmeasured string) {
 	defer showUnread(w, u.Unread)
 	fmt.Fprintf(w, "From %s to %s: %s with GPUs, %.1f GPU-hours.\n", clock(u.Since), clock(u.Until), plural(u.Runs, "run", "runs"), u.GPUHours)
-	if u.Runs == 0 {
-		return
-	}
 	showTables(w, u.Tables(), most, "--most, --json")
-	if unmeasured != "" {
+	if unmeasured != "" && u.Runs > 0 {
 		fmt.Fprintf(w, "\nAccounting says of no run with GPUs what it used: %s.\n", unmeasured)
 	}
 }

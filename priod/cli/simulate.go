@@ -30,6 +30,7 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
 )
 
 func simulateCommand() *cli.Command {
@@ -111,6 +112,8 @@ type Simulated struct {
 	spec   simulate.Spec
 	left   unrunnable
 	strict bool
+	// reserved are the reservations of this Slurm from second 0 of a trace on; nil: not asked for.
+	reserved func(origin time.Time) ([]trace.NodeEvent, error)
 }
 
 // simulation runs what the flags say. Progress goes to bar when it is a
@@ -153,6 +156,13 @@ func (s *Simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 	jobs, done, err := s.jobs(ctx, c, cfg, table)
 	if err != nil {
 		return in, nil, err
+	}
+	if s.reserved != nil {
+		events, err := s.reserved(s.Stats.Origin)
+		if err != nil {
+			return in, nil, err
+		}
+		in.NodeEvents = append(in.NodeEvents, events...)
 	}
 	in.Speed, in.Curve = simulate.Speeds(table), simulate.Curves(table)
 	in.Config, in.Table = cfg, told
@@ -225,7 +235,12 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 	case len(groups) > 0:
 		in.Cluster, err = trace.ParseNodes(groups)
 	case c.Bool("from-slurm"):
-		snapshot, err := live.New(newClient(cfg)).Observe(ctx)
+		client := newClient(cfg)
+		snapshot, err := live.New(client).Observe(ctx)
+		var reservations []slurmplug.NodeReservation
+		if err == nil {
+			reservations, err = client.Reservations(ctx)
+		}
 		if err != nil {
 			return fmt.Errorf("read Slurm: %w", err)
 		}
@@ -238,6 +253,9 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		}
 		if in.Cluster.TotalGPUs() == 0 {
 			return errors.New("this Slurm shows no usable GPU nodes; describe them with --nodes")
+		}
+		s.reserved = func(origin time.Time) ([]trace.NodeEvent, error) {
+			return in.Cluster.Reserved(&snapshot, reservations, origin)
 		}
 		return nil
 	default:

@@ -272,7 +272,8 @@ func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
 		return own, err
 	}
 	w := &own.weights
-	if w.Age, w.JobSize, w.FairShare = weights["Age"], weights["JobSize"], weights["FairShare"]; w.Age+w.JobSize+w.FairShare == 0 {
+	w.Age, w.JobSize, w.FairShare, w.Partition = weights["Age"], weights["JobSize"], weights["FairShare"], weights["Partition"]
+	if w.Age+w.JobSize+w.FairShare+w.Partition == 0 {
 		*w = virtual.FIFOWeights // equal priorities go by job id
 	}
 	for key, to := range map[string]*float64{"PriorityMaxAge": &w.MaxAge, "PriorityDecayHalfLife": &w.DecayHalfLife, "PriorityCalcPeriod": &w.CalcPeriod} {

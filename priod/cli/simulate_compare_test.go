@@ -169,6 +169,9 @@ func TestCompareTakesSlurmAsItIs(t *testing.T) {
 		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00": {
 			order: "multifactor", backfill: "easy", weights: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300},
 		},
+		"PriorityType = priority/multifactor\nPriorityWeightPartition = 7\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00": {
+			order: "multifactor", backfill: "easy", weights: virtual.Weights{Partition: 7, MaxAge: day, DecayHalfLife: 14 * day},
+		},
 		"PriorityType = priority/multifactor\nPriorityWeightQOS = 10\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 00:00:00\nSchedulerType = sched/backfill\nPreemptType = preempt/qos\nPreemptMode = GANG,REQUEUE": {
 			order: "multifactor", backfill: "easy", preemption: "slurm-qos", weights: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.Inf(1)},
 		},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func slurmOf(t *testing.T, gather string, runs, usage []string) (config string) 
 		"squeue": "case \"$*\" in *version*) echo slurm-wlm 22.05.8 ;; *) echo --array-unique ;; esac\n",
 		"sacct":  "for a; do case $a in --delimiter=*) d=${a#*=} ;; esac; done\ncase \"$*\" in\n*TotalCPU*)\n" + sacct(usage) + ";;\n*)\n" + sacct(runs) + ";;\nesac\n",
 		"scontrol": "case \"$*\" in\n*config) printf '%s\\n' 'SLURM_VERSION = 22.05.8' 'ClusterName = c' 'JobAcctGatherType = " + gather + "' 'Slurmctld(primary) at h is UP' ;;\n" +
-			"*node) echo 'NodeName=a CPUAlloc=0 CPUEfctv=24 CPUTot=24 Gres=gpu:a100:8 RealMemory=80000 AllocMem=0 State=IDLE' ;;\nesac\n",
+			"*node) echo 'NodeName=a CPUAlloc=0 CPUEfctv=24 CPUTot=24 Gres=gpu:a100:8 Partitions=gpu RealMemory=80000 AllocMem=0 State=IDLE' ;;\nesac\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 			t.Fatal(err)
@@ -51,6 +52,16 @@ func TestUsageWithAnOddRow(t *testing.T) {
 		if status != 0 || !strings.Contains(out, shows) || !strings.Contains(out, `accounting "1.batch": TotalCPU: "213503982334-14:25:51"`) {
 			t.Errorf("%s: %d\n%s%s", verb, status, out, stderr)
 		}
+	}
+
+	divided := slurmOf(t, "jobacct_gather/none", nil, nil) // no run, and the budgets all the same
+	text, err := os.ReadFile(divided)
+	if err == nil {
+		err = os.WriteFile(divided, append([]byte("profile = \"balanced\"\n"), text...), 0o600)
+	}
+	if _, out, _ := run("--config", divided, "report", "usage"); err != nil || !strings.Contains(out, "TE budgets:") ||
+		!regexp.MustCompile(`each user +gpu +8 +3\.8 +\S+ +te_budget\.user\.(gpus|share) = `).MatchString(out) {
+		t.Errorf("%v: %s", err, out)
 	}
 
 	// Runs that were measured, and too short to count.

@@ -102,7 +102,7 @@ func Pages(version string) func(cfg *config.Config, health func() daemon.State) 
 		classes := cfg.Decide().Ranking
 		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: version, Health: health, On: cfg.On(), Keep: 2 * time.Second,
 			UserHeader: cfg.Web.UserHeader, Operators: cfg.Web.Operators}
-		p.Budget = func(kind, name string, gpus int) float64 {
+		p.Budget = func(kind, name string, reach plan.Reach) float64 {
 			budget := classes.User
 			special, known := classes.Users[name]
 			if kind == "account" {
@@ -112,7 +112,7 @@ func Pages(version string) func(cfg *config.Config, health func() daemon.State) 
 			if known {
 				budget = special
 			}
-			return budget.On(plan.Reach{GPUs: gpus}).GPUHours
+			return budget.On(reach).GPUHours
 		}
 		forecasts := ownForecasts{cfg: cfg}
 		p.Alternatives = func(ctx context.Context, r *store.Reader, name string) (all []web.Alternative, err error) {

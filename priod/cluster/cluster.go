@@ -258,17 +258,17 @@ func (j *Job) Begins(at time.Time) bool {
 // for. For others Slurm keeps no place.
 func (j *Job) WantsRoom() bool {
 	w := slurmplug.WaitsFor(j.Reason)
-	return w == slurmplug.ForRoom || w == slurmplug.Forever && j.partitions() || j.Elsewhere
+	return w == slurmplug.ForRoom || w == slurmplug.Forever && j.InSeveral() || j.Elsewhere
 }
 
 // Unsatisfied reports whether Slurm says that no node satisfies what a job asks for. Of a job in several
 // partitions it shows the reason of one, and another may satisfy it.
 func (j *Job) Unsatisfied() bool {
-	return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever && !j.partitions()
+	return slurmplug.WaitsFor(j.Reason) == slurmplug.Forever && !j.InSeveral()
 }
 
-// partitions reports whether the job may run in more than one.
-func (j *Job) partitions() bool { return strings.Contains(j.Partition, ",") }
+// InSeveral reports whether the job may run in more than one partition: Slurm's reason is that of one of them.
+func (j *Job) InSeveral() bool { return strings.Contains(j.Partition, ",") }
 
 // epilog is how long a job that has ended may still hold its nodes, s.
 const epilog = 5
@@ -344,6 +344,16 @@ func (n *Node) In(partitions string) bool {
 		}
 	}
 	return false
+}
+
+// PartitionSet is a list of partitions without the order in which its user wrote it: of "v100,a100" and "a100,v100" the latter.
+func PartitionSet(list string) string {
+	if !strings.Contains(list, ",") {
+		return list
+	}
+	names := strings.Split(list, ",")
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ",")
 }
 
 // GresCount is one generic resource of a node.

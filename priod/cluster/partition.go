@@ -17,6 +17,7 @@ type Partition struct {
 	NodeCPUs    int    // all of its jobs together, of each node (MaxCPUsPerNode); 0: all
 	Open        string // a limit that cannot be counted: "MaxCPUsPerSocket"; "": none
 	Tier        int    // Slurm looks at jobs of a higher one first (PriorityTier)
+	JobFactor   int    // PriorityJobFactor, which counts beside the largest one
 	Preemptable bool   // PreemptMode is not OFF
 	MaxTime     time.Duration
 	MinNodes    int
@@ -31,7 +32,7 @@ type Partition struct {
 // NewPartition is a partition as policies see it.
 func NewPartition(p *slurmplug.Partition) Partition {
 	o := Partition{
-		Name: p.Name, Draining: strings.HasPrefix(p.State, "DRAIN"), NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit, Tier: p.PriorityTier,
+		Name: p.Name, Draining: strings.HasPrefix(p.State, "DRAIN"), NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit, Tier: p.PriorityTier, JobFactor: p.JobFactor,
 		Preemptable: p.PreemptMode != "" && p.PreemptMode != "OFF", MaxTime: p.MaxTime, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes,
 		Accounts: p.Accounts, NotAccounts: p.NotAccounts, QOS: p.AllowsQOS, NotQOS: p.NotQOS, Groups: p.Groups != nil,
 	}
@@ -57,7 +58,6 @@ func (p *Partition) Starts(j *Job) string {
 
 // Admits says why the partition may not start a job that is bound to it alone; "" when it does.
 func (p *Partition) Admits(j *Job) string {
-	denied := func(who string) string { return fmt.Sprintf("it does not admit %.80s", who) }
 	switch why := p.Starts(j); {
 	case why != "":
 		return why
@@ -67,6 +67,14 @@ func (p *Partition) Admits(j *Job) string {
 		return fmt.Sprintf("its MinNodes is %d", p.MinNodes)
 	case p.Groups:
 		return "it admits some groups alone"
+	}
+	return p.denies(j)
+}
+
+// denies says which account or QOS of a job the partition does not admit; "" for none.
+func (p *Partition) denies(j *Job) string {
+	denied := func(who string) string { return fmt.Sprintf("it does not admit %.80s", who) }
+	switch {
 	case p.Accounts != nil && !slices.Contains(p.Accounts, j.Account), slices.Contains(p.NotAccounts, j.Account):
 		return denied("account " + j.Account)
 	}
@@ -90,10 +98,10 @@ func (s *Snapshot) PartitionsByName() Partitions {
 	return all
 }
 
-// Starting are those of a list that start a job of this size and time limit, in its order. Where none does, all: Slurm's
-// reason says so, and a QOS may lift the limit.
+// Starting are those of a list that start a job of this size, time limit, account and QOS, in its order. Where none does,
+// all: Slurm's reason says so, and a QOS may lift a limit.
 func (all Partitions) Starting(list string, j *Job) string {
-	refuses := func(name string) bool { p := all[name]; return p != nil && p.Starts(j) != "" }
+	refuses := func(name string) bool { p := all[name]; return p != nil && (p.Starts(j) != "" || p.denies(j) != "") }
 	for name := range strings.SplitSeq(list, ",") {
 		if refuses(name) {
 			if left := slices.DeleteFunc(PartitionNames(list), refuses); len(left) > 0 {
@@ -119,7 +127,7 @@ func Union(own, other string) string {
 // Elsewhere reports whether one of a job's partitions does not start it, by Slurm's reason, and another one admits it: Slurm
 // looks at one after the other, and the reason is that of the last.
 func (all Partitions) Elsewhere(j *Job) bool {
-	if !j.partitions() || !ofPartition(j.Reason) {
+	if !j.InSeveral() || !ofPartition(j.Reason) {
 		return false
 	}
 	return slices.ContainsFunc(PartitionNames(j.Partition), func(name string) bool { p := all[name]; return p != nil && p.Admits(j) == "" })

@@ -295,11 +295,15 @@ func (k *checker) gpuTypes() {
 }
 
 // tooManyKinds reports nodes with GPUs beyond the number of kinds that placement can
-// tell apart, whatever features jobs name.
+// tell apart where jobs of all partitions wait, whatever features they name.
 func (k *checker) tooManyKinds() {
 	s := cluster.Snapshot{Nodes: ConvertNodes(k.f.Nodes)}
-	if out := nodemap.New(&s).Out; len(out) > 0 {
-		k.say(Warn, "GPU types", "", "more than %d kinds of GPU nodes (GPU type, partitions): no job is steered, sized or given room on %.80s",
+	var partitions []string
+	for i := range s.Nodes {
+		partitions = append(partitions, s.Nodes[i].Partitions...)
+	}
+	if out := nodemap.New(&s, partitions...).Out; len(out) > 0 {
+		k.say(Warn, "GPU types", "", "more than %d kinds of GPU nodes (GPU type, partitions): while jobs of all these partitions run or wait, no job is steered, sized or given room on %.80s",
 			placement.MaxTypes, slurmplug.CompactHosts(out))
 	}
 }

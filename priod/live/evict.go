@@ -80,7 +80,7 @@ func (c *Cluster) sight(id cluster.JobID, records []slurmplug.Sight) (plan.JobSt
 	s := plan.JobStatus{ExitCode: r.ExitCode, ExitedBy: r.Signal, CanRequeue: r.Requeue && r.Batch, ReqNodes: r.ReqNodes}
 	var tags tagCache
 	tags.begin()
-	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, sizes: c.nodeSizes, partitions: (&cluster.Snapshot{Partitions: c.partitions}).PartitionsByName(), defMemPerCPU: c.conf.DefMemPerCPU(), tags: &tags}
+	v := c.conversion(nil, &tags)
 	v.job(&s.Job, &r.Job)
 	s.ID = id
 	s.OnHold = s.State == cluster.Running && r.Priority == 0

@@ -35,6 +35,7 @@ type Cluster struct {
 	nodeLimits       map[string]slurmplug.TRES // of QOS; nil: none, or not known
 	partitionQOS     map[string]string
 	partitions       []cluster.Partition
+	byName           cluster.Partitions // the same
 	conf             slurmplug.Config
 	stamp            string    // see cluster.Snapshot.Config
 	configAt         time.Time // when the fields above were read

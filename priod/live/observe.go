@@ -133,7 +133,7 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 		}
 	}
 	s.Partitions, c.nodeSizes = c.partitions, sizesOf(s.Nodes)
-	v := conversion{limits: c.limits, wholeNodes: c.wholeNodes, types: gpuTypes(s.Nodes), sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS, partitions: s.PartitionsByName(), defMemPerCPU: c.conf.DefMemPerCPU(), tags: &c.tags}
+	v := c.conversion(gpuTypes(s.Nodes), &c.tags)
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
 		if jobs[i].Unread != "" {
@@ -276,6 +276,14 @@ type conversion struct {
 	defMemPerCPU int64                     // MB
 	tags         *tagCache
 	demands      demandCache
+}
+
+// conversion goes by what was last read of the site. types are the GPU types by node, nil where they do not count.
+func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion {
+	return conversion{
+		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS,
+		partitions: c.byName, defMemPerCPU: c.conf.DefMemPerCPU(), tags: tags,
+	}
 }
 
 // job fills in o, which is empty. It does so field by field: a literal would be made apart, and
@@ -665,4 +673,5 @@ func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 		}
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}
+	c.byName = (&cluster.Snapshot{Partitions: c.partitions}).PartitionsByName()
 }

@@ -242,6 +242,25 @@ func TestGPUsInUseThroughShards(t *testing.T) {
 	}
 }
 
+// A single job is read by the same rules of the site as the whole queue.
+func TestLookIsAsThePoll(t *testing.T) {
+	c := New(nil)
+	c.setLimits([]slurmplug.Partition{{Name: "v100", QOS: "small", DefaultTime: time.Hour, WholeNodes: "EXCLUSIVE"}})
+	c.nodeLimits, c.nodeSizes = map[string]slurmplug.TRES{"small": {{Name: "gres/gpu", Count: 2}}}, nodeSizes{"v100": {{gpuType: "v100", gpus: 4, cpus: 16}}}
+	job := slurmplug.Job{
+		ID: slurmplug.Plain(7), RawID: 7, State: "PENDING", Partition: "v100,a100", QOS: "normal", Nodes: 1, CPUs: 4, TaskCount: 1, Reason: "Priority", TresPerNode: "gres/gpu:3",
+	}
+	polled := c.snapshot(time.Unix(0, 0), []slurmplug.Job{job}, nil).Jobs[0]
+	c.nodeSizes = nodeSizes{} // of no nodes, as in that snapshot
+	seen, err := c.sight(job.ID, []slurmplug.Sight{{Job: job}})
+	if err != nil || polled.Open == "" || polled.GPUs != 3 {
+		t.Fatal(err, polled)
+	}
+	if !reflect.DeepEqual(seen.Job, polled) {
+		t.Errorf("%+v,\nwant %+v", seen.Job, polled)
+	}
+}
+
 // The limit of the QOS of one of a job's partitions counts, as it does of its only one.
 func TestNodeLimitOfOneOfSeveralPartitions(t *testing.T) {
 	v := &conversion{

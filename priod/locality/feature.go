@@ -45,6 +45,9 @@ type work struct {
 	lever    slurmplug.Lever
 	opens    bool // an open number of nodes can be given back
 	later    int  // writes beyond Settings.WritesPerCycle
+
+	up     []cluster.Node                  // usable nodes; nil: not needed yet, as perGPU
+	perGPU func(partitions string) float64 // jobs that wait for each of their GPUs
 }
 
 // Plan says of each job that may lie on several places, near the head of the queue, how many

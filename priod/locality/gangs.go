@@ -228,14 +228,17 @@ func (w *work) expected(j *cluster.Job) float64 {
 	return max(j.TimeLimit.Seconds(), 0) * w.set.OfLimit
 }
 
-// delayed is how many jobs wait beside a job, times the part of the GPUs that it takes: so
+// delayed is how many jobs wait beside a job for the GPUs that it reaches, times the part of these that it takes: so
 // many seconds all of them together wait longer for each that it runs longer.
 func (w *work) delayed(j *cluster.Job) float64 {
-	gpus := 0
-	for i := range w.c.Snapshot.Nodes {
-		if n := &w.c.Snapshot.Nodes[i]; n.Usable {
-			gpus += n.GPUs
+	if w.perGPU == nil {
+		jobs := map[string]int{}
+		for _, q := range w.c.Plan.Queue {
+			jobs[w.c.Snapshot.Jobs[q.Job].Partition]++
 		}
+		w.up = slices.DeleteFunc(slices.Clone(w.c.Snapshot.Nodes), func(n cluster.Node) bool { return !n.Usable })
+		w.perGPU = plan.PerGPU(w.up, jobs)
 	}
-	return float64(len(w.c.Plan.Queue)-1) * float64(j.GPUs) / float64(max(gpus, j.GPUs))
+	gpus := plan.ReachOf(w.up, j.Partition).GPUs
+	return max(w.perGPU(j.Partition)*float64(gpus)-1, 0) * float64(j.GPUs) / float64(max(gpus, j.GPUs))
 }

@@ -101,13 +101,13 @@ func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
 // behind.
 func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool) {
 	far, off := g.excluded != "", g.request
-	_, written := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
+	now, written := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
 	state, known := f.Memory.of(g.job, w.c.Snapshot.At)
 	if g.state = state; !known && w.c.Waited != nil { // by an earlier priod, or far from the head of the queue since
 		state.waited = w.c.Waited(g.job, plan.Locality, plan.SlowNodes).Seconds()
 	}
 	switch {
-	case written && (g.job.Unsatisfied() || slurmplug.NotAvailable(g.job.Reason)):
+	case written && (g.job.Unsatisfied() || slurmplug.NotAvailable(g.job.Reason) && !x.leaves(g, now.Value)):
 		state.refused = "no node was left for it"
 		return nil, true
 	case far && f.Settings.Enabled:
@@ -260,6 +260,17 @@ func (x *cell) off(types placement.Types, names []string) int32 {
 // has reports whether a request for these types may come to lie on a node.
 func (x *cell) has(types placement.Types, name string) bool {
 	return slices.ContainsFunc(x.part(types).nodes, func(i int32) bool { return x.nodes.Names[i] == name })
+}
+
+// leaves reports whether nodes are left for a job in several partitions beside those that it refuses: Slurm says of one
+// of them that there is none.
+func (x *cell) leaves(g *gang, refused slurmplug.Value) bool {
+	hosts, err := slurmplug.ExpandHosts(refused.String())
+	r := g.request
+	if r.Off = x.off(r.Types, hosts); err != nil || !g.job.InSeveral() {
+		return false
+	}
+	return x.everFits(r)
 }
 
 // everFits reports whether a request has a place with nothing on the nodes.

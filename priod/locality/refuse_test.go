@@ -181,6 +181,9 @@ func TestRefusalsAreTakenBack(t *testing.T) {
 		"not known any more": {func(_ *refuser, f *Refusals, _ *cluster.Job) { f.Slow = SlowNodes{} }, "n0"},
 		"no node is left":    {func(_ *refuser, _ *Refusals, j *cluster.Job) { j.Reason = "BadConstraints" }, ""},
 		"not available":      {func(_ *refuser, _ *Refusals, j *cluster.Job) { j.Reason = "ReqNodeNotAvail, UnavailableNodes:n3" }, ""},
+		"not available in one of its partitions": {func(_ *refuser, _ *Refusals, j *cluster.Job) {
+			j.Partition, j.Reason = j.Partition+",other", "ReqNodeNotAvail, UnavailableNodes:n3"
+		}, "n0"},
 		"its user has changed": {func(r *refuser, f *Refusals, j *cluster.Job) {
 			r.places[j.ID] = cluster.Place{Excluded: "n5"}
 			f.Slow.Nodes = nil

@@ -162,7 +162,7 @@ type decider struct {
 	foreign   int
 	overLimit int // writes that WritesPerCycle keeps for the next cycle
 
-	contention float64 // in order slack: jobs for each GPU
+	contention func(partitions string) float64 // in order slack: jobs for each GPU that is reached
 
 	refused map[cluster.JobID]bool // as Memory.since says
 }

@@ -338,22 +338,17 @@ func (r *ranker) on(b plan.Budget, j *cluster.Job) plan.Budget {
 	return b.On(r.reachOf(r.h.Reaches(j)))
 }
 
-// reachOf counts the GPUs of the nodes of one or more partitions, each node once, in service or not.
+// reachOf is what jobs of one or more partitions can reach.
 func (r *ranker) reachOf(partitions string) plan.Reach {
-	if known, is := r.reach[partitions]; is {
-		return known
-	}
-	var all plan.Reach
-	for i := range r.s.Nodes {
-		if n := &r.s.Nodes[i]; n.In(partitions) {
-			all.GPUs, all.Node = all.GPUs+n.GPUs, max(all.Node, n.GPUs)
+	known, is := r.reach[partitions]
+	if !is {
+		if r.reach == nil {
+			r.reach = map[string]plan.Reach{}
 		}
+		known = plan.ReachOf(r.s.Nodes, partitions)
+		r.reach[partitions] = known
 	}
-	if r.reach == nil {
-		r.reach = map[string]plan.Reach{}
-	}
-	r.reach[partitions] = all
-	return all
+	return known
 }
 
 // budgetHolder is a user or an account, on whose budget a TE job draws.

@@ -17,28 +17,23 @@ const fairPart = 0.95
 // lateFirst is more than any remaining run time, s: late jobs rank ahead of all others.
 const lateFirst = 1e9
 
-// contention is how many jobs with GPUs run or wait for each GPU, at least 1.
-func contention(s *cluster.Snapshot) float64 {
-	jobs, gpus := 0, 0
+// contention returns how many jobs with GPUs run or wait for each GPU that jobs of a list of partitions reach, at least 1.
+func contention(s *cluster.Snapshot) func(partitions string) float64 {
+	jobs := map[string]int{}
 	for i := range s.Jobs {
 		if s.Jobs[i].GPUs > 0 {
-			jobs += max(s.Jobs[i].TaskCount, 1)
+			jobs[s.Jobs[i].Partition] += max(s.Jobs[i].TaskCount, 1)
 		}
 	}
-	for i := range s.Nodes {
-		gpus += s.Nodes[i].GPUs
-	}
-	if gpus == 0 {
-		return 1
-	}
-	return max(1, float64(jobs)/float64(gpus))
+	perGPU := plan.PerGPU(s.Nodes, jobs)
+	return func(partitions string) float64 { return max(1, perGPU(partitions)) }
 }
 
-// bySlack is the precedence in order slack of a job that waits since it could first have run. It is late when
+// bySlack is the precedence in order slack of a job that waits since it could first have run, among so many for each GPU. It is late when
 // its completion, if it started now on its fastest type, exceeds fairPart of its fair finish time. Late jobs
 // come first, by that ratio, then the others by remaining run time, the longest first, so that no long job is
 // left for the end.
-func (d *decider) bySlack(since time.Time, share *plan.Share) (precedence float64, late bool) {
+func (d *decider) bySlack(since time.Time, share *plan.Share, contention float64) (precedence float64, late bool) {
 	left, done := math.Inf(1), 0.0 // s on the fastest type
 	for t, run := range share.Run {
 		left = min(left, run)
@@ -49,7 +44,7 @@ func (d *decider) bySlack(since time.Time, share *plan.Share) (precedence float6
 	if math.IsInf(left, 1) || left <= 0 {
 		return 0, false
 	}
-	fair := (left + done) * d.contention
+	fair := (left + done) * contention
 	if ratio := (d.s.At.Sub(since).Seconds() + left) / fair; ratio > fairPart {
 		return lateFirst + lateFirst*ratio, true
 	}

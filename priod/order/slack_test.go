@@ -30,7 +30,7 @@ func TestOrderBySlack(t *testing.T) {
 				}
 				look := func() *cluster.Snapshot {
 					s := c.snapshot(start)
-					s.Nodes = []cluster.Node{{Name: "a", GPUs: 2}}
+					s.Nodes = []cluster.Node{{Name: "a", GPUs: 2, Partitions: []string{"gpu"}}}
 					for i := range s.Jobs {
 						s.Jobs[i].GPUs = 1
 					}
@@ -38,7 +38,7 @@ func TestOrderBySlack(t *testing.T) {
 					return s
 				}
 				s := look()
-				share := max(1, contention(s))
+				share := contention(s)("gpu")
 				late := func(id uint32) bool {
 					return start.Sub(submit[id]).Seconds()+run[id] > fairPart*run[id]*share
 				}
@@ -71,9 +71,23 @@ func TestBySlack(t *testing.T) {
 	at := start.Add(time.Hour)
 	share := &plan.Share{Speed: []float64{1, 0.5}, Run: []float64{3600, 7200}, Seconds: []float64{0, 3600}} // half an hour of work done
 	for contention, want := range map[float64]bool{1: true, 1.3: true, 1.5: false, 4: false} {              // 2 h / 1.5 h = 1.33
-		d := decider{s: &cluster.Snapshot{At: at}, set: Settings{Order: SlackOrder}, contention: contention}
-		if _, late := d.bySlack(start, share); late != want {
+		d := decider{s: &cluster.Snapshot{At: at}, set: Settings{Order: SlackOrder}}
+		if _, late := d.bySlack(start, share, contention); late != want {
 			t.Errorf("contention %v: late %v, want %v", contention, late, want)
+		}
+	}
+}
+
+// The fair finish of a job is among the jobs that want the GPUs that it reaches: a crowd in another partition makes it late no later.
+func TestFairAmongThoseThatReachTheSame(t *testing.T) {
+	s := &cluster.Snapshot{Nodes: []cluster.Node{{GPUs: 4, Partitions: []string{"a"}}, {GPUs: 4, Partitions: []string{"b"}}}}
+	for range 20 {
+		s.Jobs = append(s.Jobs, cluster.Job{GPUs: 1, Partition: "a"})
+	}
+	s.Jobs = append(s.Jobs, cluster.Job{GPUs: 1, Partition: "b", TaskCount: 2})
+	for list, want := range map[string]float64{"a": 5, "b": 1, "b,a": 22. / 8} {
+		if got := contention(s)(list); got != want {
+			t.Errorf("partitions %s: %v jobs for each GPU, want %v", list, got, want)
 		}
 	}
 }

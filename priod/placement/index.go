@@ -144,7 +144,7 @@ func (n *Nodes) holdsOne(r Request, within *Nodes) (holds, known bool) {
 	known = true
 	for t := range n.byType {
 		g := &n.byType[t]
-		if !r.Types.Has(int32(t)) || g.lacks(r) || within != nil && within.byType[t].lacks(r) {
+		if !r.Types.Has(int32(t)) || n.lacks(t, r) || within != nil && within.lacks(t, r) {
 			continue
 		}
 		if g.index == nil {

@@ -25,6 +25,8 @@ type Nodes struct {
 	named  *[]nodeSet // that requests name; see Among and Refused
 	leaves *leaves    // nil: it is unknown which nodes hang on which switch
 
+	own bool // debts are of each node alone; see Apart
+
 	parts map[int32][]int32 // by part of a node with several GPU types, its other parts; nil: there are none
 
 	raises  int     // how often there became more of something on a node
@@ -53,15 +55,27 @@ type group struct {
 	types   Types
 	nodes   []int32
 	free    int // GPUs on nodes that are up
+	owed    int // GPUs on nodes with fewer than none, in a view of the future
 	largest int32
 	sizes   []int32 // a node of each size, up to one more than maxSizes
 	index   *index  // nil: none
 	asked   int     // searches without one
 }
 
-// lacks reports whether there are too few GPUs for a request. In a view of the future there may
-// be fewer than none.
-func (g *group) lacks(r Request) bool { return r.GPUs > 0 && g.free < int(r.GPUs) }
+// lacks reports whether there are too few GPUs of a type for a request. In a view of the future a node may have fewer
+// than none, which is a debt of all nodes of the type, or of the node alone.
+func (n *Nodes) lacks(t int, r Request) bool { return n.byType[t].lacks(n.own, r) }
+
+func (g *group) lacks(own bool, r Request) bool {
+	free := g.free
+	if own {
+		free += g.owed
+	}
+	return r.GPUs > 0 && free < int(r.GPUs)
+}
+
+// Apart has each node of a view of the future bear what is owed there: others do not have fewer GPUs for it.
+func (n *Nodes) Apart() { n.own = true }
 
 // maxSizes is up to how many sizes of nodes a search looks at each.
 const maxSizes = 8
@@ -137,7 +151,7 @@ func (n *Nodes) CopyFree(from *Nodes) {
 	copy(n.free, from.free)
 	copy(n.down, from.down)
 	for t := range n.byType {
-		n.byType[t].free = from.byType[t].free
+		n.byType[t].free, n.byType[t].owed = from.byType[t].free, from.byType[t].owed
 		n.byType[t].forget()
 	}
 	n.source, n.raised, n.lowered = from, from.raises, n.lowered[:0]
@@ -189,6 +203,7 @@ func (n *Nodes) set(node int32, free Amount, down bool) {
 	after := v.free(node)
 	g := &n.byType[n.size[node].Type]
 	g.free += int(after.GPUs - before.GPUs)
+	g.owed += int(max(-after.GPUs, 0) - max(-before.GPUs, 0))
 	if g.index != nil {
 		g.index.set(n.rank[node], after)
 	}
@@ -212,7 +227,7 @@ func (n *Nodes) Down(node int32) bool { return n.down[node] }
 func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 	for t := range n.byType {
 		g := &n.byType[t]
-		if !r.Types.Has(int32(t)) || g.lacks(r) || within != nil && within.byType[t].lacks(r) {
+		if !r.Types.Has(int32(t)) || n.lacks(t, r) || within != nil && within.lacks(t, r) {
 			continue
 		}
 		n.scratch = n.scratch[:0]
@@ -222,7 +237,7 @@ func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 	}
 	for types := range n.sets(r) {
 		g := n.together(types)
-		if n.scratch = n.scratch[:0]; !g.lacks(r) && n.place(&g, r, n.viewOf(r, within)) {
+		if n.scratch = n.scratch[:0]; !g.lacks(n.own, r) && n.place(&g, r, n.viewOf(r, within)) {
 			return n.scratch, true
 		}
 	}
@@ -246,7 +261,7 @@ func (n *Nodes) together(types Types) group {
 	for t := range n.byType {
 		if g := &n.byType[t]; types.Has(int32(t)) {
 			all.nodes, all.sizes = append(all.nodes, g.nodes...), append(all.sizes, g.sizes...)
-			all.free, all.largest = all.free+g.free, max(all.largest, g.largest)
+			all.free, all.owed, all.largest = all.free+g.free, all.owed+g.owed, max(all.largest, g.largest)
 		}
 	}
 	slices.Sort(all.nodes)

@@ -189,3 +189,23 @@ func TestTakes(t *testing.T) {
 		}
 	}
 }
+
+// Fewer than no GPUs of one node, in a view of the future, are a debt of all, or of the node alone.
+func TestFewerThanNone(t *testing.T) {
+	n := New(Packed, []Node{{Amount: Amount{GPUs: 4, CPUs: Plenty, MemMB: Plenty}}, {Amount: Amount{GPUs: 4, CPUs: Plenty, MemMB: Plenty}}})
+	n.Take([]Share{{Node: 0, Amount: Amount{GPUs: 6}}, {Node: 1, Amount: Amount{GPUs: 1}}})
+	if place, fits := n.Fit(Request{Types: 1, Amount: Amount{GPUs: 3}}, nil); fits {
+		t.Errorf("%+v", place)
+	}
+	n.Apart()
+	if place, fits := n.Fit(Request{Types: 1, Amount: Amount{GPUs: 3}}, nil); !fits || place[0].Node != 1 {
+		t.Errorf("%+v, %v", place, fits)
+	}
+	if n.FreeGPUs(0) != 1 {
+		t.Errorf("%d GPUs free, want 1 in all", n.FreeGPUs(0))
+	}
+	n.Release([]Share{{Node: 0, Amount: Amount{GPUs: 6}}})
+	if n.FreeGPUs(0) != 7 {
+		t.Errorf("%d GPUs free, want 7", n.FreeGPUs(0))
+	}
+}

@@ -218,7 +218,7 @@ func (t *Timeline) look(from, until float64, types Types) {
 			}
 			t.window.free[node] = free
 			if !t.window.down[node] {
-				group.free += int(free.GPUs)
+				group.free += int(max(free.GPUs, 0))
 			}
 		}
 	}

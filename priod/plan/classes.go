@@ -62,12 +62,6 @@ type Budget struct {
 // Counts reports whether the budget limits what jobs use together.
 func (b Budget) Counts() bool { return b.GPUs > 0 || b.GPUHours > 0 || b.Share > 0 || b.HourShare > 0 }
 
-// Reach is what a job can run on: all nodes of its partitions.
-type Reach struct {
-	GPUs int // of all nodes
-	Node int // of the node with the most
-}
-
 // On is the budget of a job that can reach so many GPUs: of a number and a part the lesser holds. A part of GPUs is
 // rounded down, and never less than one node, so that a trial of one node's GPUs can count as TE.
 func (b Budget) On(r Reach) Budget {

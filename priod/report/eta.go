@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/store"
 )
 
@@ -55,7 +56,7 @@ func OfETA(since, until time.Time, promises []store.Promise) *ETA {
 		return all
 	}
 	e.BySize = group(func(p *store.Promise) string { return SizeClass(p.GPUs) })
-	e.ByPartition = group(func(p *store.Promise) string { return p.Partition })
+	e.ByPartition = group(func(p *store.Promise) string { return cluster.PartitionSet(p.Partition) })
 	return e
 }
 

@@ -30,6 +30,15 @@ func TestETA(t *testing.T) {
 	if len(e.BySize) != 2 || e.BySize[1].Held == nil || *e.BySize[1].Held != 0 || e.BySize[1].ErrorS != nil || len(e.ByPartition) != 1 {
 		t.Errorf("%+v", e.BySize)
 	}
+	any, a := promise(1, 10, 20, 600, 10), promise(1, 10, 20, 600, 15)
+	any.Partition, a.Partition = "v100,a100", "a100,v100"
+	if e := OfETA(now, at(60), []store.Promise{any, a}); len(e.ByPartition) != 1 || e.ByPartition[0].Name != "a100,v100" {
+		t.Errorf("the same partitions in another order: %+v", e.ByPartition)
+	}
+	w := OfWaiting(now, at(60), nil, []store.Waiters{{Partition: "v100,a100", Jobs: 2}, {Partition: "a100,v100", Jobs: 1}, {Partition: "a100", Jobs: 1}}, nil)
+	if len(w.ByPartition) != 2 || w.ByPartition[1].Name != "a100,v100" || w.ByPartition[1].Jobs != 3 {
+		t.Errorf("%+v", w.ByPartition)
+	}
 	if w := e.Words(); !strings.Contains(w, "6 expected starts, 4 scored: 50 %") {
 		t.Error(w)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -31,6 +32,7 @@ type Usage struct {
 	Idle     []IdleRun   `json:"idle"`     // that used hardly any CPU, the largest first
 	Measured int         `json:"measured"` // runs of which accounting says what they used
 	Unread   []string    `json:"unread"`   // rows of accounting that are left out, and why
+	Budgets  []BudgetOf  `json:"te_budgets"`
 
 	groups [5]map[string]*UsageOf
 	types  map[string]gpuNodes
@@ -43,6 +45,16 @@ type UsageOf struct {
 	Runs     int      `json:"runs"`
 	GPUHours float64  `json:"gpu_h"`
 	Of       *float64 `json:"of_capacity,omitempty"` // of what the GPUs of a type, as they are now, could have given
+}
+
+// BudgetOf is a TE budget as it counts for jobs of one partition; 0 limits nothing.
+type BudgetOf struct {
+	Of         string   `json:"of"`                  // "each user", "account physics"
+	Partition  string   `json:"partition,omitempty"` // "": any; a job of several has that of all their nodes
+	GPUs       int      `json:"gpus"`                // at a time
+	GPUHours   float64  `json:"gpu_h_per_day"`
+	TimeLimitS float64  `json:"time_limit_s"`
+	Keys       []string `json:"keys"` // of priod.toml, with their values and where these stand
 }
 
 // SpreadRun held more nodes than its GPUs need.
@@ -233,6 +245,20 @@ func (u *Usage) Tables() []PageTable {
 				use = fmt.Sprintf("%.0f %%", *s.GPUUse)
 			}
 			t.Rows = append(t.Rows, []any{s.Job.String(), s.User, s.Name, s.GPUs, fmt.Sprintf("%.3f", s.CPUs), use, tenths(s.GPUHours)})
+		}
+		tables = append(tables, t)
+	}
+	if len(u.Budgets) > 0 {
+		t := PageTable{Title: "TE budgets", Header: []string{"OF", "PARTITION", "GPUS", "GPU-HOURS A DAY", "TIME LIMIT", "FROM"}}
+		for _, b := range u.Budgets {
+			limit := func(n float64, text string) string {
+				if n == 0 {
+					return "any"
+				}
+				return text
+			}
+			t.Rows = append(t.Rows, []any{b.Of, cmp.Or(b.Partition, "any"), limit(float64(b.GPUs), fmt.Sprint(b.GPUs)), limit(b.GPUHours, tenths(b.GPUHours)),
+				limit(b.TimeLimitS, Ago(time.Duration(b.TimeLimitS)*time.Second)), strings.Join(b.Keys, "; ")})
 		}
 		tables = append(tables, t)
 	}

@@ -94,7 +94,7 @@ func OfWaiting(since, until time.Time, waited []store.Waited, waiters []store.Wa
 		{&r.BySize, func(w *store.Waiters) string { return SizeClass(w.GPUs) }, map[string]*WaitsOf{}},
 		{&r.ByUser, func(w *store.Waiters) string { return w.User }, map[string]*WaitsOf{}},
 		{&r.ByAccount, func(w *store.Waiters) string { return w.Account }, map[string]*WaitsOf{}},
-		{&r.ByPartition, func(w *store.Waiters) string { return w.Partition }, map[string]*WaitsOf{}},
+		{&r.ByPartition, func(w *store.Waiters) string { return cluster.PartitionSet(w.Partition) }, map[string]*WaitsOf{}},
 		{&r.ByType, func(w *store.Waiters) string { return cmp.Or(w.GPUType, "any") }, map[string]*WaitsOf{}},
 	}
 	each := func(w *store.Waiters, add func(*WaitsOf)) {

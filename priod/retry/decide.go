@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
 )
 
 // Do is what happens to a job that failed.
@@ -189,18 +190,30 @@ func (set *Settings) Exclusion(s *cluster.Snapshot, j *cluster.Job, own, fault [
 	if added == 0 || added > set.Exclude {
 		return nil
 	}
-	left := 0
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.Usable && !slices.Contains(all, n.Name) && fits(n, j) {
-			left++
-		}
-	}
-	if left < max(j.Nodes, 1) {
+	if !leaves(s, j, all) {
 		return nil
 	}
 	slices.Sort(all)
 	return all
+}
+
+// leaves reports whether usable nodes are left for a job beside some that it refuses.
+func leaves(s *cluster.Snapshot, j *cluster.Job, refused []string) bool {
+	left := 0
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Usable && !slices.Contains(refused, n.Name) && fits(n, j) {
+			left++
+		}
+	}
+	return left >= max(j.Nodes, 1)
+}
+
+// noneLeft reports whether a job waits because it refuses nodes. Of a job in several partitions Slurm says that of one.
+func noneLeft(s *cluster.Snapshot, j *cluster.Job, refused string) bool {
+	if hosts, err := slurmplug.ExpandHosts(refused); err == nil && j.InSeveral() && s.SeesNodes() {
+		return !leaves(s, j, hosts)
+	}
+	return j.Unsatisfied() || slurmplug.NotAvailable(j.Reason)
 }
 
 // fits reports whether a node has, when it is empty, what a job asks for of each node, as

@@ -271,7 +271,7 @@ func (f *Feature) tend(ctx context.Context, c *plan.Cycle) error {
 	for _, number := range f.Memory.open() {
 		row := f.Memory.Failure(number)
 		if row.State == Requeued {
-			if next, changed := waits(*row, f.Memory.queue.jobs.Get(row.Job)); changed {
+			if next, changed := waits(*row, f.Memory.queue.jobs.Get(row.Job), c.Snapshot); changed {
 				turn.Failures = append(turn.Failures, next)
 			}
 			continue
@@ -339,14 +339,14 @@ func advance(f Failure, s *plan.JobStatus, room bool) (Failure, bool) {
 
 // waits is a row whose job is in the queue again: nodes that it refuses may still have to
 // be named, or be taken back because nothing is left for it.
-func waits(f Failure, j *cluster.Job) (Failure, bool) {
+func waits(f Failure, j *cluster.Job, s *cluster.Snapshot) (Failure, bool) {
 	switch {
 	case j == nil || !inQueueAgain(j):
 		f.State = Noted
 		return f, true
 	case j.State != cluster.Pending: // it is still to leave its nodes
 		return f, false
-	case f.Exclude != "" && f.Told && (j.Unsatisfied() || slurmplug.NotAvailable(j.Reason)):
+	case f.Exclude != "" && f.Told && noneLeft(s, j, f.Exclude):
 		f.Exclude, f.Told, f.Message = "", false, "no node was left for it: it excludes only what its user wants"
 		return f, true
 	case f.Exclude != "" && !f.Told && f.Tries < maxTries:

@@ -13,12 +13,12 @@ import (
 	"slurmprio/priod/workload"
 )
 
-// daemonOf is priod as its configuration has it, with nothing learned yet. Partitions count
-// for jobs without GPUs alone; of programs it knows what the table of workloads says. Causes of
+// daemonOf is priod as its configuration has it, with nothing learned yet. Where the cluster is not divided, partitions
+// count for jobs without GPUs alone; of programs it knows what the table of workloads says. Causes of
 // waiting are found only where waits asks for them or a feature needs them.
-func daemonOf(c *config.Config, table *workload.Table, waits bool) virtual.Daemon {
+func daemonOf(c *config.Config, table *workload.Table, divided, waits bool) virtual.Daemon {
 	everywhere := *c
-	if len(c.Slurm.Partitions) > 0 {
+	if len(c.Slurm.Partitions) > 0 && !divided {
 		everywhere.Slurm.Partitions = []string{virtual.Partition}
 	}
 	d := virtual.Daemon{

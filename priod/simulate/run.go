@@ -78,7 +78,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		opt.Order, opt.Daemon = virtual.Priod, daemonOf(c, in.Table, spec.Waits)
+		opt.Order, opt.Daemon = virtual.Priod, daemonOf(c, in.Table, in.Cluster.Divided(), spec.Waits)
 		if spec.SlurmOrder == "fifo" {
 			opt.Multifactor = virtual.FIFOWeights
 		}

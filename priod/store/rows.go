@@ -99,7 +99,7 @@ func nodeParams(n *cluster.Node, at time.Time) db.PutNodeParams {
 	return db.PutNodeParams{
 		Name: n.Name, ChangedMs: millis(at), Usable: n.Usable, State: n.State, Features: strings.Join(n.Features, ","),
 		GpuType: n.GPUType, Gpus: int64(n.GPUs), GpusUsed: int64(n.GPUsUsed), Cpus: int64(n.CPUs),
-		CpusUsed: int64(n.CPUsUsed), MemMb: n.MemMB, MemUsedMb: n.MemUsedMB, MixedTypes: n.MixedTypes,
+		CpusUsed: int64(n.CPUsUsed), MemMb: n.MemMB, MemUsedMb: n.MemUsedMB, MixedTypes: n.MixedTypes, Partitions: strings.Join(n.Partitions, ","),
 	}
 }
 
@@ -111,6 +111,9 @@ func nodeOf(r *db.Node) cluster.Node {
 	}
 	if r.Features != "" {
 		n.Features = strings.Split(r.Features, ",")
+	}
+	if r.Partitions != "" {
+		n.Partitions = strings.Split(r.Partitions, ",")
 	}
 	return n
 }

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,8 +26,8 @@ type NodeGroup struct {
 	CPUs     int      `toml:"cpus" json:"cpus"`
 	MemMB    int64    `toml:"mem_mb" json:"mem_mb"`
 	Features []string `toml:"features" json:"features,omitempty"`
-	// Partitions are Slurm's. A job without GPUs whose partition is that of some nodes runs on
-	// these; one of another partition, or of none that is known, runs anywhere.
+	// Partitions are Slurm's. A job whose partitions are those of some nodes runs on these, if it has GPUs only where
+	// these divide the nodes with GPUs (Divided). A job that names none runs anywhere; so does one without GPUs of others.
 	Partitions []string `toml:"partitions" json:"partitions,omitempty"`
 	Switch     string   `toml:"switch" json:"switch,omitempty"` // the leaf switch that the nodes hang on
 	// Slowdown is how many times as long as on other nodes jobs take here, by workload;
@@ -40,6 +41,8 @@ const AnyWorkload = "any"
 // Cluster is what a trace runs on.
 type Cluster struct {
 	Nodes []NodeGroup `toml:"nodes" json:"nodes"`
+	// Partitions say more of those that nodes name. They count where these divide the nodes (Divided).
+	Partitions []Partition `toml:"partitions" json:"partitions,omitempty"`
 }
 
 // Types are the GPU types in order of first appearance.
@@ -83,8 +86,8 @@ const (
 	maxMemMB  = 1 << 40
 )
 
-// ReadCluster reads a cluster description, [[nodes]] tables with the keys of
-// NodeGroup. Errors name the file, the key and the value.
+// ReadCluster reads a cluster description, [[nodes]] and [[partitions]] tables with the keys of
+// NodeGroup and Partition. Errors name the file, the key and the value.
 func ReadCluster(path string) (Cluster, error) {
 	var c Cluster
 	text, err := os.ReadFile(path)
@@ -96,7 +99,11 @@ func ReadCluster(path string) (Cluster, error) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features, partitions, switch and slowdown", path, unknown[0])
+		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features, partitions, switch and slowdown, a [[partitions]] table name, priority_tier, priority_job_factor, max_time, max_nodes and state", path, unknown[0])
+	}
+	for i := range c.Partitions { // Slurm's defaults
+		p := &c.Partitions[i]
+		p.Tier, p.JobFactor = cmp.Or(p.Tier, 1), cmp.Or(p.JobFactor, 1)
 	}
 	if err := c.check(); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
@@ -167,18 +174,26 @@ func FromSnapshot(s *cluster.Snapshot) (c Cluster, leftOut [2]int) {
 				leftOut[kind]++
 				continue
 			}
-			g := NodeGroup{Count: 1, GPUType: n.GPUType, GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB, Features: n.Features, Partitions: n.Partitions}
-			if g.GPUType == "" && gpus {
-				g.GPUType = UntypedGPU
-			}
-			c.add(g)
+			c.add(groupOf(n))
 		}
+	}
+	for i := range s.Partitions {
+		c.Partitions = append(c.Partitions, partitionOf(&s.Partitions[i]))
 	}
 	return c, leftOut
 }
 
-// add puts a node to those that are alike, else behind those that differ in partitions alone:
-// these make no difference to jobs with GPUs, and neither does the order of nodes then.
+// groupOf describes one node.
+func groupOf(n *cluster.Node) NodeGroup {
+	g := NodeGroup{Count: 1, GPUType: n.GPUType, GPUs: n.GPUs, CPUs: n.CPUs, MemMB: n.MemMB, Features: n.Features, Partitions: n.Partitions}
+	if g.GPUType == "" && g.GPUs > 0 {
+		g.GPUType = UntypedGPU
+	}
+	return g
+}
+
+// add puts a node to those that are alike, else behind those that differ in partitions alone: these make no difference
+// to jobs that may run in all, and neither does the order of nodes then.
 func (c *Cluster) add(g NodeGroup) {
 	at := len(c.Nodes)
 	for i := range c.Nodes {
@@ -211,7 +226,7 @@ func (c *Cluster) check() error {
 			return fmt.Errorf("[[nodes]] table %d: more than %d nodes in all", i+1, maxNodes)
 		}
 	}
-	return nil
+	return c.checkPartitions()
 }
 
 // Check refuses what no node has.

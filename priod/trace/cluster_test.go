@@ -5,10 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
 )
 
 func TestReadCluster(t *testing.T) {
@@ -53,6 +55,12 @@ func TestReadClusterErrors(t *testing.T) {
 		"no gpus":     {"[[nodes]]\ncount = 1\ngpu_type = \"a100\"\n", "table 1: gpus = 0 and gpu_type = \"a100\""},
 		"no cpus":     {"[[nodes]]\ncount = 1\n", "table 1: gpus = 0 and cpus = 0"},
 		"partition":   {good + "partitions = [\"a\", \"\\u001b[31m\"]\n", `partitions: "\x1b[31m"`},
+		"no nodes":    {good + "[[partitions]]\nname = \"a\"\n", `[[partitions]] table 1: name = "a": no [[nodes]] table has it`},
+		"twice":       {good + "partitions = [\"a\"]\n[[partitions]]\nname = \"a\"\n[[partitions]]\nname = \"a\"\n", `table 2: name = "a" stands twice`},
+		"state":       {good + "partitions = [\"a\"]\n[[partitions]]\nname = \"a\"\nstate = \"off\"\n", `state = "off": want up, down, drain or inactive`},
+		"tier":        {good + "partitions = [\"a\"]\n[[partitions]]\nname = \"a\"\npriority_tier = 65536\n", "at most 65535 of priority_tier"},
+		"limit":       {good + "partitions = [\"a\"]\n[[partitions]]\nname = \"a\"\nmax_time = \"-1h\"\n", "want 0 or more of priority_tier"},
+		"other key":   {good + "[[partitions]]\nname = \"a\"\nmaxtime = \"1h\"\n", "unknown key partitions.maxtime"},
 		"negative":    {good + good[:len(good)-len("gpus = 4\n")] + "gpus = -4\n", "table 2: gpus = -4"},
 		"no type":     {"[[nodes]]\ncount = 1\ngpus = 4\n", `gpu_type = ""`},
 		"word":        {"[[nodes]]\ncount = \"two\"\n", "count"},
@@ -65,6 +73,43 @@ func TestReadClusterErrors(t *testing.T) {
 				t.Errorf("error %v, want the file and %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestReadPartitions(t *testing.T) {
+	const nodes = "[[nodes]]\ncount = 1\ngpu_type = \"a100\"\ngpus = 4\npartitions = [\"long\", \"debug\"]\n"
+	c, err := ReadCluster(writeFile(t, nodes+"[[partitions]]\nname = \"long\"\n[[partitions]]\nname = \"debug\"\npriority_tier = 10\npriority_job_factor = 5\nmax_time = \"30m\"\nmax_nodes = 2\nstate = \"down\"\n"))
+	want := []Partition{{Name: "long", Tier: 1, JobFactor: 1}, {Name: "debug", Tier: 10, JobFactor: 5, MaxTime: 30 * time.Minute, MaxNodes: 2, State: "down"}}
+	if err != nil || !cmp.Equal(want, c.Partitions) || c.Partition("debug").Closed() != "DOWN" || c.Partition("long").Closed() != "" || c.Partition("x") != nil {
+		t.Error(err, cmp.Diff(want, c.Partitions))
+	}
+	s := cluster.Snapshot{Partitions: []cluster.Partition{
+		{Name: "long", Tier: 1, JobFactor: 1, MaxTime: slurmplug.Unlimited}, {Name: "debug", Closed: "DOWN", Tier: 10, JobFactor: 5, MaxTime: 30 * time.Minute, MaxNodes: 2}, {Name: "old", Draining: true},
+	}}
+	read, _ := FromSnapshot(&s)
+	want[1].State = "DOWN"
+	if want = append(want, Partition{Name: "old", State: "DRAIN"}); !cmp.Equal(want, read.Partitions) {
+		t.Error(cmp.Diff(want, read.Partitions))
+	}
+}
+
+// A cluster is divided where partitions keep some jobs with GPUs off some nodes, or make several queues of them.
+func TestDivided(t *testing.T) {
+	gpus := func(partitions ...string) NodeGroup { return NodeGroup{Count: 1, GPUs: 1, Partitions: partitions} }
+	cpus := NodeGroup{Count: 1, CPUs: 1, Partitions: []string{"cpu"}}
+	for _, w := range []struct {
+		nodes []NodeGroup
+		want  bool
+	}{
+		{[]NodeGroup{gpus(), gpus()}, false},
+		{[]NodeGroup{gpus("a"), gpus("a"), cpus}, false},
+		{[]NodeGroup{gpus("a"), gpus("b")}, true},
+		{[]NodeGroup{gpus("a", "b"), gpus("a", "b")}, true},
+		{[]NodeGroup{gpus("a"), gpus()}, true},
+	} {
+		if c := (&Cluster{Nodes: w.nodes}); c.Divided() != w.want {
+			t.Errorf("%+v: divided is %v", w.nodes, c.Divided())
+		}
 	}
 }
 

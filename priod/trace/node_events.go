@@ -23,6 +23,9 @@ const (
 	NodesDrain  NodeEventKind = "drain"  // their jobs run to the end, and none starts
 	NodesReboot NodeEventKind = "reboot" // as drain; each node reboots once it is idle
 	NodesJoin   NodeEventKind = "join"   // they are new: before, there is no such node
+	// NodesReserved are kept for maintenance: jobs run to the end, none starts, and once that is announced, none whose
+	// time limit reaches into it.
+	NodesReserved NodeEventKind = "maintenance"
 )
 
 // NodeEvent is something that happens to some nodes during a simulation.
@@ -32,10 +35,12 @@ type NodeEvent struct {
 	Nodes []int32 // indices in the order of the cluster's description
 	For   float64 // s until they are back; of reboot, from when a node is idle; not of join
 	Each  int     // of reboot: so many nodes at a time; 0: all at once
+
+	Announced float64 // s before At, of maintenance
 }
 
 // ReadNodeEvents reads what happens to the nodes of a cluster: TOML with [[events]] tables of at, event,
-// nodes, for and each. Nodes are a host list of n0, n1 and so on in the order of the cluster's
+// nodes, for, each and announced. Nodes are a host list of n0, n1 and so on in the order of the cluster's
 // description, or a GPU type. Errors name the file, the table and the value.
 func ReadNodeEvents(path string, c *Cluster) ([]NodeEvent, error) {
 	text, err := os.ReadFile(path)
@@ -50,7 +55,7 @@ func ReadNodeEvents(path string, c *Cluster) ([]NodeEvent, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return nil, fmt.Errorf("%s: unknown key %s: an [[events]] table has at, event, nodes, for and each", path, unknown[0])
+		return nil, fmt.Errorf("%s: unknown key %s: an [[events]] table has at, event, nodes, for, each and announced", path, unknown[0])
 	}
 	if len(file.Events) == 0 {
 		return nil, fmt.Errorf("%s: it has no [[events]] table", path)
@@ -78,24 +83,44 @@ func ReadNodeEvents(path string, c *Cluster) ([]NodeEvent, error) {
 
 // nodeEventTable is one [[events]] table.
 type nodeEventTable struct {
-	At    time.Duration `toml:"at"`
-	Event string        `toml:"event"`
-	Nodes string        `toml:"nodes"`
-	For   time.Duration `toml:"for"`
-	Each  int           `toml:"each"`
+	At        span   `toml:"at"`
+	Event     string `toml:"event"`
+	Nodes     string `toml:"nodes"`
+	For       span   `toml:"for"`
+	Each      int    `toml:"each"`
+	Announced span   `toml:"announced"`
+}
+
+// span is a time such as "90m" or "3d".
+type span struct{ time.Duration }
+
+// UnmarshalText reads a time.
+func (d *span) UnmarshalText(text []byte) (err error) {
+	if days, is := strings.CutSuffix(string(text), "d"); is {
+		n, bad := strconv.ParseUint(days, 10, 16)
+		d.Duration, err = time.Duration(n)*24*time.Hour, bad
+	} else {
+		d.Duration, err = time.ParseDuration(string(text))
+	}
+	if err != nil {
+		return fmt.Errorf("%.40q is no time such as 90m, 8h or 3d", text)
+	}
+	return nil
 }
 
 func (t *nodeEventTable) event(c *Cluster) (e NodeEvent, err error) {
-	e = NodeEvent{At: t.At.Seconds(), Kind: NodeEventKind(t.Event), For: t.For.Seconds(), Each: t.Each}
-	kinds := []NodeEventKind{NodesFail, NodesDrain, NodesReboot, NodesJoin}
+	e = NodeEvent{At: t.At.Seconds(), Kind: NodeEventKind(t.Event), For: t.For.Seconds(), Each: t.Each, Announced: t.Announced.Seconds()}
+	kinds := []NodeEventKind{NodesFail, NodesDrain, NodesReboot, NodesJoin, NodesReserved}
 	switch {
 	case !slices.Contains(kinds, e.Kind):
-		return e, fmt.Errorf("event %.40q: want fail, drain, reboot or join", t.Event)
-	case t.At < 0:
+		return e, fmt.Errorf("event %.40q: want fail, drain, reboot, join or maintenance", t.Event)
+	case t.At.Duration < 0:
 		return e, fmt.Errorf("at %s: want 0s or more", t.At)
-	case e.Kind == NodesJoin && t.For != 0:
+	case t.Announced.Duration < 0 || t.Announced.Duration > 0 && e.Kind != NodesReserved:
+		return e, fmt.Errorf("announced %s: want how long before it users know of a maintenance, such as 3d; with event maintenance only", t.Announced)
+	case e.Kind == NodesJoin && t.For.Duration != 0:
 		return e, fmt.Errorf("for %s: nodes that join stay", t.For)
-	case e.Kind != NodesJoin && t.For <= 0:
+	case e.Kind != NodesJoin && t.For.Duration <= 0:
 		return e, fmt.Errorf("for %s: want how long the nodes are away, such as 8h", t.For)
 	case t.Each < 0 || t.Each > 0 && e.Kind != NodesReboot:
 		return e, fmt.Errorf("each %d: want how many nodes reboot at a time, 0 for all at once; with event reboot only", t.Each)

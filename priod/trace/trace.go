@@ -32,7 +32,9 @@ type Job struct {
 	MemMB int64 // of the whole job; 0: the share of its GPUs, without GPUs of its CPUs
 	Nodes int   // 0: as few as the GPUs need, or the CPUs without GPUs
 
-	Partition string // Slurm's; "" when the trace does not say
+	// Partition is Slurm's, or a list "a,b" in the order in which they are tried; "" when the trace does not say.
+	// Accounting has the one in which a job ran.
+	Partition string
 
 	User, Account string
 	Weight        float64 // of its share: 1 unless the trace says otherwise

@@ -28,12 +28,13 @@ type Line struct {
 // Alternative is what is expected of a job that asked for something else. The first of several is the job as it is. Times are s
 // from now; null: not known.
 type Alternative struct {
-	Change string `json:"change"` // "": none
-	Try    string `json:"try,omitempty"`
-	StartS *int64 `json:"start_s"`
-	P90S   *int64 `json:"start_p90_s"`
-	EndS   *int64 `json:"end_s"`
-	Sooner bool   `json:"sooner"` // it starts sooner than the job as it is, by more than a minute and a tenth
+	Change  string `json:"change"` // "": none
+	Try     string `json:"try,omitempty"`
+	StartS  *int64 `json:"start_s"`
+	P90S    *int64 `json:"start_p90_s"`
+	EndS    *int64 `json:"end_s"`
+	LimitsS *int64 `json:"start_by_limits_s,omitempty"` // where too few past jobs are known: by time limits alone
+	Sooner  bool   `json:"sooner"`                      // it starts sooner than the job as it is, by more than a minute and a tenth
 }
 
 // In is a time from now in words; "": not known.

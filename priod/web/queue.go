@@ -160,7 +160,11 @@ func (f *Filter) valid(ctx context.Context, r *store.Reader, types []Choice) err
 
 func (f *Filter) fits(k *store.WaitingKey) bool {
 	is := func(want, got string) bool { return want == "" || want == got || want == report.Safe(got) }
-	return is(f.User, k.User) && is(f.Account, k.Account) && is(f.Partition, k.Partition) && is(f.Class, k.Class) && is(f.Cause, string(k.Cause)) && is(f.GPUType, cmp.Or(k.GPUType, "any"))
+	in := f.Partition == ""
+	for p := range strings.SplitSeq(k.Partition, ",") { // as squeue -p has it
+		in = in || is(f.Partition, p)
+	}
+	return in && is(f.User, k.User) && is(f.Account, k.Account) && is(f.Class, k.Class) && is(f.Cause, string(k.Cause)) && is(f.GPUType, cmp.Or(k.GPUType, "any"))
 }
 
 // Choice is one value of a filter, with what it would leave.
@@ -200,7 +204,7 @@ type QueueView struct {
 	Jobs       []JobView `json:"jobs"`
 	Users      []Choice  `json:"by_user"`
 	Accounts   []Choice  `json:"by_account"`
-	Partitions []Choice  `json:"by_partition"`
+	Partitions []Choice  `json:"by_partition"` // a job counts in each of its own
 	Classes    []Choice  `json:"by_class"`
 	Causes     []Choice  `json:"by_cause"`
 	Types      []Choice  `json:"by_type"`
@@ -257,11 +261,18 @@ func (w *waiting) read(ctx context.Context, r *store.Reader, cycle string) ([]st
 	return w.keys, w.whole, nil
 }
 
-// choicesOf is the page without jobs.
+// choicesOf is the page without jobs. A job counts in each of its partitions.
 func choicesOf(keys []store.WaitingKey) QueueView {
+	in := make([]store.WaitingKey, 0, len(keys))
+	for _, k := range keys {
+		for p := range strings.SplitSeq(k.Partition, ",") {
+			k.Partition = p
+			in = append(in, k)
+		}
+	}
 	return QueueView{
 		Users:    choices(keys, func(k *store.WaitingKey) string { return k.User }),
-		Accounts: choices(keys, func(k *store.WaitingKey) string { return k.Account }), Partitions: choices(keys, func(k *store.WaitingKey) string { return k.Partition }),
+		Accounts: choices(keys, func(k *store.WaitingKey) string { return k.Account }), Partitions: choices(in, func(k *store.WaitingKey) string { return k.Partition }),
 		Classes: choices(keys, func(k *store.WaitingKey) string { return k.Class }), Causes: choices(keys, func(k *store.WaitingKey) string { return string(k.Cause) }),
 		Types: choices(keys, func(k *store.WaitingKey) string { return cmp.Or(k.GPUType, "any") }),
 	}

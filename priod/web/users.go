@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
@@ -36,11 +37,12 @@ type Owner struct {
 	LostGPUH    float64  `json:"lost_gpu_h"`       // work that these lost
 	Evictions   int      `json:"runs_evicted_for"` // jobs of others that left for its jobs
 	TEGPUHours  float64  `json:"te_gpu_h_of_the_day"`
-	TEBudget    float64  `json:"te_budget_gpu_h"` // of a day; 0: none
+	TEBudget    float64  `json:"te_budget_gpu_h"` // of a day, the largest of a job that runs or waits; 0: none
 	With        *float64 `json:"completion_s"`    // mean, as it happened; null: not replayed, or among neither those that gained most nor those that lost
 	Without     *float64 `json:"completion_without_priod_s"`
 
-	waits []float64
+	waits      []float64
+	partitions map[string]bool // lists of those of its jobs that run or wait
 }
 
 // BudgetLeft is the part of the TE budget that is left, in GPU-hours; "": there is no budget.
@@ -71,10 +73,6 @@ func (p *Pages) users(ctx context.Context, r *store.Reader, last *store.Cycle, _
 	if err != nil {
 		return nil, err
 	}
-	gpus := 0
-	for i := range all {
-		gpus += all[i].GPUs
-	}
 	users, accounts := owners{}, owners{}
 	both := func(user, account string, add func(o *Owner)) {
 		add(users.of(user))
@@ -99,11 +97,11 @@ func (p *Pages) users(ctx context.Context, r *store.Reader, last *store.Cycle, _
 	}
 	for i := range holders {
 		h := &holders[i]
-		both(h.User, h.Account, func(o *Owner) { o.GPUs += h.GPUs })
+		both(h.User, h.Account, func(o *Owner) { o.GPUs += h.GPUs; o.asks(h.Partition) })
 	}
 	for i := range keys {
 		k := &keys[i]
-		both(k.User, k.Account, func(o *Owner) { o.Waiting, o.WaitingGPUs = o.Waiting+1, o.WaitingGPUs+k.GPUs })
+		both(k.User, k.Account, func(o *Owner) { o.Waiting, o.WaitingGPUs = o.Waiting+1, o.WaitingGPUs+k.GPUs; o.asks(k.Partition) })
 	}
 	for i := range gone {
 		x := &gone[i]
@@ -125,8 +123,27 @@ func (p *Pages) users(ctx context.Context, r *store.Reader, last *store.Cycle, _
 			}
 		}
 	}
-	v.Users, v.Accounts = users.list("user", gpus, p.Budget), accounts.list("account", gpus, p.Budget)
+	v.Users, v.Accounts = users.list("user", all, p.Budget), accounts.list("account", all, p.Budget)
 	return v, nil
+}
+
+// asks notes the partitions of a job that runs or waits.
+func (o *Owner) asks(partitions string) {
+	if o.partitions == nil {
+		o.partitions = map[string]bool{}
+	}
+	o.partitions[cluster.PartitionSet(partitions)] = true
+}
+
+// budget is the largest that counts for a job of those that run or wait; where there is none, that of a job in any partition.
+func (o *Owner) budget(reaches func(partitions string) plan.Reach, of func(plan.Reach) float64) (most float64) {
+	if len(o.partitions) == 0 {
+		return of(reaches(""))
+	}
+	for p := range o.partitions {
+		most = max(most, of(reaches(p)))
+	}
+	return most
 }
 
 type owners map[string]*Owner
@@ -140,7 +157,21 @@ func (all owners) of(name string) *Owner {
 	return o
 }
 
-func (all owners) list(kind string, gpus int, budget func(kind, name string, gpus int) float64) []Owner {
+func (all owners) list(kind string, nodes []cluster.Node, budget func(kind, name string, reach plan.Reach) float64) []Owner {
+	known := map[string]plan.Reach{}
+	for i := range nodes { // "": in any partition
+		known[""] = plan.Reach{GPUs: known[""].GPUs + nodes[i].GPUs, Node: max(known[""].Node, nodes[i].GPUs)}
+	}
+	reaches := func(partitions string) plan.Reach {
+		r, is := known[partitions]
+		if !is {
+			if r = plan.ReachOf(nodes, partitions); r.GPUs == 0 { // they are gone
+				r = known[""]
+			}
+			known[partitions] = r
+		}
+		return r
+	}
 	list := make([]Owner, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		o := all[name]
@@ -149,7 +180,7 @@ func (all owners) list(kind string, gpus int, budget func(kind, name string, gpu
 			o.WaitP50, o.WaitP95 = &half, &most
 		}
 		if budget != nil {
-			o.TEBudget = budget(kind, name, gpus)
+			o.TEBudget = o.budget(reaches, func(r plan.Reach) float64 { return budget(kind, name, r) })
 		}
 		list = append(list, *o)
 	}

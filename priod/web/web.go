@@ -23,6 +23,7 @@ import (
 
 	"slurmprio/etc"
 	"slurmprio/priod/daemon"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
@@ -51,8 +52,8 @@ type Pages struct {
 	Explain func(ctx context.Context, r *store.Reader, name, user string) (view any, lines []Line, err error)
 	// Alternatives says what a waiting job could expect that asked for something else. It may read Slurm's queue.
 	Alternatives func(ctx context.Context, r *store.Reader, name string) ([]Alternative, error)
-	// Budget is how many TE GPU-hours of a day a "user" or an "account" may use on a cluster of so many GPUs; 0: any number.
-	Budget func(kind, name string, gpus int) float64
+	// Budget is how many TE GPU-hours of a day a "user" or an "account" may use where its jobs reach so many GPUs; 0: any number.
+	Budget func(kind, name string, reach plan.Reach) float64
 	// Health is the daemon's own word; nil where pages are served without it.
 	Health func() daemon.State
 

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -539,6 +540,50 @@ func TestAnswerCache(t *testing.T) {
 	}
 	if len(k.of) > mostCached {
 		t.Errorf("%d answers are kept", len(k.of))
+	}
+}
+
+// A job of several partitions counts in each of them, as squeue -p has it, in whatever order it names them.
+func TestFilterOfPartition(t *testing.T) {
+	var keys []store.WaitingKey
+	for _, p := range []string{"a100", "a100,v100", "v100,a100", "v100", "t4"} {
+		keys = append(keys, store.WaitingKey{Partition: p, GPUs: 2})
+	}
+	if got, want := choicesOf(keys).Partitions, []Choice{{"a100", 3, 6}, {"v100", 3, 6}, {"t4", 1, 2}}; !slices.Equal(got, want) {
+		t.Errorf("choices %v, want %v", got, want)
+	}
+	for _, c := range choicesOf(keys).Partitions {
+		n := 0
+		for i := range keys {
+			if (&Filter{Partition: c.Value}).fits(&keys[i]) {
+				n++
+			}
+		}
+		if n != c.Jobs {
+			t.Errorf("partition %s leaves %d jobs, want %d", c.Value, n, c.Jobs)
+		}
+	}
+}
+
+// A budget by share is of what the jobs of its user reach: of several lists of partitions the largest, and of the whole cluster
+// where no job runs or waits, or its partitions are gone.
+func TestBudgetOfWhatIsReached(t *testing.T) {
+	nodes := []cluster.Node{{Partitions: []string{"a100"}, GPUs: 8}, {Partitions: []string{"v100", "old"}, GPUs: 4}, {Partitions: []string{"t4"}, GPUs: 2}}
+	day := func(_, _ string, r plan.Reach) float64 { return plan.Budget{HourShare: 0.5}.On(r).GPUHours / 12 }
+	for want, lists := range map[float64][]string{14: {}, 4: {"v100,old"}, 12: {"t4", "v100,a100"}, 2: {"t4"}} {
+		all := owners{}
+		for _, l := range lists {
+			all.of("ann").asks(l)
+		}
+		all.of("ann")
+		if got := all.list("user", nodes, day)[0].TEBudget; got != want {
+			t.Errorf("jobs of %q: budget of %v GPUs, want %v", lists, got, want)
+		}
+	}
+	all := owners{}
+	all.of("ann").asks("gone")
+	if got := all.list("user", nodes, day)[0].TEBudget; got != 14 {
+		t.Errorf("%v", got)
 	}
 }
 

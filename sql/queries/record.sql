@@ -33,13 +33,13 @@ UPDATE jobs SET left_ms = max(CAST(sqlc.arg(at_ms) AS INTEGER), start_ms) WHERE 
 
 -- name: PutNode :exec
 INSERT INTO nodes (
-  name, changed_ms, usable, state, features, gpu_type, gpus, gpus_used, cpus, cpus_used, mem_mb, mem_used_mb, mixed_types
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  name, changed_ms, usable, state, features, gpu_type, gpus, gpus_used, cpus, cpus_used, mem_mb, mem_used_mb, mixed_types, partitions
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET
   changed_ms = excluded.changed_ms, usable = excluded.usable, state = excluded.state, features = excluded.features,
   gpu_type = excluded.gpu_type, gpus = excluded.gpus, gpus_used = excluded.gpus_used, cpus = excluded.cpus,
   cpus_used = excluded.cpus_used, mem_mb = excluded.mem_mb, mem_used_mb = excluded.mem_used_mb,
-  mixed_types = excluded.mixed_types;
+  mixed_types = excluded.mixed_types, partitions = excluded.partitions;
 
 -- name: DropNode :exec
 DELETE FROM nodes WHERE name = ?;

@@ -387,6 +387,15 @@ func TestRestartPlansTheSame(t *testing.T) {
 
 // live lets one life of so many jobs pass, with a restart tried in each sixth cycle.
 func live(t *testing.T, seed uint64, n int) {
+	o := &observer{t: t, rand: rand.New(rand.NewPCG(seed, 1)), waits: map[cluster.JobID]map[string]time.Duration{}, why: map[cluster.JobID]string{}}
+	o.live(seed, n, func(s cycle.Slurm) virtual.Recorder { o.slurm = s; return o })
+	o.starved()
+	t.Logf("%d restarts, %d plans compared", o.restarts, o.compared)
+}
+
+// live lets one life of so many jobs pass, which a recorder records.
+func (o *observer) live(seed uint64, n int, record func(cycle.Slurm) virtual.Recorder) {
+	t := o.t
 	ctx, dir := context.Background(), t.TempDir()
 	c := configOf(t, allOn)
 	table, err := workload.Parse("programs", programs)
@@ -397,8 +406,7 @@ func live(t *testing.T, seed uint64, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	o := &observer{t: t, dir: dir, c: c, table: table, rand: rnd, waits: map[cluster.JobID]map[string]time.Duration{}, why: map[cluster.JobID]string{}, weather: weather{rand: rnd, until: map[string]time.Time{}, was: map[string]cluster.Node{}}}
+	o.dir, o.c, o.table, o.weather = dir, c, table, weather{rand: o.rand, until: map[string]time.Time{}, was: map[string]cluster.Node{}}
 	if o.Store, err = store.Open(ctx, dir, store.Options{Now: o.now}); err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +426,7 @@ func live(t *testing.T, seed uint64, n int) {
 		Daemon: virtual.Daemon{
 			Learn: o.reload, LearnEvery: 20 * time.Minute,
 			Settings: c.Features(nil, table, st), Interval: time.Duration(c.Cycle.Interval), Watch: time.Duration(c.Preemption.Watch), Calls: c.Wake.PollsPerMinute,
-			Record: func(s cycle.Slurm) virtual.Recorder { o.slurm = s; return o }, History: h,
+			Record: record, History: h,
 		},
 	}
 	opt.Daemon.Settings.Stage = func(stage string) {
@@ -429,6 +437,4 @@ func live(t *testing.T, seed uint64, n int) {
 	if _, err := virtual.Run(ctx, nodes, trace.Each(jobs(seed, n)), opt); err != nil {
 		t.Fatal(err)
 	}
-	o.starved()
-	t.Logf("%d restarts, %d plans compared", o.restarts, o.compared)
 }

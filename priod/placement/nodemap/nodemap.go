@@ -24,7 +24,7 @@ type Map struct {
 	Kinds []*cluster.Node  // one node of each kind; MixedTypes: with several GPU types, and GPUType that of the part
 	Out   []string         // nodes with GPUs of more kinds than can be distinguished: nothing is placed there
 
-	ignored map[string]bool // features of nodes that make no kinds; nil: all do
+	ignored map[string]bool // features and partitions of nodes that make no kinds; nil: all do
 	sizes   []placement.Node
 	parts   map[string][]int32 // by node with several GPU types, where its parts stand; nil: there is none
 	largest []placement.Amount // by kind, the most of each that one of its nodes has
@@ -62,14 +62,18 @@ func partsOf(s *cluster.Snapshot) []part {
 
 // New reads the nodes of a snapshot. Where they are of more kinds than can be distinguished
 // (placement.MaxTypes), only the features that a job of the snapshot names, or named holds,
-// make kinds. Nodes of more kinds even so are left out: nothing is placed there. Nodes on
+// make kinds, and if need be only such partitions. Nodes of more kinds even so are left out: nothing is placed there. Nodes on
 // which jobs with GPUs are placed come before others.
 func New(s *cluster.Snapshot, named ...string) *Map {
 	m := &Map{Index: make(map[string]int32, len(s.Nodes))}
 	parts := partsOf(s)
 	kinds, all := m.tell(parts)
 	if !all {
-		m.ignore(s, named)
+		m.ignore(s, named, func(n *cluster.Node) []string { return n.Features })
+		kinds, all = m.tell(parts)
+	}
+	if !all {
+		m.ignore(s, named, func(n *cluster.Node) []string { return n.Partitions })
 		kinds, _ = m.tell(parts)
 	}
 	m.countOthers(s)
@@ -172,11 +176,11 @@ func (m *Map) tell(parts []part) (kinds []int32, told bool) {
 			if n.MixedTypes {
 				gpuType = "\x00" + gpuType
 			}
-			features := m.counted(n.Features)
+			features, partitions := m.counted(n.Features), m.counted(n.Partitions)
 			if n.Headroom() {
 				gpuType = "\x01" + gpuType
 			}
-			key := gpuType + "\x00" + strings.Join(slices.Sorted(slices.Values(features)), ",") + "\x00" + strings.Join(n.Partitions, ",")
+			key := gpuType + "\x00" + strings.Join(slices.Sorted(slices.Values(features)), ",") + "\x00" + strings.Join(partitions, ",")
 			kind, known := all[key]
 			switch {
 			case !known && len(all) == placement.MaxTypes:
@@ -185,10 +189,10 @@ func (m *Map) tell(parts []part) (kinds []int32, told bool) {
 				kind = int32(len(all))
 				all[key] = kind
 				one := n
-				if len(features) < len(n.Features) || n.MixedTypes {
+				if len(features) < len(n.Features) || len(partitions) < len(n.Partitions) || n.MixedTypes {
 					one = &cluster.Node{}
 					*one = *n
-					one.Features, one.GPUType, one.GPUs, one.GPUsUsed = features, parts[i].gpuType, parts[i].gpus, parts[i].used
+					one.Features, one.Partitions, one.GPUType, one.GPUs, one.GPUsUsed = features, partitions, parts[i].gpuType, parts[i].gpus, parts[i].used
 				}
 				m.Kinds, m.largest = append(m.Kinds, one), append(m.largest, placement.Amount{})
 			}
@@ -198,21 +202,27 @@ func (m *Map) tell(parts []part) (kinds []int32, told bool) {
 	return kinds, told
 }
 
-// counted are those of a node's features that make kinds.
-func (m *Map) counted(features []string) []string {
+// counted are those of a node's features or partitions that make kinds.
+func (m *Map) counted(names []string) []string {
 	if m.ignored == nil {
-		return features
+		return names
 	}
-	return slices.DeleteFunc(slices.Clone(features), func(f string) bool { return m.ignored[f] })
+	return slices.DeleteFunc(slices.Clone(names), func(f string) bool { return m.ignored[f] })
 }
 
-// ignore finds the features of nodes that no job names.
-func (m *Map) ignore(s *cluster.Snapshot, named []string) {
+// ignore finds the features, or the partitions, of nodes that no job names.
+func (m *Map) ignore(s *cluster.Snapshot, named []string, of func(*cluster.Node) []string) {
 	names, texts := map[string]bool{}, map[string]bool{}
 	for _, f := range named {
 		names[f] = true
 	}
 	for i := range s.Jobs {
+		if list := s.Jobs[i].Partition; !texts[list] {
+			texts[list] = true
+			for p := range strings.SplitSeq(list, ",") {
+				names[p] = true
+			}
+		}
 		for _, text := range []string{s.Jobs[i].Features, s.Jobs[i].Prefer} {
 			if text != "" && !texts[text] {
 				texts[text] = true
@@ -222,9 +232,11 @@ func (m *Map) ignore(s *cluster.Snapshot, named []string) {
 			}
 		}
 	}
-	m.ignored = map[string]bool{}
+	if m.ignored == nil {
+		m.ignored = map[string]bool{}
+	}
 	for i := range s.Nodes {
-		for _, f := range s.Nodes[i].Features {
+		for _, f := range of(&s.Nodes[i]) {
 			if !names[f] {
 				m.ignored[f] = true
 			}
@@ -240,6 +252,16 @@ func (m *Map) Tells(constraint string) bool {
 		}
 	}
 	return true
+}
+
+// tellsPartitions reports whether the kinds differ in some partition of a list: on the nodes of the others it is not placed.
+func (m *Map) tellsPartitions(list string) bool {
+	for p := range strings.SplitSeq(list, ",") {
+		if !m.ignored[p] {
+			return true
+		}
+	}
+	return false
 }
 
 // Largest is the most of each amount that a node of a kind has.
@@ -298,7 +320,7 @@ func (m *Map) Shares(j *cluster.Job) []placement.Share {
 // its constraint is not understood, or names features that no job of the snapshot named.
 func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	constraint, err := slurmplug.ParseConstraint(j.Features)
-	if err != nil || strings.Contains(j.GPUType, ",") || m.ignored != nil && !m.Tells(j.Features) {
+	if err != nil || strings.Contains(j.GPUType, ",") || m.ignored != nil && !(m.Tells(j.Features) && m.tellsPartitions(j.Partition)) {
 		return 0, false
 	}
 	partitions := m.limits.Starting(j.Partition, j)

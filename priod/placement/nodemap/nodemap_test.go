@@ -95,8 +95,11 @@ func TestKindsOfGPUsComeFirst(t *testing.T) {
 		s.Nodes = append(s.Nodes, cluster.Node{Name: fmt.Sprint("c", i), CPUs: 16, MemMB: 1000, Usable: true, Partitions: []string{"gpu", fmt.Sprint("rack", i)}})
 	}
 	s.Nodes = append(s.Nodes, cluster.Node{Name: "g1", GPUType: "a100", GPUs: 4, CPUs: 16, MemMB: 1000, Usable: true, Partitions: []string{"gpu"}})
-	m := New(&s)
 	j := cluster.Job{GPUs: 2, CPUs: 2, Nodes: 1, Partition: "gpu"}
+	for i := range s.Nodes { // each rack is a kind
+		s.Jobs = append(s.Jobs, cluster.Job{Partition: fmt.Sprint("gpu,rack", i)})
+	}
+	m := New(&s)
 	types, _ := m.Types(&j)
 	shares, ok := m.Nodes.Fit(m.Request(&j, types), nil)
 	if !ok || m.Names[shares[0].Node] != "g1" {
@@ -104,6 +107,34 @@ func TestKindsOfGPUsComeFirst(t *testing.T) {
 	}
 	if len(m.Kinds) != placement.MaxTypes || len(m.Names) != placement.MaxTypes {
 		t.Errorf("%d kinds, %d nodes", len(m.Kinds), len(m.Names))
+	}
+}
+
+// Partitions that no job names make no kinds where there are too many, as on a cluster with a partition for each owner; those that a
+// job names do, and nothing is placed by one that is not told apart.
+func TestPartitionsThatNoJobNames(t *testing.T) {
+	var s cluster.Snapshot
+	const nodes = 3 * placement.MaxTypes
+	for i := range nodes {
+		s.Nodes = append(s.Nodes, cluster.Node{
+			Name: fmt.Sprint("g", i), GPUType: "a100", GPUs: 4, CPUs: 16, MemMB: 1000, Usable: true, Partitions: []string{"all", fmt.Sprint("owner", i)},
+		})
+	}
+	s.Jobs = []cluster.Job{{Partition: "all"}, {Partition: "owner9,owner7"}}
+	m := New(&s, "owner11")
+	if len(m.Kinds) != 4 || len(m.Names) != nodes || len(m.Out) != 0 {
+		t.Fatalf("%d kinds, %d nodes, out %v", len(m.Kinds), len(m.Names), m.Out)
+	}
+	for partitions, want := range map[string]string{"all": "g0", "owner7": "g7", "owner9,owner7": "g7", "owner11": "g11", "owner8": "", "owner8,all": "g0", "none": ""} {
+		j := cluster.Job{GPUs: 4, CPUs: 4, Nodes: 1, Partition: partitions}
+		types, understood := m.Types(&j)
+		got := ""
+		if shares, ok := m.Nodes.Fit(m.Request(&j, types), nil); ok {
+			got = m.Names[shares[0].Node]
+		}
+		if got != want || understood == (partitions == "owner8") {
+			t.Errorf("%s: on %q, understood %v; want %q", partitions, got, understood, want)
+		}
 	}
 }
 

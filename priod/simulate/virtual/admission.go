@@ -65,8 +65,10 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 		return nil, "", fmt.Errorf("job %s is given by its steps, and no speeds are known", t.ID)
 	}
 	e.last = t.Submit
-	j = e.newJob(t)
-	if why := e.never(j); why != "" {
+	if j, why = e.newJob(t); why == "" {
+		why = e.never(j)
+	}
+	if why != "" {
 		return nil, why, nil
 	}
 	e.jobs = append(e.jobs, metrics.JobOf(&t))
@@ -75,11 +77,13 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 }
 
 // newJob is a job that is about to arrive, with what it asks for in terms of the cluster.
-func (e *engine) newJob(t trace.Job) *job {
-	j := &job{Job: t, index: int32(len(e.jobs)), switchStart: -1, record: record{direct: -1, row: -1}}
+func (e *engine) newJob(t trace.Job) (j *job, why string) {
+	j = &job{Job: t, index: int32(len(e.jobs)), switchStart: -1, record: record{direct: -1, row: -1}}
 	j.todo = j.work()
 	j.height = scatter(j.index)
-	j.line = e.lineOf(j)
+	if j.line, why = e.lineOf(&j.Job, j.Partition); why != "" {
+		return nil, why
+	}
 	j.bill = e.bill(j)
 	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, e.opt.AccountGPUs)}
 	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs)}}
@@ -91,12 +95,12 @@ func (e *engine) newJob(t trace.Job) *job {
 	} else {
 		for i, name := range e.types {
 			if i >= e.kinds.others && (t.GPUType == "" || t.GPUType == name) && e.speed(j, int32(i)) > 0 {
-				j.request.Types |= 1 << uint(i)
+				j.own |= 1 << uint(i)
 			}
 		}
+		j.request.Types, j.request.Off = j.own&j.line.kinds, j.line.off
 	}
-	j.own = j.request.Types
-	return j
+	return j, ""
 }
 
 // Never says of a job why no part of the empty cluster can run it, "" where some can. Of opt the
@@ -107,17 +111,25 @@ func Never(c trace.Cluster, opt Options) func(*trace.Job) string {
 		if t.Duration == 0 && opt.Speed == nil {
 			return ""
 		}
-		return e.never(e.newJob(*t))
+		j, why := e.newJob(*t)
+		if why == "" {
+			why = e.never(j)
+		}
+		return why
 	}
 }
 
 // never says why a job could not even run on the empty cluster.
 func (e *engine) never(j *job) string {
+	where := "the cluster"
+	if j.line.parts[0].Name != "" {
+		where = "partition " + j.Partition
+	}
 	if j.request.Types == 0 && j.GPUType != "" {
-		return fmt.Sprintf("the cluster has no GPUs of type %s on which it runs", j.GPUType)
+		return fmt.Sprintf("%s has no GPUs of type %s on which it runs", where, j.GPUType)
 	}
 	if j.request.Types == 0 {
-		return "it runs on no GPU type of the cluster"
+		return "it runs on no GPU type of " + where
 	}
 	for _, w := range []struct {
 		*owner
@@ -127,35 +139,35 @@ func (e *engine) never(j *job) string {
 			return fmt.Sprintf("%d GPUs are more than %s may hold (%d)", j.GPUs, w.name, w.limit)
 		}
 	}
-	if _, fits := e.empty.Fit(j.request, nil); fits {
+	if e.fitsEmpty(j) {
 		return ""
 	}
 	most := 0
-	for t := range e.types {
-		if j.request.Types.Has(int32(t)) {
-			most = max(most, e.empty.FreeGPUs(int32(t)))
+	for t := range int32(len(e.types)) {
+		for _, p := range j.line.parts {
+			most = max(most, e.gpusOf(p, t, j.request.Types))
 		}
 	}
 	if j.GPUs == 0 {
-		return e.nowhere(j)
+		return fmt.Sprintf("no nodes of %s hold its %d CPUs and its memory, in %d equal parts on nodes with and without GPUs apart", where, j.request.CPUs, j.request.Nodes)
 	}
 	if j.GPUs > most {
-		return fmt.Sprintf("%d GPUs of one type are more than the cluster has (%d)", j.GPUs, most)
+		return fmt.Sprintf("%d GPUs of one type are more than %s has (%d)", j.GPUs, where, most)
 	}
-	return "no nodes of the cluster hold its GPUs, CPUs and memory"
+	return fmt.Sprintf("no nodes of %s hold its GPUs, CPUs and memory", where)
 }
 
 // withoutGPUs is what a job without GPUs asks for: where the trace does not say, a CPU on each
 // of its nodes, and as few nodes as hold its CPUs.
 func (e *engine) withoutGPUs(j *job) {
 	r := &j.request
-	r.Types, r.Off = j.line.kinds, e.nodes.Refused(j.line.off)
+	r.Types, r.Off = j.line.kinds, j.line.off
 	r.CPUs = max(r.CPUs, r.Nodes, 1)
 	if r.Nodes > 0 {
 		return
 	}
 	for r.Nodes = 1; ; r.Nodes = max(r.Nodes+1, r.Nodes+r.Nodes/64) { // a node more, up to as many as it has CPUs
-		if _, fits := e.empty.Fit(*r, nil); fits {
+		if e.fitsEmpty(j) {
 			return
 		}
 		if r.Nodes >= min(r.CPUs, int32(e.empty.Len())) {
@@ -163,15 +175,6 @@ func (e *engine) withoutGPUs(j *job) {
 			return
 		}
 	}
-}
-
-// nowhere says that no nodes hold a job without GPUs.
-func (e *engine) nowhere(j *job) string {
-	where := "the cluster"
-	if j.line != e.lines[""] {
-		where = "partition " + j.Partition
-	}
-	return fmt.Sprintf("no nodes of %s hold its %d CPUs and its memory, in %d equal parts on nodes with and without GPUs apart", where, j.request.CPUs, j.request.Nodes)
 }
 
 func (e *engine) owner(of map[string]*owner, name string, limit int) *owner {

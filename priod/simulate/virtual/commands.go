@@ -217,7 +217,7 @@ func (s *slurm) ask(j *job, change func()) error {
 	}
 	s.e.queue.remove(j)
 	change()
-	s.e.queue.add(j)
+	s.e.enqueue(j)
 	s.e.moved = true
 	return nil
 }
@@ -298,6 +298,7 @@ func (e *engine) unreserve(name string) {
 			continue
 		}
 		e.slurm.change()
+		e.pastWindows()
 		e.reservations = slices.Delete(e.reservations, i, i+1)
 		for _, n := range r.nodes {
 			e.nodes.SetDown(n, e.out[n] != 0 || e.isReserved(n))

@@ -2,8 +2,10 @@ package virtual
 
 import (
 	"math"
+	"slices"
 
 	"slurmprio/priod/placement"
+	"slurmprio/priod/trace"
 )
 
 // reservations are conservative backfill: every waiting job has a place in
@@ -24,7 +26,8 @@ func newReservations(e *engine) *reservations {
 	o := &e.opt
 	return &reservations{
 		e: e, line: placement.NewTimeline(0, e.nodes),
-		steady: o.Order == FIFO && !o.TEFirst && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.MTBF == 0 && len(o.NodeEvents) == 0 && o.Evict == nil && o.Depth == 0,
+		steady: o.Order == FIFO && !o.TEFirst && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.MTBF == 0 && len(o.NodeEvents) == 0 && o.Evict == nil && o.Depth == 0 &&
+			!slices.ContainsFunc(e.cluster.Partitions, func(p trace.Partition) bool { return p.Tier != 1 }),
 	}
 }
 
@@ -71,7 +74,7 @@ func (r *reservations) schedule() {
 func (r *reservations) advance(j *job) {
 	now := r.e.now
 	r.line.Free(j.shares, j.opens, j.opens+j.occupancy)
-	at, _, ok := r.line.Earliest(j.request, now, j.occupancy)
+	at, _, _, ok := r.earliest(j, now)
 	if !ok || at >= j.opens {
 		r.line.Reserve(j.shares, j.opens, j.opens+j.occupancy)
 		return
@@ -79,10 +82,26 @@ func (r *reservations) advance(j *job) {
 	r.reserve(j)
 }
 
+// earliest is the first place for a waiting job from a time on, in any of its partitions.
+func (r *reservations) earliest(j *job, from float64) (at float64, shares []placement.Share, in *queuePart, ok bool) {
+	at = math.Inf(1)
+	for i := range j.class.slots {
+		s := &j.class.slots[i]
+		start, place, fits := r.line.Earliest(s.with(j.request.MemMB), from, j.occupancy)
+		if !fits || start >= at {
+			continue
+		}
+		if at, shares, in, ok = start, place, s.part, true; i+1 < len(j.class.slots) {
+			shares = slices.Clone(place)
+		}
+	}
+	return at, shares, in, ok
+}
+
 // reserve gives a job the earliest place that delays no job.
 func (r *reservations) reserve(j *job) {
-	at, shares, _ := r.line.Earliest(j.request, r.e.now, j.occupancy) // the empty cluster holds it
-	j.shares, j.opens = append(j.one[:0], shares...), at
+	at, shares, part, _ := r.earliest(j, r.e.now) // the empty cluster holds it
+	j.shares, j.opens, j.part = append(j.one[:0], shares...), at, part
 	r.line.Reserve(j.shares, at, at+j.occupancy)
 	j.epoch++
 	if at <= r.e.now {
@@ -103,7 +122,7 @@ func (r *reservations) open() {
 			late = append(late, j)
 		default:
 			from, until := j.opens, j.opens+j.occupancy
-			r.e.begin(j, j.shares)
+			r.e.begin(j, j.part, j.shares)
 			r.line.Free(j.shares, from, until)
 			r.line.Reserve(j.shares, max(from, r.e.now), j.planned)
 			r.early = r.early || j.planned < until // it got a faster type
@@ -123,17 +142,20 @@ func (r *reservations) upToLastThatFits() []*job {
 	e.queue.pass++
 	some := false
 	for _, c := range e.queue.active {
-		if !c.owners.admit(int(c.request.GPUs)) || !c.roomOn(e.nodes).MayFit() {
-			c.ruledOut = e.queue.pass
-			continue
+		for i := range c.slots {
+			s := &c.slots[i]
+			if !c.owners.admit(int(c.request.GPUs)) || !s.roomOn(e.nodes).MayFit() {
+				s.ruledOut = e.queue.pass
+				continue
+			}
+			some = true
 		}
-		some = true
 	}
 	if !some {
 		return nil
 	}
 	list := e.queue.list(e.opt.Depth)
-	for len(list) > 0 && list[len(list)-1].class.ruledOut == e.queue.pass {
+	for len(list) > 0 && !slices.ContainsFunc(list[len(list)-1].class.slots, func(s slot) bool { return s.ruledOut != e.queue.pass }) {
 		list = list[:len(list)-1]
 	}
 	return list
@@ -154,11 +176,16 @@ func (r *reservations) anew() {
 			r.line.Free(j.shares, max(j.planned, soon), math.Inf(1))
 		}
 	}
+	for _, w := range e.windows {
+		for _, n := range w.nodes {
+			r.line.Reserve([]placement.Share{{Node: n, Amount: e.nodes.Size(n)}}, max(w.start, soon), w.end)
+		}
+	}
 	for _, j := range list {
 		if !j.owners.admit(j.GPUs) {
 			continue
 		}
-		at, shares, ok := r.line.Earliest(j.request, e.now, j.occupancy)
+		at, shares, part, ok := r.earliest(j, e.now)
 		if !ok {
 			continue
 		}
@@ -166,7 +193,7 @@ func (r *reservations) anew() {
 		if at > e.now {
 			continue
 		}
-		e.begin(j, shares)
+		e.begin(j, part, shares)
 		if !e.usable() {
 			return
 		}

@@ -17,7 +17,8 @@ func (e *engine) schedule() {
 	case e.opt.Backfill == Skip:
 		e.skip()
 	default:
-		e.strict()
+		for e.strict() {
+		}
 		if e.opt.Backfill == EASY {
 			e.backfill()
 		}
@@ -39,52 +40,88 @@ func (e *engine) idleGPUs() bool {
 // usable reports whether something is left that a waiting job may take.
 func (e *engine) usable() bool { return e.queue.others > 0 || e.idleGPUs() }
 
-// strict starts jobs in order, of each line up to its head: the first that does not fit, or
-// would delay the head of another line, which backfill keeps a place for. As in Slurm, a job
-// whose user or account is at its limit blocks no job.
-func (e *engine) strict() {
-	for _, l := range e.lines {
-		l.head = nil
+// strict starts jobs in order, in each partition up to its head: the first that does not fit, or would delay the head
+// of another partition, which backfill keeps a place for. A job of several partitions starts in the first that has a
+// place, or is the head of all. As in Slurm, a job whose user or account is at its limit blocks no job, and neither does
+// one in a partition that has no nodes for it. It reports whether a partition of a job that started may be looked at again.
+func (e *engine) strict() (again bool) {
+	for _, s := range e.heads {
+		s.part.head = nil
 	}
 	e.heads, e.kept = e.heads[:0], 0
+	e.queue.pass++
 	for {
-		j := e.queue.pick(func(c *class) *job {
-			if c.line.head != nil || !c.owners.admit(int(c.request.GPUs)) {
+		j, s := e.queue.pick(func(s *slot) *job {
+			if s.part.head != nil || s.ruledOut == e.queue.pass || !s.owners.admit(int(s.request.GPUs)) {
 				return nil
 			}
-			return c.head
+			if len(e.windows) > 0 {
+				return s.noLonger(e.longest(s))
+			}
+			return s.class.head
 		})
-		if j == nil {
-			return
-		}
-		if !e.starts(j) {
-			j.line.head = j
-			e.heads = append(e.heads, j)
+		switch {
+		case j == nil:
+			return again && e.shared()
+		case e.starts(j, s):
+			again = e.unblock(j) || again
+		case len(j.line.parts) > 1 && !e.everFits(j, s):
+			s.ruledOut = e.queue.pass
+		default:
+			s.part.head = j
+			e.heads = append(e.heads, s)
 		}
 	}
 }
 
-// starts starts a job if it fits and, with backfill, delays none of the heads so far.
-func (e *engine) starts(j *job) bool {
-	if !j.class.roomOn(e.nodes).MayFit() {
+// shared reports whether a head keeps the nodes of its partition from other partitions in the same pass, as where
+// Slurm's backfill does not take over (schedule in slurmctld/job_scheduler.c).
+func (e *engine) shared() bool { return e.overlap && e.opt.Backfill == NoBackfill }
+
+// everFits reports whether the empty cluster holds a job in a partition.
+func (e *engine) everFits(j *job, s *slot) bool {
+	_, fits := e.empty.Fit(s.with(j.request.MemMB), nil)
+	return fits
+}
+
+// unblock has a job that starts in one partition no longer be the head of others, and reports whether it was.
+func (e *engine) unblock(j *job) (was bool) {
+	for i := len(e.heads) - 1; i >= 0; i-- {
+		if p := e.heads[i].part; p.head == j {
+			p.head, was = nil, true
+			if e.heads = slices.Delete(e.heads, i, i+1); i < e.kept {
+				e.kept--
+			}
+		}
+	}
+	return was
+}
+
+// starts starts a job in a partition if it fits and, with backfill, delays none of the heads so far but itself.
+func (e *engine) starts(j *job, s *slot) bool {
+	if !s.roomOn(e.nodes).MayFit() {
 		return false
 	}
-	var within *placement.Nodes
-	if len(e.heads) > 0 && e.opt.Backfill == EASY {
-		e.reserve()
-		within = e.leftFor(j)
+	before := len(e.heads)
+	for before > 0 && e.heads[before-1].part.head == j {
+		before--
 	}
-	shares, fits := e.nodes.Fit(j.request, within)
+	var within *placement.Nodes
+	if before > 0 && (e.opt.Backfill == EASY || e.shared()) {
+		e.reserve(before)
+		within = e.leftFor(j, s)
+	}
+	shares, fits := e.nodes.Fit(e.asks(j, s), within)
 	if fits {
-		e.fill(j, shares)
+		e.fill(j, s, shares)
 	}
 	return fits
 }
 
 // leftFor is the view that a job has to fit within beside what is free now; nil: none,
 // because it ends before a head could start.
-func (e *engine) leftFor(j *job) *placement.Nodes {
-	if j.occupancy <= e.shadow(j.request.Types)-e.now {
+func (e *engine) leftFor(j *job, s *slot) *placement.Nodes {
+	if j.occupancy <= e.shadow(s.request.Types)-e.now && !e.shared() {
 		return nil
 	}
 	return e.beyond
@@ -94,53 +131,64 @@ func (e *engine) leftFor(j *job) *placement.Nodes {
 func (e *engine) skip() {
 	e.queue.pass++
 	for e.usable() {
-		j := e.queue.pick(func(c *class) *job {
-			if c.ruledOut == e.queue.pass {
+		j, s := e.queue.pick(func(s *slot) *job {
+			if s.ruledOut == e.queue.pass {
 				return nil
 			}
-			if c.owners.admit(int(c.request.GPUs)) && c.roomOn(e.nodes).MayFit() {
-				if j := c.first(math.Inf(1), e.nodes, nil); j != nil {
+			if s.owners.admit(int(s.request.GPUs)) && s.roomOn(e.nodes).MayFit() {
+				if j := e.first(s, math.Inf(1), nil); j != nil {
 					return j
 				}
 			}
-			c.ruledOut = e.queue.pass // starts only take away
+			s.ruledOut = e.queue.pass // starts only take away
 			return nil
 		})
 		if j == nil {
 			return
 		}
-		shares, _ := e.nodes.Fit(j.request, nil)
-		e.begin(j, shares)
+		shares, _ := e.nodes.Fit(e.asks(j, s), nil)
+		e.begin(j, s.part, shares)
 	}
 }
 
 // backfill starts, in order, what delays no head's reservation (EASY): jobs that end
 // before it, and jobs that fit beside it.
 func (e *engine) backfill() {
-	if len(e.heads) == 0 || !e.usable() || e.queue.n == len(e.heads) {
+	if len(e.heads) == 0 || !e.usable() || e.queue.n == e.headed() {
 		return
 	}
-	e.reserve()
+	e.reserve(len(e.heads))
 	e.queue.pass++
 	for e.usable() {
-		j := e.queue.pick(e.offer)
+		j, s := e.queue.pick(e.offer)
 		if j == nil {
 			return
 		}
-		shares, _ := e.nodes.Fit(j.request, e.leftFor(j))
-		e.fill(j, shares)
+		shares, _ := e.nodes.Fit(e.asks(j, s), e.leftFor(j, s))
+		e.fill(j, s, shares)
 	}
+}
+
+// headed counts the jobs that are heads in all of their partitions.
+func (e *engine) headed() (n int) {
+	for _, s := range e.heads {
+		j := s.part.head
+		if s.part == j.line.parts[0] && !slices.ContainsFunc(j.line.parts, func(p *queuePart) bool { return p.head != j }) {
+			n++
+		}
+	}
+	return n
 }
 
 // fill starts a job beside the reservations. What it has until a head needs it is taken from
 // what the heads leave.
-func (e *engine) fill(j *job, shares []placement.Share) {
+func (e *engine) fill(j *job, s *slot, shares []placement.Share) {
 	if len(e.heads) > 0 && e.opt.Backfill == EASY {
 		if at := e.shadows[e.nodes.Type(shares[0].Node)]; math.IsInf(at, 1) || j.occupancy > at-e.now {
 			e.beyond.Take(shares)
 		}
 	}
-	e.begin(j, shares)
+	e.begin(j, s.part, shares)
 }
 
 // shadow is the time until which a job delays no head, wherever on these types it lies.
@@ -156,33 +204,33 @@ func (e *engine) shadow(types placement.Types) float64 {
 
 // offer is the first job of a class that may start before the heads. What does
 // not fit once does not fit later in the pass, because starts only take away.
-func (e *engine) offer(c *class) (best *job) {
-	if c.ruledOut == e.queue.pass {
+func (e *engine) offer(s *slot) (best *job) {
+	if s.ruledOut == e.queue.pass {
 		return nil
 	}
-	room := c.roomOn(e.nodes)
-	if !c.owners.admit(int(c.request.GPUs)) || !room.MayFit() {
-		c.ruledOut = e.queue.pass
+	room := s.roomOn(e.nodes)
+	if !s.owners.admit(int(s.request.GPUs)) || !room.MayFit() {
+		s.ruledOut = e.queue.pass
 		return nil
 	}
-	shadow := e.shadow(c.request.Types)
-	if c.passing != e.queue.pass && !math.IsInf(shadow, 1) && room.MayFitWithin(e.beyond, e.on) {
-		best = c.first(math.Inf(1), e.nodes, e.beyond)
+	shadow := e.shadow(s.request.Types)
+	if s.passing != e.queue.pass && !math.IsInf(shadow, 1) && room.MayFitWithin(e.beyond, e.on) {
+		best = e.first(s, math.Inf(1), e.beyond)
 	}
 	if best == nil {
-		c.passing = e.queue.pass
+		s.passing = e.queue.pass
 	}
-	if j := c.first(shadow-e.now, e.nodes, nil); j != nil && (best == nil || j.key.less(best.key)) {
+	if j := e.first(s, shadow-e.now, nil); j != nil && (best == nil || j.key.less(best.key)) {
 		best = j
 	}
 	if best == nil {
-		c.ruledOut = e.queue.pass
+		s.ruledOut = e.queue.pass
 	}
 	return best
 }
 
-// reserve keeps places for the heads that have none yet.
-func (e *engine) reserve() {
+// reserve keeps places for the first heads, so many, that have none yet.
+func (e *engine) reserve(heads int) {
 	if e.kept == 0 {
 		for t := range e.shadows {
 			e.shadows[t] = math.Inf(1)
@@ -190,32 +238,34 @@ func (e *engine) reserve() {
 		e.reserved, e.on = e.reserved[:0], e.on[:0]
 		e.beyond.CopyFree(e.nodes)
 	}
-	for ; e.kept < len(e.heads); e.kept++ {
-		e.reserveFor(e.heads[e.kept])
+	for ; e.kept < heads; e.kept++ {
+		if e.shared() {
+			e.keep(e.heads[e.kept].part)
+		} else {
+			e.reserveFor(e.heads[e.kept])
+		}
 	}
 }
 
 // reserveFor finds when the running jobs, by their time limits, will have made room for a
-// head beside the heads before it, and takes its place there from what all leave to others.
+// head of a partition beside the heads before it, and takes its place there from what all leave to others.
 // It takes none when they never make room: a node is down.
-func (e *engine) reserveFor(head *job) {
-	at, best := math.Inf(1), int32(-1)
-	for t := range e.running {
-		if !head.request.Types.Has(int32(t)) {
-			continue
-		}
-		if room := e.roomAt(head.request, int32(t)); room < at {
-			at, best = room, int32(t)
-		}
+func (e *engine) reserveFor(head *slot) {
+	j := head.part.head
+	windows := e.reached(e.now + j.occupancy)
+	at, best, request := e.roomFor(head, windows)
+	for best >= 0 && e.reached(at+j.occupancy) > windows { // by then it might run into more of them
+		windows = e.reached(at + j.occupancy)
+		at, best, request = e.roomFor(head, windows)
 	}
 	if best < 0 {
 		return
 	}
 	at = max(at, e.now)
 	e.lookAt(best, at)
-	then, request := e.beyond, head.request
+	then := e.beyond
 	if request.Types = 1 << uint(best); len(e.reserved) > 0 { // beyond may show the time of another head
-		e.roomAt(head.request, best)
+		e.roomAt(request, best)
 		then = e.future
 	}
 	shares, _ := then.Fit(request, nil)
@@ -226,6 +276,20 @@ func (e *engine) reserveFor(head *job) {
 		}
 	}
 	e.beyond.Take(e.reserved[len(e.reserved)-len(shares):])
+}
+
+// roomFor is when, and on nodes of which type, a head will have room beside the first windows; -1: on none.
+func (e *engine) roomFor(head *slot, windows int) (at float64, best int32, r placement.Request) {
+	at, best, r = math.Inf(1), -1, e.beside(head.with(head.part.head.request.MemMB), windows)
+	for t := range int32(len(e.running)) {
+		if !r.Types.Has(t) {
+			continue
+		}
+		if room := e.roomAt(r, t); room < at {
+			at, best = room, t
+		}
+	}
+	return at, best, r
 }
 
 // lookAt has beyond show what is free on nodes of one type at a time, unless it shows an

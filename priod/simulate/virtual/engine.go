@@ -37,6 +37,7 @@ type job struct {
 	own     placement.Types // that it asks for; request may be bound to one of them
 	owners  owners
 	line    *line
+	part    *queuePart // in which it runs, last did or is planned to
 	class   *class
 	turn    int64 // first come, first served goes by it
 
@@ -73,6 +74,8 @@ type engine struct {
 	ctx      context.Context
 	opt      Options
 	cluster  trace.Cluster
+	divided  bool // as trace.Cluster.Divided
+	overlap  bool // and nodes are in several partitions
 	kinds    kinds
 	types    []string // names of the kinds
 	gpus     int
@@ -84,8 +87,9 @@ type engine struct {
 
 	queue        queue
 	nodes        *placement.Nodes
-	lines        map[string]*line     // by partition
-	heads        []*job               // of the lines that are blocked, in this pass
+	lines        map[string]*line // by list of partitions
+	parts        map[string]*queuePart
+	heads        []*slot              // of the partitions that are blocked, in this pass, each with its job in there
 	kept         int                  // heads that have a place
 	shadows      []float64            // by type, the time until which a job delays no head there
 	reserved     []placement.Share    // for the heads
@@ -100,6 +104,7 @@ type engine struct {
 	leaves       []int32              // by node, the leaf switch of the node; nil: there are none
 	slowdowns    []map[string]float64 // by node and workload; nil: nodes are equal
 	reservations []reservation        // of nodes, which start nothing meanwhile
+	windows      []window             // maintenance that is announced, by its start
 
 	demotions []*job // at this moment, under LAS
 	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others
@@ -128,12 +133,13 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 		c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(g trace.NodeGroup) bool { return g.GPUs == 0 })
 	}
 	e := &engine{
-		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, lines: map[string]*line{},
+		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, divided: c.Divided(), lines: map[string]*line{}, parts: map[string]*queuePart{},
 		queue: queue{classes: map[classKey]*class{}},
 		users: map[string]*owner{}, accounts: map[string]*owner{},
 		rand: rand.New(rand.NewPCG(opt.Seed, 0x736c75726d)), together: opt.Placement != placement.Pool || opt.preemptive(),
 	}
 	e.types = e.kinds.names
+	e.overlap = e.divided && slices.ContainsFunc(c.Nodes, func(g trace.NodeGroup) bool { return len(g.Partitions) > 1 })
 	e.shadows = make([]float64, len(e.types))
 	e.nodes = placement.New(opt.Placement, nodesOf(c, e.kinds.of))
 	if e.leaves = leavesOf(c); e.leaves != nil {
@@ -141,6 +147,8 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	}
 	e.slowdowns = slowdownsOf(c)
 	e.beyond, e.future, e.empty = e.nodes.Clone(), e.nodes.Clone(), e.nodes.Clone()
+	e.beyond.Apart()
+	e.future.Apart()
 	e.running = make([]tree, len(e.types))
 	if opt.Window != nil {
 		e.awaited = opt.Window.Last - opt.Window.First + 1
@@ -164,6 +172,9 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 			}
 		}
 		e.agenda.push(event{at: v.At, kind: befell, node: int32(i)})
+		if v.Announced > 0 {
+			e.agenda.push(event{at: max(v.At-v.Announced, 0), kind: announced, node: int32(i)})
+		}
 	}
 	if opt.MTBF > 0 {
 		for n := range e.nodes.Len() {
@@ -332,6 +343,8 @@ func (e *engine) handle(v event) error {
 		e.fail(v.node)
 	case befell:
 		e.befall(&e.opt.NodeEvents[v.node])
+	case announced:
+		e.announce(&e.opt.NodeEvents[v.node])
 	case returned:
 		e.comeIn(v.node, v.why)
 	case repaired:
@@ -359,7 +372,7 @@ func (e *engine) handle(v event) error {
 
 // idle finds out that nothing can happen any more although jobs wait.
 func (e *engine) idle() error {
-	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || e.plan.holds() {
+	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || len(e.windows) > 0 || e.plan.holds() {
 		return nil
 	}
 	for t := range e.running {

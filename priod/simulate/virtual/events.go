@@ -11,6 +11,7 @@ const (
 	returned               // an outage of Options.NodeEvents ends
 	failed                 // a node goes down by chance
 	befell                 // an event of Options.NodeEvents begins
+	announced              // one is announced
 	unreserved             // a reservation ends
 	demoted                // a job reached the next LAS queue
 	requeued               // a job may run again
@@ -30,7 +31,7 @@ type event struct {
 	seq   int64
 	job   *job
 	epoch int32
-	node  int32  // of befell: the index of the event
+	node  int32  // of befell and announced: the index of the event
 	why   outage // of returned
 }
 

@@ -30,6 +30,8 @@ type InSystem struct {
 	End     float64           // when its GPUs become free, as far as the scheduler knows, s; 0 while it waits
 	Shares  []placement.Share // nil while it waits
 	Leaving bool              // already told to
+
+	in []placement.Request // as Request, in each of its partitions, while it waits
 }
 
 // Now is the time, s from the trace's start.
@@ -55,19 +57,23 @@ func (s *System) Trials() (trials []InSystem) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *job) int {
-		if a.key.less(b.key) {
+		if a.order().less(b.order()) {
 			return -1
 		}
 		return 1
 	})
 	for _, j := range all {
-		trials = append(trials, j.waits())
+		trials = append(trials, s.e.waits(j))
 	}
 	return trials
 }
 
-func (j *job) waits() InSystem {
-	return InSystem{Index: int(j.index), Job: &j.Job, Request: j.request}
+func (e *engine) waits(j *job) InSystem {
+	w := InSystem{Index: int(j.index), Job: &j.Job, Request: j.request}
+	for _, p := range j.line.parts {
+		w.in = append(w.in, e.in(j.request, j.line, p))
+	}
+	return w
 }
 
 // Running goes through the jobs that hold GPUs, by GPU type and planned end.
@@ -75,7 +81,7 @@ func (s *System) Running() iter.Seq[InSystem] {
 	return func(yield func(InSystem) bool) {
 		for t := range s.e.running {
 			for j := range s.e.running[t].all {
-				if j.GPUs > 0 && !yield(InSystem{int(j.index), &j.Job, j.request, j.start, j.planned, j.shares, j.state != running}) {
+				if j.GPUs > 0 && !yield(InSystem{Index: int(j.index), Job: &j.Job, Request: j.request, Start: j.start, End: j.planned, Shares: j.shares, Leaving: j.state != running}) {
 					return
 				}
 			}

@@ -115,6 +115,11 @@ func (e *engine) befall(v *trace.NodeEvent) {
 		for _, n := range v.Nodes {
 			e.putIn(n, absent)
 		}
+	case trace.NodesReserved:
+		if v.Announced == 0 {
+			e.announce(v)
+		}
+		e.reserveNodes(maintenance, v.Nodes, v.For)
 	}
 }
 

@@ -18,7 +18,7 @@ func (e *engine) wait(j *job) {
 	if e.slurm != nil {
 		e.bar(j)
 	}
-	e.queue.add(j)
+	e.enqueue(j)
 	e.plan.wants(j)
 	e.slurm.changed(j)
 	e.wake()
@@ -41,9 +41,10 @@ func (e *engine) restart(j *job) float64 {
 	return e.opt.RestartCost
 }
 
-// begin gives a waiting job the shares and starts it.
-func (e *engine) begin(j *job, shares []placement.Share) {
+// begin gives a waiting job the shares, in a partition, and starts it.
+func (e *engine) begin(j *job, p *queuePart, shares []placement.Share) {
 	e.queue.remove(j)
+	j.part = p
 	e.hold(j, shares)
 	e.start(j)
 }

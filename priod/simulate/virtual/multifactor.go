@@ -1,11 +1,16 @@
 package virtual
 
-import "math"
+import (
+	"math"
+
+	"slurmprio/priod/trace"
+)
 
 // Weights are those of Slurm's priority/multifactor that a trace has data
 // for, under Slurm's names. The zero value stands for DefaultWeights.
 type Weights struct {
 	Age, JobSize, FairShare int64
+	Partition               int64   // times PriorityJobFactor, of the largest one
 	MaxAge                  float64 // s at which age counts in full
 	DecayHalfLife           float64 // s after which past use counts half
 	CalcPeriod              float64 // s between two computations
@@ -108,8 +113,20 @@ func (m *multifactor) factors(j *job, now float64, gpus int) int64 {
 	return int64(float64(m.w.Age)*age + float64(m.w.JobSize)*size + float64(m.w.FairShare)*m.fairShare(j.Account))
 }
 
+// partition is what a PriorityJobFactor adds to the priority of jobs, beside those of all partitions.
+func (m *multifactor) partition(factor int, all []trace.Partition) int64 {
+	most := 0
+	for i := range all {
+		most = max(most, all[i].JobFactor)
+	}
+	if m == nil || most == 0 {
+		return 0
+	}
+	return int64(float64(m.w.Partition) * float64(factor) / float64(most))
+}
+
 // span is the most that the factors can make between two jobs.
-func (m *multifactor) span() int64 { return m.w.Age + m.w.JobSize + m.w.FairShare }
+func (m *multifactor) span() int64 { return m.w.Age + m.w.JobSize + m.w.FairShare + m.w.Partition }
 
 // bill is how many GPUs a job's owner is billed for.
 func (e *engine) bill(j *job) float64 {
@@ -119,11 +136,19 @@ func (e *engine) bill(j *job) float64 {
 	return float64(max(j.CPUs, j.Nodes, 1)) / e.cpus
 }
 
-// priority is what Slurm orders a job by.
+// priority is what Slurm orders a job by, without what its partition adds.
 func (e *engine) priority(j *job) int64 {
 	if j.direct >= 0 {
 		return j.direct
 	}
 	const most = 1<<32 - 3 // NO_VAL
 	return min(max(e.factors.factors(j, e.now, e.gpus)+j.site-j.nice, 1), most)
+}
+
+// shown is the priority that Slurm shows: that in the first partition of the job's list.
+func (e *engine) shown(j *job) int64 {
+	if j.direct >= 0 {
+		return j.direct
+	}
+	return e.priority(j) + j.line.parts[0].bonus
 }

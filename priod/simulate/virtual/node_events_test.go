@@ -108,7 +108,7 @@ func TestNothingStartsOnANodeThatIsOut(t *testing.T) {
 		for range rapid.IntRange(1, 5).Draw(t, "events") {
 			v := trace.NodeEvent{
 				At: float64(rapid.IntRange(0, 60).Draw(t, "at")), For: float64(rapid.IntRange(1, 20).Draw(t, "for")),
-				Kind: rapid.SampledFrom([]trace.NodeEventKind{trace.NodesFail, trace.NodesDrain, trace.NodesReboot, trace.NodesJoin}).Draw(t, "kind"),
+				Kind: rapid.SampledFrom([]trace.NodeEventKind{trace.NodesFail, trace.NodesDrain, trace.NodesReboot, trace.NodesJoin, trace.NodesReserved}).Draw(t, "kind"),
 			}
 			for n := range int32(count) {
 				if rapid.Bool().Draw(t, "node") && (v.Kind != trace.NodesJoin || !joined[n]) {

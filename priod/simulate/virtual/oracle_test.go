@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -21,6 +22,9 @@ import (
 type naive struct {
 	opt     Options
 	nodes   *placement.Nodes
+	empty   *placement.Nodes
+	groups  []*trace.NodeGroup // by node
+	overlap bool               // of partitions, on a divided cluster
 	now     float64
 	queue   []*naiveJob
 	running []*naiveJob
@@ -31,18 +35,24 @@ type naive struct {
 	heads    []naiveHead
 }
 
-// naiveHead is the first job of its line that waits, and the place that is kept for it.
+// naiveHead is the first job of its partition that waits, and the place that is kept for it.
 type naiveHead struct {
-	line   string
+	job    *naiveJob
+	part   string
 	shadow float64
 	shares []placement.Share // nil: none
+}
+
+// naivePart is a partition in which a job may run, and what it asks for there.
+type naivePart struct {
+	name    string
+	request placement.Request
 }
 
 type naiveJob struct {
 	trace.Job
 	index           int
-	request         placement.Request
-	line            string
+	parts           []naivePart
 	start, end, due float64
 	order           int // of starts
 	shares          []placement.Share
@@ -52,6 +62,9 @@ func (j *naiveJob) limit() float64 { return cmp.Or(j.Limit, j.Duration) }
 
 func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 	n.nodes = placement.New(n.opt.Placement, nodesOf(c, kindsOf(c).of))
+	n.nodes.Apart()
+	n.empty, n.groups = n.nodes.Clone(), groupsOf(c)
+	n.overlap = c.Divided() && slices.ContainsFunc(c.Nodes, func(g trace.NodeGroup) bool { return len(g.Partitions) > 1 })
 	n.promised = map[string]float64{}
 	starts := make([]float64, len(jobs))
 	arrivals := make([]*naiveJob, len(jobs))
@@ -88,100 +101,152 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 	return starts
 }
 
-// asks is what a job asks for. Jobs with GPUs are one line, those without one for each
-// partition that nodes name.
+// asks is what a job asks for, in each of its partitions. Jobs with GPUs that name none, or on a cluster that is not
+// divided, are one queue, those without that name none another one.
 func (n *naive) asks(c trace.Cluster, j *trace.Job, index int) *naiveJob {
-	a := &naiveJob{Job: *j, index: index, line: "with", request: placement.Request{Amount: placement.Amount{GPUs: int32(j.GPUs)}}}
-	if n.opt.Placement != placement.Pool {
-		a.request.CPUs, a.request.MemMB, a.request.Nodes = int32(j.CPUs), j.MemMB, int32(j.Nodes)
-	}
-	in := func(g *trace.NodeGroup) bool { return slices.Contains(g.Partitions, j.Partition) }
-	known := slices.ContainsFunc(c.Nodes, func(g trace.NodeGroup) bool { return in(&g) })
-	if j.GPUs == 0 {
-		a.line = "without"
-		if known {
-			a.line += " " + j.Partition
+	a := &naiveJob{Job: *j, index: index}
+	for name := range strings.SplitSeq(j.Partition, ",") {
+		in := func(g *trace.NodeGroup) bool { return slices.Contains(g.Partitions, name) }
+		if (j.GPUs == 0 || c.Divided()) && slices.ContainsFunc(c.Nodes, func(g trace.NodeGroup) bool { return in(&g) }) {
+			a.parts = append(a.parts, naivePart{name, n.request(c, j, in)})
 		}
 	}
-	var off []int32
-	for i := range c.Nodes {
-		g := &c.Nodes[i]
-		may := g.GPUs > 0 && (j.GPUType == "" || j.GPUType == g.GPUType)
+	if len(a.parts) == 0 {
+		name := "with"
 		if j.GPUs == 0 {
-			may = !known || in(g)
+			name = "without"
 		}
-		for range g.Count {
-			if node := int32(len(off)); may {
-				a.request.Types |= 1 << uint(kindsOf(c).of[i])
-				off = append(off, -1)
-			} else {
-				off = append(off, node)
-			}
-		}
+		a.parts = []naivePart{{name, n.request(c, j, func(*trace.NodeGroup) bool { return true })}}
 	}
-	if j.GPUs == 0 {
-		a.request.Off = n.nodes.Refused(slices.DeleteFunc(off, func(node int32) bool { return node < 0 }))
-		a.request.CPUs = max(a.request.CPUs, a.request.Nodes, 1)
-		for fits := a.request.Nodes > 0; !fits; {
-			a.request.Nodes++
-			_, fits = n.nodes.Fit(a.request, nil) // nothing is on them yet
+	for j.GPUs == 0 && !a.fits(n.nodes) { // nothing is on them yet
+		for i := range a.parts {
+			a.parts[i].request.Nodes++
 		}
 	}
 	return a
 }
 
-// pass starts the jobs of each line up to the first that does not fit, and then, by the way
+// fits reports whether nodes have room for a job in one of its partitions.
+func (j *naiveJob) fits(nodes *placement.Nodes) bool {
+	return slices.ContainsFunc(j.parts, func(p naivePart) bool {
+		_, fits := nodes.Fit(p.request, nil)
+		return fits && (j.GPUs > 0 || p.request.Nodes > 0)
+	})
+}
+
+// request is what a job asks for on some of the nodes.
+func (n *naive) request(c trace.Cluster, j *trace.Job, in func(*trace.NodeGroup) bool) placement.Request {
+	r := placement.Request{Amount: placement.Amount{GPUs: int32(j.GPUs)}}
+	if n.opt.Placement != placement.Pool {
+		r.CPUs, r.MemMB, r.Nodes = int32(j.CPUs), j.MemMB, int32(j.Nodes)
+	}
+	if j.GPUs == 0 {
+		r.CPUs = max(r.CPUs, r.Nodes, 1)
+	}
+	var off []int32
+	node := int32(0)
+	for i := range c.Nodes {
+		g := &c.Nodes[i]
+		may := in(g) && (j.GPUs == 0 || g.GPUs > 0 && (j.GPUType == "" || j.GPUType == g.GPUType))
+		if may {
+			r.Types |= 1 << uint(kindsOf(c).of[i])
+		}
+		for range g.Count {
+			if !may && n.opt.Placement != placement.Pool {
+				off = append(off, node)
+			}
+			node++
+		}
+	}
+	r.Off = n.nodes.Refused(off)
+	return r
+}
+
+// pass starts the jobs of each partition up to the first that does not fit, and then, by the way
 // of backfill, others.
 func (n *naive) pass(starts []float64) {
-	n.heads = nil
-	start := func(j *naiveJob) bool {
-		shares, fits := n.place(j)
-		if !fits {
-			return false
-		}
-		j.shares = slices.Clone(shares)
-		n.nodes.Take(j.shares)
-		for _, s := range j.shares {
-			if free := n.nodes.FreeOn(s.Node); free.GPUs < 0 || free.CPUs < 0 || free.MemMB < 0 {
-				panic("more than a node has")
+	for again := true; again; {
+		n.heads, again = nil, false
+		n.queue = slices.DeleteFunc(n.queue, func(j *naiveJob) bool {
+			before := len(n.heads)
+			for _, p := range j.parts {
+				if n.opt.Backfill != Skip && slices.ContainsFunc(n.heads, func(h naiveHead) bool { return h.part == p.name }) {
+					continue
+				}
+				heads := n.heads
+				n.heads = heads[:before]
+				started := n.start(j, p, starts)
+				if n.heads = heads; started {
+					again = again || len(heads) > before && n.shares()
+					n.heads = heads[:before]
+					return true
+				}
+				if _, ever := n.empty.Fit(p.request, nil); ever || len(j.parts) == 1 {
+					n.block(j, p)
+				}
 			}
-		}
-		n.starts++
-		j.start, j.end, j.due, j.order = n.now, n.now+min(j.Duration, j.limit()), n.now+j.limit(), n.starts
-		if p, known := n.promised[j.ID]; known && n.now > p {
-			n.delayed = j.ID
-		}
-		starts[j.index] = n.now
-		n.running = append(n.running, j)
-		return true
+			return false
+		})
 	}
-	n.queue = slices.DeleteFunc(n.queue, func(j *naiveJob) bool {
-		if n.opt.Backfill != Skip && slices.ContainsFunc(n.heads, func(h naiveHead) bool { return h.line == j.line }) {
-			return false
-		}
-		if start(j) {
-			return true
-		}
-		h := naiveHead{line: j.line, shadow: math.Inf(1)}
-		if n.opt.Backfill == EASY {
-			h.shadow, h.shares = n.shadow(j)
-			if p, known := n.promised[j.ID]; len(n.heads) == 0 && known && h.shadow > p {
-				n.delayed = j.ID
-			} else if len(n.heads) == 0 && !known {
-				n.promised[j.ID] = h.shadow
-			}
-		}
-		n.heads = append(n.heads, h)
-		return false
-	})
 	if n.opt.Backfill == EASY {
-		n.queue = slices.DeleteFunc(n.queue, start)
+		n.queue = slices.DeleteFunc(n.queue, func(j *naiveJob) bool {
+			return slices.ContainsFunc(j.parts, func(p naivePart) bool { return n.start(j, p, starts) })
+		})
 	}
+}
+
+// shares reports whether heads keep the nodes of their partitions from other partitions.
+func (n *naive) shares() bool { return n.opt.Backfill == NoBackfill && n.overlap }
+
+// block has a job be the head of a partition.
+func (n *naive) block(j *naiveJob, p naivePart) {
+	h := naiveHead{job: j, part: p.name, shadow: math.Inf(1)}
+	if n.opt.Backfill == EASY {
+		h.shadow, h.shares = n.shadow(p.request)
+		if known, is := n.promised[j.ID]; len(n.heads) == 0 && is && h.shadow > known {
+			n.delayed = j.ID
+		} else if len(n.heads) == 0 && !is {
+			n.promised[j.ID] = h.shadow
+		}
+	}
+	n.heads = append(n.heads, h)
+}
+
+// start starts a job in a partition, if it may.
+func (n *naive) start(j *naiveJob, p naivePart, starts []float64) bool {
+	shares, fits := n.place(j, p)
+	if !fits {
+		return false
+	}
+	j.shares = slices.Clone(shares)
+	n.nodes.Take(j.shares)
+	for _, s := range j.shares {
+		if free := n.nodes.FreeOn(s.Node); free.GPUs < 0 || free.CPUs < 0 || free.MemMB < 0 {
+			panic("more than a node has")
+		}
+	}
+	n.starts++
+	j.start, j.end, j.due, j.order = n.now, n.now+min(j.Duration, j.limit()), n.now+j.limit(), n.starts
+	if known, is := n.promised[j.ID]; is && n.now > known {
+		n.delayed = j.ID
+	}
+	starts[j.index] = n.now
+	n.running = append(n.running, j)
+	return true
 }
 
 // place is where a job may start: it delays no head that has a place on one of its GPU
 // types when it ends before the first of these, or fits beside them.
-func (n *naive) place(j *naiveJob) ([]placement.Share, bool) {
+func (n *naive) place(j *naiveJob, p naivePart) ([]placement.Share, bool) {
+	if n.shares() && len(n.heads) > 0 {
+		left := n.nodes.Clone()
+		for i, g := range n.groups {
+			if slices.ContainsFunc(n.heads, func(h naiveHead) bool { return slices.Contains(g.Partitions, h.part) }) {
+				left.SetDown(int32(i), true)
+			}
+		}
+		return left.Fit(p.request, nil)
+	}
 	first := map[int32]float64{}
 	for _, h := range n.heads {
 		for _, s := range h.shares {
@@ -193,12 +258,12 @@ func (n *naive) place(j *naiveJob) ([]placement.Share, bool) {
 	}
 	until := math.Inf(1)
 	for t, at := range first {
-		if j.request.Types.Has(t) {
+		if p.request.Types.Has(t) {
 			until = min(until, at)
 		}
 	}
 	if n.opt.Backfill != EASY || n.now+j.limit() <= until {
-		return n.nodes.Fit(j.request, nil)
+		return n.nodes.Fit(p.request, nil)
 	}
 	beside := n.nodes.Clone()
 	for _, r := range n.running {
@@ -209,11 +274,11 @@ func (n *naive) place(j *naiveJob) ([]placement.Share, bool) {
 	for _, h := range n.heads {
 		beside.Take(h.shares)
 	}
-	return n.nodes.Fit(j.request, beside)
+	return n.nodes.Fit(p.request, beside)
 }
 
 // shadow tries the end of every running job.
-func (n *naive) shadow(head *naiveJob) (float64, []placement.Share) {
+func (n *naive) shadow(r placement.Request) (float64, []placement.Share) {
 	ends := []float64{}
 	for _, j := range n.running {
 		ends = append(ends, j.due)
@@ -229,7 +294,7 @@ func (n *naive) shadow(head *naiveJob) (float64, []placement.Share) {
 		for _, h := range n.heads {
 			then.Take(h.shares)
 		}
-		if shares, fits := then.Fit(head.request, nil); fits {
+		if shares, fits := then.Fit(r, nil); fits {
 			return end, slices.Clone(shares)
 		}
 	}

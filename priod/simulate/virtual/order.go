@@ -54,7 +54,7 @@ func (e *engine) reorder() {
 		if k := e.place(j); k != j.key {
 			e.queue.remove(j)
 			j.key = k
-			e.queue.add(j)
+			e.enqueue(j)
 		}
 	}
 	e.moved = true

@@ -24,11 +24,11 @@ func (e *engine) settle() {
 	e.preempted -= manyJobs
 	suspended := int64(0)
 	for {
-		first := e.queue.pick(func(c *class) *job {
-			if e.running[0].before(e.passed(c.head))+int64(c.head.GPUs) > int64(e.gpus) {
-				return nil
+		first, _ := e.queue.pick(func(s *slot) *job {
+			if head := s.class.head; e.running[0].before(e.passed(head))+int64(head.GPUs) <= int64(e.gpus) {
+				return head
 			}
-			return c.head
+			return nil
 		})
 		if first == nil {
 			break

@@ -32,11 +32,15 @@ func SlurmQOS(s *System) (told []Eviction) {
 		return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(b.Index, a.Index))
 	})
 	for _, t := range trials {
-		if place, fits := soon.Fit(t.Request, nil); fits {
+		place, fits := t.fit(soon)
+		if fits {
 			soon.Take(place)
 			continue
 		}
-		victims, place := youngest(soon, candidates, t.Request)
+		var victims []int
+		for i := 0; i < len(t.in) && len(victims) == 0; i++ {
+			victims, place = youngest(soon, candidates, t.in[i])
+		}
 		for _, i := range victims {
 			told = append(told, Eviction{Job: candidates[i].Index})
 			soon.Release(candidates[i].Shares)
@@ -47,6 +51,14 @@ func SlurmQOS(s *System) (told []Eviction) {
 		}
 	}
 	return told
+}
+
+// fit is a place for a waiting job, in the first of its partitions that has one.
+func (w *InSystem) fit(nodes *placement.Nodes) (place []placement.Share, fits bool) {
+	for i := 0; i < len(w.in) && !fits; i++ {
+		place, fits = nodes.Fit(w.in[i], nil)
+	}
+	return place, fits
 }
 
 // youngest are the first candidates without which the request has a place, as far as they hold a part

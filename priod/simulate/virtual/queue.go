@@ -32,9 +32,17 @@ type class struct {
 	head    *job
 	n       int
 	place   int // in queue.active
+	slots   []slot
+}
+
+// slot is a class in one of its partitions.
+type slot struct {
+	*class
+	part    *queuePart
+	request placement.Request // as the class's, in the partition
 	room    *placement.Watch
 
-	ruledOut uint64 // the pass in which no job of the class can start any more
+	ruledOut uint64 // the pass in which no job of the class can start there any more
 	passing  uint64 // the pass in which only jobs that end before the reservation can
 }
 
@@ -57,12 +65,15 @@ func (o owners) add(gpus int) {
 	}
 }
 
-func (q *queue) add(j *job) {
-	k := classKey{j.request, j.owners, j.line}
+func (e *engine) enqueue(j *job) {
+	q, k := &e.queue, classKey{j.request, j.owners, j.line}
 	k.request.MemMB = min(k.request.MemMB, 1)
 	c := q.classes[k]
 	if c == nil {
 		c = &class{classKey: k}
+		for _, p := range k.line.parts {
+			c.slots = append(c.slots, slot{class: c, part: p, request: e.in(k.request, k.line, p)})
+		}
 		q.classes[k] = c
 	}
 	if c.n == 0 {
@@ -100,48 +111,81 @@ func (q *queue) remove(j *job) {
 }
 
 // with is the request of the class's jobs that ask for so much memory.
-func (c *class) with(memMB int64) placement.Request {
-	r := c.request
+func (s *slot) with(memMB int64) placement.Request {
+	r := s.request
 	r.MemMB = memMB
 	return r
 }
 
 // roomOn watches for room for the job of the class that asks for least.
-func (c *class) roomOn(nodes *placement.Nodes) *placement.Watch {
-	if least := c.with(c.waiting.root.least); c.room == nil || c.room.Request() != least {
-		c.room = nodes.Watch(least)
+func (s *slot) roomOn(nodes *placement.Nodes) *placement.Watch {
+	if least := s.with(s.waiting.root.least); s.room == nil || s.room.Request() != least {
+		s.room = nodes.Watch(least)
 	}
-	return c.room
+	return s.room
+}
+
+// noLonger is the first job of the class that takes at most so many seconds.
+func (s *slot) noLonger(seconds float64) *job {
+	if math.IsInf(seconds, 1) {
+		return s.class.head
+	}
+	return s.waiting.find(func(occupancy float64, _ int64) bool { return occupancy <= seconds })
 }
 
 // first is the first job of the class that takes at most so many seconds and
-// fits on the nodes, and within the others unless nil.
-func (c *class) first(seconds float64, nodes, within *placement.Nodes) *job {
-	fits, not := int64(-1), int64(math.MaxInt64) // memory that is known to fit, and not to
-	return c.waiting.find(func(occupancy float64, memMB int64) bool {
-		if !(occupancy <= seconds) || memMB >= not {
+// fits on what is free, and within the others unless nil.
+func (e *engine) first(s *slot, seconds float64, within *placement.Nodes) *job {
+	type memory struct{ fits, not int64 } // that is known to fit, and not to
+	one := [1]memory{{-1, math.MaxInt64}}
+	known := one[:] // by the number of windows to keep clear of
+	if len(e.windows) > 0 {
+		known = slices.Repeat(known, len(e.windows)+1)
+	}
+	return s.waiting.find(func(occupancy float64, memMB int64) bool {
+		windows := e.reached(e.now + occupancy)
+		m := &known[windows]
+		if !(occupancy <= seconds) || memMB >= m.not {
 			return false
 		}
-		if memMB > fits {
-			if _, ok := nodes.Fit(c.with(memMB), within); !ok {
-				not = memMB
+		if memMB > m.fits {
+			if _, ok := e.nodes.Fit(e.beside(s.with(memMB), windows), within); !ok {
+				m.not = memMB
 				return false
 			}
-			fits = memMB
+			m.fits = memMB
 		}
 		return true
 	})
 }
 
-// pick returns the first in order of the jobs that the classes offer.
-func (q *queue) pick(offer func(*class) *job) *job {
-	var best *job
+// pick returns the first in order of the jobs that the classes offer, and in which partition.
+func (q *queue) pick(offer func(*slot) *job) (best *job, in *slot) {
+	var first key
 	for _, c := range q.active {
-		if j := offer(c); j != nil && (best == nil || j.key.less(best.key)) {
-			best = j
+		for i := range c.slots {
+			s := &c.slots[i]
+			j := offer(s)
+			if j == nil {
+				continue
+			}
+			if k := s.part.order(j); best == nil || k.less(first) {
+				best, in, first = j, s, k
+			}
 		}
 	}
-	return best
+	return best, in
+}
+
+// order is the place of a waiting job in the order of all, in its best partition.
+func (j *job) order() key {
+	k := j.line.parts[0].order(j)
+	for _, p := range j.line.parts[1:] {
+		if o := p.order(j); o.less(k) {
+			k = o
+		}
+	}
+	return k
 }
 
 // list returns the first jobs in order, all when depth is 0.
@@ -157,7 +201,7 @@ func (q *queue) list(depth int) []*job {
 		}
 	}
 	slices.SortFunc(all, func(a, b *job) int {
-		if a.key.less(b.key) {
+		if a.order().less(b.order()) {
 			return -1
 		}
 		return 1

@@ -22,6 +22,7 @@ type slurm struct {
 	e         *engine
 	snapshot  cluster.Snapshot
 	nodes     []cluster.Node // all, also those that have not joined yet
+	anywhere  string         // partitions of a job with GPUs that names none, on a divided cluster
 	recorder  Recorder
 	ordersTE  bool   // nothing else is on, see counts
 	jobs      []*job // of the snapshot's rows
@@ -61,7 +62,7 @@ func (j *job) holds() bool { return j.state == running || j.state == leaving || 
 
 func (j *job) pending() bool { return j.state == waiting || j.state == delayed }
 
-// Partition is the only one of jobs with GPUs, and has all nodes.
+// Partition is the only one of jobs with GPUs, and has all nodes, where the cluster is not divided.
 const Partition = "virtual"
 
 // Epoch is second 0 of a trace; any fixed time will do.
@@ -74,12 +75,19 @@ func instant(seconds float64) time.Time {
 func newSlurm(e *engine) *slurm {
 	s := &slurm{e: e, history: cluster.NewHistory(), known: map[cluster.JobID]*job{}, halted: map[cluster.JobID]*halt{}}
 	s.snapshot = cluster.Snapshot{Cluster: "virtual", Multifactor: cluster.Multifactor{Span: e.factors.span()}}
+	groups := e.groups()
+	if e.divided {
+		s.snapshot.Partitions, s.anywhere = e.partitions()
+	}
 	for n := range e.nodes.Len() {
 		size := e.nodes.Size(int32(n))
 		s.nodes = append(s.nodes, cluster.Node{
-			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))], Features: s.featuresOf(int32(n)),
+			Name: "n" + strconv.Itoa(n), GPUType: e.types[e.nodes.Type(int32(n))], Features: s.featuresOf(int32(n), groups[n]),
 			GPUs: int(size.GPUs), CPUs: int(size.CPUs), MemMB: size.MemMB, Partitions: []string{Partition},
 		})
+		if e.divided {
+			s.nodes[n].Partitions = groups[n].Partitions
+		}
 	}
 	set := &e.opt.Daemon.Settings
 	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s, s
@@ -130,6 +138,8 @@ func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 			n.State = "UP+DRAIN"
 		case e.reserves(cluster.HeadroomReservation, int32(i)):
 			n.State += cluster.StateHeadroom
+		case e.reserves(maintenance, int32(i)):
+			n.Usable, n.State = false, "UP+MAINTENANCE"
 		case e.nodes.Down(int32(i)):
 			n.State = "UP+RESERVED"
 		}
@@ -163,7 +173,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -190,7 +200,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if k := s.e.place(j); j.state == waiting && k != j.key {
 		s.e.queue.remove(j)
 		j.key = k
-		s.e.queue.add(j)
+		s.e.enqueue(j)
 		s.e.moved = true
 	}
 	s.changed(j)
@@ -234,12 +244,15 @@ func (s *slurm) counts(j *job) bool { return !s.ordersTE || j.Class == cluster.T
 
 func (s *slurm) refresh(j *job) {
 	row := &s.snapshot.Jobs[j.row]
-	row.Priority, row.SiteFactor, row.Nice = s.e.priority(j), j.site, j.nice
+	row.Priority, row.SiteFactor, row.Nice = s.e.shown(j), j.site, j.nice
 	row.Restarts = int(j.runs)
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
 	row.Switches, row.NodeCount = s.switches(j), s.nodeCount(j)
 	row.Admitted = false
+	if s.e.divided {
+		row.Partition = s.partition(j)
+	}
 	row.Features, row.NodeList, row.CPUs, row.MemMB = j.features, "", int(j.request.CPUs), j.request.MemMB
 	row.Parts = nil
 	if j.holds() {
@@ -308,14 +321,6 @@ func (s *slurm) holdsBack(j *job) bool {
 	row := s.describe(j)
 	s.e.opt.Daemon.Settings.Consent.Complete(&row)
 	return row.AllowsGPUType() && row.Tag.Type != "te"
-}
-
-// partition is that of a job's row: another one than Partition where priod does not look.
-func (s *slurm) partition(j *job) string {
-	if only := s.e.opt.Daemon.Partitions; j.GPUs == 0 && j.Partition != "" && len(only) > 0 && !slices.Contains(only, j.Partition) {
-		return j.Partition
-	}
-	return Partition
 }
 
 // number is a job's id in the snapshot: its place in the order of arrival, from 1.

@@ -2,10 +2,13 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/trace"
 	"slurmprio/slurmplug"
 )
 
@@ -17,8 +20,11 @@ func (s *slurm) feature(t int32) string {
 	return s.e.opt.Daemon.Settings.Steering.Settings.Feature(s.e.types[t])
 }
 
-// featuresOf are a node's features, which matter only where jobs are steered.
-func (s *slurm) featuresOf(node int32) []string {
+// featuresOf are a node's features, which matter only where jobs are steered: on a divided cluster its own, on others that of its type.
+func (s *slurm) featuresOf(node int32, g *trace.NodeGroup) []string {
+	if s.e.divided {
+		return g.Features
+	}
 	if t := s.e.nodes.Type(node); s.steers() && s.e.types[t] != "" {
 		return []string{s.feature(t)}
 	}
@@ -65,6 +71,46 @@ func (s *slurm) Places(_ context.Context, jobs map[cluster.JobID]uint32) (map[cl
 	return places, nil
 }
 
+// bound are the types of a job on nodes with the feature of a type; "": on any.
+func (s *slurm) bound(j *job, feature string) (types placement.Types) {
+	if feature == "" {
+		return j.own
+	}
+	for t := range int32(len(s.e.types)) {
+		if j.own.Has(t) && s.feature(t) == feature {
+			types |= 1 << uint(t)
+		}
+	}
+	return types
+}
+
+// assign writes a value of the lever PartitionList: the partitions in which a job may run, in their order.
+func (s *slurm) assign(j *job, value slurmplug.Value) error {
+	list := value.String()
+	for name := range strings.SplitSeq(list, ",") {
+		if s.e.partOf(name) == nil {
+			return fmt.Errorf("invalid partition name specified for job %s: %.80q", number(j.index), name)
+		}
+	}
+	if list == s.anywhere && j.Partition == "" {
+		list = ""
+	}
+	l, why := s.e.lineOf(&j.Job, list)
+	if why != "" {
+		return errors.New(why)
+	}
+	types := s.bound(j, j.features) & l.kinds
+	if types == 0 || j.GPUs == 0 {
+		return fmt.Errorf("job %s cannot run in partition %.80q", number(j.index), list)
+	}
+	return s.ask(j, func() {
+		j.line, j.request.Types = l, types
+		s.e.bar(j)
+		j.occupancy = s.e.occupies(j)
+		j.key = s.e.place(j)
+	})
+}
+
 // constrain writes a value of the lever Features: the feature of one GPU type, or
 // "" for none.
 func (s *slurm) constrain(j *job, value slurmplug.Value) error {
@@ -72,15 +118,7 @@ func (s *slurm) constrain(j *job, value slurmplug.Value) error {
 	if !j.pending() {
 		return fmt.Errorf("job %s is not pending", number(j.index))
 	}
-	types := j.own
-	if feature != "" {
-		types = 0
-		for t := range s.e.types {
-			if j.own.Has(int32(t)) && s.feature(int32(t)) == feature {
-				types |= 1 << uint(t)
-			}
-		}
-	}
+	types := s.bound(j, feature) & j.line.kinds
 	if types == 0 {
 		return fmt.Errorf("job %s cannot run on nodes with feature %.80q", number(j.index), feature)
 	}

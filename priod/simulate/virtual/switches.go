@@ -86,9 +86,12 @@ func (e *engine) waitForSwitches() {
 		if c.request.Switches == 0 {
 			continue
 		}
-		anywhere := c.with(c.waiting.root.least)
-		anywhere.Switches = 0
-		if _, fits := e.nodes.Fit(anywhere, nil); !fits {
+		if !slices.ContainsFunc(c.slots, func(s slot) bool {
+			anywhere := s.with(s.waiting.root.least)
+			anywhere.Switches = 0
+			_, fits := e.nodes.Fit(anywhere, nil)
+			return fits
+		}) {
 			continue
 		}
 		for j := range c.waiting.all {
@@ -105,7 +108,7 @@ func (e *engine) relax(j *job) {
 	if j.state == waiting && j.request.Switches > 0 && e.now >= j.switchStart+j.switchWait {
 		e.queue.remove(j)
 		j.request.Switches = 0
-		e.queue.add(j)
+		e.enqueue(j)
 		e.moved = true
 	}
 }

@@ -2,7 +2,7 @@ package virtual
 
 // key is a place in an order: lower first.
 type key struct {
-	tier int8    // TE before BE where the options say so
+	tier int32   // of its partition, then TE before BE where the options say so
 	rank float64 // what the order goes by
 	seq  int64   // ties: first come
 }

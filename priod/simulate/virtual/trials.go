@@ -161,8 +161,10 @@ func (s *slurm) putBack(h *halt, wait float64, hold bool) {
 
 // bar has a job that waits refuse the nodes that it names, and those of other partitions.
 func (e *engine) bar(j *job) {
-	off := slices.Concat(j.excluded, j.line.off)
-	j.request.Off = e.nodes.Refused(slices.Compact(slices.Sorted(slices.Values(off))))
+	if j.request.Off = j.line.off; len(j.excluded) > 0 {
+		off := slices.Concat(j.excluded, e.nodes.Off(j.request))
+		j.request.Off = e.nodes.Refused(slices.Compact(slices.Sorted(slices.Values(off))))
+	}
 }
 
 // exclude names the nodes that a pending job refuses.
@@ -190,8 +192,7 @@ func (e *engine) unsatisfied(j *job) bool {
 	if len(j.excluded) == 0 {
 		return false
 	}
-	_, fits := e.empty.Fit(j.request, nil)
-	return !fits
+	return !e.fitsEmpty(j)
 }
 
 // nodes are those on which a job runs, or last did.

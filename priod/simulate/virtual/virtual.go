@@ -184,6 +184,7 @@ func check(c trace.Cluster, o *Options) error {
 		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && len(o.NodeEvents) == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil),
 			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures or evictions", o.Order)},
 		{o.Order == Priod && o.Daemon.Settings.Sizing.Sizes.Enabled() && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
+		{c.Divided() && o.Placement == placement.Pool, "partitions count only where jobs are placed on nodes: --placement packed or consolidated"},
 		{slowdownsOf(c) != nil && o.Placement == placement.Pool, "nodes are slower than others only where jobs are placed on nodes: --placement packed or consolidated"},
 		{len(o.NodeEvents) > 0 && o.Placement == placement.Pool, "nodes drain, fail, reboot and join only where jobs are placed on nodes: --placement packed or consolidated"},
 		{o.MTBF > 0 && o.Placement == placement.Pool, "nodes fail only where jobs are placed on nodes: --placement packed or consolidated"},

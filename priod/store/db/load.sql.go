@@ -48,7 +48,7 @@ func (q *Queries) AllHistory(ctx context.Context, db DBTX) ([]History, error) {
 }
 
 const allNodes = `-- name: AllNodes :many
-SELECT name, changed_ms, usable, state, features, gpu_type, gpus, gpus_used, cpus, cpus_used, mem_mb, mem_used_mb, mixed_types FROM nodes ORDER BY name
+SELECT name, changed_ms, usable, state, features, gpu_type, gpus, gpus_used, cpus, cpus_used, mem_mb, mem_used_mb, mixed_types, partitions FROM nodes ORDER BY name
 `
 
 func (q *Queries) AllNodes(ctx context.Context, db DBTX) ([]Node, error) {
@@ -74,6 +74,7 @@ func (q *Queries) AllNodes(ctx context.Context, db DBTX) ([]Node, error) {
 			&i.MemMb,
 			&i.MemUsedMb,
 			&i.MixedTypes,
+			&i.Partitions,
 		); err != nil {
 			return nil, err
 		}

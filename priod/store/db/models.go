@@ -230,6 +230,7 @@ type Node struct {
 	MemMb      int64
 	MemUsedMb  int64
 	MixedTypes bool
+	Partitions string
 }
 
 type Promise struct {

@@ -621,13 +621,13 @@ func (q *Queries) PutJob(ctx context.Context, db DBTX, arg PutJobParams) error {
 
 const putNode = `-- name: PutNode :exec
 INSERT INTO nodes (
-  name, changed_ms, usable, state, features, gpu_type, gpus, gpus_used, cpus, cpus_used, mem_mb, mem_used_mb, mixed_types
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  name, changed_ms, usable, state, features, gpu_type, gpus, gpus_used, cpus, cpus_used, mem_mb, mem_used_mb, mixed_types, partitions
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET
   changed_ms = excluded.changed_ms, usable = excluded.usable, state = excluded.state, features = excluded.features,
   gpu_type = excluded.gpu_type, gpus = excluded.gpus, gpus_used = excluded.gpus_used, cpus = excluded.cpus,
   cpus_used = excluded.cpus_used, mem_mb = excluded.mem_mb, mem_used_mb = excluded.mem_used_mb,
-  mixed_types = excluded.mixed_types
+  mixed_types = excluded.mixed_types, partitions = excluded.partitions
 `
 
 type PutNodeParams struct {
@@ -644,6 +644,7 @@ type PutNodeParams struct {
 	MemMb      int64
 	MemUsedMb  int64
 	MixedTypes bool
+	Partitions string
 }
 
 func (q *Queries) PutNode(ctx context.Context, db DBTX, arg PutNodeParams) error {
@@ -661,6 +662,7 @@ func (q *Queries) PutNode(ctx context.Context, db DBTX, arg PutNodeParams) error
 		arg.MemMb,
 		arg.MemUsedMb,
 		arg.MixedTypes,
+		arg.Partitions,
 	)
 	return err
 }
