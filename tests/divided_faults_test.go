@@ -84,6 +84,7 @@ func TestDividedPartitionGoes(t *testing.T) {
 		{name: "down", do: "update PartitionName=v100 State=DOWN", undo: "update PartitionName=v100 State=UP"},
 		{name: "inactive", do: "update PartitionName=v100 State=INACTIVE", undo: "update PartitionName=v100 State=UP"},
 		{name: "account", do: "update PartitionName=v100 AllowAccounts=biology", undo: "update PartitionName=v100 AllowAccounts=ALL"},
+		{name: "account above", do: "update PartitionName=v100 AllowAccounts=root", undo: "update PartitionName=v100 AllowAccounts=ALL", keeps: lab.AtLeast(24, 11)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBoundJob(t, l, "a100,v100")
