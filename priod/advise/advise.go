@@ -96,7 +96,7 @@ type Advice struct {
 	Partitions []string      `json:"partitions"`
 	open       []string      // of these, where it may start now; all where it may start in none
 	Limit      time.Duration `json:"-"`        // of time; slurmplug.Unlimited
-	Behind     int           `json:"behind"`   // jobs that wait before it, tasks of arrays counted
+	Behind     int           `json:"behind"`   // jobs that wait before it for nodes that it reaches, tasks of arrays counted
 	Hidden     int           `json:"-"`        // GPUs held by jobs hidden from the user
 	Notes      []string      `json:"notes"`    // what was not looked into
 	LeftOut    int           `json:"left_out"` // nodes with several GPU types, or of too many kinds
@@ -126,7 +126,7 @@ func Give(site *Site, r *Request, speeds []speed.Answer, rate func(gpuType strin
 	a := g.Advice
 	g.schedule = newSchedule(site, g.nodes, g.ahead, Limits{}, effort)
 	a.Types = make([]Answer, len(speeds))
-	a.Behind, a.LeftOut = g.schedule.behind, len(site.Snapshot.Nodes)-g.nodes.Nodes.Len()
+	a.Behind, a.LeftOut = g.behind(), len(site.Snapshot.Nodes)-g.nodes.Nodes.Len()
 	requests := make([]placement.Request, len(speeds))
 	for i, s := range speeds {
 		a.Types[i].Answer = s
@@ -162,6 +162,23 @@ func newGiver(site *Site, r *Request) (*giver, error) {
 	g := &giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r), append(slices.Concat(slices.Collect(slurmplug.FeaturesIn(r.Features)), a.Partitions), chosen)...)}
 	g.ahead = site.before(site.tier(strings.Join(a.open, ",")), class, r.Job)
 	return g, nil
+}
+
+// behind counts the tasks ahead that may start on nodes of the job's partitions; others wait for other nodes.
+func (g *giver) behind() (n int) {
+	open, shares := strings.Join(g.open, ","), map[string]bool{}
+	nodes := slices.DeleteFunc(slices.Clone(g.site.Snapshot.Nodes), func(n cluster.Node) bool { return !n.In(open) })
+	for _, j := range g.ahead {
+		same, known := shares[j.Partition]
+		if !known {
+			same = slices.ContainsFunc(nodes, func(n cluster.Node) bool { return n.In(j.Partition) })
+			shares[j.Partition] = same
+		}
+		if same {
+			n += j.TaskCount
+		}
+	}
+	return n
 }
 
 // where finds the partitions and the time limit of a job.

@@ -266,6 +266,11 @@ func TestPartitionsThatAJobMayStartIn(t *testing.T) {
 			}
 		}
 		slices.Sort(fits)
+		other := s.wait(1, "", time.Hour)
+		other.Partition = "a100"
+		if a, want := give(t, s, r, speeds(1, 1)), strings.Count(c.fits, "a100"); a.Behind != want {
+			t.Errorf("%s: behind %d, want %d: the other one waits for a100", c.name, a.Behind, want)
+		}
 		if got := strings.Join(fits, " "); got != c.fits || len(a.Notes) != len(a.Types)-len(fits) {
 			t.Errorf("%s: fits %s, want %s; notes %q", c.name, got, c.fits, a.Notes)
 		}

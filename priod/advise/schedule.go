@@ -60,7 +60,6 @@ type schedule struct {
 	nodes  *nodemap.Map
 	line   *placement.Timeline
 	hidden map[string]int // by GPU type, GPUs held by jobs hidden from the user
-	behind int            // tasks that wait before the new job
 	kinds  []kindLoad
 
 	left         int                                          // of effort
@@ -76,7 +75,6 @@ func newSchedule(site *Site, nodes *nodemap.Map, ahead []*cluster.Job, lengths L
 	s := newRunning(site, nodes, lengths)
 	s.left = effort
 	for _, j := range ahead {
-		s.behind += j.TaskCount
 		s.plan(j, site.Memory)
 	}
 	return s

@@ -351,7 +351,7 @@ func PartitionSet(list string) string {
 	if !strings.Contains(list, ",") {
 		return list
 	}
-	names := strings.Split(list, ",")
+	names := PartitionNames(list)
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ",")
 }

@@ -24,7 +24,7 @@ func lessonKey(s *cluster.Snapshot, m *nodemap.Map, j *cluster.Job, kind int32) 
 	n, most := m.Kinds[kind], m.Largest(kind)
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []any{
 		s.Config, n.GPUType, n.Partitions, most.GPUs, most.CPUs, most.MemMB,
-		j.Partition, j.QOS, j.Account, j.GPUType, j.GPUs, j.Nodes, j.CPUs, j.MemMB, j.Node, j.Whole, j.Features, j.Prefer, j.TimeLimit,
+		cluster.PartitionSet(j.Partition), j.QOS, j.Account, j.GPUType, j.GPUs, j.Nodes, j.CPUs, j.MemMB, j.Node, j.Whole, j.Features, j.Prefer, j.TimeLimit,
 	}))
 	return hex.EncodeToString(sum[:8])
 }

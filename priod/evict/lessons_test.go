@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -172,5 +173,17 @@ func TestTrialsGivenUp(t *testing.T) {
 	s.waits(30, 1, func(j *cluster.Job) { j.User = "carol" })
 	if why, _ := s.why(30); why != preemption.Evicts {
 		t.Errorf("another user's trial: %s", why)
+	}
+}
+
+// What room in vain teaches holds for the same partitions in another order, as after a requeue, and for no others.
+func TestLessonHoldsForPartitionsInAnyOrder(t *testing.T) {
+	s := &cluster.Snapshot{Nodes: []cluster.Node{{Name: "n", GPUType: "a100", GPUs: 4, Partitions: []string{"a", "b"}, Usable: true}}}
+	m := nodemap.New(s)
+	key := func(partitions string) string {
+		return lessonKey(s, m, &cluster.Job{Partition: partitions, GPUs: 2}, 0)
+	}
+	if key("a,b") != key("b,a") || key("a,b") == key("a") {
+		t.Error(key("a,b"), key("b,a"), key("a"))
 	}
 }

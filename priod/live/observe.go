@@ -282,7 +282,7 @@ type conversion struct {
 func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion {
 	return conversion{
 		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS,
-		partitions: c.byName, defMemPerCPU: c.conf.DefMemPerCPU(), tags: tags,
+		partitions: c.admitting, defMemPerCPU: c.conf.DefMemPerCPU(), tags: tags,
 	}
 }
 
@@ -710,5 +710,5 @@ func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 		}
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}
-	c.byName = (&cluster.Snapshot{Partitions: c.partitions}).PartitionsByName()
+	c.admitting = (&cluster.Snapshot{Partitions: c.partitions}).PartitionsByName()
 }

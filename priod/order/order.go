@@ -86,7 +86,7 @@ func newDecider(s *cluster.Snapshot, h *cluster.History, set Settings) *decider 
 		d.held[i] = d.heldBy(&s.Jobs[d.verdicts[i].Job])
 	}
 	if set.Order == SlackOrder {
-		d.contention = contention(s)
+		d.contention = contention(s, h)
 	}
 	return d
 }

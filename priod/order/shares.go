@@ -31,7 +31,7 @@ func (d *decider) precedence(v *Verdict, share *plan.Share) (precedence float64,
 	case OwedOrder:
 		return d.set.Lead.Owed(share.Owed, share.Run), false
 	case SlackOrder:
-		return d.bySlack(v.Since, share, d.contention(d.s.Jobs[v.Job].Partition))
+		return d.bySlack(v.Since, share, d.contention(d.h.Reaches(&d.s.Jobs[v.Job])))
 	}
 	return share.Priority, false
 }

@@ -18,11 +18,11 @@ const fairPart = 0.95
 const lateFirst = 1e9
 
 // contention returns how many jobs with GPUs run or wait for each GPU that jobs of a list of partitions reach, at least 1.
-func contention(s *cluster.Snapshot) func(partitions string) float64 {
+func contention(s *cluster.Snapshot, h *cluster.History) func(partitions string) float64 {
 	jobs := map[string]int{}
 	for i := range s.Jobs {
-		if s.Jobs[i].GPUs > 0 {
-			jobs[s.Jobs[i].Partition] += max(s.Jobs[i].TaskCount, 1)
+		if j := &s.Jobs[i]; j.GPUs > 0 {
+			jobs[h.Reaches(j)] += max(j.TaskCount, 1)
 		}
 	}
 	perGPU := plan.PerGPU(s.Nodes, jobs)

@@ -38,7 +38,7 @@ func TestOrderBySlack(t *testing.T) {
 					return s
 				}
 				s := look()
-				share := contention(s)("gpu")
+				share := contention(s, h)("gpu")
 				late := func(id uint32) bool {
 					return start.Sub(submit[id]).Seconds()+run[id] > fairPart*run[id]*share
 				}
@@ -86,7 +86,7 @@ func TestFairAmongThoseThatReachTheSame(t *testing.T) {
 	}
 	s.Jobs = append(s.Jobs, cluster.Job{GPUs: 1, Partition: "b", TaskCount: 2})
 	for list, want := range map[string]float64{"a": 5, "b": 1, "b,a": 22. / 8} {
-		if got := contention(s)(list); got != want {
+		if got := contention(s, cluster.NewHistory())(list); got != want {
 			t.Errorf("partitions %s: %v jobs for each GPU, want %v", list, got, want)
 		}
 	}

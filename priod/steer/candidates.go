@@ -130,7 +130,7 @@ func (st *Steered) openUnqueued(at int, why string) {
 			decision.Steer = why
 		}
 	}
-	if j.Partition != j.own.partitions && !j.Dependency && slurmplug.WaitsFor(j.Reason) == slurmplug.ForElse {
+	if j.listed() && !j.Dependency && slurmplug.WaitsFor(j.Reason) == slurmplug.ForElse {
 		why = fmt.Sprintf("waits for what its partition lacks (%.80s)", j.Reason)
 		for _, id := range firstTasks(j.Job, st.nodes.tasksAtOnce(j.Job)) {
 			st.memory.of(id).refused("left open: it "+why, st.in.set.Rule.Cycles)

@@ -49,6 +49,9 @@ func Bound(j *cluster.Job, h *cluster.History) bool {
 	return ours
 }
 
+// listed reports whether the job's list of partitions is priod's.
+func (j *pendingJob) listed() bool { return j.own.partitions != j.Partition }
+
 // asked is a job as it asks by a request.
 func (r *request) asked(j *cluster.Job) cluster.Job {
 	asks := *j
