@@ -206,7 +206,7 @@ func (s *dividedSite) submitAsks() (asks []dividedAsk) {
 func (s *dividedSite) cycle() {
 	s.Helper()
 	if out, errs, status := s.priod("run", "--once"); status != 0 || strings.Contains(errs, "cannot be trusted") {
-		s.Fatalf("run --once: exit status %d\n%s%s", status, out, errs)
+		s.Fatalf("run --once: exit status %d\n%s%s%s", status, out, errs, s.slurm("squeue", "--all", "--format=%i %T %P %f %r"))
 	}
 }
 
