@@ -205,9 +205,8 @@ func (s *dividedSite) submitAsks() (asks []dividedAsk) {
 // cycle is one of priod's that succeeds.
 func (s *dividedSite) cycle() {
 	s.Helper()
-	_, errs, status := s.priod("run", "--once")
-	if status != 0 || strings.Contains(errs, "cannot be trusted") {
-		s.Fatalf("run --once: exit status %d: %s", status, errs)
+	if out, errs, status := s.priod("run", "--once"); status != 0 || strings.Contains(errs, "cannot be trusted") {
+		s.Fatalf("run --once: exit status %d\n%s%s%s", status, out, errs, s.slurm("squeue", "--all", "--format=%i %T %P %f %r"))
 	}
 }
 

@@ -45,6 +45,17 @@ func TestSameUser(t *testing.T) {
 	}
 }
 
+// What allocation keeps of a request has no account and no QOS: partitions that admit some alone still count.
+func TestPartitionsOfUnknownAccount(t *testing.T) {
+	all := (&Snapshot{Partitions: []Partition{{Name: "a"}, {Name: "b", Accounts: []string{"physics"}, QOS: []string{"normal"}}}}).PartitionsByName()
+	for account, want := range map[string]string{"": "a,b", "physics": "a,b", "biology": "a"} {
+		j := Job{Account: account, QOS: map[bool]string{true: "normal"}[account != ""], Nodes: 1}
+		if got := all.Starting("a,b", &j); got != want {
+			t.Errorf("account %q: %s, want %s", account, got, want)
+		}
+	}
+}
+
 // Slurm's reason of a job in several partitions is of one of them: where another one admits the job, room is what it waits for.
 func TestElsewhere(t *testing.T) {
 	all := (&Snapshot{Partitions: []Partition{

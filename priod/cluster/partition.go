@@ -71,15 +71,16 @@ func (p *Partition) Admits(j *Job) string {
 	return p.denies(j)
 }
 
-// denies says which account or QOS of a job the partition does not admit; "" for none.
+// denies says which account or QOS of a job the partition does not admit; "" for none, and where they are not known.
 func (p *Partition) denies(j *Job) string {
 	denied := func(who string) string { return fmt.Sprintf("it does not admit %.80s", who) }
 	switch {
+	case j.Account == "":
 	case p.Accounts != nil && !slices.Contains(p.Accounts, j.Account), slices.Contains(p.NotAccounts, j.Account):
 		return denied("account " + j.Account)
 	}
 	for qos := range slurmplug.EachQOS(j.QOS) {
-		if p.QOS != nil && !slices.Contains(p.QOS, qos) || slices.Contains(p.NotQOS, qos) {
+		if p.QOS != nil && qos != "" && !slices.Contains(p.QOS, qos) || slices.Contains(p.NotQOS, qos) {
 			return denied("QOS " + qos)
 		}
 	}

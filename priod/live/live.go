@@ -35,7 +35,8 @@ type Cluster struct {
 	nodeLimits       map[string]slurmplug.TRES // of QOS; nil: none, or not known
 	partitionQOS     map[string]string
 	partitions       []cluster.Partition
-	admitting        cluster.Partitions // the same
+	admitting        cluster.Partitions  // the same
+	accounts         []slurmplug.Account // nil: not read
 	conf             slurmplug.Config
 	stamp            string    // see cluster.Snapshot.Config
 	configAt         time.Time // when the fields above were read

@@ -636,6 +636,7 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	c.client.UseMetrics(conf)
 	c.name = conf.ClusterName()
 	c.multifactor = conf.PriorityType() == "priority/multifactor"
+	c.accounts = nil
 	if c.weights, err = conf.WeightSum(); err != nil {
 		return fmt.Errorf("scontrol show config: %w", err)
 	}
@@ -654,9 +655,45 @@ func (c *Cluster) readPartitions(ctx context.Context, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	c.setLimits(partitions)
 	c.stamp, c.partitionsAt = c.conf.Stamp(partitions), at
+	c.addSubAccounts(ctx, c.conf, partitions)
+	c.setLimits(partitions)
 	return nil
+}
+
+// addSubAccounts adds to the accounts that partitions admit or deny those below them, which Slurm counts as well (24.11.5
+// and 26.05.5; 22.05.8 does not). Where the tree of accounts cannot be read it is not known whom these partitions admit.
+func (c *Cluster) addSubAccounts(ctx context.Context, conf slurmplug.Config, partitions []slurmplug.Partition) {
+	names := func(p slurmplug.Partition) bool { return p.Accounts != nil || p.NotAccounts != nil }
+	if !conf.AtLeast(24, 11) || !slices.ContainsFunc(partitions, names) {
+		return
+	}
+	if c.accounts == nil {
+		c.accounts, _ = c.client.Accounts(ctx, c.name)
+	}
+	for i := range partitions {
+		switch p := &partitions[i]; {
+		case !names(*p):
+		case len(c.accounts) == 0:
+			p.Accounts, p.NotAccounts, p.Groups = nil, nil, []string{"not known"}
+		default:
+			p.Accounts, p.NotAccounts = withSubAccounts(c.accounts, p.Accounts), withSubAccounts(c.accounts, p.NotAccounts)
+		}
+	}
+}
+
+// withSubAccounts are some accounts and all below them; nil for nil.
+func withSubAccounts(tree []slurmplug.Account, some []string) []string {
+	all := slices.Clone(some)
+	for n := -1; len(all) > max(n, 0); { // one level of the tree after the other
+		n = len(all)
+		for i := range tree {
+			if slices.Contains(all, tree[i].Parent) && !slices.Contains(all, tree[i].Name) {
+				all = append(all, tree[i].Name)
+			}
+		}
+	}
+	return all
 }
 
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {

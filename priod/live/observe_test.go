@@ -274,3 +274,16 @@ func TestNodeLimitOfOneOfSeveralPartitions(t *testing.T) {
 		}
 	}
 }
+
+// From 24.11 on a partition that admits an account admits those below it.
+func TestSubAccounts(t *testing.T) {
+	tree := []slurmplug.Account{{Name: "root"}, {Name: "plasma", Parent: "physics"}, {Name: "physics", Parent: "root"}, {Name: "biology", Parent: "root"}}
+	for _, c := range []struct{ some, want []string }{
+		{nil, nil}, {[]string{}, []string{}}, {[]string{"biology"}, []string{"biology"}}, {[]string{"physics"}, []string{"physics", "plasma"}},
+		{[]string{"root"}, []string{"root", "physics", "biology", "plasma"}}, {[]string{"gone"}, []string{"gone"}},
+	} {
+		if got := withSubAccounts(tree, c.some); !slices.Equal(got, c.want) || (got == nil) != (c.want == nil) {
+			t.Errorf("%v: %v, want %v", c.some, got, c.want)
+		}
+	}
+}

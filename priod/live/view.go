@@ -45,6 +45,7 @@ func (c *Cluster) View(ctx context.Context) (*View, error) {
 		return nil, err
 	}
 	c.name = v.Config.ClusterName()
+	c.addSubAccounts(ctx, v.Config, v.Partitions)
 	c.setLimits(v.Partitions)
 	v.Snapshot = c.snapshot(at, jobs, nodes)
 	return v, c.findHeadroom(ctx, v.Snapshot.Nodes)
