@@ -87,12 +87,6 @@ func TestDividedPartitionGoes(t *testing.T) {
 		{name: "account above", do: "update PartitionName=v100 AllowAccounts=root", undo: "update PartitionName=v100 AllowAccounts=ALL", keeps: lab.AtLeast(24, 11)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.name == "inactive" && lab.AtLeast(26, 5) {
-				// 26.05 may answer the write of a feature with "Requested partition configuration not available now", which
-				// counts as refused and is not read back, and yet do it: the job then holds a constraint of which priod
-				// knows nothing.
-				t.Skip("a refused feature is not read back")
-			}
 			b := newBoundJob(t, l, "a100,v100")
 			if _, err := l.Run(t.Context(), "scontrol", strings.Fields(c.do)...); (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 				t.Fatalf("%s: %v", c.do, err)

@@ -36,18 +36,13 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 	}
 }
 
-// isReadBack reports whether confirm has to look at the jobs of a write. Of a size that
-// was refused Slurm may have taken some fields before one that it refused, of partitions all
-// that it answers with an error; and what
-// only waiting jobs may be given it also refuses a job that has just started.
+// isReadBack reports whether confirm has to look at the jobs of a write. Slurm may answer a write with an error and have
+// done it: some fields of a size before one that it refuses, and any field where one of the job's partitions does not
+// admit it ("Requested partition configuration not available now": 22.05 with AllowGroups, 26.05 with one that is
+// INACTIVE, all with EnforcePartLimits=ALL); and what only waiting jobs may be given it also refuses a job that has just
+// started.
 func isReadBack(o *plan.Outcome) bool {
-	switch o.Status {
-	case slurmplug.Applied:
-		return !o.Lever.Ranks()
-	case slurmplug.Refused:
-		return o.Lever == slurmplug.Size || o.Lever == slurmplug.PartitionList || onlyWaiting(o)
-	}
-	return false
+	return !o.Lever.Ranks() && (o.Status == slurmplug.Applied || o.Status == slurmplug.Refused)
 }
 
 // confirmOne corrects one outcome by what Slurm shows of its jobs. Of a write that was
@@ -113,7 +108,7 @@ func (c *Cluster) afterRefusal(ctx context.Context, o *plan.Outcome, job *readJo
 		if job.seen && (job.Gone || job.State != cluster.Pending) {
 			o.Status, o.Message = slurmplug.Raced, "no longer pending: "+o.Message
 		}
-	case o.Lever == slurmplug.PartitionList && shown && now == o.After && o.After == o.Was: // one of the user's own refuses the job
+	case shown && now == o.After && o.After == o.Was && now != o.Before: // done all the same
 		o.Status, o.Message = slurmplug.Applied, ""
 	case shown && now != o.Before:
 		c.retract(ctx, o, o.Message)
@@ -247,7 +242,20 @@ func problem(o *plan.Outcome, j *cluster.Job) string {
 func (c *Cluster) retract(ctx context.Context, o *plan.Outcome, why string) {
 	r := c.client.Update(ctx, []slurmplug.Update{c.update(&o.Action, o.Before)})[0]
 	o.Status, o.Message = slurmplug.Refused, why+"; taken back"
-	if r.Status != slurmplug.Applied {
+	if r.Status != slurmplug.Applied && !(r.Status == slurmplug.Refused && c.shows(ctx, o, o.Before)) {
 		o.Status, o.Message = slurmplug.Unknown, why+"; could not be taken back: "+r.Message
 	}
+}
+
+// shows reports whether the first job of a write shows a value in its field.
+func (c *Cluster) shows(ctx context.Context, o *plan.Outcome, v slurmplug.Value) bool {
+	one := []plan.Outcome{*o}
+	p := polled{records: c.recordsOf(writtenSizes(one))}
+	p.sights, p.err = c.sightsOf(ctx, one, []int{0})
+	for _, id := range o.Jobs() {
+		job := c.readBack(ctx, o.Lever, id, &p)
+		now, shown := job.Request(o.Lever)
+		return job.seen && !job.Gone && shown && now == v
+	}
+	return false
 }

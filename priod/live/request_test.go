@@ -71,6 +71,29 @@ func TestConstraintIsReadBack(t *testing.T) {
 	}
 }
 
+// Slurm may answer a write with an error and have done it, where one of the job's partitions does not admit it: what binds
+// the job is taken back, and what puts its user's own back is done.
+func TestDoneWithAnError(t *testing.T) {
+	const words = "Requested partition configuration not available now"
+	own, bound := slurmplug.Text("ssd"), slurmplug.Text("ssd&a100")
+	for _, c := range []struct {
+		shown         string
+		before, after slurmplug.Value
+		want          slurmplug.Status
+		writes        int
+	}{
+		{"ssd&a100", own, bound, slurmplug.Refused, 1}, {"ssd", own, bound, slurmplug.Refused, 0},
+		{"ssd", bound, own, slurmplug.Applied, 0}, {"ssd&a100", bound, own, slurmplug.Refused, 0},
+	} {
+		slurm := &shows{features: c.shown}
+		o := []plan.Outcome{{Action: plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Features, Before: c.before, After: c.after, Was: own}, Status: slurmplug.Refused, Message: words}}
+		New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "26.05.5"}})).confirm(t.Context(), o)
+		if o[0].Status != c.want || len(slurm.writes) != c.writes {
+			t.Errorf("%s after %s, shown %s: %+v, then %q", c.after, c.before, c.shown, o[0], slurm.writes)
+		}
+	}
+}
+
 // A job that starts while its size is written was too fast, whatever words Slurm has
 // for that: of a running one it says "Invalid node name specified" (seen on 22.05.8).
 func TestSizeOfAJobThatStarts(t *testing.T) {

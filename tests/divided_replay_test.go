@@ -1,0 +1,48 @@
+package tests
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A load of jobs on a divided cluster, a quarter of which name one partition, a quarter two and half of them three,
+// as accounting recorded it, and its replay without priod: the mean wait is that which was, within 10 %.
+func TestDividedReplay(t *testing.T) {
+	longOnly(t)
+	s := newDivided(t, "")
+	const jobs, every = 100, 1500 * time.Millisecond
+	r := rand.New(rand.NewPCG(51, 0))
+	lists := []string{"a100", "v100", "t4", "a100,v100", "v100,t4", "t4,a100", "a100,v100,t4", "v100,t4,a100", "t4,a100,v100", "a100,v100,t4", "t4,v100,a100", "v100,a100,t4"}
+	for range jobs {
+		s.slurm("sbatch", "--output=/dev/null", "--partition="+lists[r.IntN(len(lists))], fmt.Sprintf("--gres=gpu:%d", []int{1, 1, 2, 4}[r.IntN(4)]), "--time=3", "--mem=100",
+			"--wrap", fmt.Sprintf("sleep %d", 5+r.IntN(30)))
+		s.sleep(time.Duration(r.Float64() * 2 * float64(every)))
+	}
+	s.wait("the queue to be empty", func() bool { return s.slurm("squeue", "--noheader") == "" })
+	var both struct {
+		Runs []struct {
+			Name    string `json:"name"`
+			Figures struct {
+				Jobs int     `json:"jobs"`
+				Wait float64 `json:"mean_wait_s"`
+				JCT  float64 `json:"mean_jct_s"`
+			} `json:"figures"`
+		} `json:"runs"`
+	}
+	s.wait("accounting to know all jobs", func() bool {
+		rows := s.slurm("sacct", "-X", "-n", "-P", "-a", "--state=COMPLETED", "-S", "now-1hours", "-E", "now", "--format=JobID")
+		return strings.Count(rows, "\n")+1 >= jobs
+	})
+	s.json(&both, "simulate", "--from-slurm", "--since", "1h", "--compare")
+	for _, run := range both.Runs {
+		t.Logf("%s: %d jobs, mean wait %.1f s, mean completion %.1f s", run.Name, run.Figures.Jobs, run.Figures.Wait, run.Figures.JCT)
+	}
+	was, replayed := both.Runs[0].Figures, both.Runs[1].Figures
+	if was.Jobs != jobs || replayed.Jobs != jobs || math.Abs(replayed.Wait-was.Wait) > 0.1*was.Wait {
+		t.Errorf("the mean wait was %.1f s of %d jobs, and is %.1f s of %d in the replay", was.Wait, was.Jobs, replayed.Wait, replayed.Jobs)
+	}
+}
