@@ -193,7 +193,7 @@ func (s *dividedSite) submitAsks() (asks []dividedAsk) {
 			s.Fatalf("asks: %q is not OPTIONS => TYPES", line)
 		}
 		a := dividedAsk{line: line, types: strings.Fields(types)}
-		if types == "none" || strings.Contains(s.about, "\nNot steered yet.\n") {
+		if types == "none" {
 			a.types = nil
 		}
 		a.id = s.ask("--prio-type=be --prio-speed=a100:4,v100:2,t4:1 --prio-cpu=a100:1x1-4x3,v100:1x1-4x3,t4:1x1-4x3 " + options)
@@ -281,9 +281,7 @@ func (s *dividedSite) takeBack(a dividedAsk) {
 	for range 3 {
 		s.cycle()
 	}
-	if strings.Contains(s.about, "\nNot taken back yet.\n") {
-		s.Log("not yet: its type is taken back")
-	} else if t := s.given(a); t == gone || t == "?" {
+	if t := s.given(a); t == gone || t == "?" {
 		out, _, _ := s.priod("explain", a.id)
 		s.Errorf("%s: %s is gone, and it was given %q\n%s", a.line, gone, t, out)
 	}
