@@ -71,16 +71,15 @@ func (p *Partition) Admits(j *Job) string {
 	return p.denies(j)
 }
 
-// denies says which account or QOS of a job the partition does not admit; "" for none, and where they are not known.
+// denies says which account or QOS of a job the partition does not admit; "" for none.
 func (p *Partition) denies(j *Job) string {
 	denied := func(who string) string { return fmt.Sprintf("it does not admit %.80s", who) }
 	switch {
-	case j.Account == "":
 	case p.Accounts != nil && !slices.Contains(p.Accounts, j.Account), slices.Contains(p.NotAccounts, j.Account):
 		return denied("account " + j.Account)
 	}
 	for qos := range slurmplug.EachQOS(j.QOS) {
-		if p.QOS != nil && qos != "" && !slices.Contains(p.QOS, qos) || slices.Contains(p.NotQOS, qos) {
+		if p.QOS != nil && !slices.Contains(p.QOS, qos) || slices.Contains(p.NotQOS, qos) {
 			return denied("QOS " + qos)
 		}
 	}
@@ -100,9 +99,12 @@ func (s *Snapshot) PartitionsByName() Partitions {
 }
 
 // Starting are those of a list that start a job of this size, time limit, account and QOS, in its order. Where none does,
-// all: Slurm's reason says so, and a QOS may lift a limit.
+// all: Slurm's reason says so, and a QOS may lift a limit. What is known without an account counts in all that are open to some.
 func (all Partitions) Starting(list string, j *Job) string {
-	refuses := func(name string) bool { p := all[name]; return p != nil && (p.Starts(j) != "" || p.denies(j) != "") }
+	refuses := func(name string) bool {
+		p := all[name]
+		return p != nil && (p.Starts(j) != "" || j.Account != "" && p.denies(j) != "")
+	}
 	for name := range strings.SplitSeq(list, ",") {
 		if refuses(name) {
 			if left := slices.DeleteFunc(PartitionNames(list), refuses); len(left) > 0 {
