@@ -23,9 +23,13 @@ var dividedSetups = []struct {
 	{"whole cluster, profile", 0, setup{"whole-balanced", "", balanced, nil}},
 	{"divided, Slurm as it ships", 1, setup{"divided-slurm", "", "", shipped.flags}},
 	{"**divided, profile**", 1, setup{"divided-balanced", "", balanced, nil}},
+	{"**divided, profile and `any_partition`**", 1, setup{"divided-any", "", balanced + anyPartition, nil}},
 	{"divided, all jobs name all three, Slurm as it ships", 2, setup{"lists-slurm", "", "", shipped.flags}},
 	{"**divided, all jobs name all three, profile**", 2, setup{"lists-balanced", "", balanced, nil}},
 }
+
+// anyPartition is the site's word that jobs of one or two partitions may run in any.
+const anyPartition = "[[consent]]\npartitions = [\"k80\", \"p100\", \"v100\"]\ngpu_type = true\nany_partition = true\n"
 
 // startDivided measures the combined workload at load 0.9 on a cluster with a partition for each GPU type.
 func startDivided(ctx context.Context, args []string, w io.Writer) error {
