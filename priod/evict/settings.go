@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -56,16 +57,18 @@ func (set *Settings) grace(j *cluster.Job) time.Duration {
 	return set.Grace
 }
 
-// limits are the limits on a cluster: of a number and a part of it the lesser holds. A part of the GPUs
-// is never less than the largest node.
+// limits are the limits on a cluster: of a number and a part of it the lesser holds. A part is of the GPUs that ranked jobs
+// can reach, and never less than the largest node.
 func (set *Settings) limits(s *cluster.Snapshot) preemption.Limits {
 	l := set.Policy.Limits
 	if set.GraceShare == 0 && set.LossShare == 0 && set.UserLossShare == 0 {
 		return l
 	}
-	gpus, largest := 0, 0
+	gpus, largest, ranked := 0, 0, strings.Join(set.Ranking.Partitions, ",")
 	for i := range s.Nodes {
-		gpus, largest = gpus+s.Nodes[i].GPUs, max(largest, s.Nodes[i].GPUs)
+		if n := &s.Nodes[i]; ranked == "" || n.In(ranked) {
+			gpus, largest = gpus+n.GPUs, max(largest, n.GPUs)
+		}
 	}
 	if set.GraceShare > 0 {
 		l.GraceGPUs = max(int(set.GraceShare*float64(gpus)), largest)

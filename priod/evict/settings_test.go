@@ -5,6 +5,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/plan"
 )
 
 // The same parts on a lab of 32 GPUs and on 80,000; a number beside a part holds where it is less.
@@ -14,7 +15,11 @@ func TestLimitsAsParts(t *testing.T) {
 		for range nodes {
 			s.Nodes = append(s.Nodes, cluster.Node{GPUs: gpus})
 		}
-		set := Settings{Policy: preemption.Settings{Limits: numbers}, GraceShare: 0.1, LossShare: 0.5, UserLossShare: 0.25}
+		s.Nodes = append(s.Nodes, cluster.Node{GPUs: 16, Partitions: []string{"other"}}) // no ranked job can run there
+		for i := range nodes {
+			s.Nodes[i].Partitions = []string{"gpu"}
+		}
+		set := Settings{Ranking: plan.Classes{Partitions: []string{"gpu"}}, Policy: preemption.Settings{Limits: numbers}, GraceShare: 0.1, LossShare: 0.5, UserLossShare: 0.25}
 		return set.limits(s)
 	}
 	for name, c := range map[string]struct{ got, want preemption.Limits }{
