@@ -20,7 +20,7 @@ func TestAPI(t *testing.T) {
 	s.fill()
 	s.slurm("scontrol", "create", "reservation", "ReservationName=maintenance", "Nodes="+s.lab.Nodes[0], "Users=root", "StartTime=now+60minutes", "Duration=60", "Flags=IGNORE_JOBS")
 	t.Cleanup(func() { s.slurm("scontrol", "delete", "ReservationName=maintenance") })
-	waiting := s.submit("--prio-type=be", "--gres=gpu:2", "--time=60", "--wrap", "sleep 600")
+	waiting := s.submit("--prio-type=be", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600")
 	s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	s.daemon()
 	client := &http.Client{Transport: socketTransport(socket)}

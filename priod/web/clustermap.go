@@ -34,10 +34,10 @@ type NodeView struct {
 }
 
 // MemGB is the memory as people read it.
-func (v *NodeView) MemGB() int64 { return v.MemMB >> 10 }
+func (v *NodeView) MemGB() int64 { return (v.MemMB + 512) >> 10 }
 
 // MemUseGB is the part of it in use.
-func (v *NodeView) MemUseGB() int64 { return v.MemUse >> 10 }
+func (v *NodeView) MemUseGB() int64 { return (v.MemUse + 512) >> 10 }
 
 // Held is a job that holds GPUs of a node, perhaps also of others.
 type Held struct {
