@@ -73,14 +73,12 @@ func TestDividedSites(t *testing.T) {
 	if err != nil || len(files) < 12 {
 		t.Fatalf("%d divided sites, %v; want 12 at least", len(files), err)
 	}
+	longOnly(t)
 	t.Parallel()
 	var l *lab.Lab
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(sub *testing.T) {
 			c := readConfiguration(sub, path)
-			if !strings.Contains(c.about, "\nRuns in make test.\n") {
-				longOnly(sub)
-			}
 			if o := c.divided(sub); l == nil {
 				l = lab.ForTest(t, o)
 			} else if err := l.Rebuild(sub.Context(), o); err != nil {

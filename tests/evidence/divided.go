@@ -15,21 +15,24 @@ import (
 
 // dividedSetups are the rows of the table: of a cluster that is whole, or has a partition for each GPU type.
 var dividedSetups = []struct {
-	text string
-	part int // as of divide; 0: the cluster is whole
-	set  setup
+	text     string
+	part     int // as of divide; 0: the cluster is whole
+	set      setup
+	untagged int // as of writeTrace
 }{
-	{"whole cluster, Slurm as it ships", 0, setup{"whole-slurm", "", "", shipped.flags}},
-	{"whole cluster, profile", 0, setup{"whole-balanced", "", balanced, nil}},
-	{"divided, Slurm as it ships", 1, setup{"divided-slurm", "", "", shipped.flags}},
-	{"**divided, profile**", 1, setup{"divided-balanced", "", balanced, nil}},
-	{"**divided, profile and `any_partition`**", 1, setup{"divided-any", "", balanced + anyPartition, nil}},
-	{"divided, all jobs name all three, Slurm as it ships", 2, setup{"lists-slurm", "", "", shipped.flags}},
-	{"**divided, all jobs name all three, profile**", 2, setup{"lists-balanced", "", balanced, nil}},
+	{"whole cluster, Slurm as it ships", 0, setup{"whole-slurm", "", "", shipped.flags}, 0},
+	{"whole cluster, profile", 0, setup{"whole-balanced", "", balanced, nil}, 0},
+	{"divided, Slurm as it ships", 1, setup{"divided-slurm", "", "", shipped.flags}, 0},
+	{"**divided, profile**", 1, setup{"divided-balanced", "", balanced, nil}, 0},
+	{"**divided, profile and `any_partition`**", 1, setup{"divided-any", "", balanced + "[[consent]]\ngpu_type = true\n" + anyPartition, nil}, 0},
+	{"divided, all jobs name all three, Slurm as it ships", 2, setup{"lists-slurm", "", "", shipped.flags}, 0},
+	{"**divided, all jobs name all three, profile**", 2, setup{"lists-balanced", "", balanced, nil}, 0},
+	{"divided, no tags, profile and consent by the site", 1, setup{"divided-site", "", balanced + bySite, nil}, 1},
+	{"the same and `any_partition`", 1, setup{"divided-site-any", "", balanced + bySite + anyPartition, nil}, 1},
 }
 
-// anyPartition is the site's word that jobs of one or two partitions may run in any.
-const anyPartition = "[[consent]]\npartitions = [\"k80\", \"p100\", \"v100\"]\ngpu_type = true\nany_partition = true\n"
+// anyPartition is the site's word, at the end of a [[consent]], that jobs of one or two partitions may run in any.
+const anyPartition = "partitions = [\"k80\", \"p100\", \"v100\"]\nany_partition = true\n"
 
 // startDivided measures the combined workload at load 0.9 on a cluster with a partition for each GPU type.
 func startDivided(ctx context.Context, args []string, w io.Writer) error {
@@ -59,10 +62,10 @@ func startDivided(ctx context.Context, args []string, w io.Writer) error {
 	var runs []*run
 	for _, c := range dividedSetups {
 		for seed := 1; seed <= *seeds; seed++ {
-			path, cluster := filepath.Join(s.dir, fmt.Sprintf("divided-%d-%d.csv", c.part, seed)), clusters[min(c.part, 1)]
+			path, cluster := filepath.Join(s.dir, fmt.Sprintf("divided-%d-%d", c.part, seed)+strings.Repeat("-untagged", c.untagged)+".csv"), clusters[min(c.part, 1)]
 			trace := generate(list, uint64(seed), *jobs, 0.9, 6)
 			divide(trace, uint64(seed), c.part)
-			if err := writeTrace(path, trace, 0); err != nil {
+			if err := writeTrace(path, trace, c.untagged); err != nil {
 				return err
 			}
 			r := &run{name: fmt.Sprintf("%s-%d", c.set.name, seed), config: c.set.config, trace: path, inputs: []string{cluster, table}}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 )
@@ -15,6 +16,9 @@ func TestStudyOfDividedCluster(t *testing.T) {
 	}
 	if counts[2] < 1900 || counts[2] > 2100 || counts[1] < 900 || counts[1] > 1100 {
 		t.Errorf("%v jobs name one, two and three partitions", counts)
+	}
+	if os.Getenv("SLURMPRIO_LONG") == "" {
+		return
 	}
 	var out bytes.Buffer
 	if err := startDivided(t.Context(), []string{"--dir", t.TempDir(), "--seeds", "1", "--jobs", "30"}, &out); err != nil {
