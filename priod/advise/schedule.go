@@ -174,7 +174,7 @@ func after(all *[lengthsApart]planned, length float64) (at float64, seen bool) {
 // before it. It returns when its first task starts, s from now, infinite when it never fits.
 // Where the effort does not suffice, that is estimated from the GPU time that is wanted before it.
 func (s *schedule) plan(j *cluster.Job, memory bool) (first float64) {
-	key := place{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
+	key := place{s.nodes.Starting(j), j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
 	r, known := s.requests[key]
 	if !known {
 		r = s.request(j, memory)

@@ -346,16 +346,6 @@ func (n *Node) In(partitions string) bool {
 	return false
 }
 
-// PartitionSet is a list of partitions without the order in which its user wrote it: of "v100,a100" and "a100,v100" the latter.
-func PartitionSet(list string) string {
-	if !strings.Contains(list, ",") {
-		return list
-	}
-	names := PartitionNames(list)
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ",")
-}
-
 // GresCount is one generic resource of a node.
 type GresCount struct {
 	Name        string

@@ -383,7 +383,7 @@ func (h *History) keepOrder(j *Job) {
 		return
 	}
 	for _, v := range append([]slurmplug.Value{r.Value, r.Was}, r.Older...) {
-		if SamePartitions(v.String(), j.Partition) {
+		if PartitionSet(v.String()) == PartitionSet(j.Partition) {
 			j.Partition = v.String()
 			return
 		}

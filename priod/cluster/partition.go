@@ -146,16 +146,12 @@ func ofPartition(reason string) bool {
 // PartitionNames are those of a job's list, in its order.
 func PartitionNames(list string) []string { return strings.Split(list, ",") }
 
-// SamePartitions reports whether two lists name the same partitions, in whatever order.
-func SamePartitions(a, b string) bool {
-	if a == b {
-		return true
+// PartitionSet is a list of partitions without the order in which its user wrote it: of "v100,a100" and "a100,v100" the latter.
+func PartitionSet(list string) string {
+	if !strings.Contains(list, ",") {
+		return list
 	}
-	if len(a) != len(b) {
-		return false
-	}
-	one, other := PartitionNames(a), PartitionNames(b)
-	slices.Sort(one)
-	slices.Sort(other)
-	return slices.Equal(one, other)
+	names := PartitionNames(list)
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ",")
 }

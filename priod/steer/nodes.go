@@ -2,7 +2,6 @@ package steer
 
 import (
 	"fmt"
-	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -36,7 +35,6 @@ type withoutHosts struct {
 type fitKey struct {
 	gpuType string
 	request
-	limit             time.Duration
 	nodes, gpus, cpus int
 	memMB             int64
 	node              cluster.Least
@@ -77,15 +75,17 @@ func (view *nodeView) kinds(types placement.Types) (kinds placement.Types) {
 // fit is the types with enough usable nodes for a job, by its user's own request or another, and
 // without the nodes that it refuses.
 func (view *nodeView) fit(j *cluster.Job, own *request, excluded string) placement.Types {
+	r := *own
+	r.partitions = view.types.partitions.Starting(r.partitions, j)
 	key := fitKey{
-		gpuType: j.GPUType, request: *own, limit: j.TimeLimit, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
+		gpuType: j.GPUType, request: r, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
 		excluded: excluded,
 	}
 	types, known := view.fits[key]
 	if !known {
 		nodes := view.upWithout(excluded)
 		for t := range view.kindsOf {
-			if nodes != nil && view.fitsOn(j, own, t, nodes) {
+			if nodes != nil && view.fitsOn(j, &r, t, nodes) {
 				types |= 1 << uint(t)
 			}
 		}

@@ -226,3 +226,21 @@ func TestSteerRandomPartitions(t *testing.T) {
 		}
 	})
 }
+
+// Two jobs that ask for the same, one of an account that a partition admits and one of another: each is given what it may have.
+func TestSteerByAccount(t *testing.T) {
+	for _, accounts := range [][]string{{"phys", "bio"}, {"bio", "phys"}} {
+		p := divided()
+		p.Partitions[0].Accounts = []string{"bio"} // of a100
+		for i, account := range accounts {
+			j := p.job(uint32(i+1), "")
+			j.Partition, j.Account = all, account
+		}
+		p.divided()
+		for i, account := range accounts {
+			if j := &p.Jobs[i]; (j.Partition == "a100") != (account == "bio") {
+				t.Errorf("job %d of %v: its partitions are %s", i+1, accounts, j.Partition)
+			}
+		}
+	}
+}

@@ -158,7 +158,7 @@ type place struct {
 }
 
 func (w *walk) group(j *cluster.Job) *group {
-	k := key{j.Partition, j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole, j.Admitted}
+	k := key{w.nodes.Starting(j), j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole, j.Admitted}
 	g := w.groups[k]
 	if g == nil {
 		g = w.newGroup(k, j)

@@ -323,7 +323,7 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	if err != nil || strings.Contains(j.GPUType, ",") || m.ignored != nil && !(m.Tells(j.Features) && m.tellsPartitions(j.Partition)) {
 		return 0, false
 	}
-	partitions := m.limits.Starting(j.Partition, j)
+	partitions := m.Starting(j)
 	for i, n := range m.Kinds {
 		if n.Headroom() && !j.Admitted {
 			continue
@@ -337,6 +337,10 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	}
 	return types, true
 }
+
+// Starting are the partitions of a job's list that start it, by its size, time limit, account and QOS: all that Types
+// depends on of these.
+func (m *Map) Starting(j *cluster.Job) string { return m.limits.Starting(j.Partition, j) }
 
 // OneType are the kinds of nodes with GPUs of one type, or without any: what a job takes of such
 // a node beside its GPUs, no job on GPUs of another type takes.
