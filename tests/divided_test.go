@@ -26,20 +26,27 @@ func newDivided(t *testing.T, settings string) *site {
 	return s
 }
 
+// holdAll has BE jobs take all nodes but those of one GPU type.
+func (b *bindable) holdAll(but string) (holders []string) {
+	b.Helper()
+	for _, name := range b.lab.Nodes {
+		if gpuType, _, _ := strings.Cut(name, "-"); gpuType != but {
+			holders = append(holders, b.submit("--prio-type=be", "--partition="+gpuType, "--gres=gpu:4", "--time=60", "--wrap", "sleep 600"))
+		}
+	}
+	for _, id := range holders {
+		if err := b.lab.WaitJob(b.Context(), id, "RUNNING"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return holders
+}
+
 // A job of several partitions, each with a GPU type of its own, is given a type and keeps it while Slurm names the
 // partitions without it; it starts there, and reset brings back what its user wrote.
 func TestSteeringAcrossPartitions(t *testing.T) {
 	b := &bindable{newDivided(t, steering)}
-	var holders []string
-	for _, name := range b.lab.Nodes {
-		gpuType, _, _ := strings.Cut(name, "-")
-		holders = append(holders, b.submit("--prio-type=be", "--partition="+gpuType, "--gres=gpu:4", "--time=60", "--wrap", "sleep 600"))
-	}
-	for _, id := range holders {
-		if err := b.lab.WaitJob(b.Context(), id, "RUNNING"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	holders := b.holdAll("")
 	lists := []string{"a100,v100,t4", "t4,v100", "v100,a100,t4"}
 	own := map[string]string{}
 	for i := range 6 {
@@ -124,16 +131,7 @@ func (b *bindable) lists() (partitions, features map[string]string) {
 // after a requeue; one that its user moves is left alone, and reset brings back each list in its order.
 func TestSteeringByPartition(t *testing.T) {
 	b := &bindable{newDivided(t, noFeatures)}
-	var holders []string
-	for _, name := range b.lab.Nodes {
-		gpuType, _, _ := strings.Cut(name, "-")
-		holders = append(holders, b.submit("--prio-type=be", "--partition="+gpuType, "--gres=gpu:4", "--time=60", "--wrap", "sleep 600"))
-	}
-	for _, id := range holders {
-		if err := b.lab.WaitJob(b.Context(), id, "RUNNING"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	holders := b.holdAll("")
 	own := map[string]string{}
 	for _, list := range []string{"a100,v100,t4", "t4,v100", "v100,a100,t4", "t4,a100"} {
 		own[b.asks("--partition="+list, "--gres=gpu:4")] = list
@@ -277,17 +275,7 @@ gpu_type = true
 any_partition = true
 `)}
 	b.slurm("scontrol", "update", "PartitionName=v100", "AllowAccounts=nosuch")
-	var holders []string
-	for _, name := range b.lab.Nodes {
-		if gpuType, _, _ := strings.Cut(name, "-"); gpuType != "v100" {
-			holders = append(holders, b.submit("--prio-type=be", "--partition="+gpuType, "--gres=gpu:4", "--time=60", "--wrap", "sleep 600"))
-		}
-	}
-	for _, id := range holders {
-		if err := b.lab.WaitJob(b.Context(), id, "RUNNING"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b.holdAll("v100")
 	job := b.asks("--partition=t4", "--gres=gpu:4")
 	d := b.daemon()
 	is := func(want string) func() bool {
