@@ -232,12 +232,12 @@ func (v *explanation) budgetAdvice() string {
 	switch {
 	case b == nil:
 		return advice
-	case b.Never(v.Job.GPUs) && b.Limit == "gpus":
-		advice = fmt.Sprintf("it counts as TE with %.0f GPUs or fewer", b.Allowed)
-	case b.Never(v.Job.GPUs):
-		advice = fmt.Sprintf("it counts as TE with a time limit of %s or less", shortly(b.Allowed))
+	case b.Never() && b.Limit == "time_limit_s":
+		advice = fmt.Sprintf("it counts as TE with a time limit of %s or less", shortly(plan.Worth*b.Allowed))
+	case b.Never():
+		advice = "it counts as TE with fewer GPUs or a shorter time limit"
 	case b.Limit == "gpu_hours":
-		advice = fmt.Sprintf("it counts as TE once fewer than %.1f GPU-hours of the last day were used", b.Allowed)
+		advice = fmt.Sprintf("it counts as TE once fewer than %.1f GPU-hours of the last day were used", plan.Worth*b.Allowed)
 	}
 	if v.budgetKey != "" {
 		advice += " (" + v.budgetKey + ")"

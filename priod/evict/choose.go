@@ -77,7 +77,7 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, job *cluster.Job, 
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
 	claim.Awaits = c.awaits(shares, victims)
-	if set.Reserve && !c.kept(m, shares) && (len(claim.Awaits) > 0 || c.comesFreeInParts(shares, victims)) {
+	if set.Reserve && (len(claim.Awaits) > 0 || c.comesFreeInParts(shares, victims)) {
 		claim.Resv = "yes" // Number gives it its name
 	}
 	index := int64(len(c.Changes.Claims))
@@ -94,12 +94,6 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, job *cluster.Job, 
 		}
 		c.underWay[victim.ID] = -int64(len(c.Changes.Evictions))
 	}
-}
-
-// kept reports whether a part of a place lies on nodes that are kept for TE jobs: nothing but these starts
-// there, and Slurm takes no second reservation of a node.
-func (c *Choice) kept(m *nodemap.Map, shares []placement.Share) bool {
-	return slices.ContainsFunc(shares, func(s placement.Share) bool { return m.Kinds[m.Nodes.Type(s.Node)].Headroom() })
 }
 
 // awaits are the evictions on whose victims a place counts though they leave for other claims: those

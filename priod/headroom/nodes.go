@@ -108,6 +108,11 @@ func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Setting
 			if !n.Usable || !m.serves(n, s.At) || !n.Headroom() && (taken(n.Name) || strings.Contains(n.State, "RESERVED") || strings.Contains(n.State, "POWER")) {
 				continue // down, of another partition, of another reservation, or powered down
 			}
+			if n.Headroom() && taken(n.Name) { // until its job starts, or the claim has its own reservation
+				held += float64(n.GPUs)
+				nodes = append(nodes, n.Name)
+				continue
+			}
 			gain, least := d.gain(held, float64(n.GPUs), cost), addsFrom
 			if n.Headroom() {
 				least = letsGoBelow

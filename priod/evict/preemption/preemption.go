@@ -45,7 +45,7 @@ type Settings struct {
 	Fallback Fallback // of FitGpp
 
 	MaxEvictions int     // of one job in its life: FitGpp's P; 0: no limit
-	MinRun       float64 // a job runs so long after each start before it may be evicted
+	MinRun       float64 // with FitGpp a job runs so long after each start before it may be evicted; else it costs that much more until then
 
 	// Of LeastLoss.
 	Rise    float64 // a job evicted n times costs 1 + n x Rise times its loss
@@ -97,6 +97,9 @@ type Trial struct {
 	// Alike are the sets of types of which a place on several nodes is made, each of one GPU type and partition; none:
 	// nodes of all types go together.
 	Alike []placement.Types
+	// Price is how many times the share of its user or account its start uses, at least 1: a second of its wait is worth so
+	// much less, and no more than an hour of a wait counts from 1 on. 0 is 1.
+	Price float64
 	Owner int // index into Snapshot.PastOwner, when Limits.UserGPUMinutesPerDay is set
 	// Start is the time, s from now, at which it would start without evictions
 	// (placement.Nodes.Shadow); infinite when that is not known to come.
@@ -171,12 +174,22 @@ func Decide(s *Snapshot, set Settings) Decision {
 		d.Verdicts[c.Trial] = Verdict{Why: Claimed, Shares: c.Shares}
 	}
 	gate := NewGate(s, set.Limits).Staged(s)
+	var vain []*Trial // for which there was no place since the last place was given
 	for i := range s.Trials {
-		verdict := &d.Verdicts[i]
+		verdict, t := &d.Verdicts[i], &s.Trials[i]
 		if verdict.Why == Claimed {
 			continue
 		}
-		*verdict = v.choosePlace(&s.Trials[i])
+		if slices.ContainsFunc(vain, t.alike) {
+			verdict.Why = Impossible
+			continue
+		}
+		switch *verdict = v.choosePlace(t); {
+		case verdict.Why == Impossible && len(vain) < maxVain:
+			vain = append(vain, t)
+		case len(verdict.Shares) > 0:
+			vain = nil
+		}
 		if verdict.Why != Evicts {
 			continue
 		}
@@ -186,6 +199,14 @@ func Decide(s *Snapshot, set Settings) Decision {
 		}
 	}
 	return d
+}
+
+// maxVain is how many different trials without a place are remembered.
+const maxVain = 16
+
+// alike reports whether there is no place for a trial if there is none for another.
+func (t *Trial) alike(o *Trial) bool {
+	return t.Request == o.Request && t.Price == o.Price && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
 }
 
 // within chooses again for a trial whose best set of victims a limit refuses: a set within that
@@ -215,7 +236,7 @@ func standing(c *Candidate, set *Settings) Why {
 		return IsLeaving
 	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions:
 		return Capped
-	case c.Elapsed < set.MinRun:
+	case set.Policy == FitGpp && c.Elapsed < set.MinRun:
 		return Young
 	}
 	return Allowed
