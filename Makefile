@@ -6,7 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 BIN     ?= bin
 
-.PHONY: demo test charts deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence evidence-sizing screenshots build man install install-client install-daemon dist deps help clean
+.PHONY: demo test charts deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence evidence-weeks evidence-sizing screenshots build man install install-client install-daemon dist deps help clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/priod ./priod
@@ -91,8 +91,12 @@ charts: ## uPlot, which draws the figures, and axe-core, which tests the pages: 
 DATA  ?=
 SEEDS ?= 7 8 9
 
-evidence: ## docs/evidence/all-four.md and its picture, half an hour on 2 cores; goes on after an interruption; DATA=FOLDER of public logs
-	PATH="$(dir $(GO)):$$PATH" $(GO) run ./tests/evidence --data "$(DATA)"
+evidence: ## docs/evidence/all-four.md and its picture, half an hour on 2 cores; goes on after an interruption
+	PATH="$(dir $(GO)):$$PATH" $(GO) run ./tests/evidence
+
+evidence-weeks: ## docs/evidence/weeks.md, 20 minutes; DATA=FOLDER of public logs
+	PATH="$(dir $(GO)):$$PATH" $(GO) run ./tests/evidence weeks --data "$(DATA)" --table markdown > docs/evidence/weeks.md.part
+	mv docs/evidence/weeks.md.part docs/evidence/weeks.md
 
 evidence-sizing: deps build ## the figures of docs/evidence/sizing.md; DATA=FOLDER of Synergy's traces; SEEDS= for no real Slurm
 	PATH="$(CURDIR)/bin:$$PATH" GO=$(GO) docs/evidence/sizing.sh "$(DATA)" $(SEEDS)

@@ -25,6 +25,7 @@ type figures struct {
 	TESlowdownP95                float64 // completion over the run on the fastest type at the proportional share
 	TEWaitP95S, TEWaitP99S       float64
 	TESlowestPart                float64 // of TE jobs on the slowest type
+	BEMeanH                      float64 // completion
 	BESlowdownP50, BESlowdownP95 float64
 	Evictions, GPUHoursLost      float64
 	WorstUser                    float64         // of users with 10 jobs and more: mean completion over the run at the mean of the types' speeds
@@ -52,7 +53,7 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 		return f, fmt.Errorf("%s: %w", runJSON, err)
 	}
 	f.Evictions, f.GPUHoursLost = run.Preemptions, run.Wasted/3600
-	var hours, te, teWait, teSlowdown, beSlowdown []float64
+	var hours, te, teWait, teSlowdown, be, beSlowdown []float64
 	byUser, jobsOf := map[int]float64{}, map[int]int{}
 	slowest := 0.0
 	for i, o := range outcomes {
@@ -66,7 +67,7 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 				slowest++
 			}
 		} else {
-			beSlowdown = append(beSlowdown, slowdown)
+			be, beSlowdown = append(be, o.completion/3600), append(beSlowdown, slowdown)
 		}
 		byUser[j.user] += o.completion / (float64(j.steps) / j.program.mean(j.gpus))
 		jobsOf[j.user]++
@@ -79,6 +80,7 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 	f.TEMeanS, f.TEP95S, f.TESlowdownP95 = stat.Mean(te, nil), quantile(0.95, te), quantile(0.95, teSlowdown)
 	f.TEWaitP95S, f.TEWaitP99S = quantile(0.95, teWait), quantile(0.99, teWait)
 	f.TESlowestPart = slowest / float64(len(te))
+	f.BEMeanH = stat.Mean(be, nil)
 	f.BESlowdownP50, f.BESlowdownP95 = quantile(0.5, beSlowdown), quantile(0.95, beSlowdown)
 	f.users = map[int]float64{}
 	for user, sum := range byUser {
@@ -154,6 +156,7 @@ func mean(of []figures) (m figures) {
 		m.TEWaitP95S += f.TEWaitP95S / n
 		m.TEWaitP99S += f.TEWaitP99S / n
 		m.TESlowestPart += f.TESlowestPart / n
+		m.BEMeanH += f.BEMeanH / n
 		m.BESlowdownP50 += f.BESlowdownP50 / n
 		m.BESlowdownP95 += f.BESlowdownP95 / n
 		m.Evictions += f.Evictions / n

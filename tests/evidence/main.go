@@ -3,7 +3,7 @@
 // docs/evidence/all-four.md with its picture.
 //
 //	make evidence               30 minutes on 2 cores; after an interruption it goes on where it stopped
-//	make evidence DATA=FOLDER   with three weeks each of Helios Venus and Philly, from the public logs in FOLDER
+//	go run ./tests/evidence weeks --data FOLDER   weeks of the public logs in FOLDER, with a verdict: docs/evidence/weeks.md
 //	go run ./tests/evidence consent [STREAM...]   the tables of docs/evidence/consent.md
 //	go run ./tests/evidence eta --data FOLDER     the table of docs/evidence/eta.md
 //	go run ./tests/evidence tune --data FOLDER    the table of docs/evidence/tune.md
@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -40,36 +41,26 @@ var errUsage = errors.New("wrong usage")
 
 // options are what the command line says.
 type options struct {
-	dir, page, picture, data string
-	seeds, jobs, workers     int
-	loads                    []float64
+	dir, page, picture   string
+	seeds, jobs, workers int
+	loads                []float64
+}
+
+// commands are the studies beside the main one; each prints its tables.
+var commands = map[string]func(ctx context.Context, args []string, w io.Writer) error{
+	"consent": startConsent, "divided": startDivided, "eta": startETA, "tune": startTune, "value": startValue, "run-times": startRunTimes,
+	"weeks": startWeeks,
 }
 
 func start(ctx context.Context, args []string) error {
-	if len(args) > 0 && args[0] == "consent" {
-		return startConsent(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "divided" {
-		return startDivided(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "eta" {
-		return startETA(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "tune" {
-		return startTune(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "value" {
-		return startValue(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "run-times" {
-		return startRunTimes(ctx, args[1:], os.Stdout)
+	if len(args) > 0 && commands[args[0]] != nil {
+		return commands[args[0]](ctx, args[1:], os.Stdout)
 	}
 	var o options
 	flags := flag.NewFlagSet("evidence", flag.ContinueOnError)
 	flags.StringVar(&o.dir, "dir", "bin/evidence", "results are kept in this `FOLDER`")
 	flags.StringVar(&o.page, "page", "docs/evidence/all-four.md", "write the page to `FILE`")
 	flags.StringVar(&o.picture, "picture", "docs/pages/all-four.png", "write the picture to `FILE`")
-	flags.StringVar(&o.data, "data", "", "`FOLDER` with helios_venus_gpu_jobs.csv.gz and philly_passed_jobs.csv.gz; \"\": without these weeks")
 	flags.IntVar(&o.seeds, "seeds", 5, "`NUMBER` of seeds")
 	flags.IntVar(&o.jobs, "jobs", 3000, "`NUMBER` of jobs of each trace")
 	flags.IntVar(&o.workers, "workers", 2, "`NUMBER` of simulations at a time")
@@ -127,7 +118,6 @@ type matrix struct {
 	o      *options
 	traces map[string][]job // by file
 	cells  []*cell
-	weeks  []*week
 	mixes  []*overload
 }
 
@@ -206,10 +196,7 @@ func newMatrix(s *study, o *options) (*matrix, error) {
 			}
 		}
 	}
-	if m.mixes, err = overloads(o.dir, 8*o.jobs/3); err != nil {
-		return nil, err
-	}
-	m.weeks, err = weeksOf(o)
+	m.mixes, err = overloads(o.dir, 8*o.jobs/3)
 	return m, err
 }
 
@@ -238,9 +225,6 @@ func (m *matrix) runs() []*run {
 	for _, o := range m.mixes {
 		all = append(all, o.runs...)
 	}
-	for _, w := range m.weeks {
-		all = append(all, w.runs...)
-	}
 	return all
 }
 
@@ -258,11 +242,6 @@ func (m *matrix) read() error {
 	}
 	for _, o := range m.mixes {
 		if err := o.read(); err != nil {
-			return err
-		}
-	}
-	for _, w := range m.weeks {
-		if err := w.read(); err != nil {
 			return err
 		}
 	}

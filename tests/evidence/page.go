@@ -53,7 +53,6 @@ open, which costs it more ([on a real Slurm](real-slurm.md)). Tags are complete,
 	m.weather(&b, at)
 	m.badInput(&b, at)
 	m.overload(&b)
-	m.logs(&b)
 	m.losses(&b)
 	return b.String()
 }
@@ -152,29 +151,6 @@ are the youngest, and leave first: most of its evictions are of jobs that have j
 			both("%.2f", func(f *figures) float64 { return f.BESlowdownP50 }), both("%.1f", func(f *figures) float64 { return f.BESlowdownP95 }),
 			both("%.1f", func(f *figures) float64 { return f.MeanH }), both("%.0f", func(f *figures) float64 { return f.Evictions }),
 			both("%.0f", func(f *figures) float64 { return f.GPUHoursLost }))
-	}
-	b.WriteString("\n")
-}
-
-func (m *matrix) logs(b *strings.Builder) {
-	if len(m.weeks) == 0 {
-		return
-	}
-	b.WriteString(`## Weeks of public logs
-
-Three weeks each of Helios Venus (CC-BY-4.0) and of Philly's jobs that passed (CC-BY-4.0), which are not kept here: one GPU type, as many
-nodes of 8 GPUs as make a load of 0.9, jobs of less than half an hour as TE, limits 1.2 to 4 times the run, 40 users drawn as above. What is left to gain here is
-room for trials alone.
-
-| week from day | jobs, nodes | | mean completion, h | TE completion, s | TE slowdown p95 | TE wait p95, p99, s | BE slowdown p50, p95 | evictions | GPU-h lost |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-`)
-	for _, w := range m.weeks {
-		for i, set := range weekSetups {
-			f := &w.rows[i]
-			fmt.Fprintf(b, "| %s, %d | %d, %d | %s | %.2f | %.0f | %.1f | %.0f, %.0f | %.2f, %.1f | %.0f | %.0f |\n", w.log.text, w.first, len(w.jobs), w.nodes, set.text,
-				f.MeanH, f.TEMeanS, f.TESlowdownP95, f.TEWaitP95S, f.TEWaitP99S, f.BESlowdownP50, f.BESlowdownP95, f.Evictions, f.GPUHoursLost)
-		}
 	}
 	b.WriteString("\n")
 }
