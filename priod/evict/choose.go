@@ -42,6 +42,9 @@ type Choice struct {
 func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
 	c := &Choice{set: set.Policy}
 	c.set.Limits = set.limits(s)
+	if c.set.Policy == preemption.LeastLoss { // for a trial a job that has just started is dearer, and no more
+		c.set.Young, c.set.MinRun = c.set.MinRun, 0
+	}
 	c.snapshot.Nodes = m.Nodes
 	c.addCandidates(held, set, vetoed)
 	c.underWay = j.underWay()

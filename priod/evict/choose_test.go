@@ -210,7 +210,7 @@ func TestLeavesAlone(t *testing.T) {
 		"ten days of grace": {victim(func(j *cluster.Job) { j.Tag.Grace = 240 * time.Hour }), preemption.Impossible, LongGrace},
 		"vetoed":            {with(func(s *scene) { s.vetoed = map[cluster.JobID]preemption.Why{slurmplug.Plain(1): Vetoed} }), preemption.Impossible, Vetoed},
 		"evicted often":     {with(func(s *scene) { s.set.Policy.MaxEvictions = 2; s.journal.Times[slurmplug.Plain(1)] = 2 }), preemption.Impossible, preemption.Capped},
-		"just started":      {with(func(s *scene) { s.set.Policy.MinRun = 7200 }), preemption.Impossible, preemption.Young},
+		"just started":      {with(func(s *scene) { s.set.Policy.Policy, s.set.Policy.MinRun = preemption.FitGpp, 7200 }), preemption.Impossible, preemption.Young},
 		"reserved node":     {with(func(s *scene) { s.Nodes[0].State = "MIXED+RESERVED" }), preemption.Impossible, ""},
 		"node down":         {with(func(s *scene) { s.Nodes[0].Usable = false }), preemption.Impossible, ""},
 		"waits for a limit": {trial(func(j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }), Unhelpful, ""},

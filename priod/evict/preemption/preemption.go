@@ -45,10 +45,11 @@ type Settings struct {
 	Fallback Fallback // of FitGpp
 
 	MaxEvictions int     // of one job in its life: FitGpp's P; 0: no limit
-	MinRun       float64 // with FitGpp a job runs so long after each start before it may be evicted; else it costs that much more until then
+	MinRun       float64 // a job runs so long after each start before it may be evicted
 
 	// Of LeastLoss.
 	Rise    float64 // a job evicted n times costs 1 + n x Rise times its loss
+	Young   float64 // a job costs so many seconds, less those that it has run, more than its loss
 	Urgency float64 // a second of waiting of one GPU of the TE job is worth so many GPU-seconds lost; 0: any loss, and none for less wait
 	RunCost float64 // a second of one GPU of the TE job's run on a GPU type is worth so many GPU-seconds lost; 0: all types are alike to it
 	MinGain float64 // the TE job must start so much sooner than without: shadow times move
@@ -236,7 +237,7 @@ func standing(c *Candidate, set *Settings) Why {
 		return IsLeaving
 	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions:
 		return Capped
-	case set.Policy == FitGpp && c.Elapsed < set.MinRun:
+	case c.Elapsed < set.MinRun:
 		return Young
 	}
 	return Allowed
