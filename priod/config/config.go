@@ -125,6 +125,7 @@ type Config struct {
 		Urgency              float64  `toml:"urgency" json:"urgency"`
 		RunCost              float64  `toml:"run_cost" json:"run_cost"`
 		Rise                 float64  `toml:"repeat_penalty" json:"repeat_penalty"`
+		Each                 float64  `toml:"eviction_cost" json:"eviction_cost"`
 		MinGain              Duration `toml:"min_gain" json:"min_gain"`
 		MaxEvictions         int      `toml:"max_evictions" json:"max_evictions"`
 		MinRun               Duration `toml:"min_run" json:"min_run"`

@@ -167,7 +167,7 @@ func (c *Config) Eviction() evict.Settings {
 		Policy: preemption.Settings{
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
 			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
-			Rise: p.Rise, Urgency: p.Urgency, RunCost: p.RunCost, MinGain: time.Duration(p.MinGain).Seconds(),
+			Rise: p.Rise, Each: p.Each, Urgency: p.Urgency, RunCost: p.RunCost, MinGain: time.Duration(p.MinGain).Seconds(),
 			Limits: preemption.Limits{MaxAtOnce: p.MaxAtOnce, MaxPerCycle: p.MaxPerCycle, MaxPerHour: p.MaxPerHour, GPUHoursPerDay: p.GPUHoursPerDay, UserGPUMinutesPerDay: p.UserGPUMinutesPerDay},
 		},
 		GraceShare: p.GraceShare, LossShare: p.LossShare, UserLossShare: p.UserLossShare,

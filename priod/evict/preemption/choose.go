@@ -13,7 +13,7 @@ func (v *view) price() {
 	if v.set.Policy == LeastLoss {
 		for i := range v.Candidates {
 			c := &v.Candidates[i]
-			v.cost[i] = (c.Loss() + float64(c.gpus())*max(v.set.Young-c.Elapsed, 0)) * (1 + float64(c.Evicted)*v.set.Rise)
+			v.cost[i] = (c.Loss() + float64(c.gpus())*max(v.set.Young-c.Elapsed, 0) + v.set.Each) * (1 + float64(c.Evicted)*v.set.Rise)
 		}
 		return
 	}

@@ -49,6 +49,7 @@ type Settings struct {
 
 	// Of LeastLoss.
 	Rise    float64 // a job evicted n times costs 1 + n x Rise times its loss
+	Each    float64 // each eviction costs so many GPU-seconds beside the work that it loses
 	Young   float64 // a job costs so many seconds, less those that it has run, more than its loss
 	Urgency float64 // a second of waiting of one GPU of the TE job is worth so many GPU-seconds lost; 0: any loss, and none for less wait
 	RunCost float64 // a second of one GPU of the TE job's run on a GPU type is worth so many GPU-seconds lost; 0: all types are alike to it
@@ -383,7 +384,7 @@ func (set *Settings) Check() error {
 		return fmt.Errorf("FitGpp's fallback %q: want %s or %s", set.Fallback, FallNode, FallNone)
 	case !(set.MinRun >= 0 && set.MinGain >= 0 && set.Limits.GPUHoursPerDay >= 0 && set.Limits.UserGPUMinutesPerDay >= 0):
 		return fmt.Errorf("times and limits of preemption are not negative")
-	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
+	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Each, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
 		return fmt.Errorf("weights of preemption are finite and not negative") // inf times 0 is no number
 	case set.MaxEvictions < 0 || set.Limits.MaxAtOnce < 0 || set.Limits.GraceGPUs < 0 || set.Limits.MaxPerCycle < 0 || set.Limits.MaxPerHour < 0:
 		return fmt.Errorf("limits of preemption are not negative")
