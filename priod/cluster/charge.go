@@ -46,7 +46,7 @@ func (c *Charges) Of(j *Job) float64 {
 	}
 	switch {
 	case j.State != Pending:
-		return c.held(j)
+		return rounded(c.held(j))
 	case j.HetLeader == 0:
 		return c.asks(j)
 	case c.components == nil:
@@ -58,6 +58,15 @@ func (c *Charges) Of(j *Job) float64 {
 		}
 	}
 	return c.components[j.HetLeader]
+}
+
+// rounded is a charge in 1024ths, rounded down but never to 0: sums of such are exact, in whatever order.
+func rounded(gpus float64) float64 {
+	const parts, slack = 1024, 1e-6
+	if gpus <= 0 {
+		return 0
+	}
+	return max(math.Floor(gpus*parts+slack), 1) / parts
 }
 
 func (c *Charges) read() {
@@ -148,7 +157,7 @@ func (c *Charges) asks(j *Job) float64 {
 	}
 	charge, known := c.asked[r]
 	if !known {
-		charge = c.cheapest(&r)
+		charge = rounded(c.cheapest(&r))
 		c.asked[r] = charge
 	}
 	return charge

@@ -17,7 +17,7 @@ type teUse struct {
 }
 
 // hold counts more GPUs for the user and the account of a job.
-func (u *teUse) hold(j *cluster.Job, gpus int) {
+func (u *teUse) hold(j *cluster.Job, gpus float64) {
 	add := func(to map[string]cluster.Use, name string) {
 		use := to[name]
 		use.GPUs = max(use.GPUs+gpus, 0)
@@ -40,14 +40,14 @@ func teUseOf(s *cluster.Snapshot, h *cluster.History, set *plan.Classes) func() 
 // overrunsNow says why a running TE job counts as TE no more, "" for any other job: its
 // time limit was raised, or Slurm does not end it there.
 func (r *ranker) overrunsNow(j *cluster.Job) string {
-	if r.set.Class(j.Tag.Type, j.QOS) != cluster.TE || j.GPUs == 0 || j.State != cluster.Running || r.set.Boundless() || !r.set.Ranks(j.Partition) {
+	if r.set.Class(j.Tag.Type, j.QOS) != cluster.TE || j.State != cluster.Running || r.set.Boundless() || !r.set.Ranks(j.Partition) {
 		return ""
 	}
 	limit := r.set.RunLimit(j.User, j.Account)
 	if limit == 0 || j.Restarts == 0 && r.s.At.Sub(j.Start) <= limit || r.use().ran[j.ID] <= limit {
 		return ""
 	}
-	_, why := r.refuse(demand{limit: "run", of: "user", name: j.User, most: int64(limit)}, func() refusal {
+	_, why := r.refuse(demand{limit: "run", of: "user", name: j.User, most: limit.Seconds()}, func() refusal {
 		return refusal{why: fmt.Sprintf("it has run longer than the TE limit of %s of user %s", limit-plan.EndSlack, j.User)}
 	})
 	return why

@@ -3,7 +3,9 @@ package order
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -35,7 +37,7 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 }
 
 func newRanker(s *cluster.Snapshot, h *cluster.History, set plan.Classes) *ranker {
-	r := &ranker{s: s, h: h, set: set}
+	r := &ranker{s: s, h: h, set: set, charges: cluster.NewCharges(s)}
 	r.use = teUseOf(s, h, &r.set)
 	return r
 }
@@ -148,19 +150,20 @@ func idOrder(j *cluster.Job) cluster.JobID {
 }
 
 type ranker struct {
-	s          *cluster.Snapshot
-	h          *cluster.History
-	set        plan.Classes
-	use        func() *teUse
-	reach      map[string]plan.Reach // by list of partitions; see reachOf
-	components map[uint32]int        // GPUs of all components of heterogeneous jobs that wait, by their leaders; see charge
-	beyond     map[demand]refusal    // of the jobs so far: many are refused in the same words
+	s       *cluster.Snapshot
+	h       *cluster.History
+	set     plan.Classes
+	use     func() *teUse
+	charges *cluster.Charges
+	reach   map[string]plan.Reach // by list of partitions; see reachOf
+	beyond  map[demand]refusal    // of the jobs so far: many are refused in the same words
 }
 
 // demand is all that the words of a refusal depend on.
 type demand struct {
 	limit, of, name  string
-	held, most, asks int64
+	held, most, asks float64
+	plain            bool // asks is what the job asks for
 }
 
 type refusal struct {
@@ -271,7 +274,7 @@ func (r *ranker) admitOne(v *Verdict, arrays map[uint32]int) {
 		arrays[j.ID.ID] += fit
 	}
 	if counted {
-		r.use().hold(j, fit*r.charge(j))
+		r.use().hold(j, float64(fit)*r.charge(j))
 	}
 }
 
@@ -284,7 +287,7 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 	var unseen []int
 	for i := range r.s.Jobs {
 		j := &r.s.Jobs[i]
-		if j.State != cluster.Running || j.GPUs == 0 || r.set.Class(j.Tag.Type, j.QOS) != cluster.TE {
+		if j.State != cluster.Running || r.set.Class(j.Tag.Type, j.QOS) != cluster.TE {
 			continue
 		}
 		if _, ranked := r.h.Counted.Find(j.ID); ranked || r.overrunsNow(j) != "" {
@@ -293,7 +296,7 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 		if v := r.classify(j); v.Ranked && v.Class == cluster.TE {
 			unseen = append(unseen, i)
 			if r.h.ClassOf(j) == cluster.TE {
-				r.use().hold(j, -j.GPUs)
+				r.use().hold(j, -r.charge(j))
 			}
 		}
 	}
@@ -313,7 +316,7 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 			}
 		}
 		if v.Class == cluster.TE {
-			r.use().hold(j, j.GPUs)
+			r.use().hold(j, r.charge(j))
 		}
 		verdicts[i] = v
 	}
@@ -366,7 +369,7 @@ func (r *ranker) admits(a *budgetHolder, j *cluster.Job, tasks int) (limit *plan
 		return &plan.BudgetLimit{Of: a.of, Name: a.name, Limit: by, Allowed: allowed}
 	}
 	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
-		return r.refuse(demand{"time_limit_s", a.of, a.name, 0, int64(l), int64(j.TimeLimit)}, func() refusal {
+		return r.refuse(demand{limit: "time_limit_s", of: a.of, name: a.name, most: l.Seconds(), asks: j.TimeLimit.Seconds()}, func() refusal {
 			return refusal{limited("time_limit_s", l.Seconds()), fmt.Sprintf("time limit %s is above the %s allowed for TE jobs of %s %s", limitText(j.TimeLimit), l, a.of, a.name)}
 		})
 	}
@@ -381,38 +384,40 @@ func (r *ranker) admits(a *budgetHolder, j *cluster.Job, tasks int) (limit *plan
 	if l == 0 || gpus == 0 {
 		return nil, ""
 	}
-	n := max(l-a.use.GPUs, 0) / gpus
+	n := int(max(float64(l)-a.use.GPUs, 0) / gpus)
 	if n >= tasks {
 		return nil, ""
 	}
-	return r.refuse(demand{"gpus", a.of, a.name, int64(a.use.GPUs), int64(l), int64(gpus)}, func() refusal {
+	plain := float64(j.GPUs) == gpus
+	return r.refuse(demand{"gpus", a.of, a.name, a.use.GPUs, float64(l), gpus, plain}, func() refusal {
 		limit := limited("gpus", float64(l))
-		limit.Used, limit.Tasks = float64(a.use.GPUs), n
-		switch {
-		case gpus > l:
-			return refusal{limit, fmt.Sprintf("this job wants %d GPUs, more than the budget of %s %s: %d TE GPUs at a time", gpus, a.of, a.name, l)}
-		case n > 0:
-			return refusal{limit, fmt.Sprintf("with these %s %s holds or is next for %d TE GPUs of %d, and each wants %d", a.of, a.name, a.use.GPUs+n*gpus, l, gpus)}
+		limit.Used, limit.Takes, limit.Tasks = a.use.GPUs, gpus, n
+		wants, held := "wants "+gpusText(gpus), gpusText(a.use.GPUs+float64(n)*gpus)
+		if !plain {
+			wants = "takes " + gpusText(gpus)
 		}
-		return refusal{limit, fmt.Sprintf("%s %s holds or is next for %d TE GPUs of %d, and this job wants %d", a.of, a.name, a.use.GPUs, l, gpus)}
+		switch {
+		case gpus > float64(l):
+			return refusal{limit, fmt.Sprintf("this job %s GPUs, more than the budget of %s %s: %d TE GPUs at a time", wants, a.of, a.name, l)}
+		case n > 0:
+			return refusal{limit, fmt.Sprintf("with these %s %s holds or is next for %s TE GPUs of %d, and each %s", a.of, a.name, held, l, wants)}
+		}
+		return refusal{limit, fmt.Sprintf("%s %s holds or is next for %s TE GPUs of %d, and this job %s", a.of, a.name, held, l, wants)}
 	})
 }
 
-// charge is how many GPUs one task of a job will take, those of all components of a heterogeneous job at its leader.
-func (r *ranker) charge(j *cluster.Job) int {
-	if j.HetLeader == 0 || j.State != cluster.Pending {
-		return j.GPUs
-	}
-	if r.components == nil {
-		r.components = map[uint32]int{}
-		for i := range r.s.Jobs {
-			if c := &r.s.Jobs[i]; c.HetLeader != 0 && c.State == cluster.Pending {
-				r.components[c.HetLeader] += c.GPUs
-			}
+// charge is what one task of a job takes, in GPUs (cluster.Charges): of one that runs what it was charged when it started.
+func (r *ranker) charge(j *cluster.Job) float64 {
+	if j.State != cluster.Pending {
+		if held, runs := r.h.Charged(j.ID); runs {
+			return held
 		}
 	}
-	return r.components[j.HetLeader]
+	return r.charges.Of(j)
 }
+
+// gpusText is a number of GPUs, with two places at most.
+func gpusText(gpus float64) string { return strconv.FormatFloat(math.Round(100*gpus)/100, 'f', -1, 64) }
 
 func limitText(d time.Duration) string {
 	if d == slurmplug.Unlimited {

@@ -222,16 +222,16 @@ func TestBudgetsHoldForAnyQueue(t *testing.T) {
 		h.Observe(s)
 		running, _, _ := h.TEUse(s.At, func(string, string) time.Duration { return 0 })
 		for user, use := range running {
-			if use.GPUs > limit {
-				t.Fatalf("%s holds %d TE GPUs", user, use.GPUs)
+			if use.GPUs > float64(limit) {
+				t.Fatalf("%s holds %g TE GPUs", user, use.GPUs)
 			}
 		}
 		for _, i := range te {
 			held[s.Jobs[v[i].Job].User] += s.Jobs[v[i].Job].GPUs
 		}
 		for user, gpus := range held {
-			if gpus > 0 && running[user].GPUs+gpus > limit {
-				t.Fatalf("%s gets %d TE GPUs beside %d that run", user, gpus, running[user].GPUs)
+			if gpus > 0 && running[user].GPUs+float64(gpus) > float64(limit) {
+				t.Fatalf("%s gets %d TE GPUs beside %g that run", user, gpus, running[user].GPUs)
 			}
 		}
 		if !slices.IsSortedFunc(te, func(a, b int) int { return v[a].Since.Compare(v[b].Since) }) {
