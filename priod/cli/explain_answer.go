@@ -232,11 +232,9 @@ func (v *explanation) budgetAdvice() string {
 	switch {
 	case b == nil:
 		return advice
-	case b.Never() && b.Limit == "gpus" && float64(v.Job.GPUs) <= b.Allowed:
-		advice = fmt.Sprintf("it counts as TE where Slurm allocates no more than %.0f GPUs to it: without --exclusive or --mem=0, or with fewer CPUs or less memory for each GPU", b.Allowed)
-	case b.Never() && b.Limit == "gpus":
+	case b.Never(v.Job.GPUs) && b.Limit == "gpus":
 		advice = fmt.Sprintf("it counts as TE with %.0f GPUs or fewer", b.Allowed)
-	case b.Never():
+	case b.Never(v.Job.GPUs):
 		advice = fmt.Sprintf("it counts as TE with a time limit of %s or less", shortly(b.Allowed))
 	case b.Limit == "gpu_hours":
 		advice = fmt.Sprintf("it counts as TE once fewer than %.1f GPU-hours of the last day were used", b.Allowed)

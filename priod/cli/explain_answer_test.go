@@ -52,7 +52,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"larger than the budget": {func(v *explanation) {
 			waits(plan.AtLimit, "over-budget", "")(v)
 			v.Decision.Why, v.Decision.Detail = string(plan.OverBudget), "this job wants 4 GPUs, more than the budget of user ann: 3 TE GPUs at a time"
-			v.Decision.Choices.Budget = &plan.BudgetLimit{Limit: "gpus", Allowed: 3, Takes: 4}
+			v.Decision.Choices.Budget = &plan.BudgetLimit{Limit: "gpus", Allowed: 3}
 			v.budgetKey = "te_budget.user.share = 0.1 of the GPUs that the job reaches, profile balanced"
 		}, []string{"more than the budget of user ann", "Advice     it counts as TE with 3 GPUs or fewer (te_budget.user.share = 0.1 of the GPUs that the job reaches, profile balanced)"}, "earlier TE jobs"},
 		"longer than the budget": {func(v *explanation) {

@@ -130,7 +130,7 @@ func TestLargerThanItsBudget(t *testing.T) {
 	large := pending(1, "te")
 	large.GPUs = 4
 	verdicts, _ := rank(t, plan.Classes{User: plan.Budget{GPUs: 3}}, large)
-	if v := verdicts[0]; v.Why != plan.OverBudget || !v.Budget.Never() || v.Detail != "this job wants 4 GPUs, more than the budget of user ann: 3 TE GPUs at a time" {
+	if v := verdicts[0]; v.Why != plan.OverBudget || !v.Budget.Never(4) || v.Detail != "this job wants 4 GPUs, more than the budget of user ann: 3 TE GPUs at a time" {
 		t.Errorf("%+v", v)
 	}
 }

@@ -391,7 +391,7 @@ func (r *ranker) admits(a *budgetHolder, j *cluster.Job, tasks int) (limit *plan
 	plain := float64(j.GPUs) == gpus
 	return r.refuse(demand{"gpus", a.of, a.name, a.use.GPUs, float64(l), gpus, plain}, func() refusal {
 		limit := limited("gpus", float64(l))
-		limit.Used, limit.Takes, limit.Tasks = a.use.GPUs, gpus, n
+		limit.Used, limit.Tasks = a.use.GPUs, n
 		wants, held := "wants "+gpusText(gpus), gpusText(a.use.GPUs+float64(n)*gpus)
 		if !plain {
 			wants = "takes " + gpusText(gpus)

@@ -20,14 +20,13 @@ type BudgetLimit struct {
 	Name    string  `json:"name"`  // of that user or account
 	Limit   string  `json:"limit"` // gpus, gpu_hours, time_limit_s
 	Allowed float64 `json:"allowed"`
-	Used    float64 `json:"used,omitempty"`  // GPUs held, or of jobs that are next; hours are not told: they change with every poll
-	Takes   float64 `json:"takes,omitempty"` // GPUs that Slurm will allocate to one task, with those that its CPUs and memory strand
-	Tasks   int     `json:"tasks"`           // of the record that still count as TE
+	Used    float64 `json:"used,omitempty"` // GPUs held, or of jobs that are next; hours are not told: they change with every poll
+	Tasks   int     `json:"tasks"`          // of the record that still count as TE
 }
 
-// Never reports whether a job stays above the budget whatever others do: only its own request can change that.
-func (b *BudgetLimit) Never() bool {
-	return b.Limit == "time_limit_s" || b.Limit == "gpus" && b.Takes > b.Allowed
+// Never reports whether a job of so many GPUs stays above the budget whatever others do: only its own request can change that.
+func (b *BudgetLimit) Never(gpus int) bool {
+	return b.Limit == "time_limit_s" || b.Limit == "gpus" && float64(gpus) > b.Allowed
 }
 
 // GPUTypeChoice is the GPU type that a job is given, or none.
