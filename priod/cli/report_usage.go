@@ -21,7 +21,8 @@ func reportUsageCommand() *cli.Command {
 	return &cli.Command{
 		Name: "usage", Usage: "GPU use by user, how jobs ended, jobs spread over too many nodes",
 		Description: "Reads Slurm's accounting of the last TIME: GPU-hours by GPU type, by how runs ended, size, user and account,\n" +
-			"and the runs on more nodes than their GPUs fill. With --measured it also reads the steps, where\n" +
+			"and the runs on more nodes than their GPUs fill. CHARGED counts with them the GPUs that the CPUs and memory of runs\n" +
+			"strand, and what runs without GPUs take: so TE budgets count. With --measured it also reads the steps, where\n" +
 			"JobAcctGatherType measures, and names the runs that used hardly any CPU, as one does that hangs, or no GPU.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},

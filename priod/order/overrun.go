@@ -44,7 +44,7 @@ func teUseOf(s *cluster.Snapshot, h *cluster.History, set *plan.Classes) func() 
 func usedBy(uses map[string]cluster.Use) map[string]used {
 	all := make(map[string]used, len(uses))
 	for name, u := range uses {
-		all[name] = used{float64(u.GPUs), u.GPUSeconds}
+		all[name] = used{u.GPUs, u.GPUSeconds}
 	}
 	return all
 }
@@ -52,7 +52,7 @@ func usedBy(uses map[string]cluster.Use) map[string]used {
 // overrunsNow says why a running TE job counts as TE no more, "" for any other job: its
 // time limit was raised, or Slurm does not end it there.
 func (r *ranker) overrunsNow(j *cluster.Job) string {
-	if r.set.Class(j.Tag.Type, j.QOS) != cluster.TE || j.GPUs == 0 || j.State != cluster.Running || r.set.Boundless() || !r.set.Ranks(j.Partition) {
+	if r.set.Class(j.Tag.Type, j.QOS) != cluster.TE || j.State != cluster.Running || r.set.Boundless() || !r.set.Ranks(j.Partition) {
 		return ""
 	}
 	limit := r.set.RunLimit(j.User, j.Account)

@@ -148,7 +148,7 @@ func (r *ranker) weigh(j *cluster.Job) (gpus, seconds float64) {
 	if j.TimeLimit != slurmplug.Unlimited {
 		run = min(run, j.TimeLimit)
 	}
-	gpus = float64(r.charge(j))
+	gpus = r.charge(j)
 	return gpus * min(run.Seconds()/plan.Burst.Seconds(), 1), gpus * run.Seconds()
 }
 

@@ -33,7 +33,7 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 }
 
 func newRanker(s *cluster.Snapshot, h *cluster.History, set plan.Classes) *ranker {
-	r := &ranker{s: s, h: h, set: set}
+	r := &ranker{s: s, h: h, set: set, charged: cluster.NewCharges(s)}
 	r.use = teUseOf(s, h, &r.set)
 	return r
 }
@@ -149,12 +149,12 @@ func idOrder(j *cluster.Job) cluster.JobID {
 }
 
 type ranker struct {
-	s          *cluster.Snapshot
-	h          *cluster.History
-	set        plan.Classes
-	use        func() *teUse
-	reach      map[string]plan.Reach // by list of partitions; see reachOf
-	components map[uint32]int        // GPUs of all components of heterogeneous jobs that wait, by their leaders; see charge
+	s       *cluster.Snapshot
+	h       *cluster.History
+	set     plan.Classes
+	use     func() *teUse
+	charged *cluster.Charges
+	reach   map[string]plan.Reach // by list of partitions; see reachOf
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
@@ -202,7 +202,7 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 	var unseen []int
 	for i := range r.s.Jobs {
 		j := &r.s.Jobs[i]
-		if j.State != cluster.Running || j.GPUs == 0 || r.set.Class(j.Tag.Type, j.QOS) != cluster.TE {
+		if j.State != cluster.Running || r.set.Class(j.Tag.Type, j.QOS) != cluster.TE {
 			continue
 		}
 		if _, ranked := r.h.Counted.Find(j.ID); ranked || r.overrunsNow(j) != "" {
@@ -211,7 +211,7 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 		if v := r.classify(j); v.Ranked && v.Class == cluster.TE {
 			unseen = append(unseen, i)
 			if r.h.ClassOf(j) == cluster.TE {
-				r.use().hold(j, -float64(j.GPUs), 0)
+				r.use().hold(j, -r.charge(j), 0)
 			}
 		}
 	}
@@ -225,25 +225,19 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 		v := r.classify(j)
 		v.Job, v.Ranked, v.Since = i, false, r.h.FirstEligible.Get(j.ID)
 		if r.price(&v, j); v.Class == cluster.TE {
-			r.use().hold(j, float64(j.GPUs), 0)
+			r.use().hold(j, r.charge(j), 0)
 		}
 		verdicts[i] = v
 	}
 	return verdicts
 }
 
-// charge is how many GPUs one task of a job will take, those of all components of a heterogeneous job at its leader.
-func (r *ranker) charge(j *cluster.Job) int {
-	if j.HetLeader == 0 || j.State != cluster.Pending {
-		return j.GPUs
-	}
-	if r.components == nil {
-		r.components = map[uint32]int{}
-		for i := range r.s.Jobs {
-			if c := &r.s.Jobs[i]; c.HetLeader != 0 && c.State == cluster.Pending {
-				r.components[c.HetLeader] += c.GPUs
-			}
+// charge is what one task of a job takes, in GPUs (cluster.Charges): of one that runs what it was charged when it started.
+func (r *ranker) charge(j *cluster.Job) float64 {
+	if j.State != cluster.Pending {
+		if held, runs := r.h.Charged(j.ID); runs {
+			return held
 		}
 	}
-	return r.components[j.HetLeader]
+	return r.charged.Of(j)
 }
