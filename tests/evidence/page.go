@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -70,17 +71,19 @@ const header = `| | mean completion, h | of Slurm | TE completion, s | TE slowdo
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
-func (m *matrix) table(b *strings.Builder, load float64) {
-	b.WriteString(header)
+func (m *matrix) table(b io.Writer, load float64) {
+	io.WriteString(b, header)
 	base := m.cell(shipped.name, load, "")
-	for _, set := range all() {
-		row(b, m.cell(set.name, load, ""), base)
+	for _, c := range m.cells {
+		if c.load == load && c.kind == "" {
+			row(b, c, base)
+		}
 	}
-	b.WriteString("\n")
+	io.WriteString(b, "\n")
 }
 
 // row writes one setup beside Slurm as it ships.
-func row(b *strings.Builder, c, base *cell) {
+func row(b io.Writer, c, base *cell) {
 	worse := 0
 	for i := range c.figures {
 		worse += c.figures[i].worseOff(&base.figures[i])
@@ -139,19 +142,8 @@ func (m *matrix) overload(b *strings.Builder) {
 median 2 h), and need 20 s to 20 minutes (median 2 minutes) to leave. The two seeds apart. With Slurm's own preemption those that come back
 are the youngest, and leave first: most of its evictions are of jobs that have just started again.
 
-| short are | | TE wait p99, s | TE slowdown p95 | BE slowdown p50 | BE slowdown p95 | mean completion, h | evictions | GPU-h lost |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `, len(m.mixes[0].jobs[0]), overloadNodes, overloadLoad)
-	for _, o := range m.mixes {
-		both := func(format string, of func(*figures) float64) string {
-			return fmt.Sprintf(format+"; "+format, of(&o.rows[0]), of(&o.rows[1]))
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", o.mix.name, o.setup.text,
-			both("%.0f", func(f *figures) float64 { return f.TEWaitP99S }), both("%.1f", func(f *figures) float64 { return f.TESlowdownP95 }),
-			both("%.2f", func(f *figures) float64 { return f.BESlowdownP50 }), both("%.1f", func(f *figures) float64 { return f.BESlowdownP95 }),
-			both("%.1f", func(f *figures) float64 { return f.MeanH }), both("%.0f", func(f *figures) float64 { return f.Evictions }),
-			both("%.0f", func(f *figures) float64 { return f.GPUHoursLost }))
-	}
+	overloadTable(b, m.mixes)
 	b.WriteString("\n")
 }
 
