@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
-// hostileUsers is the kind of trace in which every fifth user floods.
-const hostileUsers = "hostile"
+// The kinds of runs of which the others' figures are measured: every fifth user floods, or none does.
+const (
+	hostileUsers = "hostile"
+	honestUsers  = "honest"
+)
 
 // honest reports whether the job's user is none of those.
 func honest(j *job) bool { return j.user%5 != 4 }
@@ -58,62 +63,45 @@ func flooded(list []program, jobs []job, seed uint64) []job {
 	return trace
 }
 
-// startHostile measures what a fifth of hostile users costs the others on the combined workload, and prints a table and what became worse by
-// more than 5 %.
-func startHostile(ctx context.Context, args []string, w io.Writer) error {
-	var o options
-	tries, err := o.combined("hostile", args)
-	if err != nil {
-		return err
-	}
-	s, err := newStudy(ctx, o.dir, o.workers)
-	if err != nil {
-		return err
-	}
-	m, err := newMatrix(&o)
-	if err != nil {
-		return err
-	}
-	for _, load := range o.loads {
-		for _, set := range append([]setup{shipped, expert}, tries...) {
-			for _, kind := range []string{"", hostileUsers} {
-				if err := m.add(set, load, kind, calm); err != nil {
-					return err
-				}
-				m.cells[len(m.cells)-1].of = honest
-			}
+// addHostile adds the runs of a setup with all users honest, and with a fifth of them hostile; the figures are the others'.
+func (m *matrix) addHostile(set setup, load float64) error {
+	for _, kind := range []string{honestUsers, hostileUsers} {
+		if err := m.add(set, load, strings.TrimPrefix(kind, honestUsers), calm); err != nil {
+			return err
 		}
-	}
-	if err := m.run(ctx, s); err != nil {
-		return err
-	}
-	io.WriteString(w, "| load | figures of the others | | mean completion, h | TE completion, s | TE wait p95, p99, s | BE slowdown p95 | evictions | of them worse off by > 10 % |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
-	for i := 0; i < len(m.cells); i += 2 {
-		hostileRows(w, m.cells[i], m.cells[i+1])
-	}
-	io.WriteString(w, "\n")
-	for i := 0; i < len(m.cells); i += 2 {
-		calm, flood := m.cells[i], m.cells[i+1]
-		for _, figure := range wanted {
-			if before, now := figure.of(&calm.mean), figure.of(&flood.mean); now > 1.05*before {
-				fmt.Fprintf(w, "* Load %g, %s: %s %.6g, %+.0f %%: wanted at most +5 %%.\n", calm.load, calm.setup.text, figure.name, now, 100*(now/before-1))
-			}
-		}
+		c := m.cells[len(m.cells)-1]
+		c.kind, c.of = kind, honest
 	}
 	return nil
 }
 
-// hostileRows writes the others' figures with all users honest, and with a fifth of them hostile.
-func hostileRows(w io.Writer, calm, flood *cell) {
-	worse := 0
-	for i := range flood.figures {
-		worse += flood.figures[i].worseOff(&calm.figures[i])
-	}
-	for _, c := range []*cell{calm, flood} {
-		f, text, count := &c.mean, "all users honest", ""
-		if c == flood {
-			text, count = "a fifth hostile", fmt.Sprintf("%d of %d", worse, users(c))
+// hostileTable writes the others' figures, and which of a policy of priod's are more than 5 % worse for the hostile users.
+func (m *matrix) hostileTable(w io.Writer, load float64) {
+	io.WriteString(w, "| figures of the others | | mean completion, h | TE completion, s | TE wait p95, p99, s | BE slowdown p95 | evictions | of them worse off by > 10 % |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	var missed []string
+	for _, c := range m.cells {
+		if c.load != load || c.of == nil {
+			continue
 		}
-		fmt.Fprintf(w, "| %g | %s | %s | %.2f | %.0f | %.0f, %.0f | %.1f | %.0f | %s |\n", c.load, c.setup.text, text, f.MeanH, f.TEMeanS, f.TEWaitP95S, f.TEWaitP99S, f.BESlowdownP95, f.Evictions, count)
+		f, text, worse := &c.mean, "all users honest", ""
+		if c.kind == hostileUsers {
+			before, n := m.cell(c.setup.name, load, honestUsers), 0
+			for i := range c.figures {
+				n += c.figures[i].worseOff(&before.figures[i])
+			}
+			text, worse = "a fifth hostile", fmt.Sprintf("%d of %d", n, users(c))
+			for _, figure := range wanted {
+				if was, now := figure.of(&before.mean), figure.of(f); c.setup.config != "" && now > 1.05*was {
+					missed = append(missed, fmt.Sprintf("* %s: %s %.4g instead of %.4g, %+.0f %%.\n", c.setup.text, figure.name, now, was, 100*(now/was-1)))
+				}
+			}
+		}
+		fmt.Fprintf(w, "| %s | %s | %.2f | %.0f | %.0f, %.0f | %.1f | %.0f | %s |\n", c.setup.text, text, f.MeanH, f.TEMeanS, f.TEWaitP95S, f.TEWaitP99S, f.BESlowdownP95, f.Evictions, worse)
 	}
+	fmt.Fprintf(w, "\nMore than 5 %% worse:\n\n%s\n", cmp.Or(strings.Join(missed, ""), "* None.\n"))
+}
+
+// startHostile measures what a fifth of hostile users costs the others on the combined workload.
+func startHostile(ctx context.Context, args []string, w io.Writer) error {
+	return tryCombined(ctx, "hostile", args, w, (*matrix).addHostile, (*matrix).hostileTable)
 }

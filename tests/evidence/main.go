@@ -216,6 +216,9 @@ func (m *matrix) fill() (err error) {
 			}
 		}
 	}
+	for _, set := range []setup{shipped, expert, profile} {
+		err = cmp.Or(err, m.addHostile(set, typicalLoad(m.o.loads)))
+	}
 	if err == nil {
 		m.mixes, err = overloads(m.o.dir, 8*m.o.jobs/3, overloadSetups, overloadSeeds)
 	}

@@ -53,7 +53,9 @@ open, which costs it more ([on a real Slurm](real-slurm.md)). Tags are complete,
 	}
 	m.weather(&b, at)
 	m.badInput(&b, at)
+	m.hostile(&b, at)
 	m.overload(&b)
+	b.WriteString(weeksPointer)
 	m.losses(&b)
 	return b.String()
 }
@@ -132,6 +134,23 @@ evicted. Wrong speeds: priod is told a third, the speed, or three times the spee
 		row(b, &named, base)
 	}
 	b.WriteString("\n")
+}
+
+const weeksPointer = `## Weeks of public logs
+
+Nine weeks each of Helios Venus and Philly, as they were and steady: [a page of their own](weeks.md).
+
+`
+
+func (m *matrix) hostile(b *strings.Builder, load float64) {
+	fmt.Fprintf(b, `## Hostile users
+
+Load %g. Every fifth user says of all trainings that they are trials. Half of these users also submit, three times, an array of %d trials of
+5 minutes on one GPU at once; the others, three times, %d trials of 8 GPUs with a limit of a minute, one each minute. Their trainings are as much
+shorter, all by the same part, as makes the GPU time of all jobs what it was. The figures, but evictions, are those of the other users' jobs.
+
+`, load, m.o.jobs/10, m.o.jobs/15)
+	m.hostileTable(b, load)
 }
 
 func (m *matrix) overload(b *strings.Builder) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -39,27 +40,25 @@ func tried(files []string) (sets []setup, err error) {
 	return sets, nil
 }
 
-// combined reads the options of a command that tries configurations on the combined workload.
-func (o *options) combined(command string, args []string) (tries []setup, err error) {
+// startCombined measures the profile, or what is tried in place of it, on the combined workload, and prints rows as those of
+// docs/evidence/all-four.md.
+func startCombined(ctx context.Context, args []string, w io.Writer) error {
+	add := func(m *matrix, set setup, load float64) error { return m.add(set, load, "", calm) }
+	return tryCombined(ctx, "combined", args, w, add, (*matrix).table)
+}
+
+// tryCombined runs what add adds for each setup and load, and prints a table of each load.
+func tryCombined(ctx context.Context, command string, args []string, w io.Writer, add func(*matrix, setup, float64) error, table func(*matrix, io.Writer, float64)) error {
+	var o options
 	flags, configs := o.flags(command)
 	flags.IntVar(&o.seeds, "seeds", 5, "`NUMBER` of seeds")
 	flags.IntVar(&o.jobs, "jobs", 3000, "`NUMBER` of jobs of each trace")
 	loads := flags.String("loads", "0.9", "loads, with commas")
 	if err := flags.Parse(args); err != nil {
-		return nil, errors.Join(errUsage, err)
+		return errors.Join(errUsage, err)
 	}
-	if err := o.check(flags, *loads); err != nil {
-		return nil, err
-	}
-	return tried(*configs)
-}
-
-// startCombined measures the profile, or what is tried in place of it, on the combined workload, and prints rows as those of
-// docs/evidence/all-four.md.
-func startCombined(ctx context.Context, args []string, w io.Writer) error {
-	var o options
-	tries, err := o.combined("combined", args)
-	if err != nil {
+	tries, err := tried(*configs)
+	if err := cmp.Or(o.check(flags, *loads), err); err != nil {
 		return err
 	}
 	s, err := newStudy(ctx, o.dir, o.workers)
@@ -72,7 +71,7 @@ func startCombined(ctx context.Context, args []string, w io.Writer) error {
 	}
 	for _, load := range o.loads {
 		for _, set := range append([]setup{shipped, expert}, tries...) {
-			if err := m.add(set, load, "", calm); err != nil {
+			if err := add(m, set, load); err != nil {
 				return err
 			}
 		}
@@ -82,7 +81,7 @@ func startCombined(ctx context.Context, args []string, w io.Writer) error {
 	}
 	for _, load := range o.loads {
 		fmt.Fprintf(w, "Load %g\n\n", load)
-		m.table(w, load)
+		table(m, w, load)
 	}
 	return nil
 }
