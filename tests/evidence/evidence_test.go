@@ -64,7 +64,7 @@ func TestStudy(t *testing.T) {
 			t.Errorf("the page has %q:\n%s", bad, text)
 		}
 	}
-	for _, want := range []string{"## Load 0.9", "## Load 1.2", "told speeds wrong", "half of the users untagged", "## Weather", "| memory | FitGpp alone |"} {
+	for _, want := range []string{"## Load 0.9", "## Load 1.2", "told speeds wrong", "half of the users untagged", "## Weather", "## Hostile users", "a fifth hostile", "| memory | FitGpp alone |"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
@@ -98,6 +98,7 @@ func TestStudy(t *testing.T) {
 		t.Error("the second study simulated again")
 	}
 	testWeeks(t, filepath.Join(dir, "work"))
+	testTries(t, filepath.Join(dir, "work"))
 	for _, wrong := range [][]string{{"--loads", "0.9,x"}, {"--loads", "-1"}, {"--seeds", "0"}, {"left"}} {
 		if err := start(t.Context(), wrong); err == nil {
 			t.Errorf("%q is taken", wrong)

@@ -35,8 +35,9 @@ type figures struct {
 // firstTaught jobs of a trace are over before what they taught is measured.
 const firstTaught = 500
 
-// measured reads a run's CSV (--jobs-out) and JSON.
-func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
+// measured reads a run's CSV (--jobs-out) and JSON; but for evictions and GPU-hours lost the figures are those of the jobs of which of is
+// true; nil: all.
+func measured(trace []job, jobsCSV, runJSON string, of func(*job) bool) (f figures, err error) {
 	outcomes, err := readOutcomes(jobsCSV, len(trace))
 	if err != nil {
 		return f, err
@@ -58,6 +59,9 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 	slowest := 0.0
 	for i, o := range outcomes {
 		j := &trace[i]
+		if of != nil && !of(j) {
+			continue
+		}
 		hours = append(hours, o.completion/3600)
 		slowdown := o.completion / (float64(j.steps) / j.program.best(j.gpus))
 		if j.te {

@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,40 +76,15 @@ func (w *week) String() string {
 	return fmt.Sprintf("%s, %d", w.log.text, w.first)
 }
 
-// tried are the setups of files of priod's configuration; without files the profile.
-func tried(files []string) (sets []setup, err error) {
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-		sets = append(sets, setup{"try-" + name, "priod, " + name, string(text), nil})
-	}
-	if len(sets) == 0 {
-		sets = []setup{profile}
-	}
-	return sets, nil
-}
-
-// list is a flag that may be repeated.
-func list(flags *flag.FlagSet, name, usage string) *[]string {
-	var values []string
-	flags.Func(name, usage, func(text string) error { values = append(values, text); return nil })
-	return &values
-}
-
 // startWeeks measures weeks of public logs, each as it was and steady, and prints a table of them and the verdict.
 func startWeeks(ctx context.Context, args []string, w io.Writer) error {
-	flags := flag.NewFlagSet("evidence weeks", flag.ContinueOnError)
+	var o options
+	flags, configs := o.flags("weeks")
 	data := flags.String("data", "", "`FOLDER` of the logs")
-	dir := flags.String("dir", "bin/evidence", "results are kept in this `FOLDER`")
 	days := flags.String("days", "", "only weeks from these `DAYS` of each log on, with commas")
 	only := flags.String("log", "", "only this `LOG`: venus, philly")
 	kind := flags.String("kind", "", "only weeks of this `KIND`: was, steady")
 	table := flags.String("table", "short", "`FORM` of the table: short, markdown (docs/evidence/weeks.md)")
-	workers := flags.Int("workers", 2, "`NUMBER` of simulations at a time")
-	configs := list(flags, "config", "try the priod.toml in `FILE` in place of profile balanced; may be repeated")
 	if err := flags.Parse(args); err != nil {
 		return errors.Join(errUsage, err)
 	}
@@ -125,18 +98,18 @@ func startWeeks(ctx context.Context, args []string, w io.Writer) error {
 		}
 	}
 	known := slices.ContainsFunc(publicLogs, func(l publicLog) bool { return want.log == "" || want.log == l.name })
-	if *data == "" || flags.NArg() > 0 || *workers < 1 || !known || !slices.Contains(append(weekKinds, ""), *kind) || !slices.Contains([]string{"short", "markdown"}, *table) {
+	if *data == "" || flags.NArg() > 0 || o.workers < 1 || !known || !slices.Contains(append(weekKinds, ""), *kind) || !slices.Contains([]string{"short", "markdown"}, *table) {
 		return fmt.Errorf("%w: want --data FOLDER, no arguments, --workers from 1, --log venus or philly, --kind was or steady, --table short or markdown", errUsage)
 	}
 	tries, err := tried(*configs)
 	if err != nil {
 		return err
 	}
-	weeks, err := weeksOf(*data, *dir, want)
+	weeks, err := weeksOf(*data, o.dir, want)
 	if err != nil {
 		return err
 	}
-	s, err := newStudy(ctx, *dir, *workers)
+	s, err := newStudy(ctx, o.dir, o.workers)
 	if err != nil {
 		return err
 	}

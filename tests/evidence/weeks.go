@@ -213,7 +213,7 @@ func (w *week) measure(ctx context.Context, s *study, sets []setup) error {
 	}
 	trace := plain(w.jobs)
 	for _, r := range runs {
-		f, err := measured(trace, r.csv, r.json)
+		f, err := measured(trace, r.csv, r.json, nil)
 		if err != nil {
 			return err
 		}
