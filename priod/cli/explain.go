@@ -218,7 +218,7 @@ func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader,
 	if d := v.Decision; d != nil {
 		v.Reason = report.Reason(d.Why)
 		if b := d.Choices.Budget; b != nil {
-			v.budgetKey = cfg.BudgetKey(b.Of, b.Name, b.Limit, b.Allowed)
+			v.budgetKey = cfg.BudgetKey(b.Of, b.Name, b.Limit)
 		}
 		if err := v.countAhead(ctx, r, d); err != nil {
 			return nil, err

@@ -116,7 +116,7 @@ func budgetsOf(cfg *config.Config, nodes []cluster.Node) []report.BudgetOf {
 				allowed float64
 			}{{"gpus", float64(on.GPUs)}, {"gpu_hours", on.GPUHours}, {"time_limit_s", x.TimeLimitS}} {
 				if l.allowed > 0 {
-					x.Keys = append(x.Keys, cfg.BudgetKey(of, name, l.limit, l.allowed))
+					x.Keys = append(x.Keys, cfg.BudgetKey(of, name, l.limit))
 				}
 			}
 			if on != (plan.Budget{}) {
