@@ -120,8 +120,22 @@ func (v *explanation) pending() (why, advice string) {
 		if d.Evict != "" {
 			why += "; " + d.Evict
 		}
+		why += v.priceWords()
 	}
 	return why, v.advise()
+}
+
+// priceWords are what a TE job beyond its share costs, and what follows; "" of others.
+func (v *explanation) priceWords() string {
+	d := v.Decision
+	if d.Class != cluster.TE || !d.Choices.Budget.Beyond() {
+		return ""
+	}
+	words := fmt.Sprintf("; %s (%s); ranks behind cheaper TE jobs", d.Choices.Budget.Words(), v.budgetKey)
+	if v.mayLose > 0 {
+		words += fmt.Sprintf(", may evict where that costs less than %.0f GPU-minutes", v.mayLose/60)
+	}
+	return words
 }
 
 // neverSatisfied is Slurm's reason of a job whose dependency cannot be met any more, and which stays in the

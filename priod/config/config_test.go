@@ -45,7 +45,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if got, want := c.RoundSettings(), (evict.RoundSettings{Policy: yield.Defaults}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{MaxAtOnce: 8, MaxPerCycle: 4, MaxPerHour: 60, GPUHoursPerDay: 100, UserGPUMinutesPerDay: 600}); got != want {
+	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

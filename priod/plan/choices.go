@@ -43,6 +43,9 @@ func (b *BudgetLimit) Factor() float64 {
 	return b.Times
 }
 
+// Beyond reports whether the job ranks behind cheaper ones.
+func (b *BudgetLimit) Beyond() bool { return b.Factor() >= 2 }
+
 // RoundedTimes keeps what is stored of a price from changing with each poll: it is rounded down, to a tenth below 2, and
 // else to a whole number, of which all above 100 are 100.
 func RoundedTimes(times float64) float64 {

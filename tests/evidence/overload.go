@@ -39,7 +39,7 @@ var (
 	teFirst   = setup{"te-first", "TE first, EASY, no evictions", "", []string{"--order", "multifactor", "--preemption", "te-first"}}
 	evictions = setup{"preemption", "`[preemption]` alone", "[preemption]\nenabled = true\n", nil}
 
-	overloadSetups = []setup{teFirst, alone[0], expert, evictions, profile, waits, noHeadroom}
+	overloadSetups = []setup{teFirst, alone[0], expert, evictions, profile, noHeadroom}
 	overloadSeeds  = []int{1, 2}
 )
 

@@ -274,3 +274,8 @@ const dearWait = 3600
 func (t *Trial) second(set *Settings) float64 {
 	return set.Urgency * float64(t.Request.GPUs) / max(t.Price, 1)
 }
+
+// MostLoss is the loss, GPU-seconds, from which on no job leaves for a trial of so many GPUs at this price.
+func MostLoss(urgency float64, gpus int, price float64) float64 {
+	return urgency * float64(gpus) / max(price, 1) * dearWait
+}
