@@ -17,7 +17,7 @@ func TestTrialsAreChargedWhatTheyTake(t *testing.T) {
 	})
 	s := bareSite(t, l)
 	s.partitions = []string{"gpu", "whole"}
-	s.configure(quick + "[te_budget.account]\ngpus = 12\n")
+	s.configure(quick + "[te_budget.user]\ngpus = 0\n[te_budget.account]\ngpus = 12\n")
 	t.Cleanup(s.clear)
 	e := evictableOn(t, s)
 	e.blocker("t4:1", "--nodelist=t4-3")
@@ -46,6 +46,12 @@ func TestTrialsAreChargedWhatTheyTake(t *testing.T) {
 		if e.json(&v, "explain", id); len(v.Intervals) != 1 || v.Intervals[0].Charged != want {
 			t.Errorf("job %s is charged %+v, want %g", id, v.Intervals, want)
 		}
+	}
+	var v struct {
+		Place int `json:"te_place"`
+	}
+	if e.json(&v, "explain", other); v.Place != 1 {
+		t.Errorf("the other account's trial has place %d among the TE jobs", v.Place)
 	}
 	e.wait("the other account's trial to stand first", func() bool { return e.order()[0] == other })
 	e.wait("a report of more than the GPUs that jobs hold", func() bool { // slurmdbd is some seconds behind
