@@ -90,14 +90,14 @@ func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, unt
 	return u, nil
 }
 
-// budgetsOf are the TE budgets: in each partition with GPUs where they are a part of what a job reaches, else one for all.
+// budgetsOf are the TE budgets: in each partition where they are a part of what a job reaches, else one for all.
 func budgetsOf(cfg *config.Config, nodes []cluster.Node) []report.BudgetOf {
 	set, all := cfg.Decide().Ranking, []report.BudgetOf{}
 	add := func(of, name string, b plan.Budget) {
 		partitions := map[string]bool{}
 		for i := range nodes {
 			for _, p := range nodes[i].Partitions {
-				if b.Share+b.HourShare > 0 && nodes[i].GPUs > 0 && set.Ranks(p) {
+				if b.Share+b.HourShare > 0 && set.Ranks(p) {
 					partitions[p] = true
 				}
 			}

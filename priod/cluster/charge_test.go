@@ -5,12 +5,14 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // charged is a cluster of two nodes of 4 a100, one of 8 v100 of a partition of its own, and one of 16 CPUs.
@@ -158,4 +160,53 @@ func TestChargeOfRandomJobs(t *testing.T) {
 			t.Fatalf("charged %g for as many while it waits", asks)
 		}
 	})
+}
+
+// A TE job without GPUs uses what it takes; a BE job without GPUs has no stay. What is there for GPUs does not hear of either.
+func TestUseWithoutGPUs(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	run := func(id uint32, class string) cluster.Job {
+		return cluster.Job{ID: slurmplug.Plain(id), TaskCount: 1, State: cluster.Running, User: "ann", CPUs: 16, NodeList: "a1", Start: at, Tag: jobtag.Tag{Type: class}}
+	}
+	h, s := cluster.NewHistory(), charged(run(1, "te"), run(2, "be"))
+	s.At = at
+	if stays := h.Observe(s); len(stays) != 1 || stays[0].Job != slurmplug.Plain(1) || stays[0].GPUs != 0 || stays[0].Charge != 2 {
+		t.Fatalf("%+v", stays)
+	}
+	unlimited := func(string, string) time.Duration { return 0 }
+	if users, _, _ := h.TEUse(at.Add(time.Minute), unlimited); users["ann"] != (cluster.Use{GPUs: 2, GPUSeconds: 120}) {
+		t.Errorf("%+v", users)
+	}
+	for stay := range h.Stays(true) {
+		t.Errorf("on GPUs: %+v", stay)
+	}
+	s.Jobs, s.At = nil, at.Add(2*time.Minute)
+	h.Observe(s)
+	unseen := cluster.PastStay{Stay: cluster.Stay{Job: slurmplug.Plain(3), Start: at, End: at.Add(time.Minute), Closed: true, Charge: 1, User: "ann", Class: cluster.TE}}
+	best := unseen
+	best.Job, best.Class = slurmplug.Plain(4), cluster.BE
+	h.Fill([]cluster.PastStay{unseen, best})
+	if users, _, _ := h.TEUse(s.At, unlimited); users["ann"] != (cluster.Use{GPUSeconds: 60}) {
+		t.Errorf("%+v", users)
+	}
+}
+
+// The queue's requests are of few shapes: each is looked at once.
+func BenchmarkCharges(b *testing.B) {
+	s := charged()
+	for i := range 1000 {
+		n := s.Nodes[i%4]
+		n.Name = fmt.Sprint("x", i)
+		s.Nodes = append(s.Nodes, n)
+	}
+	for i := range 100_000 {
+		s.Jobs = append(s.Jobs, cluster.Job{State: cluster.Pending, Partition: "both", GPUs: i % 9, CPUs: 1 + i%40, Nodes: 1})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		c := cluster.NewCharges(s)
+		for i := range s.Jobs {
+			c.Of(&s.Jobs[i])
+		}
+	}
 }
