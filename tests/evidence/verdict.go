@@ -120,13 +120,15 @@ func startWeeks(ctx context.Context, args []string, w io.Writer) error {
 	}
 	sets := slices.Concat(weekSetups, tries)
 	fmt.Fprintf(rows, "%-25s %5s %5s %-20s %7s %6s %7s %13s %7s %12s %9s %6s\n", "week from day", "jobs", "nodes", "", "mean, h", "TE, s", "TE sd95", "wait 95, 99", "BE, h", "sd 50, 95", "evictions", "lost")
-	for _, k := range weeks {
-		if err := k.measure(ctx, s, sets); err != nil {
+	for some := range slices.Chunk(weeks, o.workers) {
+		if err := s.measure(ctx, some, sets); err != nil {
 			return err
 		}
-		for i, f := range k.rows {
-			fmt.Fprintf(rows, "%-25s %5d %5d %-20s %7.2f %6.0f %7.1f %6.0f %6.0f %7.2f %5.2f %6.1f %9.0f %6.0f\n", k, len(k.jobs), k.nodes, sets[i].name, f.MeanH, f.TEMeanS, f.TESlowdownP95,
-				f.TEWaitP95S, f.TEWaitP99S, f.BEMeanH, f.BESlowdownP50, f.BESlowdownP95, f.Evictions, f.GPUHoursLost)
+		for _, k := range some {
+			for i, f := range k.rows {
+				fmt.Fprintf(rows, "%-25s %5d %5d %-20s %7.2f %6.0f %7.1f %6.0f %6.0f %7.2f %5.2f %6.1f %9.0f %6.0f\n", k, len(k.jobs), k.nodes, sets[i].name, f.MeanH, f.TEMeanS, f.TESlowdownP95,
+					f.TEWaitP95S, f.TEWaitP99S, f.BEMeanH, f.BESlowdownP50, f.BESlowdownP95, f.Evictions, f.GPUHoursLost)
+			}
 		}
 	}
 	if *table == "markdown" {
