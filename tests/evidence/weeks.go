@@ -201,19 +201,27 @@ func (w *week) name() string {
 	return fmt.Sprintf("%s-%d", w.log.name, w.first)
 }
 
-// measure runs the week under each setup, and reads the results.
-func (w *week) measure(ctx context.Context, s *study, sets []setup) error {
-	var runs []*run
+// runs are the week's under each setup.
+func (w *week) runs(sets []setup) (all []*run) {
 	for _, set := range sets {
 		flags := slices.Concat(set.flags, []string{"--backfill", "easy", "--prolog", "10s", "--restart-cost", "60s", "--nodes", fmt.Sprintf("%d:gpu:8:64:512000", w.nodes)})
-		runs = append(runs, &run{name: w.name() + "-" + set.name, config: set.config, trace: w.trace, flags: flags})
+		all = append(all, &run{name: w.name() + "-" + set.name, config: set.config, trace: w.trace, flags: flags})
+	}
+	return all
+}
+
+// measure does the runs of weeks under each setup, and reads their results.
+func (s *study) measure(ctx context.Context, weeks []*week, sets []setup) error {
+	var runs []*run
+	for _, w := range weeks {
+		runs = append(runs, w.runs(sets)...)
 	}
 	if err := s.all(ctx, runs); err != nil {
 		return err
 	}
-	trace := plain(w.jobs)
-	for _, r := range runs {
-		f, err := measured(trace, r.csv, r.json, nil)
+	for i, r := range runs {
+		w := weeks[i/len(sets)]
+		f, err := measured(plain(w.jobs), r.csv, r.json, nil)
 		if err != nil {
 			return err
 		}
