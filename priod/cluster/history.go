@@ -159,6 +159,8 @@ type History struct {
 	// not started again: they go before other BE jobs. Both come from the journal
 	// of evictions.
 	Claiming, Returning map[JobID]bool
+	// LostFor is the work, in GPU-seconds, that evictions for the TE jobs of each user lost within a day.
+	LostFor map[string]float64
 	// Reserved are the nodes that priod keeps for claims by reservations of its own: a
 	// minute later they are as free for others as before.
 	Reserved map[string]bool

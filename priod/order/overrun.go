@@ -37,7 +37,13 @@ func (u *teUse) hold(j *cluster.Job, gpus, seconds float64) {
 func teUseOf(s *cluster.Snapshot, h *cluster.History, set *plan.Classes) func() *teUse {
 	return sync.OnceValue(func() *teUse {
 		users, accounts, ran := h.TEUse(s.At, set.RunLimit)
-		return &teUse{usedBy(users), usedBy(accounts), ran}
+		u := &teUse{usedBy(users), usedBy(accounts), ran}
+		for user, lost := range h.LostFor {
+			use := u.users[user]
+			use.seconds += lost
+			u.users[user] = use
+		}
+		return u
 	})
 }
 
