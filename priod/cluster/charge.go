@@ -22,6 +22,8 @@ type Charges struct {
 	sizes      []*Node          // one node of each kind and size, in the order of the snapshot
 	nodes      map[string]*Node // by name
 	asked      map[asked]float64
+	last       asked // often that of the next job, too
+	charge     float64
 	components map[uint32]float64 // of all components of heterogeneous jobs that wait, by their leaders
 }
 
@@ -155,11 +157,15 @@ func (c *Charges) asks(j *Job) float64 {
 	r := asked{
 		c.limits.Starting(j.Partition, j), j.GPUType, j.Features, j.GPUs, j.Nodes, j.CPUs, j.MemMB, j.Node, j.Whole, j.OneThread, j.MemByCPU,
 	}
+	if r == c.last {
+		return c.charge
+	}
 	charge, known := c.asked[r]
 	if !known {
 		charge = rounded(c.cheapest(&r))
 		c.asked[r] = charge
 	}
+	c.last, c.charge = r, charge
 	return charge
 }
 

@@ -207,6 +207,7 @@ func BenchmarkCharges(b *testing.B) {
 		c := cluster.NewCharges(s)
 		for i := range s.Jobs {
 			c.Of(&s.Jobs[i])
+			c.Of(&s.Jobs[i])
 		}
 	}
 }
