@@ -24,8 +24,11 @@ demo: deps build ## a small real Slurm, before and after priod
 test: deps-browser ## every test tier; a missing Slurm is a failure
 	@$(MAKE) --no-print-directory -j2 test-rest roots test-smoke lint test-properties test-race-short
 
-# Half of a cold run is compiling: lint runs go vet once, and no test needs symbols for a debugger.
-QUICK = -vet=off -ldflags=-s
+# Half of a cold run is compiling: lint runs go vet once, no test needs what debuggers read, and SQLite with all
+# optimizations takes a minute of CPU. make test-long and test-race compile as make build does.
+QUICK = -vet=off
+test-rest test-properties test-race-short test-smoke lint: export GOFLAGS += -ldflags=-s -gcflags=all=-dwarf=false
+test-rest test-properties test-race-short test-smoke lint: export CGO_CFLAGS = -Og
 
 # Chance hangs on the commit, so that a verdict on it stands; SEED=0 draws anew.
 SEED       ?= 0x0$(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -52,9 +55,9 @@ test-race: deps ## all that the daemon runs, and all tests with real daemons, un
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -race -timeout 60m $$($(GO) list ./priod/... ./slurmplug/... ./sbatchwrap | grep -v /simulate)
 	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_RACE=1 $(GO) test -count=1 -parallel 4 -timeout 60m ./tests
 
-# What has goroutines beside each other and no SQLite, which takes a minute to compile anew.
+# What has goroutines beside each other and no SQLite, which takes a minute to compile anew. What is skipped reads texts, in one goroutine.
 test-race-short: ## the part of test-race that make test runs
-	$(GO) test -vet=off -ldflags=-s -race -short -skip 'Live' ./priod/live ./priod/cycle ./slurmplug ./slurmplug/wake
+	$(GO) test $(QUICK) -race -short -skip 'Live|CutOffAnywhere|Recorded' ./priod/live ./slurmplug ./slurmplug/wake
 
 FUZZ ?= 10000000x
 

@@ -50,6 +50,9 @@ func TestEvictionsOfEachPolicy(t *testing.T) {
 			if evictions == 0 {
 				t.Errorf("%s evicted nobody", policy)
 			}
+			if costs == (site.Overheads{}) {
+				continue // those with costs are repeated
+			}
 			if again := preempted(t, policy, costs, "preemption.max_evictions = 2"); !reflect.DeepEqual(r, again) {
 				t.Errorf("%s: two runs with one seed differ", policy)
 			}
