@@ -318,6 +318,7 @@ func (h *History) Fill(past []PastStay) {
 		if r := h.running.Get(p.Job); r != nil && r.run() == p.run() {
 			continue // the next poll ends it
 		}
+		p.Charge = p.Charged()
 		known, ok := h.recent[p.run()]
 		if ok {
 			p.Class = known.Class // as it was ranked, not as it was tagged
