@@ -176,8 +176,8 @@ func (f *Feature) open(c *plan.Cycle, chosen, reserved []string) (opened map[str
 			if !fits {
 				keep(false)
 				if shares, fits = free.Fit(request, nil); !fits {
-					for _, name := range reserved { // its place becomes free together with others
-						if at, known := m.Index[name]; known && !m.Nodes.Down(at) && types.Has(m.Nodes.Type(at)) {
+					for _, name := range reserved { // a part of its place, of which others are still to become free
+						if at, known := m.Index[name]; known && !m.Nodes.Down(at) && types.Has(m.Nodes.Type(at)) && partOf(&request, free, at) {
 							opened[name] = true
 						}
 					}
@@ -193,6 +193,12 @@ func (f *Feature) open(c *plan.Cycle, chosen, reserved []string) (opened map[str
 		}
 	}
 	return opened
+}
+
+// partOf reports whether a node whose GPUs are all free is a part of a place on several nodes.
+func partOf(r *placement.Request, free *placement.Nodes, node int32) bool {
+	gpus := free.Size(node).GPUs
+	return r.Nodes != 1 && r.GPUs > gpus && free.FreeOn(node).GPUs == gpus
 }
 
 // mostTasks is for how many tasks of an array nodes are opened at a time.

@@ -390,7 +390,7 @@ func TestPartOfArray(t *testing.T) {
 	j := pending(5, "te")
 	j.Tasks, j.TaskCount = "0-9", 10
 	d := newDaemon(t, dir, j)
-	d.settings.Order.Settings.Ranking.User.GPUs = 6 // three tasks of two GPUs
+	d.settings.Order.Settings.Ranking.User.GPUs = 4 // three tasks of two GPUs are below twice as many
 	r := d.cycle()
 	if len(r.Outcomes) != 1 || !r.Outcomes[0].Part || r.Outcomes[0].Tasks != "0-2" {
 		t.Fatalf("outcomes %+v", r.Outcomes)
