@@ -242,7 +242,6 @@ func TestOpens(t *testing.T) {
 		"elsewhere":    {other, cluster.TE, func(*cluster.Snapshot) {}, nil},
 		"BE":           {other, cluster.BE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
 		"a part":       {waiting(1, 24, cluster.Job{Nodes: 3}), cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]) }, []string{""}},
-		"not there":    {waiting(1, 9, cluster.Job{Nodes: 1}), cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
 		"all are busy": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[0]); full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
 		"a dependency": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Jobs[0].Reason = "Dependency" }, nil},
 		"other partitions": {other, cluster.TE, func(s *cluster.Snapshot) {
