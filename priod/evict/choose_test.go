@@ -542,3 +542,28 @@ func TestClaimsCountOtherResources(t *testing.T) {
 		t.Errorf("%+v", places)
 	}
 }
+
+// A place of which a part lies on nodes that are kept for TE jobs has a reservation of its own: else BE jobs take the other
+// parts as they become free.
+func TestPlacesOnKeptNodesAreReserved(t *testing.T) {
+	s := newScene(2)
+	s.Nodes[0].State += cluster.StateHeadroom
+	s.runs(1, 2, 4)
+	s.waits(10, 8, func(j *cluster.Job) { j.Nodes, j.Admitted = 2, true })
+	claims := s.choose().Changes.Claims
+	if len(claims) != 1 || claims[0].Resv == "" || !slices.Equal(claims[0].Nodes(), []string{"n1", "n2"}) {
+		t.Fatalf("%+v", claims)
+	}
+	// From then on that reservation keeps the node, and priod_headroom gives it up.
+	claims[0].Number, claims[0].State = 1, Planned
+	s.journal.Update(&Changes{Claims: claims})
+	e := Feature{Journal: s.journal}
+	if kept, own := e.Claimed("n1"); !kept || own {
+		t.Errorf("before it is made: %v, %v", kept, own)
+	}
+	claims[0].ResvAt = at
+	s.journal.Update(&Changes{Claims: claims})
+	if kept, own := e.Claimed("n1"); !kept || !own {
+		t.Errorf("once it is made: %v, %v", kept, own)
+	}
+}

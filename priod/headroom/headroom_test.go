@@ -296,3 +296,27 @@ func TestShareOfPartitionsWithTrials(t *testing.T) {
 		t.Errorf("kept %v, want half of the two nodes on which TE jobs ran", got)
 	}
 }
+
+// claimed are costs where a place on a node is kept for a job.
+type claimed struct {
+	costs
+	node string
+	own  bool
+}
+
+func (c claimed) Claimed(node string) (kept, own bool) {
+	return node == c.node, node == c.node && c.own
+}
+
+// A node on which a place is kept stays reserved, however little it saves, until the place has a reservation of its own.
+func TestKeptUntilThePlaceIsReserved(t *testing.T) {
+	for own, want := range map[bool]string{false: "n0", true: ""} {
+		f, slurm, s, h := kept(t)
+		f.Evictions = claimed{costs(0), "n0", own}
+		s.At = s.At.Add(time.Hour)
+		turn(t, f, s, h, nil, "")
+		if !slices.Equal(slurm.nodes, []string{want}) {
+			t.Errorf("own %v: wrote %q, want %q", own, slurm.nodes, want)
+		}
+	}
+}
