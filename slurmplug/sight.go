@@ -270,7 +270,7 @@ func (c *Client) Requeue(ctx context.Context, run RunID) Result {
 }
 
 // Reserve makes the nodes of a host list those of a reservation for so long from now on: of a new one, or of that
-// of the name; without nodes that is deleted. What runs there runs on. It lets no job in that users submit: only
+// of the name; without nodes that is deleted. It may share nodes with other reservations (OVERLAP). What runs there runs on. It lets no job in that users submit: only
 // root's may name it, or where root has no association, those of the account that calls. A job that waits first
 // for these nodes starts first once they are no longer reserved, if all are free by then (seen on 22.05.8, 24.11.5
 // and 26.05.5).
@@ -292,7 +292,7 @@ func (c *Client) Reserve(ctx context.Context, name, nodes string, d time.Duratio
 	end := "EndTime=now+" + strconv.Itoa(max(int(math.Ceil(d.Minutes())), 1)) + "minutes"
 	var r Result
 	for _, user := range []string{"root", strconv.Itoa(os.Geteuid())} {
-		args := []string{"create", "reservation", "ReservationName=" + name, "Nodes=" + nodes, "StartTime=now", end, "Users=" + user, "Flags=IGNORE_JOBS"}
+		args := []string{"create", "reservation", "ReservationName=" + name, "Nodes=" + nodes, "StartTime=now", end, "Users=" + user, "Flags=IGNORE_JOBS,OVERLAP"}
 		if was != "" { // Users, too: an earlier version's were others
 			args = []string{"update", "ReservationName=" + name, "Nodes=" + nodes, end, "Users=" + user}
 		}

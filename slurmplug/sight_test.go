@@ -126,10 +126,10 @@ func TestReserve(t *testing.T) {
 		status             Status
 	}{
 		{"ReservationName=r StartTime=x Nodes=n1 NodeCnt=1", "n[1-2]", "", []string{"update ReservationName=r Nodes=n[1-2] EndTime=now+15minutes Users=root"}, Applied},
-		{"ReservationName=r2 StartTime=x Nodes=n1 NodeCnt=1", "n[1-2]", "", []string{"create reservation ReservationName=r Nodes=n[1-2] StartTime=now EndTime=now+15minutes Users=root Flags=IGNORE_JOBS"}, Applied},
+		{"ReservationName=r2 StartTime=x Nodes=n1 NodeCnt=1", "n[1-2]", "", []string{"create reservation ReservationName=r Nodes=n[1-2] StartTime=now EndTime=now+15minutes Users=root Flags=IGNORE_JOBS,OVERLAP"}, Applied},
 		{"No reservations in the system", "n1", refused, []string{
-			"create reservation ReservationName=r Nodes=n1 StartTime=now EndTime=now+15minutes Users=root Flags=IGNORE_JOBS",
-			"create reservation ReservationName=r Nodes=n1 StartTime=now EndTime=now+15minutes Users=" + me + " Flags=IGNORE_JOBS",
+			"create reservation ReservationName=r Nodes=n1 StartTime=now EndTime=now+15minutes Users=root Flags=IGNORE_JOBS,OVERLAP",
+			"create reservation ReservationName=r Nodes=n1 StartTime=now EndTime=now+15minutes Users=" + me + " Flags=IGNORE_JOBS,OVERLAP",
 		}, Refused},
 		{"ReservationName=r StartTime=x Nodes=n1 NodeCnt=1", "", "", []string{"delete ReservationName=r"}, Applied},
 		{"No reservations in the system", "", "", nil, Applied},

@@ -14,7 +14,7 @@ func TestBudgetOfArraysAndOfWhatCannotStart(t *testing.T) {
 		Nodes:      []lab.NodeSpec{{Count: 2, GPUType: "t4", GPUs: 4, CPUs: 16, MemoryMB: 16384}},
 		Partitions: []string{"gpu Nodes=ALL Default=YES State=UP MaxTime=INFINITE MaxNodes=1"},
 	})
-	e := evictableOn(t, newSiteOn(t, l, quick+"[te_budget.user]\ngpus = 8\n"))
+	e := evictableOn(t, newSiteOn(t, l, quick+"[te_budget.user]\ngpus = 4\n"))
 	e.blocker("t4:4")
 	e.blocker("t4:4")
 	wide := e.submit("--prio-type=te", "--nodes=2", "--gres=gpu:4", "--time=5", "--wrap", "sleep 600")
@@ -26,7 +26,7 @@ func TestBudgetOfArraysAndOfWhatCannotStart(t *testing.T) {
 	e.must("run", "--once")
 	for _, id := range []string{array, trial} {
 		told := e.must("explain", id)
-		if !strings.Contains(told, "its tag says type=te") || strings.Contains(told, "for the others") {
+		if !strings.Contains(told, "its tag says type=te") || strings.Contains(told, "over budget") {
 			t.Errorf("%s:\n%s", id, told)
 		}
 	}

@@ -168,13 +168,13 @@ func TestOwnerLeavesOnlyTheWrittenTasks(t *testing.T) {
 	} {
 		t.Run(c.lever+" "+c.reset, func(t *testing.T) {
 			s := newSite(t, "")
-			d := s.shimmed("[te_budget.user]\ngpus = 4\n[ranking]\nlever = \"" + c.lever + "\"\n")
+			d := s.shimmed("[te_budget.user]\ngpus = 2\n[ranking]\nlever = \"" + c.lever + "\"\n")
 			s.fill()
 			array := s.submit("--prio-type=te", "--array=0-9", "--nice=7", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 			s.eligible(1)
 			before := s.levers()
-			s.cycleWith(d, shim.Fault{Command: "sdiag", When: "before", Call: 1, Do: shim.Run, Argv: []string{"scancel", array + "_[4-9]"}})
-			if now := s.levers(); now == before || s.order()[0] != array+"_[0-3]" {
+			s.cycleWith(d, shim.Fault{Command: "sdiag", When: "before", Call: 1, Do: shim.Run, Argv: []string{"scancel", array + "_[3-9]"}})
+			if now := s.levers(); now == before || s.order()[0] != array+"_[0-2]" {
 				t.Fatalf("not written into the record:\n%s", now)
 			}
 			switch c.reset {

@@ -124,7 +124,7 @@ func TestMetrics(t *testing.T) {
 			m.waitValue("priod_jobs{class=be,state=running}", is(float64(len(trainings))))
 			s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 			m.waitValue("priod_writes_total{status=applied}", atLeast(1))
-			s.submit("--prio-type=te", "--gres=gpu:2", "--time=5", "--wrap", "sleep 600")
+			s.submit("--prio-type=te", "--gres=gpu:2", "--time=360", "--wrap", "sleep 600")
 			m.waitValue("priod_decisions{reason=over-budget}", is(1))
 			m.waitValue("priod_jobs{class=te,state=pending}", is(1))
 

@@ -78,7 +78,7 @@ func (s *site) clocked(ahead time.Duration) *clocked {
 // last record. Whenever it is right again, the order is that of a priod whose
 // clock was never wrong, budgets count what was used, and nothing is lost.
 func TestClockStepsUnderTheDaemon(t *testing.T) {
-	s := newOwnSite(t, quick+"[te_budget.user]\ngpus = 0\ntime_limit = \"0s\"\ngpu_hours_per_day = 20\n")
+	s := newOwnSite(t, quick+"[te_budget.user]\ngpus = 0\ntime_limit = \"0s\"\ngpu_hours_per_day = 5\n")
 	trainings := s.fill()
 	big := s.submit("--prio-type=te", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600")
 	s.slurm("scancel", trainings[0])
@@ -211,10 +211,10 @@ func TestTrialOverruns(t *testing.T) {
 			t.Errorf("explain %s says\n%s", job, out)
 		}
 	}
-	says(next, "above the TE budget")
-	c.ahead.Store(int64(63 * time.Minute))
+	says(next, "over budget: 2 times the share of user")
+	c.ahead.Store(int64(303 * time.Minute))
 	says(next, "TE (trial-and-error), because its tag says type=te")
-	says(long, "it has run longer than the TE limit of 1h0m0s")
+	says(long, "it has run for more than 5h0m0s, 5 times the time limit of TE jobs")
 	s.slurm("scontrol", "requeue", long)
 	s.wait("it to wait", func() bool {
 		return strings.Contains(s.slurm("squeue", "--noheader", "--states=PENDING", "--format=%i"), long)

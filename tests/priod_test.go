@@ -123,7 +123,7 @@ func TestChangeOfLever(t *testing.T) {
 }
 
 func TestBudgetSplitsAnArray(t *testing.T) {
-	s := newSite(t, "[te_budget.user]\ngpus = 4\n")
+	s := newSite(t, "[te_budget.user]\ngpus = 2\n")
 	s.fill()
 	be := s.submit("--gres=gpu:1", "--wrap", "sleep 600")
 	array := s.submit("--prio-type=te", "--array=0-9", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
@@ -131,14 +131,19 @@ func TestBudgetSplitsAnArray(t *testing.T) {
 	time.Sleep(time.Second)
 	late := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	s.eligible(3)
-	s.must("run", "--once")
-	s.must("run", "--once")
-	want := []string{array + "_0", array + "_1", array + "_2", array + "_3", be, array + "_[4-9]", late}
+	for range 3 { // each doubling of the price is a part of the array
+		s.must("run", "--once")
+	}
+	var want []string
+	for task := range 7 {
+		want = append(want, fmt.Sprint(array, "_", task))
+	}
+	want = append(want, array+"_[7-9]", be, late)
 	if got := s.order(); !slices.Equal(got, want) {
 		t.Fatalf("the order is %v, want %v", got, want)
 	}
 	out := s.must("explain", late)
-	if !strings.Contains(out, "above the TE budget") || !strings.Contains(out, "4 TE GPUs of 4") {
+	if !strings.Contains(out, "above the TE budget") || !strings.Contains(out, "5 times the share of user") {
 		t.Errorf("explain says\n%s", out)
 	}
 }

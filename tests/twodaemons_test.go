@@ -27,7 +27,7 @@ func TestSecondStateFolderStops(t *testing.T) {
 	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 	d := s.daemon()
 	d.waitLog("wrote:")
-	other := s.beside(quick + "[te_budget.user]\ngpus = 1\n")
+	other := s.beside(quick + "[te_budget.user]\ntime_limit = \"30s\"\n")
 	before := s.levers()
 	for _, verb := range [][]string{{"run"}, {"run", "--once"}, {"reset"}, {"reset", "--dry-run"}, {"pause"}, {"resume"}} {
 		_, errs, status := other.priod(verb...)
@@ -112,7 +112,7 @@ func TestSecondPriodOnAnotherHostGivesWay(t *testing.T) {
 	first.waitLog("wrote:")
 	a.wait("the first priod to rank all", func() bool { return strings.Contains(a.must("diff"), "nothing to write") })
 
-	b := a.beside(quick + "[te_budget.user]\ngpus = 1\n")
+	b := a.beside(quick + "[te_budget.user]\ntime_limit = \"30s\"\n")
 	b.host = lab.BackupHost
 	second := b.daemon()
 	second.waitLog("wrote:")

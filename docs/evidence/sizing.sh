@@ -42,7 +42,7 @@ for day in static_100job_6_3_1 dynamic_100job_srtf; do
 	done
 done
 
-for study in deployment 9jph 7jph gangs slurm slurm-9jph slurm-7jph daemon; do
+for study in deployment 9jph 7jph gangs slurm slurm-9jph slurm-7jph daemon gangs-slurm; do
 	printf '\n== '
 	sed -n 's/^title = "\(.*\)"$/\1/p' "$here/sizing-$study.toml"
 	measured '_s|[0-9]/' "$work/papers" sweep --out "$study" "$here/sizing-$study.toml"

@@ -113,6 +113,9 @@ func checkUser(cfg *config.Config, findings []live.Finding) []live.Finding {
 // checkProfile says which parts of a profile do not apply to this Slurm: what would be a failure of a
 // feature that the file names is then a warning.
 func checkProfile(cfg *config.Config, findings []live.Finding) []live.Finding {
+	for _, text := range cfg.Advice {
+		findings = append([]live.Finding{{Level: live.Warn, Name: "configuration", Text: text}}, findings...)
+	}
 	if cfg.Profile == "" {
 		return findings
 	}

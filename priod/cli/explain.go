@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
@@ -137,7 +138,8 @@ type explanation struct {
 	Steering bool `json:"steering_enabled"` // jobs that agree to it get a GPU type here
 	MaySteer bool `json:"may_be_steered"`   // this one agrees to it
 
-	budgetKey string // of priod.toml, that gives the budget that it exceeds; "": it exceeds none
+	budgetKey string  // of priod.toml, that gives the budget that it exceeds; "": it exceeds none
+	mayLose   float64 // GPU-seconds, from which on no job leaves for it, as it exceeds one; 0: no limit
 
 	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
 
@@ -218,7 +220,10 @@ func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader,
 	if d := v.Decision; d != nil {
 		v.Reason = report.Reason(d.Why)
 		if b := d.Choices.Budget; b != nil {
-			v.budgetKey = cfg.BudgetKey(b.Of, b.Name, b.Limit, b.Allowed)
+			v.budgetKey = cfg.BudgetKey(b.Of, b.Name, b.Limit)
+			if p := &cfg.Preemption; p.Enabled {
+				v.mayLose = preemption.MostLoss(p.Urgency, v.Job.GPUs, b.Times)
+			}
 		}
 		if err := v.countAhead(ctx, r, d); err != nil {
 			return nil, err

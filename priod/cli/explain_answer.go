@@ -120,8 +120,22 @@ func (v *explanation) pending() (why, advice string) {
 		if d.Evict != "" {
 			why += "; " + d.Evict
 		}
+		why += v.priceWords()
 	}
 	return why, v.advise()
+}
+
+// priceWords are what a TE job beyond its share costs, and what follows; "" of others.
+func (v *explanation) priceWords() string {
+	d := v.Decision
+	if d.Class != cluster.TE || !d.Choices.Budget.Beyond() {
+		return ""
+	}
+	words := fmt.Sprintf("; %s (%s); ranks behind cheaper TE jobs", d.Choices.Budget.Words(), v.budgetKey)
+	if v.mayLose > 0 {
+		words += fmt.Sprintf(", may evict where that costs less than %.0f GPU-minutes", v.mayLose/60)
+	}
+	return words
 }
 
 // neverSatisfied is Slurm's reason of a job whose dependency cannot be met any more, and which stays in the
@@ -232,12 +246,12 @@ func (v *explanation) budgetAdvice() string {
 	switch {
 	case b == nil:
 		return advice
-	case b.Never(v.Job.GPUs) && b.Limit == "gpus":
-		advice = fmt.Sprintf("it counts as TE with %.0f GPUs or fewer", b.Allowed)
-	case b.Never(v.Job.GPUs):
-		advice = fmt.Sprintf("it counts as TE with a time limit of %s or less", shortly(b.Allowed))
+	case b.Never() && b.Limit == "time_limit_s":
+		advice = fmt.Sprintf("it counts as TE with a time limit of %s or less", shortly(plan.Worth*b.Allowed))
+	case b.Never():
+		advice = "it counts as TE with fewer GPUs or a shorter time limit"
 	case b.Limit == "gpu_hours":
-		advice = fmt.Sprintf("it counts as TE once fewer than %.1f GPU-hours of the last day were used", b.Allowed)
+		advice = fmt.Sprintf("it counts as TE once fewer than %.1f GPU-hours of the last day were used", plan.Worth*b.Allowed)
 	}
 	if v.budgetKey != "" {
 		advice += " (" + v.budgetKey + ")"

@@ -51,14 +51,19 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"over budget": {func(v *explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"it counts as TE once earlier TE jobs"}, ""},
 		"larger than the budget": {func(v *explanation) {
 			waits(plan.AtLimit, "over-budget", "")(v)
-			v.Decision.Why, v.Decision.Detail = string(plan.OverBudget), "this job wants 4 GPUs, more than the budget of user ann: 3 TE GPUs at a time"
-			v.Decision.Choices.Budget = &plan.BudgetLimit{Limit: "gpus", Allowed: 3}
-			v.budgetKey = "te_budget.user.share = 0.1 of the GPUs that the job reaches, profile balanced"
-		}, []string{"more than the budget of user ann", "Advice     it counts as TE with 3 GPUs or fewer (te_budget.user.share = 0.1 of the GPUs that the job reaches, profile balanced)"}, "earlier TE jobs"},
+			v.Decision.Why, v.Decision.Detail = string(plan.OverBudget), "over budget: 5 times the share of user ann, 3 TE GPUs at a time"
+			v.Decision.Choices.Budget = &plan.BudgetLimit{Limit: "gpus", Allowed: 3, Asks: 16, Times: 5}
+			v.budgetKey = "te_budget.user.share = 0.1 of the GPUs that the job reaches, the default"
+		}, []string{"5 times the share of user ann", "Advice     it counts as TE with fewer GPUs or a shorter time limit (te_budget.user.share = 0.1 of the GPUs that the job reaches, the default)"}, "earlier TE jobs"},
+		"beyond its share": {func(v *explanation) {
+			v.Decision.Class, v.Decision.Why = cluster.TE, string(plan.TETag)
+			v.Decision.Choices.Budget = &plan.BudgetLimit{Of: "user", Name: "ann", Limit: "gpu_hours", Allowed: 12, Asks: 1, Times: 3}
+			v.budgetKey, v.mayLose = "te_budget.user.gpu_hours_per_day = 12, priod.toml", 2400
+		}, []string{"over budget: 3 times the share of user ann, 12.0 TE GPU-hours in a day (te_budget.user.gpu_hours_per_day = 12, priod.toml); ranks behind cheaper TE jobs, may evict where that costs less than 40 GPU-minutes"}, "Advice     it counts"},
 		"longer than the budget": {func(v *explanation) {
 			v.Decision.Why = string(plan.OverBudget)
-			v.Decision.Choices.Budget = &plan.BudgetLimit{Limit: "time_limit_s", Allowed: 3600}
-		}, []string{"Advice     it counts as TE with a time limit of 1h00m or less"}, "earlier TE jobs"},
+			v.Decision.Choices.Budget = &plan.BudgetLimit{Limit: "time_limit_s", Allowed: 3600, Times: 8}
+		}, []string{"Advice     it counts as TE with a time limit of 5h00m or less"}, "earlier TE jobs"},
 		"room": {func(v *explanation) {
 			v.Evictions = []store.Eviction{{Victim: slurmplug.Plain(3), For: v.Job.ID, State: "signalled", ClaimState: string(evict.Planned), Nodes: "n1", Recorded: at, WaitS: 60}}
 		}, []string{"Why        room is being made on n1: job 3 signalled", "once the last victim has left"}, ""},

@@ -125,7 +125,7 @@ func whole(now time.Time) *explanation {
 	v.Decisions = []store.Decision{{Cycle: 7, At: now, Decision: plan.Decision{
 		Job: id, Class: cluster.BE, Ranked: true, Value: 2000, Own: 30, Why: string(plan.OverBudget), Detail: "user ann holds 4", Since: now.Add(-time.Hour), Steer: "waits 10 min for a100", Unmoved: "somebody else's",
 		Choices: plan.Choices{
-			Budget: &plan.BudgetLimit{Of: "user", Name: hostileName, Limit: "gpus", Allowed: 4, Used: 4}, GPUType: &plan.GPUTypeChoice{Why: "waits", GPUType: "a100", StartS: &start},
+			Budget: &plan.BudgetLimit{Of: "user", Name: hostileName, Limit: "gpus", Allowed: 4, Asks: 2, Times: 6}, GPUType: &plan.GPUTypeChoice{Why: "waits", GPUType: "a100", StartS: &start},
 			Eviction: &plan.EvictionChoice{For: "te", Why: "no-consent"}, Switches: &plan.PlacesChoice{Accepts: 1, Fewest: 1, Most: 4}, Refused: &plan.RefusedNodes{Nodes: "n[1-2]"},
 		},
 	}}}

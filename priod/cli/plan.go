@@ -140,7 +140,7 @@ func (v *planView) show(w io.Writer, done bool) {
 		leaves = "leave"
 	}
 	for _, x := range v.Evictions {
-		fmt.Fprintf(w, "for TE job %s %s %s: %v (%.0f GPU-seconds of work).\n", x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
+		fmt.Fprintf(w, "for TE job %s %s %s: %v (cost %.0f GPU-seconds).\n", x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
 	}
 	ends := "were a round to end now"
 	if done {

@@ -21,7 +21,8 @@ func reportUsageCommand() *cli.Command {
 	return &cli.Command{
 		Name: "usage", Usage: "GPU use by user, how jobs ended, jobs spread over too many nodes",
 		Description: "Reads Slurm's accounting of the last TIME: GPU-hours by GPU type, by how runs ended, size, user and account,\n" +
-			"and the runs on more nodes than their GPUs fill. With --measured it also reads the steps, where\n" +
+			"and the runs on more nodes than their GPUs fill. CHARGED counts with them the GPUs that the CPUs and memory of runs\n" +
+			"strand, and what runs without GPUs take: so TE budgets count. With --measured it also reads the steps, where\n" +
 			"JobAcctGatherType measures, and names the runs that used hardly any CPU, as one does that hangs, or no GPU.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
@@ -89,14 +90,14 @@ func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, unt
 	return u, nil
 }
 
-// budgetsOf are the TE budgets: in each partition with GPUs where they are a part of what a job reaches, else one for all.
+// budgetsOf are the TE budgets: in each partition where they are a part of what a job reaches, else one for all.
 func budgetsOf(cfg *config.Config, nodes []cluster.Node) []report.BudgetOf {
 	set, all := cfg.Decide().Ranking, []report.BudgetOf{}
 	add := func(of, name string, b plan.Budget) {
 		partitions := map[string]bool{}
 		for i := range nodes {
 			for _, p := range nodes[i].Partitions {
-				if b.Share+b.HourShare > 0 && nodes[i].GPUs > 0 && set.Ranks(p) {
+				if b.Share+b.HourShare > 0 && set.Ranks(p) {
 					partitions[p] = true
 				}
 			}
@@ -115,7 +116,7 @@ func budgetsOf(cfg *config.Config, nodes []cluster.Node) []report.BudgetOf {
 				allowed float64
 			}{{"gpus", float64(on.GPUs)}, {"gpu_hours", on.GPUHours}, {"time_limit_s", x.TimeLimitS}} {
 				if l.allowed > 0 {
-					x.Keys = append(x.Keys, cfg.BudgetKey(of, name, l.limit, l.allowed))
+					x.Keys = append(x.Keys, cfg.BudgetKey(of, name, l.limit))
 				}
 			}
 			if on != (plan.Budget{}) {

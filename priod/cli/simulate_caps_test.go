@@ -9,7 +9,7 @@ import (
 )
 
 // A trial for which eight jobs have to leave does not wait for the end of one: more than
-// preemption.max_per_cycle are told over several cycles, with the caps as shipped.
+// preemption.max_per_cycle are told over several cycles.
 func TestSimulateTellsVictimsOverSeveralCycles(t *testing.T) {
 	dir := t.TempDir()
 	jobs, config, out := filepath.Join(dir, "jobs.csv"), filepath.Join(dir, "priod.toml"), filepath.Join(dir, "out.csv")
@@ -18,7 +18,7 @@ func TestSimulateTellsVictimsOverSeveralCycles(t *testing.T) {
 		text += fmt.Sprintf("small%d,%d,1,20000,be,10,40000,1\n", i, i+1)
 	}
 	text += "trial,600,8,300,te,,600,1\n"
-	for file, text := range map[string]string{jobs: text, config: "[preemption]\nenabled = true\n"} {
+	for file, text := range map[string]string{jobs: text, config: "[preemption]\nenabled = true\nmax_at_once = 8\nmax_per_cycle = 4\neviction_cost = 0.0\n"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

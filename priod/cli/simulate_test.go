@@ -167,7 +167,7 @@ func TestSimulateDaemonsKeys(t *testing.T) {
 		"cycle.interval":            {evicting + "[wake]\nlisten = []\n[cycle]\ninterval = \"60s\"\n", nil, 1, 67},
 		"limits":                    {evicting + "max_grace = \"29s\"\ngrace = \"5s\"\n", nil, 0, 797},
 		"a flag before the key":     {evicting + "min_run = \"1h\"\n", []string{"--set", "preemption.min_run=5s"}, 1, 30},
-		"te_budget":                 {evicting + "[te_budget.user]\ntime_limit = \"30s\"\n", nil, 0, 797},
+		"te_budget":                 {evicting + "[te_budget.user]\ntime_limit = \"10s\"\n", nil, 0, 797},
 		"a policy that evicts none": {evicting + "policy = \"none\"\n", nil, 0, 797},
 	} {
 		args := append([]string{"--config", write(t, "priod.toml", c.toml), "simulate", "--trace", jobs, "--nodes", "1:a100:2", "--backfill", "easy", "--json"}, c.args...)

@@ -448,6 +448,7 @@ type Snapshot struct {
 	Nodes       []Node
 	Partitions  []Partition // nil: not known
 	Multifactor Multifactor
+	MemShared   bool   // Slurm does not hand out memory: a job that names none, or much, leaves the others theirs
 	Config      string // names slurm.conf and the partitions as they are: another name when they change
 
 	// Unread are records that the poll could not read. Nodes are left out of Nodes, jobs stand

@@ -159,6 +159,8 @@ type History struct {
 	// not started again: they go before other BE jobs. Both come from the journal
 	// of evictions.
 	Claiming, Returning map[JobID]bool
+	// LostFor is the work, in GPU-seconds, that evictions for the TE jobs of each user lost within a day.
+	LostFor map[string]float64
 	// Reserved are the nodes that priod keeps for claims by reservations of its own: a
 	// minute later they are as free for others as before.
 	Reserved map[string]bool
@@ -310,12 +312,13 @@ func (h *History) Fill(past []PastStay) {
 		if !p.Eligible.IsZero() {
 			h.past[p.Job] = append(h.past[p.Job], p)
 		}
-		if !p.Closed || p.GPUs == 0 {
+		if !p.Closed || p.GPUs == 0 && p.Class != TE {
 			continue
 		}
 		if r := h.running.Get(p.Job); r != nil && r.run() == p.run() {
 			continue // the next poll ends it
 		}
+		p.Charge = p.Charged()
 		known, ok := h.recent[p.run()]
 		if ok {
 			p.Class = known.Class // as it was ranked, not as it was tagged
@@ -339,6 +342,7 @@ func (h *History) Observe(s *Snapshot) []Stay {
 	h.at = s.At
 	h.poll++
 	clear(h.unread)
+	charges := NewCharges(s)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		_, known := h.seen.Find(j.ID)
@@ -366,7 +370,7 @@ func (h *History) Observe(s *Snapshot) []Stay {
 			h.eligible(j, s.At)
 		case Running:
 			delete(h.Sizes, j.ID)
-			changed = append(changed, h.extend(j, s.At)...)
+			changed = append(changed, h.extend(j, s.At, charges)...)
 		}
 	}
 	changed = append(changed, h.end(s)...)
@@ -552,12 +556,12 @@ func (h *History) eligible(j *Job, at time.Time) {
 
 // extend lengthens the stay of a running job, or begins one and returns what
 // that changed. A restart between two polls ends the old stay where it was last
-// seen.
-func (h *History) extend(j *Job, at time.Time) (changed []Stay) {
-	if j.GPUs == 0 {
+// seen. Jobs without GPUs have one if they are TE.
+func (h *History) extend(j *Job, at time.Time, charges *Charges) (changed []Stay) {
+	old := h.running.Get(j.ID)
+	if j.GPUs == 0 && old == nil && h.ClassOf(j) != TE {
 		return nil
 	}
-	old := h.running.Get(j.ID)
 	if old != nil && old.Start.Equal(j.Start) {
 		old.End = Later(old.End, at)
 		if class, known := h.Counted.Find(j.ID); known && class != old.Class { // found out while it runs
@@ -571,7 +575,8 @@ func (h *History) extend(j *Job, at time.Time) (changed []Stay) {
 	}
 	now := &Stay{
 		Job: j.ID, Start: j.Start, End: Later(j.Start, at), GPUType: j.GPUType, GPUs: j.GPUs * max(j.TaskCount, 1),
-		User: j.User, Account: j.Account, Class: h.ClassOf(j), Restarts: j.Restarts,
+		Charge: charges.Of(j) * float64(max(j.TaskCount, 1)),
+		User:   j.User, Account: j.Account, Class: h.ClassOf(j), Restarts: j.Restarts,
 	}
 	if _, over := h.recent[now.run()]; over { // it was not, after all
 		delete(h.recent, now.run())
@@ -663,13 +668,21 @@ const sweepEvery = 15 * time.Minute
 // that are too old by now.
 func (h *History) Changes() int { return h.changes }
 
-// Stays are those that are open, up to the last poll, and those that ended
+// Charged is what a running job counts as in use, GPUs; false where no stay of it is open.
+func (h *History) Charged(id JobID) (gpus float64, runs bool) {
+	if i := h.running.Get(id); i != nil {
+		return i.Charged(), true
+	}
+	return 0, false
+}
+
+// Stays are those on GPUs that are open, up to the last poll, and those that ended
 // within UsePeriod, in no order. Without ended they are only those that are open. They are
 // not to be written to.
 func (h *History) Stays(ended bool) iter.Seq[*Stay] {
 	return func(yield func(*Stay) bool) {
 		for _, i := range h.running.All() {
-			if !yield(i) {
+			if i.GPUs > 0 && !yield(i) {
 				return
 			}
 		}
@@ -678,7 +691,7 @@ func (h *History) Stays(ended bool) iter.Seq[*Stay] {
 		}
 		since := h.at.Add(-UsePeriod)
 		for _, i := range h.recent {
-			if i.End.After(since) && !yield(i) {
+			if i.GPUs > 0 && i.End.After(since) && !yield(i) {
 				return
 			}
 		}
@@ -687,8 +700,8 @@ func (h *History) Stays(ended bool) iter.Seq[*Stay] {
 
 // Use is what trial-and-error jobs of one user or account hold and have had.
 type Use struct {
-	GPUs       int     // held now
-	GPUSeconds float64 // received within UsePeriod
+	GPUs       float64 // held now, as Charges has them
+	GPUSeconds float64 // of the same, within UsePeriod
 }
 
 // TEUse sums trial-and-error use by user and by account up to the time at, and
@@ -697,7 +710,7 @@ type Use struct {
 func (h *History) TEUse(at time.Time, limit func(user, account string) time.Duration) (byUser, byAccount map[string]Use, ran map[JobID]time.Duration) {
 	byUser, byAccount, ran = map[string]Use{}, map[string]Use{}, map[JobID]time.Duration{}
 	since := at.Add(-UsePeriod)
-	add := func(i *Stay, end time.Time, held int) {
+	add := func(i *Stay, end time.Time, held float64) {
 		took := max(end.Sub(i.Start), 0)
 		beyond, most := time.Duration(0), limit(i.User, i.Account)
 		if ran[i.Job] += took; most > 0 {
@@ -709,7 +722,7 @@ func (h *History) TEUse(at time.Time, limit func(user, account string) time.Dura
 		if start := Later(i.Start, since); !end.After(start) && held == 0 {
 			return
 		}
-		seconds := float64(i.GPUs) * max(end.Sub(Later(i.Start, since))-beyond, 0).Seconds()
+		seconds := i.Charged() * max(end.Sub(Later(i.Start, since))-beyond, 0).Seconds()
 		for _, to := range []struct {
 			m    map[string]Use
 			name string
@@ -725,7 +738,7 @@ func (h *History) TEUse(at time.Time, limit func(user, account string) time.Dura
 	}
 	for _, i := range h.running.All() {
 		if i.Class == TE {
-			add(i, at, i.GPUs)
+			add(i, at, i.Charged())
 		}
 	}
 	return byUser, byAccount, ran

@@ -6,7 +6,7 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-// Stay is a job on GPUs of one type, without interruption, from when to when.
+// Stay is a job on GPUs of one type, without interruption, from when to when; of a TE job also one without GPUs.
 type Stay struct {
 	Job      JobID     `json:"-"`
 	Start    time.Time `json:"start"`
@@ -14,6 +14,7 @@ type Stay struct {
 	Closed   bool      `json:"closed"`
 	GPUType  string    `json:"gpu_type,omitempty"` // "" when the type is not known
 	GPUs     int       `json:"gpus"`
+	Charge   float64   `json:"charged_gpus"` // with the GPUs that its CPUs and memory strand, as when it started; see Charges
 	User     string    `json:"-"`
 	Account  string    `json:"-"`
 	Class    Class     `json:"class"` // as it counted when it started
@@ -24,6 +25,9 @@ func (i *Stay) run() run { return run{i.Job, i.Start.Unix()} }
 
 // Length is how long the stay lasted up to its End.
 func (i *Stay) Length() time.Duration { return i.End.Sub(i.Start) }
+
+// Charged is what the stay counts as in use, GPUs.
+func (i *Stay) Charged() float64 { return max(i.Charge, float64(i.GPUs)) }
 
 // GPUSeconds is what the stay received up to its End.
 func (i *Stay) GPUSeconds() float64 { return float64(i.GPUs) * i.Length().Seconds() }

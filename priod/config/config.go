@@ -125,6 +125,7 @@ type Config struct {
 		Urgency              float64  `toml:"urgency" json:"urgency"`
 		RunCost              float64  `toml:"run_cost" json:"run_cost"`
 		Rise                 float64  `toml:"repeat_penalty" json:"repeat_penalty"`
+		Each                 float64  `toml:"eviction_cost" json:"eviction_cost"`
 		MinGain              Duration `toml:"min_gain" json:"min_gain"`
 		MaxEvictions         int      `toml:"max_evictions" json:"max_evictions"`
 		MinRun               Duration `toml:"min_run" json:"min_run"`
@@ -190,6 +191,7 @@ type Config struct {
 	sources map[string]string // of keys that are no defaults: a profile, or the file
 	Path    string            `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
 
+	Advice   []string     `toml:"-" json:"-"` // keys of the file that are read as what comes nearest, and what to write
 	failures *retry.Rules // where retry is enabled
 }
 
@@ -202,7 +204,7 @@ type GPUType struct {
 }
 
 // Budget is one table of te_budget. A key that is left out of a single user's
-// or account's table is nil and taken from the general one.
+// or account's table is nil and taken from the general one. A number takes the place of the share beside it, and 0 of any.
 type Budget struct {
 	GPUs           *int      `toml:"gpus" json:"gpus"`
 	Share          *float64  `toml:"share" json:"share"`
@@ -304,16 +306,14 @@ func (c *Config) read(path, text string, set []string) error {
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
 	}
-	c.note(meta, filepath.Base(path))
-	own := meta.IsDefined
+	if c.note(meta, filepath.Base(path)); c.Profile == removedProfile {
+		c.Profile = "balanced"
+	}
 	for _, a := range all {
 		if err := a.apply(c); err != nil {
 			return err
 		}
-		before := own
-		own = func(key ...string) bool { return strings.Join(key, ".") == a.key || before(key...) }
 	}
-	c.dropShares(own)
 	if err := c.Check(); err != nil {
 		return named(path, err)
 	}

@@ -36,7 +36,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := c.Decide()
-	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (plan.Budget{GPUs: 8, TimeLimit: time.Hour, GPUHours: 48}) {
+	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (plan.Budget{Share: 0.1, TimeLimit: time.Hour, HourShare: 0.02}) {
 		t.Fatalf("%+v", d)
 	}
 	if d.Lead != yield.Defaults.Lead {
@@ -45,7 +45,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if got, want := c.RoundSettings(), (evict.RoundSettings{Policy: yield.Defaults}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{MaxAtOnce: 8, MaxPerCycle: 4, MaxPerHour: 60, GPUHoursPerDay: 100, UserGPUMinutesPerDay: 600}); got != want {
+	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -118,7 +118,7 @@ func TestSingleBudgetsInherit(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := c.Decide().Ranking
-	if got := r.Users["alice"]; got != (plan.Budget{GPUs: 16, TimeLimit: time.Hour, GPUHours: 48}) {
+	if got := r.Users["alice"]; got != (plan.Budget{GPUs: 16, TimeLimit: time.Hour, HourShare: 0.02}) {
 		t.Errorf("%+v", got)
 	}
 	if got := r.Accounts["bad name"]; got != (plan.Budget{TimeLimit: 48 * time.Hour}) {

@@ -11,7 +11,7 @@ import (
 type Profile struct {
 	Name  string
 	About string
-	text  []string // TOML, later ones over earlier ones
+	text  string // TOML
 }
 
 // balanced are the keys that docs/evidence/preemption.md measures on a cluster of three GPU types.
@@ -28,42 +28,15 @@ enabled = true
 enabled = true
 [preemption]
 enabled = true
-headroom = true
-max_at_once = 0
-max_per_cycle = 0
-max_per_hour = 0
-gpu_hours_per_day = 0.0
-user_gpu_minutes_per_day = 0.0
-grace_share = 0.1
-max_grace = "5m"
-loss_share = 0.01
-user_loss_share = 0.005
-[te_budget.user]
-gpus = 0
-share = 0.1
-gpu_hours_per_day = 0.0
-gpu_hours_share = 0.02
 `
 
-// shortWaits are the keys of docs/evidence/all-four.md for centres where trials count most: jobs are evicted more
-// often, and more work may be lost in a day.
-const shortWaits = `
-[preemption]
-max_evictions = 6
-min_run = "1m"
-grace_share = 0.2
-loss_share = 0.05
-user_loss_share = 0.02
-[te_budget.user]
-share = 0.2
-gpu_hours_share = 0.05
-`
+// removedProfile was balanced with other limits.
+const removedProfile = "short-waits"
 
 // Profiles are all of them.
 var Profiles = []Profile{
-	{"order-only", "TE jobs first, and nothing else: the defaults", nil},
-	{"balanced", "GPU types by speed, room for TE jobs, CPUs and memory, few switches; order by what jobs are owed", []string{balanced}},
-	{"short-waits", "balanced, with more evictions: TE jobs wait for less where there are many, and more work is lost", []string{balanced, shortWaits}},
+	{"order-only", "TE jobs first, and nothing else: the defaults", ""},
+	{"balanced", "GPU types by speed, room for TE jobs, CPUs and memory, few switches; order by what jobs are owed", balanced},
 }
 
 // setProfile puts the values of the profile that a file names under those of the file.
@@ -74,49 +47,23 @@ func (c *Config) setProfile(text string) error {
 	if _, err := toml.Decode(text, &file); err != nil || file.Profile == "" {
 		return nil // what is wrong with the file is said where all of it is read
 	}
+	if file.Profile == removedProfile {
+		c.Advice = append(c.Advice, fmt.Sprintf("profile = %q is read as \"balanced\", which serves trials as soon now: write that", removedProfile))
+		file.Profile = "balanced"
+	}
 	names := make([]string, len(Profiles))
 	for i, p := range Profiles {
 		if names[i] = p.Name; p.Name != file.Profile {
 			continue
 		}
-		for _, part := range p.text {
-			meta, err := toml.Decode(part, c)
-			if err != nil {
-				return fmt.Errorf("profile %s: %w", p.Name, err)
-			}
-			c.note(meta, "profile "+p.Name)
+		meta, err := toml.Decode(p.text, c)
+		if err != nil {
+			return fmt.Errorf("profile %s: %w", p.Name, err)
 		}
+		c.note(meta, "profile "+p.Name)
 		return nil
 	}
 	return fmt.Errorf("profile = %.80q: want %s, or \"\" for none", file.Profile, strings.Join(names, ", "))
-}
-
-// dropShares takes away each share of a profile where the site names the number that it stands for: of both the smaller
-// counts, and a site that writes gpus = 8 means 8. own reports whether the site set a key.
-func (c *Config) dropShares(own func(key ...string) bool) {
-	no := 0.0
-	for _, p := range []struct {
-		table, number, share string
-		value                *float64
-	}{
-		{"te_budget.user", "gpus", "share", c.TEBudget.User.Share},
-		{"te_budget.user", "gpu_hours_per_day", "gpu_hours_share", c.TEBudget.User.GPUHoursShare},
-		{"preemption", "gpu_hours_per_day", "loss_share", &c.Preemption.LossShare},
-		{"preemption", "user_gpu_minutes_per_day", "user_loss_share", &c.Preemption.UserLossShare},
-	} {
-		if key := p.table + "." + p.share; c.FromProfile(key) && own(append(strings.Split(p.table, "."), p.number)...) {
-			*p.value, c.sources[key] = 0, p.number+" of the site counts"
-		}
-	}
-	for name, b := range c.TEBudget.Users { // an exception has what the table of all users has, and so the profile's shares
-		if b.GPUs != nil && b.Share == nil && c.FromProfile("te_budget.user.share") {
-			b.Share = &no
-		}
-		if b.GPUHoursPerDay != nil && b.GPUHoursShare == nil && c.FromProfile("te_budget.user.gpu_hours_share") {
-			b.GPUHoursShare = &no
-		}
-		c.TEBudget.Users[name] = b
-	}
 }
 
 // FromProfile reports whether a key has its value from the profile.

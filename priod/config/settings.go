@@ -167,7 +167,7 @@ func (c *Config) Eviction() evict.Settings {
 		Policy: preemption.Settings{
 			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
 			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
-			Rise: p.Rise, Urgency: p.Urgency, RunCost: p.RunCost, MinGain: time.Duration(p.MinGain).Seconds(),
+			Rise: p.Rise, Each: p.Each, Urgency: p.Urgency, RunCost: p.RunCost, MinGain: time.Duration(p.MinGain).Seconds(),
 			Limits: preemption.Limits{MaxAtOnce: p.MaxAtOnce, MaxPerCycle: p.MaxPerCycle, MaxPerHour: p.MaxPerHour, GPUHoursPerDay: p.GPUHoursPerDay, UserGPUMinutesPerDay: p.UserGPUMinutesPerDay},
 		},
 		GraceShare: p.GraceShare, LossShare: p.LossShare, UserLossShare: p.UserLossShare,
@@ -203,13 +203,32 @@ func allOver(single map[string]Budget, general Budget) map[string]plan.Budget {
 
 // over fills the keys that b leaves out from the general budget.
 func (b Budget) over(general Budget) plan.Budget {
-	return plan.Budget{
+	for _, of := range []struct {
+		number bool
+		share  **float64
+	}{{b.GPUs != nil, &general.Share}, {b.GPUHoursPerDay != nil, &general.GPUHoursShare}} {
+		if of.number {
+			*of.share = nil
+		}
+	}
+	if b.GPUs == nil && b.Share != nil {
+		general.GPUs = nil
+	}
+	if b.GPUHoursPerDay == nil && b.GPUHoursShare != nil {
+		general.GPUHoursPerDay = nil
+	}
+	set := plan.Budget{
 		GPUs:      first(b.GPUs, general.GPUs),
-		Share:     first(b.Share, general.Share),
-		HourShare: first(b.GPUHoursShare, general.GPUHoursShare),
 		TimeLimit: time.Duration(first(b.TimeLimit, general.TimeLimit)),
 		GPUHours:  first(b.GPUHoursPerDay, general.GPUHoursPerDay),
 	}
+	if b.GPUs == nil && general.GPUs == nil {
+		set.Share = first(b.Share, general.Share)
+	}
+	if b.GPUHoursPerDay == nil && general.GPUHoursPerDay == nil {
+		set.HourShare = first(b.GPUHoursShare, general.GPUHoursShare)
+	}
+	return set
 }
 
 func first[T any](a, b *T) T {

@@ -167,6 +167,7 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.urgency", finite(c.Preemption.Urgency), "a number from 0"},
 		{"preemption.run_cost", finite(c.Preemption.RunCost), "a number from 0"},
 		{"preemption.repeat_penalty", finite(c.Preemption.Rise), "a number from 0"},
+		{"preemption.eviction_cost", finite(c.Preemption.Each), "a number from 0"},
 		{"preemption.min_gain", c.Preemption.MinGain >= 0, "0s or more"},
 		{"preemption.max_evictions", c.Preemption.MaxEvictions >= 0, "0 (no limit) or more"},
 		{"preemption.min_run", c.Preemption.MinRun >= 0, "0s or more"},

@@ -302,6 +302,8 @@ func TestAccountingCountsAgainstTheBudget(t *testing.T) {
 		Job: slurmplug.Plain(7), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 64, User: "ann",
 	}}}}
 	d, _ := newDaemon(t, f)
+	hours := 12.0
+	d.Config.TEBudget.User.GPUHoursPerDay = &hours
 	r, err := d.Once(t.Context())
 	if err != nil || r.Plan.Decisions[0].Why != "over-budget" {
 		t.Fatalf("%v, %+v", err, r.Plan.Decisions)

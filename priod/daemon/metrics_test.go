@@ -168,7 +168,7 @@ func TestPauseShowsInMetrics(t *testing.T) {
 
 func TestBudgetRefusalsShowInMetrics(t *testing.T) {
 	big := trial()
-	big.GPUs = 1000
+	big.TimeLimit = 6 * time.Hour
 	d, _ := newDaemon(t, &fake{jobs: []cluster.Job{big}})
 	turn(t, d)
 	has(t, d, `

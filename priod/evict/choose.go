@@ -42,6 +42,9 @@ type Choice struct {
 func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j *Journal, set *Settings, vetoed map[cluster.JobID]preemption.Why) *Choice {
 	c := &Choice{set: set.Policy}
 	c.set.Limits = set.limits(s)
+	if c.set.Policy == preemption.LeastLoss { // for a trial a job that has just started is dearer, and no more
+		c.set.Young, c.set.MinRun = c.set.MinRun, 0
+	}
 	c.snapshot.Nodes = m.Nodes
 	c.addCandidates(held, set, vetoed)
 	c.underWay = j.underWay()
@@ -77,7 +80,7 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, job *cluster.Job, 
 	}
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
 	claim.Awaits = c.awaits(shares, victims)
-	if set.Reserve && !c.kept(m, shares) && (len(claim.Awaits) > 0 || c.comesFreeInParts(shares, victims)) {
+	if set.Reserve && (len(claim.Awaits) > 0 || c.comesFreeInParts(shares, victims)) {
 		claim.Resv = "yes" // Number gives it its name
 	}
 	index := int64(len(c.Changes.Claims))
@@ -94,12 +97,6 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, job *cluster.Job, 
 		}
 		c.underWay[victim.ID] = -int64(len(c.Changes.Evictions))
 	}
-}
-
-// kept reports whether a part of a place lies on nodes that are kept for TE jobs: nothing but these starts
-// there, and Slurm takes no second reservation of a node.
-func (c *Choice) kept(m *nodemap.Map, shares []placement.Share) bool {
-	return slices.ContainsFunc(shares, func(s placement.Share) bool { return m.Kinds[m.Nodes.Type(s.Node)].Headroom() })
 }
 
 // awaits are the evictions on whose victims a place counts though they leave for other claims: those

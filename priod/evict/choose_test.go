@@ -210,7 +210,7 @@ func TestLeavesAlone(t *testing.T) {
 		"ten days of grace": {victim(func(j *cluster.Job) { j.Tag.Grace = 240 * time.Hour }), preemption.Impossible, LongGrace},
 		"vetoed":            {with(func(s *scene) { s.vetoed = map[cluster.JobID]preemption.Why{slurmplug.Plain(1): Vetoed} }), preemption.Impossible, Vetoed},
 		"evicted often":     {with(func(s *scene) { s.set.Policy.MaxEvictions = 2; s.journal.Times[slurmplug.Plain(1)] = 2 }), preemption.Impossible, preemption.Capped},
-		"just started":      {with(func(s *scene) { s.set.Policy.MinRun = 7200 }), preemption.Impossible, preemption.Young},
+		"just started":      {with(func(s *scene) { s.set.Policy.Policy, s.set.Policy.MinRun = preemption.FitGpp, 7200 }), preemption.Impossible, preemption.Young},
 		"reserved node":     {with(func(s *scene) { s.Nodes[0].State = "MIXED+RESERVED" }), preemption.Impossible, ""},
 		"node down":         {with(func(s *scene) { s.Nodes[0].Usable = false }), preemption.Impossible, ""},
 		"waits for a limit": {trial(func(j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }), Unhelpful, ""},
@@ -540,5 +540,30 @@ func TestClaimsCountOtherResources(t *testing.T) {
 	m := nodemap.New(&s.Snapshot)
 	if places := c.Changes.Claims[0].places(m); places[0].Others != m.Unnamed(map[string]int64{"lscratch": 40}) {
 		t.Errorf("%+v", places)
+	}
+}
+
+// A place of which a part lies on nodes that are kept for TE jobs has a reservation of its own: else BE jobs take the other
+// parts as they become free.
+func TestPlacesOnKeptNodesAreReserved(t *testing.T) {
+	s := newScene(2)
+	s.Nodes[0].State += cluster.StateHeadroom
+	s.runs(1, 2, 4)
+	s.waits(10, 8, func(j *cluster.Job) { j.Nodes, j.Admitted = 2, true })
+	claims := s.choose().Changes.Claims
+	if len(claims) != 1 || claims[0].Resv == "" || !slices.Equal(claims[0].Nodes(), []string{"n1", "n2"}) {
+		t.Fatalf("%+v", claims)
+	}
+	// From then on that reservation keeps the node, and priod_headroom gives it up.
+	claims[0].Number, claims[0].State = 1, Planned
+	s.journal.Update(&Changes{Claims: claims})
+	e := Feature{Journal: s.journal}
+	if kept, own := e.Claimed("n1"); !kept || own {
+		t.Errorf("before it is made: %v, %v", kept, own)
+	}
+	claims[0].ResvAt = at
+	s.journal.Update(&Changes{Claims: claims})
+	if kept, own := e.Claimed("n1"); !kept || !own {
+		t.Errorf("once it is made: %v, %v", kept, own)
 	}
 }

@@ -75,7 +75,7 @@ func Defragment(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan
 	d := &moving{m: m, Choice: Choice{set: set.Policy}}
 	d.set.Limits = set.limits(s)
 	d.set.Policy, d.set.MaxEvictions = preemption.LeastLoss, 1
-	d.set.Urgency = 1 // as in Pays
+	d.set.Urgency, d.set.Each = 1, 0 // as in Pays
 	d.snapshot.Nodes = m.Nodes
 	d.addCandidates(held, set, vetoed)
 	d.excludeUnmovable(vetoed)

@@ -69,7 +69,7 @@ func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
 		e.failed = err != nil
 	}
 	e.Journal.noteLessons(c.Plan, c.Snapshot.At)
-	e.Journal.MarkHistory(c.History)
+	e.Journal.MarkHistory(c.History, c.Snapshot.At)
 	c.Pinned, c.Evicted = e.Journal.Pins, e.Journal.Evicted
 	if c.Paused == "" && (e.Settings.Enabled || e.Settings.Defrag) {
 		e.findHolders(c)

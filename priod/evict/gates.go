@@ -1,14 +1,12 @@
 package evict
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/placement"
 )
 
 // gates knows when limits let the next eviction pass, at the earliest.
@@ -19,13 +17,6 @@ type gates struct {
 	evictions []*Eviction // that count against limits, by the time at which they were recorded
 	journal   *Journal
 	leaving   time.Time // the first victim on its way has left; zero: none is
-	young     []youngJob
-}
-
-// youngJob may be evicted from a time on.
-type youngJob struct {
-	at    time.Time
-	types placement.Types
 }
 
 // newGates takes in the limits' past and the candidates of a choice.
@@ -43,18 +34,6 @@ func newGates(c *Choice, s *cluster.Snapshot, j *Journal, set *Settings) *gates 
 		}
 	}
 	slices.SortStableFunc(g.evictions, func(a, b *Eviction) int { return a.At.Compare(b.At) })
-	for i, job := range c.running {
-		x := &c.snapshot.Candidates[i]
-		often := c.set.MaxEvictions > 0 && x.Evicted >= c.set.MaxEvictions
-		if wait := c.set.MinRun - x.Elapsed; wait > 0 && x.Consent && !x.Leaving && !often && job.Remaining(s.At) > wait {
-			y := youngJob{at: s.At.Add(seconds(wait)).Round(time.Second)}
-			for _, share := range x.Shares {
-				y.types |= 1 << uint(c.snapshot.Nodes.Type(share.Node))
-			}
-			g.young = append(g.young, y)
-		}
-	}
-	slices.SortFunc(g.young, func(a, b youngJob) int { return a.at.Compare(b.at) })
 	return g
 }
 
@@ -79,10 +58,6 @@ func (g *gates) opens(t *Trial) time.Time {
 			claim := g.journal.Claim(e.Claim)
 			return claim != nil && claim.Purpose != ForRound && claim.User == t.User
 		})
-	case preemption.Impossible:
-		if i := slices.IndexFunc(g.young, func(y youngJob) bool { return y.types&t.types != 0 }); i >= 0 {
-			return g.young[i].at
-		}
 	case TooSoon:
 		return g.journal.releasedUntil(g.now, g.set.Retry)(t.Job)
 	case Cancelled:
@@ -119,9 +94,6 @@ func gateWords(why preemption.Why, opens, now time.Time) string {
 	if opens.Sub(now) > 12*time.Hour {
 		at = opens.Local().Format("Jan 2 15:04")
 	}
-	if why == preemption.Impossible {
-		return text + fmt.Sprintf("; preemption.min_run lets the next one leave at %s", at)
-	}
 	return text + ", until " + at + " at the earliest"
 }
 
@@ -131,7 +103,7 @@ func (c *Choice) setGates(s *cluster.Snapshot, j *Journal, set *Settings) {
 	for i := range c.Trials {
 		t := &c.Trials[i]
 		switch t.Why {
-		case preemption.AtOnce, preemption.GraceGPUs, preemption.PerHour, preemption.PerDay, preemption.PerOwner, preemption.Impossible, TooSoon, Cancelled:
+		case preemption.AtOnce, preemption.GraceGPUs, preemption.PerHour, preemption.PerDay, preemption.PerOwner, TooSoon, Cancelled:
 			if g == nil {
 				g = newGates(c, s, j, set)
 			}

@@ -47,10 +47,6 @@ func TestGatesOpen(t *testing.T) {
 			s.set.Retry = 5 * time.Minute
 			s.journal.Claims = append(s.journal.Claims, Claim{Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(10), User: "bob", State: Released, At: at.Add(-3 * time.Minute), Ended: at.Add(-2 * time.Minute)})
 		}, 3 * time.Minute, "it did not start, until "},
-		{preemption.Impossible, func(s *scene) {
-			s.set.Policy.MinRun = 5400
-			s.Jobs[0].Start = at.Add(-time.Hour)
-		}, 30 * time.Minute, "preemption.min_run lets the next one leave at "},
 	} {
 		s := newScene(1)
 		s.runs(1, 1, 4)

@@ -291,10 +291,14 @@ func unique(jobs []plan.Target) []plan.Target {
 	return slices.CompactFunc(jobs, func(a, b plan.Target) bool { return a.Job == b.Job })
 }
 
-// MarkHistory tells History which jobs go first among TE and among BE jobs, and which
-// nodes are reserved meanwhile.
-func (j *Journal) MarkHistory(h *cluster.History) {
+// MarkHistory tells History which jobs go first among TE and among BE jobs, which
+// nodes are reserved meanwhile, and what evictions lost for whom.
+func (j *Journal) MarkHistory(h *cluster.History, now time.Time) {
 	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
+	h.LostFor = j.spentByUser(now)
+	for user := range h.LostFor {
+		h.LostFor[user] *= 3600
+	}
 	claims, evictions := j.live()
 	for c := range claims {
 		if c.Open() {

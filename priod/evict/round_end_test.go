@@ -85,7 +85,7 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 	return f, set, h, func() (*ended, error) {
 		t.Helper()
 		h.Observe(s)
-		e.Journal.MarkHistory(h)
+		e.Journal.MarkHistory(h, time.Time{})
 		r := &ended{}
 		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins, Shares: func() *plan.Shares { return shares }}
 		e.Choice, e.Round, e.failed = set.trial, nil, false

@@ -291,11 +291,11 @@ func TestRoundsClaim(t *testing.T) {
 	}
 	h := cluster.NewHistory()
 	j.Evictions[0].State = Requeued
-	if j.MarkHistory(h); !h.Claiming[id] || len(h.Returning) > 0 {
+	if j.MarkHistory(h, time.Time{}); !h.Claiming[id] || len(h.Returning) > 0 {
 		t.Errorf("%v first, %v back", h.Claiming, h.Returning)
 	}
 	j.Claims[0].Purpose = ForTrial
-	if j.MarkHistory(h); !h.Returning[slurmplug.Plain(1)] {
+	if j.MarkHistory(h, time.Time{}); !h.Returning[slurmplug.Plain(1)] {
 		t.Error("the victim of a trial does not come back first")
 	}
 	if turn = Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
@@ -320,7 +320,7 @@ func TestRoundsVictimWaitsLong(t *testing.T) {
 	j.Evictions = []Eviction{{Number: 1, Claim: 1, Job: slurmplug.Plain(1), State: Restored}, {Number: 2, Claim: 2, State: Done, Ended: at.Add(-week)}}
 	j.Forget(at, func(cluster.JobID) bool { return true })
 	h := cluster.NewHistory()
-	if j.MarkHistory(h); len(h.Returning) > 0 || j.Claim(1) == nil || j.Claim(2) != nil || j.Eviction(2) != nil {
+	if j.MarkHistory(h, time.Time{}); len(h.Returning) > 0 || j.Claim(1) == nil || j.Claim(2) != nil || j.Eviction(2) != nil {
 		t.Errorf("%v stand first; %+v", h.Returning, j)
 	}
 }

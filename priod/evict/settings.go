@@ -18,7 +18,7 @@ type Settings struct {
 	Rules   consent.Rules // the site's, for jobs that do not say
 	Ranking plan.Classes  // which partitions are ranked, and which QOS agree to evictions
 
-	// Limits as parts of the cluster, beside those of Policy; 0: none.
+	// Limits as parts of the cluster, where Policy has none as a number; 0: none.
 	GraceShare    float64 // of the GPUs, held by jobs in their grace at a time
 	LossShare     float64 // of a day's GPU-hours, lost by evictions within a day
 	UserLossShare float64 // of these, lost for the TE jobs of one user
@@ -57,7 +57,7 @@ func (set *Settings) grace(j *cluster.Job) time.Duration {
 	return set.Grace
 }
 
-// limits are the limits on a cluster: of a number and a part of it the lesser holds. A part is of the GPUs that ranked jobs
+// limits are the limits on a cluster: a number takes the place of a part of it. A part is of the GPUs that ranked jobs
 // can reach, and never less than the largest node.
 func (set *Settings) limits(s *cluster.Snapshot) preemption.Limits {
 	l := set.Policy.Limits
@@ -74,11 +74,11 @@ func (set *Settings) limits(s *cluster.Snapshot) preemption.Limits {
 		l.GraceGPUs = max(int(set.GraceShare*float64(gpus)), largest)
 	}
 	hours := float64(gpus) * day.Hours()
-	if set.LossShare > 0 && (l.GPUHoursPerDay == 0 || set.LossShare*hours < l.GPUHoursPerDay) {
+	if l.GPUHoursPerDay == 0 {
 		l.GPUHoursPerDay = set.LossShare * hours
 	}
-	if minutes := 60 * set.UserLossShare * hours; set.UserLossShare > 0 && (l.UserGPUMinutesPerDay == 0 || minutes < l.UserGPUMinutesPerDay) {
-		l.UserGPUMinutesPerDay = minutes
+	if l.UserGPUMinutesPerDay == 0 {
+		l.UserGPUMinutesPerDay = 60 * set.UserLossShare * hours
 	}
 	return l
 }

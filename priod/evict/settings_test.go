@@ -8,7 +8,7 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// The same parts on a lab of 32 GPUs and on 80,000; a number beside a part holds where it is less.
+// The same parts on a lab of 32 GPUs and on 80,000; a number takes the place of a part.
 func TestLimitsAsParts(t *testing.T) {
 	on := func(nodes, gpus int, numbers preemption.Limits) preemption.Limits {
 		s := &cluster.Snapshot{}
@@ -26,7 +26,7 @@ func TestLimitsAsParts(t *testing.T) {
 		"a lab: one node":       {on(4, 8, preemption.Limits{}), preemption.Limits{GraceGPUs: 8, GPUHoursPerDay: 384, UserGPUMinutesPerDay: 11520}},
 		"a large cluster":       {on(10000, 8, preemption.Limits{}), preemption.Limits{GraceGPUs: 8000, GPUHoursPerDay: 960000, UserGPUMinutesPerDay: 28800000}},
 		"numbers that are less": {on(4, 8, preemption.Limits{MaxAtOnce: 3, GPUHoursPerDay: 100, UserGPUMinutesPerDay: 60}), preemption.Limits{MaxAtOnce: 3, GraceGPUs: 8, GPUHoursPerDay: 100, UserGPUMinutesPerDay: 60}},
-		"numbers that are more": {on(4, 8, preemption.Limits{GPUHoursPerDay: 1e4, UserGPUMinutesPerDay: 1e6}), preemption.Limits{GraceGPUs: 8, GPUHoursPerDay: 384, UserGPUMinutesPerDay: 11520}},
+		"numbers that are more": {on(4, 8, preemption.Limits{GPUHoursPerDay: 1e4, UserGPUMinutesPerDay: 1e6}), preemption.Limits{GraceGPUs: 8, GPUHoursPerDay: 1e4, UserGPUMinutesPerDay: 1e6}},
 		"no GPUs":               {on(2, 0, preemption.Limits{}), preemption.Limits{}},
 	} {
 		if c.got != c.want {

@@ -10,6 +10,9 @@ import (
 	"slurmprio/priod/placement/nodemap"
 )
 
+// patience is how much longer than for victims, s, a trial may wait for jobs that end by themselves, where that costs less.
+const patience = 60
+
 // setShadowTimes finds the shadow time of each trial, which is when it would start
 // without evictions: by the time limits of what runs, and behind the places of the
 // trials before it.
@@ -20,7 +23,7 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 			longest = max(longest, x.Grace)
 		}
 	}
-	horizon := longest + set.Policy.MinGain // a job that ends later than that makes no eviction needless
+	horizon := longest + set.Policy.MinGain + patience // a job that ends later than that makes no eviction needless
 	var releases []*preemption.Candidate
 	for i := range c.snapshot.Candidates {
 		if x := &c.snapshot.Candidates[i]; !x.Leaving && x.Remaining <= horizon {

@@ -36,7 +36,7 @@ func TestShadowTimesAreTheirDefinition(t *testing.T) {
 			}
 			m.Nodes.Take(shares)
 			c.snapshot.Candidates = append(c.snapshot.Candidates, preemption.Candidate{
-				Shares: slices.Clone(shares), Consent: true, Grace: 60, Remaining: float64(10 * rapid.IntRange(0, 8).Draw(t, "remaining")),
+				Shares: slices.Clone(shares), Consent: true, Grace: 60, Remaining: float64(10 * rapid.IntRange(0, 14).Draw(t, "remaining")),
 			})
 		}
 		requests := make([]placement.Request, rapid.IntRange(1, 4).Draw(t, "requests"))
@@ -54,7 +54,7 @@ func TestShadowTimesAreTheirDefinition(t *testing.T) {
 			future.Take(taken)
 			want[i] = future.Shadow(0, c.snapshot.Trials[i].Request, func(yield func(float64, []placement.Share) bool) {
 				for _, x := range ends {
-					if x.Remaining <= 60 && !yield(x.Remaining, x.Shares) {
+					if x.Remaining <= 60+patience && !yield(x.Remaining, x.Shares) {
 						return
 					}
 				}

@@ -7,21 +7,18 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
+	"slurmprio/priod/plan"
 )
 
 // enoughClaims is how many claims say more of what evictions cost than the settings do.
 const enoughClaims = 10
-
-// waitWorth is what a second of waiting of each GPU of a TE job counts as where evictions have no price, in
-// GPU-seconds: the default of preemption.urgency.
-const waitWorth = 5
 
 // StartCost is what the start of each GPU of a TE job by evictions has cost within a day, in GPU-seconds:
 // the work that its victims lost, and its own wait for them, at the price of Settings.Policy.Urgency.
 func (e *Feature) StartCost(now time.Time) float64 {
 	price := e.Settings.Policy.Urgency
 	if price == 0 {
-		price = waitWorth
+		price = plan.Worth
 	}
 	claims, gpus, cost := 0, 0.0, 0.0
 	for i := range e.Journal.Claims {
@@ -46,16 +43,16 @@ func (e *Feature) StartCost(now time.Time) float64 {
 	return cost / gpus
 }
 
-// Claimed reports whether an open claim keeps a place on a node, and whether one does whose place is free: its
-// job is to start there.
-func (e *Feature) Claimed(node string) (kept, free bool) {
+// Claimed reports whether an open claim keeps a place on a node, and whether it needs no other reservation there: it has
+// its own, or its place is free and its job is to start there.
+func (e *Feature) Claimed(node string) (kept, own bool) {
 	claims, _ := e.Journal.live()
 	for c := range claims {
 		if c.Open() && slices.Contains(c.Nodes(), node) {
-			kept, free = true, free || c.State == Holding
+			kept, own = true, own || c.State == Holding || !c.ResvAt.IsZero()
 		}
 	}
-	return kept, free
+	return kept, own
 }
 
 // Beside is what is free beside the places of open claims, and the jobs that these are for.

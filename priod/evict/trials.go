@@ -41,11 +41,10 @@ type Trial struct {
 }
 
 // waitingTE returns the waiting TE jobs in the order of the queue.
-func waitingTE(s *cluster.Snapshot, p *plan.Plan) []*cluster.Job {
-	var jobs []*cluster.Job
+func waitingTE(p *plan.Plan) (jobs []plan.Queued) {
 	for _, q := range p.Queue {
 		if d := &p.Decisions[q.Decision]; d.Ranked && d.Class == cluster.TE {
-			jobs = append(jobs, &s.Jobs[q.Job])
+			jobs = append(jobs, q)
 		}
 	}
 	return jobs
@@ -59,7 +58,8 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 	beside := sync.OnceValue(func() *placement.Nodes { return j.beside(m) })
 	owners := map[string]int{}
 	held := map[cluster.JobID]bool{}
-	for _, job := range waitingTE(s, p) {
+	for _, q := range waitingTE(p) {
+		job, choices := &s.Jobs[q.Job], &p.Decisions[q.Decision].Choices
 		id, count := job.ID, max(job.TaskCount, 1)
 		if count > 1 { // one task at a time: the first, which gets a record of its own
 			if id = job.FirstTask(); id.Task == slurmplug.NoTask {
@@ -115,6 +115,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.at = len(c.snapshot.Trials)
 			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{
 				Request: m.Request(job, types), Alike: m.Together(job, types), Owner: c.owner(t.User, owners, spent), Start: math.Inf(1), Run: run,
+				Price: choices.Budget.Factor(),
 			})
 			if claim != nil {
 				c.addClaim(t.at, claim, m)

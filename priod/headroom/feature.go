@@ -29,8 +29,8 @@ type Feature struct {
 	Evictions interface {
 		// StartCost is what the start of each GPU of a TE job by evictions has cost lately, in GPU-seconds.
 		StartCost(now time.Time) float64
-		// Claimed reports whether a place on a node is kept for a job already, and whether that is to start there.
-		Claimed(node string) (kept, free bool)
+		// Claimed reports whether a place on a node is kept for a job already, and whether that needs no reservation but its own.
+		Claimed(node string) (kept, own bool)
 		// Beside is what is free beside these places, and the jobs that have one.
 		Beside(*nodemap.Map) (free *placement.Nodes, jobs map[cluster.JobID]bool)
 	}
@@ -83,8 +83,8 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	c.Plan.StandsUntil(s.At.Add(f.Settings.Every - since))
 	opened := f.open(c, chosen, reserved)
 	f.nodes = slices.DeleteFunc(slices.Clone(chosen), func(node string) bool {
-		_, free := f.Evictions.Claimed(node)
-		return free || opened[node]
+		_, own := f.Evictions.Claimed(node)
+		return own || opened[node]
 	})
 	slices.Sort(f.nodes)
 	f.writes = !slices.Equal(f.nodes, reserved) || decides && len(f.nodes) > 0
@@ -176,6 +176,11 @@ func (f *Feature) open(c *plan.Cycle, chosen, reserved []string) (opened map[str
 			if !fits {
 				keep(false)
 				if shares, fits = free.Fit(request, nil); !fits {
+					for _, name := range reserved { // a part of its place, of which others are still to become free
+						if at, known := m.Index[name]; known && !m.Nodes.Down(at) && types.Has(m.Nodes.Type(at)) && partOf(&request, free, at) {
+							opened[name] = true
+						}
+					}
 					keep(true)
 					break
 				}
@@ -188,6 +193,12 @@ func (f *Feature) open(c *plan.Cycle, chosen, reserved []string) (opened map[str
 		}
 	}
 	return opened
+}
+
+// partOf reports whether a node whose GPUs are all free is a part of a place on several nodes.
+func partOf(r *placement.Request, free *placement.Nodes, node int32) bool {
+	gpus := free.Size(node).GPUs
+	return r.Nodes != 1 && r.GPUs > gpus && free.FreeOn(node).GPUs == gpus
 }
 
 // mostTasks is for how many tasks of an array nodes are opened at a time.

@@ -241,7 +241,7 @@ func TestOpens(t *testing.T) {
 		"two nodes":    {waiting(1, 16, cluster.Job{Nodes: 2}), cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]) }, []string{""}},
 		"elsewhere":    {other, cluster.TE, func(*cluster.Snapshot) {}, nil},
 		"BE":           {other, cluster.BE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
-		"not there":    {waiting(1, 9, cluster.Job{}), cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
+		"a part":       {waiting(1, 24, cluster.Job{Nodes: 3}), cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]) }, []string{""}},
 		"all are busy": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[0]); full(&s.Nodes[1]); full(&s.Nodes[2]) }, nil},
 		"a dependency": {other, cluster.TE, func(s *cluster.Snapshot) { full(&s.Nodes[1]); full(&s.Nodes[2]); s.Jobs[0].Reason = "Dependency" }, nil},
 		"other partitions": {other, cluster.TE, func(s *cluster.Snapshot) {
@@ -294,5 +294,29 @@ func TestShareOfPartitionsWithTrials(t *testing.T) {
 	}
 	if got := choice(s, stays, 1e5); len(got) != 1 {
 		t.Errorf("kept %v, want half of the two nodes on which TE jobs ran", got)
+	}
+}
+
+// claimed are costs where a place on a node is kept for a job.
+type claimed struct {
+	costs
+	node string
+	own  bool
+}
+
+func (c claimed) Claimed(node string) (kept, own bool) {
+	return node == c.node, node == c.node && c.own
+}
+
+// A node on which a place is kept stays reserved, however little it saves, until the place has a reservation of its own.
+func TestKeptUntilThePlaceIsReserved(t *testing.T) {
+	for own, want := range map[bool]string{false: "n0", true: ""} {
+		f, slurm, s, h := kept(t)
+		f.Evictions = claimed{costs(0), "n0", own}
+		s.At = s.At.Add(time.Hour)
+		turn(t, f, s, h, nil, "")
+		if !slices.Equal(slurm.nodes, []string{want}) {
+			t.Errorf("own %v: wrote %q, want %q", own, slurm.nodes, want)
+		}
 	}
 }

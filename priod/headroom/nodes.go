@@ -83,6 +83,13 @@ func (z size) part(j *cluster.Job) float64 {
 func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Settings, cost float64, taken func(node string) bool) (nodes []string) {
 	left := beWork(s)
 	for _, group := range byType(s.Nodes) {
+		held := 0.0
+		for _, n := range group {
+			if n.Headroom() && taken(n.Name) { // until its job starts, or the claim has its own reservation
+				held += float64(n.GPUs)
+				nodes = append(nodes, n.Name)
+			}
+		}
 		d := demandOf(stays, group[0].GPUType, cmp.Or(m.factors[group[0].GPUType], 1), s.At)
 		if len(d.starts) == 0 {
 			continue
@@ -103,10 +110,12 @@ func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Setting
 			}
 			return cmp.Compare(left[a.Name]/float64(a.GPUs), left[b.Name]/float64(b.GPUs))
 		})
-		held := 0.0
 		for _, n := range group {
 			if !n.Usable || !m.serves(n, s.At) || !n.Headroom() && (taken(n.Name) || strings.Contains(n.State, "RESERVED") || strings.Contains(n.State, "POWER")) {
 				continue // down, of another partition, of another reservation, or powered down
+			}
+			if n.Headroom() && taken(n.Name) {
+				continue
 			}
 			gain, least := d.gain(held, float64(n.GPUs), cost), addsFrom
 			if n.Headroom() {

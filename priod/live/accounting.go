@@ -40,19 +40,30 @@ func (c *Cluster) MeasuredBy(ctx context.Context) (string, error) {
 	return conf.Get("JobAcctGatherType"), nil
 }
 
-// Past reads from accounting the runs that ended or began in a span of time.
+// Past reads from accounting the runs that ended or began in a span of time, with what they are charged on the nodes as
+// they are now.
 func (c *Cluster) Past(ctx context.Context, since, until time.Time) ([]cluster.PastStay, error) {
 	runs, err := c.history(ctx, since, until)
 	if err != nil {
 		return nil, err
 	}
-	types, err := c.typesNow(ctx)
+	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
+	conf, err := c.client.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	types, charges := gpuTypes(nodes), cluster.NewCharges(&cluster.Snapshot{Nodes: nodes, MemShared: !conf.ConsumesMemory()})
 	past := make([]cluster.PastStay, len(runs))
 	for i := range runs {
-		past[i] = pastStay(&runs[i], types)
+		p := pastStay(&runs[i], types)
+		tres, _ := slurmplug.ParseTRES(runs[i].AllocTRES) // what cannot be read is not charged
+		cpus, _ := tres.Get("cpu")
+		memMB, _ := tres.Get("mem")
+		p.Charge = charges.Of(&cluster.Job{NodeList: p.NodeList, GPUs: p.GPUs, CPUs: int(cpus), MemMB: memMB})
+		past[i] = p
 	}
 	return past, nil
 }

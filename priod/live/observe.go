@@ -121,7 +121,7 @@ func unreadFactors(factors []slurmplug.Factors) (all []cluster.UnreadRecord) {
 
 // snapshot turns Slurm's records into a cluster.Snapshot.
 func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug.Node) cluster.Snapshot {
-	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Config: c.stamp, Nodes: ConvertNodes(nodes), Fresh: true}
+	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Config: c.stamp, Nodes: ConvertNodes(nodes), MemShared: !c.conf.ConsumesMemory(), Fresh: true}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
 	for i, k := 0, 0; i < len(nodes); i++ {

@@ -67,14 +67,14 @@ func TestArraysWithALimit(t *testing.T) {
 	alone := pending(20, "te")
 	alone.GPUs = 6
 	verdicts, te := rank(t, set, array, alone)
-	if len(te) != 2 || verdicts[0].Tasks != 0 || verdicts[0].Detail != "" {
+	if len(te) != 2 || verdicts[0].Tasks != 0 || verdicts[0].Detail != "" || verdicts[1].Budget != nil {
 		t.Errorf("%+v", verdicts)
 	}
-	alone.GPUs = 7
-	if verdicts, te = rank(t, set, array, alone); len(te) != 1 || verdicts[1].Why != plan.OverBudget || verdicts[1].Budget.Used != 2 {
+	alone.GPUs = 14
+	if verdicts, te = rank(t, set, array, alone); len(te) != 2 || verdicts[1].Budget.Factor() != 2 {
 		t.Errorf("%+v", verdicts)
 	}
-	// Both tasks run, and hold the two: the others wait for them, within the same budget.
+	// Both tasks run, and hold the two: the others wait for them, within the same share.
 	runs := func(task int32) cluster.Job {
 		j := pending(uint32(11+task), "te")
 		j.ID, j.State, j.Start = cluster.JobID{ID: 10, Task: task}, cluster.Running, now.Add(-time.Minute)
@@ -82,25 +82,18 @@ func TestArraysWithALimit(t *testing.T) {
 	}
 	array.Tasks, array.TaskCount, array.ArrayRuns = "2-9", 8, 2
 	alone.GPUs = 6
-	if verdicts, te = rank(t, set, array, runs(0), runs(1), alone); len(te) != 2 {
+	if verdicts, te = rank(t, set, array, runs(0), runs(1), alone); len(te) != 2 || verdicts[3].Budget != nil {
 		t.Errorf("%+v", verdicts)
 	}
 	// Records that were split off it share its limit.
 	split := pending(12, "te")
 	split.ID, split.AtOnce, array.ArrayRuns, array.TaskCount = cluster.JobID{ID: 10, Task: 1}, 2, 0, 8
-	if verdicts, te = rank(t, set, split, array, alone); len(te) != 3 {
-		t.Errorf("%+v", verdicts)
-	}
-	// Where the budget ends the array, the words say of how many that is.
-	array.AtOnce, array.Tasks, array.TaskCount, set.User.GPUs = 0, "0-9", 10, 8
-	if verdicts, te = rank(t, set, array); len(te) != 1 || verdicts[0].Tasks != 8 ||
-		verdicts[0].Detail != "the first 8 of 10 tasks; for the others: with these user ann holds or is next for 8 TE GPUs of 8, and each wants 1" {
+	if verdicts, te = rank(t, set, split, array, alone); len(te) != 3 || verdicts[2].Budget != nil {
 		t.Errorf("%+v", verdicts)
 	}
 }
 
-// A trial that room alone cannot start takes only what the others leave of the budget, and one for which room is being
-// made keeps its place.
+// A trial that room alone cannot start takes no part of a share, and one for which room is being made does.
 func TestWhatCannotStartHoldsNothing(t *testing.T) {
 	set := plan.Classes{User: plan.Budget{GPUs: 3}}
 	for reason, holds := range map[string]bool{
@@ -111,7 +104,7 @@ func TestWhatCannotStartHoldsNothing(t *testing.T) {
 		first, second := pending(1, "te"), pending(2, "te")
 		first.GPUs, first.Reason, second.GPUs, second.Reason = 2, reason, 2, "Priority"
 		verdicts, te := rank(t, set, first, second)
-		if len(te) != 1 || (verdicts[0].Class == cluster.TE) != holds || (verdicts[1].Class == cluster.TE) == holds {
+		if len(te) != 2 || (verdicts[1].Budget != nil) != holds {
 			t.Errorf("%s: %+v", reason, verdicts)
 		}
 	}
@@ -120,17 +113,28 @@ func TestWhatCannotStartHoldsNothing(t *testing.T) {
 	s, h := &cluster.Snapshot{At: now, Jobs: []cluster.Job{first, second}}, cluster.NewHistory()
 	h.Claiming = map[cluster.JobID]bool{first.ID: true}
 	h.Observe(s)
-	if verdicts, _ := Rank(s, h, set); verdicts[0].Class != cluster.TE || verdicts[1].Class != cluster.BE {
+	if verdicts, _ := Rank(s, h, set); verdicts[1].Budget == nil {
 		t.Errorf("%+v", verdicts)
 	}
 }
 
-// A trial larger than the budget is told so: no other job has to end for it.
+// A trial larger than all that TE jobs may use is told so: no other job has to end for it.
 func TestLargerThanItsBudget(t *testing.T) {
-	large := pending(1, "te")
-	large.GPUs = 4
-	verdicts, _ := rank(t, plan.Classes{User: plan.Budget{GPUs: 3}}, large)
-	if v := verdicts[0]; v.Why != plan.OverBudget || !v.Budget.Never(4) || v.Detail != "this job wants 4 GPUs, more than the budget of user ann: 3 TE GPUs at a time" {
+	large, small := pending(1, "te"), pending(2, "te")
+	large.GPUs = 16
+	set := plan.Classes{User: plan.Budget{GPUs: 3}}
+	verdicts, _ := rank(t, set, large)
+	if v := verdicts[0]; v.Why != plan.OverBudget || !v.Budget.Never() || v.Detail != "over budget: 5 times the share of user ann, 3 TE GPUs at a time" {
+		t.Errorf("%+v", v)
+	}
+	many := []cluster.Job{small}
+	for id := range uint32(15) {
+		j := small
+		j.ID = slurmplug.Plain(3 + id)
+		many = append(many, j)
+	}
+	verdicts, _ = rank(t, set, many...)
+	if v := verdicts[15]; v.Why != plan.OverBudget || v.Budget.Never() {
 		t.Errorf("%+v", v)
 	}
 }

@@ -375,14 +375,15 @@ func TestPartOfAnArray(t *testing.T) {
 	c.add(5, "te", 0, 0, start)
 	c.jobs[0].Tasks, c.jobs[0].TaskCount = "0-99", 100
 	set := settings(slurmplug.SiteFactor)
-	set.Ranking.User = plan.Budget{GPUs: 4}
+	set.Ranking.User = plan.Budget{GPUs: 2}
+	c.jobs[0].TimeLimit = plan.Burst
 	s := c.snapshot(start)
 	h.Observe(s)
 	p := Decide(s, h, set)
-	if len(p.Actions) != 1 || p.Actions[0].Tasks != "0-3" || !p.Actions[0].Part {
+	if len(p.Actions) != 1 || p.Actions[0].Tasks != "0-2" || !p.Actions[0].Part {
 		t.Fatalf("%+v", p.Actions)
 	}
-	if got := fmt.Sprint(p.Actions[0].Jobs()); got != "[5_0 5_1 5_2 5_3]" {
+	if got := fmt.Sprint(p.Actions[0].Jobs()); got != "[5_0 5_1 5_2]" {
 		t.Fatal(got)
 	}
 }

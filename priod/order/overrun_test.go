@@ -15,9 +15,9 @@ import (
 // A TE job that runs longer than TE jobs may is BE: it holds no TE GPUs, uses up
 // no TE GPU-hours any more, and comes back into the queue as BE.
 func TestTrialThatOverruns(t *testing.T) {
-	set := plan.Classes{User: plan.Budget{GPUs: 2, TimeLimit: time.Hour, GPUHours: 2.1}}
+	set := plan.Classes{User: plan.Budget{GPUs: 1, TimeLimit: time.Hour, GPUHours: 10}}
 	run, next := pending(1, "te"), pending(2, "te")
-	run.State, run.GPUs, run.Start, run.TimeLimit = cluster.Running, 2, now, 5*time.Hour // raised by an operator
+	run.State, run.GPUs, run.Start, run.TimeLimit = cluster.Running, 2, now, 25*time.Hour // raised by an operator
 	h := cluster.NewHistory()
 	h.Counted.Set(run.ID, cluster.TE) // it was ranked
 	see := func(after time.Duration) ([]Verdict, []int) {
@@ -25,22 +25,22 @@ func TestTrialThatOverruns(t *testing.T) {
 		h.Observe(s)
 		return Rank(s, h, set)
 	}
-	if v, te := see(time.Hour + plan.EndSlack); len(v) != 1 || len(te) != 0 || v[0].Why != plan.OverBudget {
+	if v, _ := see(plan.Worth*time.Hour + plan.EndSlack); len(v) != 1 || v[0].Budget.Factor() != 3 {
 		t.Fatalf("in its time: %+v", v)
 	}
-	v, te := see(time.Hour + plan.EndSlack + time.Second)
-	if len(v) != 2 || v[0].Why != plan.Overrun || v[0].Class != cluster.BE || v[0].Ranked || !strings.Contains(v[0].Detail, "TE limit of 1h0m0s of user ann") {
+	v, te := see(plan.Worth*time.Hour + plan.EndSlack + time.Second)
+	if len(v) != 2 || v[0].Why != plan.Overrun || v[0].Class != cluster.BE || v[0].Ranked || !strings.Contains(v[0].Detail, "more than 5h0m0s") {
 		t.Fatalf("%+v", v)
 	}
-	if len(te) != 1 || v[te[0]].Job != 1 {
+	if len(te) != 1 || v[te[0]].Job != 1 || v[te[0]].Budget.Factor() > 1.1 {
 		t.Errorf("its GPUs are not free in the budget: %+v", v)
 	}
-	if _, te := see(4 * time.Hour); len(te) != 1 {
+	if v, te := see(9 * time.Hour); len(te) != 1 || v[te[0]].Budget.Factor() > 1.1 {
 		t.Error("what it runs as BE uses up the TE GPU-hours")
 	}
 	run.State, run.Restarts, run.Start = cluster.Pending, 1, time.Time{}
-	v, te = see(4*time.Hour + time.Minute)
-	if len(te) != 1 || v[0].Why != plan.Overrun || v[0].Class != cluster.BE || !v[0].Ranked || !strings.Contains(v[0].Detail, "has run for 4h") {
+	v, te = see(9*time.Hour + time.Minute)
+	if len(te) != 1 || v[0].Why != plan.Overrun || v[0].Class != cluster.BE || !v[0].Ranked || !strings.Contains(v[0].Detail, "has run for 9h") {
 		t.Errorf("back in the queue: %+v", v)
 	}
 }
@@ -67,8 +67,7 @@ func TestTrialThatRequeuesItself(t *testing.T) {
 	}
 }
 
-// One user's flood of trials holds up nobody else's: beyond the budget it stands
-// behind them.
+// The trial of another user stands before the part of a flood that costs more than it does.
 func TestFloodStandsBehind(t *testing.T) {
 	set := plan.Classes{User: plan.Budget{GPUs: 4}}
 	var jobs []cluster.Job
@@ -78,28 +77,28 @@ func TestFloodStandsBehind(t *testing.T) {
 	late := pending(900, "te")
 	late.User, late.Eligible = "bob", now.Add(-time.Second)
 	v, te := rank(t, set, append(jobs, late)...)
-	if len(te) != 5 || v[te[4]].Job != 500 {
-		t.Errorf("%d count as TE, and the other user's is number %d", len(te), v[te[len(te)-1]].Job)
+	if len(te) != 4*plan.Worth+1 || v[te[7]].Job != 500 {
+		t.Errorf("%d count as TE, and the other user's is not the eighth: %v", len(te), te)
 	}
 }
 
 // TE jobs that started before a cycle saw them wait count as if they had waited: in the order of their starts, as TE within
 // the budget and as BE beyond it, and so they stay.
 func TestStartedUnseen(t *testing.T) {
-	set := plan.Classes{User: plan.Budget{GPUs: 4, TimeLimit: time.Hour}}
+	set := plan.Classes{User: plan.Budget{GPUs: 1, TimeLimit: time.Hour}}
 	var jobs []cluster.Job
 	for id := range uint32(4) {
 		j := pending(id+1, "te")
 		j.State, j.GPUs, j.Start = cluster.Running, 2, now.Add(-time.Duration(id)*time.Second)
 		jobs = append(jobs, j)
 	}
-	jobs[3].TimeLimit = 2 * time.Hour // the first that started
+	jobs[3].TimeLimit = 6 * time.Hour // the first that started
 	waits := pending(9, "te")
 	waits.GPUs = 1
 	small := pending(10, "te") // room for it is left by jobs beyond the budget alone
 	small.User, small.GPUs = "eve", 2
 	eve := jobs[0]
-	eve.ID, eve.User, eve.TimeLimit = slurmplug.Plain(8), "eve", 2*time.Hour
+	eve.ID, eve.User, eve.TimeLimit = slurmplug.Plain(8), "eve", 6*time.Hour
 	eve.GPUs = 4
 	jobs = append(jobs, eve)
 	bob := jobs[0]
@@ -123,7 +122,7 @@ func TestStartedUnseen(t *testing.T) {
 				h.Counted.Set(j.ID, v.Class)
 			}
 		}
-		if v := got[9]; len(te) != 1 || jobs[verdicts[te[0]].Job].ID.ID != 10 || v.Why != plan.OverBudget || !strings.Contains(v.Detail, "for 4 TE GPUs of 4") {
+		if v := got[9]; len(te) != 2 || jobs[verdicts[te[0]].Job].ID.ID != 10 || v.Class != cluster.TE || v.Budget.Factor() != 5 {
 			t.Errorf("round %d: the waiting job: %+v", round, v)
 		}
 		if round > 0 {
@@ -139,8 +138,8 @@ func TestStartedUnseen(t *testing.T) {
 			why   plan.Reason
 			words string
 		}{
-			4: {plan.OverBudget, "time limit 2h0m0s is above"}, 3: {plan.TETag, ""}, 2: {plan.TETag, ""},
-			1: {plan.OverBudget, "holds or is next for 4 TE GPUs of 4"}, 7: {plan.TETag, ""},
+			4: {plan.OverBudget, "6 times the share of user ann, 3600 s of time limit"}, 3: {plan.TETag, ""}, 2: {plan.TETag, "over budget: 4 times"},
+			1: {plan.OverBudget, "6 times the share of user ann, 1 TE GPUs"}, 7: {plan.TETag, ""},
 		} {
 			if v := got[id]; v.Why != want.why || v.Ranked || (v.Class == cluster.TE) != (v.Why == plan.TETag) || !strings.Contains(v.Detail, want.words) {
 				t.Errorf("job %d: %+v, want %s", id, v, want.why)

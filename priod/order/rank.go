@@ -2,13 +2,11 @@ package order
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
-	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
 
@@ -19,10 +17,10 @@ type Verdict struct {
 	Ranked bool // false: priod leaves it alone
 	Why    plan.Reason
 	Detail string            // a sentence for people, "" when Why says it all
-	Budget *plan.BudgetLimit // what the job exceeds; nil: nothing
+	Budget *plan.BudgetLimit // the share that its start would use most of; nil: all of it is within the shares
 	Since  time.Time
-	// Tasks is how many tasks of an unsplit array count as TE, when the others exceed
-	// the budget, or for how many tasks of a BE array others yield; 0: all of the record.
+	// Tasks is how many tasks of an unsplit array stand here, when the others cost more, or
+	// for how many tasks of a BE array others yield; 0: all of the record.
 	Tasks int
 }
 
@@ -35,7 +33,7 @@ func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts [
 }
 
 func newRanker(s *cluster.Snapshot, h *cluster.History, set plan.Classes) *ranker {
-	r := &ranker{s: s, h: h, set: set}
+	r := &ranker{s: s, h: h, set: set, charged: cluster.NewCharges(s)}
 	r.use = teUseOf(s, h, &r.set)
 	return r
 }
@@ -105,10 +103,11 @@ func (r *ranker) again(verdicts []Verdict, te []int) {
 }
 
 // sortTE returns TE jobs, indices of verdicts, in their order: those for which room is being made
-// first, then by the time when they could first have run.
+// first, then by the level of their price, then by the time when they could first have run.
 func sortTE(te []int, verdicts []Verdict, s *cluster.Snapshot, h *cluster.History) []int {
 	type key struct { // small, because tens of thousands are moved about
 		later   bool
+		level   int
 		since   int64
 		id      cluster.JobID
 		verdict int
@@ -116,7 +115,7 @@ func sortTE(te []int, verdicts []Verdict, s *cluster.Snapshot, h *cluster.Histor
 	keys := make([]key, len(te))
 	for k, i := range te {
 		j := &s.Jobs[verdicts[i].Job]
-		keys[k] = key{!h.Claiming[j.ID], verdicts[i].Since.UnixNano(), idOrder(j), i}
+		keys[k] = key{!h.Claiming[j.ID], level(verdicts[i].Budget.Factor()), verdicts[i].Since.UnixNano(), idOrder(j), i}
 	}
 	slices.SortFunc(keys, func(a, b key) int {
 		switch {
@@ -124,6 +123,8 @@ func sortTE(te []int, verdicts []Verdict, s *cluster.Snapshot, h *cluster.Histor
 			return -1
 		case a.later != b.later:
 			return 1
+		case a.level != b.level:
+			return cmp.Compare(a.level, b.level)
 		case a.since != b.since:
 			return cmp.Compare(a.since, b.since)
 		}
@@ -148,37 +149,12 @@ func idOrder(j *cluster.Job) cluster.JobID {
 }
 
 type ranker struct {
-	s          *cluster.Snapshot
-	h          *cluster.History
-	set        plan.Classes
-	use        func() *teUse
-	reach      map[string]plan.Reach // by list of partitions; see reachOf
-	components map[uint32]int        // GPUs of all components of heterogeneous jobs that wait, by their leaders; see charge
-	beyond     map[demand]refusal    // of the jobs so far: many are refused in the same words
-}
-
-// demand is all that the words of a refusal depend on.
-type demand struct {
-	limit, of, name  string
-	held, most, asks int64
-}
-
-type refusal struct {
-	limit *plan.BudgetLimit
-	why   string
-}
-
-// refuse returns the refusal of a demand, which is put into words once.
-func (r *ranker) refuse(d demand, words func() refusal) (*plan.BudgetLimit, string) {
-	no, known := r.beyond[d]
-	if !known {
-		no = words()
-		if r.beyond == nil {
-			r.beyond = map[demand]refusal{}
-		}
-		r.beyond[d] = no
-	}
-	return no.limit, no.why
+	s       *cluster.Snapshot
+	h       *cluster.History
+	set     plan.Classes
+	use     func() *teUse
+	charged *cluster.Charges
+	reach   map[string]plan.Reach // by list of partitions; see reachOf
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
@@ -217,64 +193,6 @@ func (r *ranker) classify(j *cluster.Job) Verdict {
 	return Verdict{Ranked: true, Why: plan.Untagged}
 }
 
-// admit goes through the TE jobs in their order, and makes those BE that exceed the
-// budget of their user or account. Admitted pending jobs count as if they ran, so that
-// many small trials at once cannot all go first. A job that room alone cannot start takes
-// only what the others leave, whatever its place; of an array's tasks those count that may
-// run at a time.
-func (r *ranker) admit(verdicts []Verdict, te []int) []int {
-	te = sortTE(te, verdicts, r.s, r.h)
-	if r.set.Boundless() {
-		return te
-	}
-	arrays := map[uint32]int{} // tasks admitted so far, of arrays with a limit
-	for _, stuck := range []bool{false, true} {
-		for _, i := range te {
-			if v := &verdicts[i]; r.stuck(&r.s.Jobs[v.Job]) == stuck {
-				r.admitOne(v, arrays)
-			}
-		}
-	}
-	return slices.DeleteFunc(te, func(i int) bool { return verdicts[i].Class != cluster.TE })
-}
-
-// stuck reports whether Slurm says that something else than room keeps a job from starting, now and in the next minute.
-// Where room is being made for it, it says so of the nodes that are kept for it.
-func (r *ranker) stuck(j *cluster.Job) bool {
-	return !j.WantsRoom() && !j.Begins(r.s.At) && !r.h.Claiming[j.ID] && !(len(r.h.Claiming) > 0 && r.h.Claiming[j.FirstTask()])
-}
-
-// admitOne decides about one TE job, after those before it.
-func (r *ranker) admitOne(v *Verdict, arrays map[uint32]int) {
-	j := &r.s.Jobs[v.Job]
-	holders, counted := r.holders(j)
-	tasks, fit, reason := j.TasksNow(), max(j.TasksNow(), 1), ""
-	if j.AtOnce > 0 {
-		tasks = max(min(tasks, j.AtOnce-j.ArrayRuns-arrays[j.ID.ID]), 0)
-		fit = max(tasks, 1)
-	}
-	for k := range holders {
-		if limit, why := r.admits(&holders[k], j, tasks); limit != nil && limit.Tasks < fit {
-			fit, reason, v.Budget = limit.Tasks, why, limit
-		}
-	}
-	if fit == 0 {
-		v.Class, v.Why, v.Detail = cluster.BE, plan.OverBudget, reason
-		return
-	}
-	if fit < tasks {
-		v.Tasks = fit
-		v.Detail = fmt.Sprintf("the first %d of %d tasks; for the others: %s", fit, j.TaskCount, reason)
-	}
-	fit = min(fit, tasks)
-	if j.AtOnce > 0 {
-		arrays[j.ID.ID] += fit
-	}
-	if counted {
-		r.use().hold(j, fit*r.charge(j))
-	}
-}
-
 // admitUnseen are the verdicts on running TE jobs that started before a cycle saw them wait, by their places in the
 // snapshot: in the order of their starts each is TE within what the budgets leave, and else BE, as if it had waited.
 func (r *ranker) admitUnseen() map[int]Verdict {
@@ -284,7 +202,7 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 	var unseen []int
 	for i := range r.s.Jobs {
 		j := &r.s.Jobs[i]
-		if j.State != cluster.Running || j.GPUs == 0 || r.set.Class(j.Tag.Type, j.QOS) != cluster.TE {
+		if j.State != cluster.Running || r.set.Class(j.Tag.Type, j.QOS) != cluster.TE {
 			continue
 		}
 		if _, ranked := r.h.Counted.Find(j.ID); ranked || r.overrunsNow(j) != "" {
@@ -293,7 +211,7 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 		if v := r.classify(j); v.Ranked && v.Class == cluster.TE {
 			unseen = append(unseen, i)
 			if r.h.ClassOf(j) == cluster.TE {
-				r.use().hold(j, -j.GPUs)
+				r.use().hold(j, -r.charge(j), 0)
 			}
 		}
 	}
@@ -306,117 +224,20 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 		j := &r.s.Jobs[i]
 		v := r.classify(j)
 		v.Job, v.Ranked, v.Since = i, false, r.h.FirstEligible.Get(j.ID)
-		holders, _ := r.holders(j)
-		for k := range holders {
-			if limit, why := r.admits(&holders[k], j, 1); limit != nil && v.Budget == nil {
-				v.Class, v.Why, v.Detail, v.Budget = cluster.BE, plan.OverBudget, why, limit
-			}
-		}
-		if v.Class == cluster.TE {
-			r.use().hold(j, j.GPUs)
+		if r.price(&v, j); v.Class == cluster.TE {
+			r.use().hold(j, r.charge(j), 0)
 		}
 		verdicts[i] = v
 	}
 	return verdicts
 }
 
-// holders are the user and the account on whose budgets a job draws, and whether these count GPUs.
-func (r *ranker) holders(j *cluster.Job) (both [2]budgetHolder, counted bool) {
-	user := budgetHolder{of: "user", name: j.User, budget: r.on(r.set.OfUser(j.User), j)}
-	acct := budgetHolder{of: "account", name: j.Account, budget: r.on(r.set.OfAccount(j.Account), j)}
-	if counted = user.budget.Counts() || acct.budget.Counts(); counted {
-		user.use, acct.use = r.use().users[j.User], r.use().accounts[j.Account]
-	}
-	return [2]budgetHolder{user, acct}, counted
-}
-
-// on is a budget on what a job can reach.
-func (r *ranker) on(b plan.Budget, j *cluster.Job) plan.Budget {
-	if b.Share == 0 && b.HourShare == 0 {
-		return b
-	}
-	return b.On(r.reachOf(r.h.Reaches(j)))
-}
-
-// reachOf is what jobs of one or more partitions can reach.
-func (r *ranker) reachOf(partitions string) plan.Reach {
-	known, is := r.reach[partitions]
-	if !is {
-		if r.reach == nil {
-			r.reach = map[string]plan.Reach{}
-		}
-		known = plan.ReachOf(r.s.Nodes, partitions)
-		r.reach[partitions] = known
-	}
-	return known
-}
-
-// budgetHolder is a user or an account, on whose budget a TE job draws.
-type budgetHolder struct {
-	of     string // user, account
-	name   string
-	budget plan.Budget
-	use    cluster.Use
-}
-
-// admits returns what keeps so many tasks of the record, or some of them, from the budget,
-// also in words; nil when nothing does.
-func (r *ranker) admits(a *budgetHolder, j *cluster.Job, tasks int) (limit *plan.BudgetLimit, why string) {
-	limited := func(by string, allowed float64) *plan.BudgetLimit {
-		return &plan.BudgetLimit{Of: a.of, Name: a.name, Limit: by, Allowed: allowed}
-	}
-	if l := a.budget.TimeLimit; l > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l) {
-		return r.refuse(demand{"time_limit_s", a.of, a.name, 0, int64(l), int64(j.TimeLimit)}, func() refusal {
-			return refusal{limited("time_limit_s", l.Seconds()), fmt.Sprintf("time limit %s is above the %s allowed for TE jobs of %s %s", limitText(j.TimeLimit), l, a.of, a.name)}
-		})
-	}
-	if l := a.budget.GPUHours; l > 0 && a.use.GPUSeconds/3600 >= l {
-		// The hours used are left out: they change with every poll, and the text would be
-		// stored each time.
-		return r.refuse(demand{limit: "gpu_hours", of: a.of, name: a.name}, func() refusal {
-			return refusal{limited("gpu_hours", l), fmt.Sprintf("%s %s has used up its %.1f TE GPU-hours within %s", a.of, a.name, l, cluster.UsePeriod)}
-		})
-	}
-	l, gpus := a.budget.GPUs, r.charge(j)
-	if l == 0 || gpus == 0 {
-		return nil, ""
-	}
-	n := max(l-a.use.GPUs, 0) / gpus
-	if n >= tasks {
-		return nil, ""
-	}
-	return r.refuse(demand{"gpus", a.of, a.name, int64(a.use.GPUs), int64(l), int64(gpus)}, func() refusal {
-		limit := limited("gpus", float64(l))
-		limit.Used, limit.Tasks = float64(a.use.GPUs), n
-		switch {
-		case gpus > l:
-			return refusal{limit, fmt.Sprintf("this job wants %d GPUs, more than the budget of %s %s: %d TE GPUs at a time", gpus, a.of, a.name, l)}
-		case n > 0:
-			return refusal{limit, fmt.Sprintf("with these %s %s holds or is next for %d TE GPUs of %d, and each wants %d", a.of, a.name, a.use.GPUs+n*gpus, l, gpus)}
-		}
-		return refusal{limit, fmt.Sprintf("%s %s holds or is next for %d TE GPUs of %d, and this job wants %d", a.of, a.name, a.use.GPUs, l, gpus)}
-	})
-}
-
-// charge is how many GPUs one task of a job will take, those of all components of a heterogeneous job at its leader.
-func (r *ranker) charge(j *cluster.Job) int {
-	if j.HetLeader == 0 || j.State != cluster.Pending {
-		return j.GPUs
-	}
-	if r.components == nil {
-		r.components = map[uint32]int{}
-		for i := range r.s.Jobs {
-			if c := &r.s.Jobs[i]; c.HetLeader != 0 && c.State == cluster.Pending {
-				r.components[c.HetLeader] += c.GPUs
-			}
+// charge is what one task of a job takes, in GPUs (cluster.Charges): of one that runs what it was charged when it started.
+func (r *ranker) charge(j *cluster.Job) float64 {
+	if j.State != cluster.Pending {
+		if held, runs := r.h.Charged(j.ID); runs {
+			return held
 		}
 	}
-	return r.components[j.HetLeader]
-}
-
-func limitText(d time.Duration) string {
-	if d == slurmplug.Unlimited {
-		return "UNLIMITED"
-	}
-	return d.String()
+	return r.charged.Of(j)
 }

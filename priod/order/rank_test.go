@@ -1,6 +1,7 @@
 package order
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,7 +101,8 @@ func TestRequeuedJobKeepsItsTurn(t *testing.T) {
 	}
 }
 
-func TestBudgets(t *testing.T) {
+// The price of a start is how many times the share is used with it, of the dearest share.
+func TestPrices(t *testing.T) {
 	h := cluster.NewHistory()
 	run := pending(50, "te")
 	run.State, run.GPUs, run.Start = cluster.Running, 2, now.Add(-3*time.Hour)
@@ -108,21 +110,26 @@ func TestBudgets(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		set    plan.Classes
-		detail string // "" when admitted
+		times  float64
+		detail string
 	}{
-		{"no limit", plan.Classes{}, ""},
-		{"within", plan.Classes{User: plan.Budget{GPUs: 3, TimeLimit: 10 * time.Minute, GPUHours: 7}}, ""},
-		{"GPUs at once", plan.Classes{User: plan.Budget{GPUs: 2}}, "user ann holds or is next for 2 TE GPUs of 2"},
-		{"time limit", plan.Classes{User: plan.Budget{TimeLimit: 9 * time.Minute}}, "time limit 10m0s is above the 9m0s"},
-		{"GPU-hours", plan.Classes{User: plan.Budget{GPUHours: 6}}, "user ann has used up its 6.0 TE GPU-hours"},
-		{"account", plan.Classes{Account: plan.Budget{GPUs: 2}}, "account vision holds"},
-		{"own budget", plan.Classes{User: plan.Budget{GPUs: 2}, Users: map[string]plan.Budget{"ann": {GPUs: 9}}}, ""},
-		{"part of the partition", plan.Classes{User: plan.Budget{Share: 0.25}}, "user ann holds or is next for 2 TE GPUs of 2"},
-		{"a larger part", plan.Classes{User: plan.Budget{Share: 0.5}}, ""},
-		{"the lesser of both", plan.Classes{User: plan.Budget{Share: 0.5, GPUs: 2}}, "2 TE GPUs of 2"},
-		{"part of a day", plan.Classes{User: plan.Budget{HourShare: 0.03125}}, "user ann has used up its 6.0 TE GPU-hours"},
-		{"a larger part of a day", plan.Classes{User: plan.Budget{HourShare: 0.04}}, ""},
-		{"account's own budget", plan.Classes{Accounts: map[string]plan.Budget{"vision": {GPUHours: 1}}}, "account vision has used up its 1.0"},
+		{"no limit", plan.Classes{}, 0, ""},
+		{"within", plan.Classes{User: plan.Budget{GPUs: 3, TimeLimit: 10 * time.Minute, GPUHours: 7}}, 0, ""},
+		{"GPUs at once", plan.Classes{User: plan.Budget{GPUs: 2}}, 1.5, ""},
+		{"three times", plan.Classes{User: plan.Budget{GPUs: 1}}, 3, "over budget: 3 times the share of user ann, 1 TE GPUs at a time"},
+		{"time limit", plan.Classes{User: plan.Budget{TimeLimit: 8 * time.Minute}}, 1.2, ""},
+		{"three times as long", plan.Classes{User: plan.Budget{TimeLimit: 200 * time.Second}}, 3, "3 times the share of user ann, 200 s of time limit"},
+		{"ten times as long", plan.Classes{User: plan.Budget{TimeLimit: time.Minute}}, 10, "10 times the share of user ann"},
+		{"GPU-hours", plan.Classes{User: plan.Budget{GPUHours: 3}}, 2, "2 times the share of user ann, 3.0 TE GPU-hours in a day"},
+		{"many GPU-hours", plan.Classes{User: plan.Budget{GPUHours: 1}}, 6, "6 times the share"},
+		{"account", plan.Classes{Account: plan.Budget{GPUs: 1}}, 3, "3 times the share of account vision"},
+		{"the dearer", plan.Classes{User: plan.Budget{GPUs: 2}, Account: plan.Budget{GPUs: 1}}, 3, "account vision"},
+		{"own budget", plan.Classes{User: plan.Budget{GPUs: 1}, Users: map[string]plan.Budget{"ann": {GPUs: 9}}}, 0, ""},
+		{"part of the partition", plan.Classes{User: plan.Budget{Share: 0.25}}, 1.5, ""},
+		{"a larger part", plan.Classes{User: plan.Budget{Share: 0.5}}, 0, ""},
+		{"a number in its place", plan.Classes{User: plan.Budget{Share: 0.5, GPUs: 1}}, 3, "1 TE GPUs"},
+		{"part of a day", plan.Classes{User: plan.Budget{HourShare: 0.015625}}, 2, "3.0 TE GPU-hours"},
+		{"account's own budget", plan.Classes{Accounts: map[string]plan.Budget{"vision": {GPUHours: 1}}}, 6, "account vision"},
 	} {
 		s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{run, pending(60, "te")}}
 		s.Nodes = []cluster.Node{{Name: "b", GPUs: 64, Partitions: []string{"other"}}}
@@ -131,20 +138,33 @@ func TestBudgets(t *testing.T) {
 		}
 		h.Observe(s)
 		v, te := Rank(s, h, c.set)
-		v = v[len(v)-1:]
-		if admitted := len(te) == 1; admitted != (c.detail == "") || !strings.Contains(v[0].Detail, c.detail) {
-			t.Errorf("%s: %+v", c.name, v[0])
+		last := v[len(v)-1]
+		if last.Budget.Factor() != c.times || !strings.Contains(last.Detail, c.detail) || (c.detail == "") != (last.Detail == "") {
+			t.Errorf("%s: %+v %+v", c.name, last, last.Budget)
 		}
-		if c.detail != "" && (v[0].Why != plan.OverBudget || v[0].Class != cluster.BE || !v[0].Ranked) {
-			t.Errorf("%s: %+v", c.name, v[0])
+		if is := c.times < plan.Worth; is != (len(te) == 1) || is != (last.Class == cluster.TE) || is == (last.Why == plan.OverBudget) || !last.Ranked {
+			t.Errorf("%s: %+v", c.name, last)
 		}
+	}
+}
+
+// A trial costs of the GPUs held at a time what it holds for five minutes: 128 GPUs for 17 seconds are little.
+func TestShortTrialsAreCheap(t *testing.T) {
+	set := plan.Classes{User: plan.Budget{GPUs: 71, GPUHours: 340, TimeLimit: time.Hour}}
+	wide := pending(1, "te")
+	wide.GPUs, wide.TimeLimit = 128, 17*time.Second
+	long := wide
+	long.ID, long.TimeLimit, long.User = slurmplug.Plain(2), time.Hour, "bob"
+	v, te := rank(t, set, wide, long)
+	if len(te) != 2 || v[0].Budget != nil || v[1].Budget.Factor() != 1.8 {
+		t.Errorf("%+v %+v", v[0].Budget, v[1].Budget)
 	}
 }
 
 func TestUnlimitedTimeIsOverAnyTimeBudget(t *testing.T) {
 	j := pending(1, "te")
 	j.TimeLimit = slurmplug.Unlimited
-	if v, te := rank(t, plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}, j); len(te) != 0 || !strings.Contains(v[0].Detail, "UNLIMITED") {
+	if v, te := rank(t, plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}, j); len(te) != 0 || !v[0].Budget.Never() {
 		t.Fatal(v)
 	}
 }
@@ -153,24 +173,26 @@ func TestArrayIsAdmittedInPart(t *testing.T) {
 	j := pending(1, "te")
 	j.Tasks, j.TaskCount, j.GPUs = "0-99", 100, 2
 	v, te := rank(t, plan.Classes{User: plan.Budget{GPUs: 7}}, j)
-	if len(te) != 1 || v[0].Tasks != 3 || !strings.Contains(v[0].Detail, "the first 3 of 100 tasks") {
+	if len(te) != 1 || v[0].Tasks != 6 || v[0].Detail != "the first 6 of 100 tasks; the others cost more" {
 		t.Fatalf("%+v", v[0])
 	}
 }
 
-// The tasks that the budget took first stay first when Slurm has split them
-// off, and the rest of the array does not take their place.
+// The tasks that stand first stay first when Slurm has split them
+// off, and the rest of the array, which costs more, does not take their place.
 func TestSplitTasksKeepTheirTurn(t *testing.T) {
 	rest := pending(1, "te")
-	rest.Tasks, rest.TaskCount = "2-9%4", 8
+	rest.Tasks, rest.TaskCount = "3-9", 7
 	jobs := []cluster.Job{rest}
-	for task := range int32(2) {
+	for task := range int32(3) {
 		j := pending(1, "te")
 		j.ID.Task = task
 		jobs = append(jobs, j)
 	}
-	v, te := rank(t, plan.Classes{User: plan.Budget{GPUs: 2}}, jobs...)
-	if len(te) != 2 || v[0].Why != plan.OverBudget || v[te[0]].Job != 1 || v[te[1]].Job != 2 {
+	other := pending(2, "te")
+	other.User = "bob"
+	v, te := rank(t, plan.Classes{User: plan.Budget{GPUs: 2}}, append(jobs, other)...)
+	if len(te) != 5 || v[te[0]].Job != 1 || v[te[1]].Job != 2 || v[te[2]].Job != 3 || v[te[3]].Job != 4 || v[te[4]].Job != 0 || v[0].Tasks != 4 {
 		t.Fatalf("%v %+v", te, v)
 	}
 }
@@ -192,18 +214,17 @@ func TestArrayWithAPlace(t *testing.T) {
 	}
 }
 
-// Whatever the queue, nobody's admitted trials exceed a budget, the order is
-// by first eligible time, and a refusal would have exceeded the budget.
-func TestBudgetsHoldForAnyQueue(t *testing.T) {
+// Whatever the queue, the TE jobs of no user use more than plan.Worth times the share, trials stand in the order of the doublings
+// of their price, and within one in that of the times when they could first have run.
+func TestPricesOfAnyQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const limit = 8
-		set := plan.Classes{User: plan.Budget{GPUs: limit}, Account: plan.Budget{GPUs: 2 * limit}}
+		const share = 4
+		set := plan.Classes{User: plan.Budget{GPUs: share}, Account: plan.Budget{GPUs: 2 * share}}
 		s := &cluster.Snapshot{At: now}
-		n := rapid.IntRange(1, 40).Draw(t, "n")
-		for i := range n {
+		for i := range rapid.IntRange(1, 40).Draw(t, "n") {
 			j := pending(uint32(i+1), "te")
 			j.User = rapid.SampledFrom([]string{"ann", "bob", "eve"}).Draw(t, "user")
-			j.GPUs = rapid.IntRange(0, limit+2).Draw(t, "gpus")
+			j.GPUs = rapid.IntRange(0, plan.Worth*share+2).Draw(t, "gpus")
 			j.Eligible = now.Add(-time.Duration(rapid.IntRange(0, 50).Draw(t, "age")) * time.Second)
 			if rapid.Bool().Draw(t, "running") {
 				j.State, j.Start = cluster.Running, now.Add(-time.Minute)
@@ -215,32 +236,21 @@ func TestBudgetsHoldForAnyQueue(t *testing.T) {
 		v, te := Rank(s, h, set)
 		held := map[string]int{}
 		for i := range v {
-			if j := &s.Jobs[v[i].Job]; v[i].Why.Started() && !v[i].Ranked {
-				h.Counted.Set(j.ID, v[i].Class)
+			if j := &s.Jobs[v[i].Job]; v[i].Class == cluster.TE {
+				held[j.User] += j.GPUs
+			} else if v[i].Why == plan.OverBudget && v[i].Budget.Times < plan.Worth {
+				t.Fatalf("%+v: %+v", v[i], v[i].Budget)
 			}
-		}
-		h.Observe(s)
-		running, _, _ := h.TEUse(s.At, func(string, string) time.Duration { return 0 })
-		for user, use := range running {
-			if use.GPUs > limit {
-				t.Fatalf("%s holds %d TE GPUs", user, use.GPUs)
-			}
-		}
-		for _, i := range te {
-			held[s.Jobs[v[i].Job].User] += s.Jobs[v[i].Job].GPUs
 		}
 		for user, gpus := range held {
-			if gpus > 0 && running[user].GPUs+gpus > limit {
-				t.Fatalf("%s gets %d TE GPUs beside %d that run", user, gpus, running[user].GPUs)
+			if gpus > plan.Worth*share {
+				t.Fatalf("%s gets %d TE GPUs", user, gpus)
 			}
 		}
-		if !slices.IsSortedFunc(te, func(a, b int) int { return v[a].Since.Compare(v[b].Since) }) {
-			t.Fatal("not in the order of first eligible times")
-		}
-		for i := range v {
-			if j := &s.Jobs[v[i].Job]; v[i].Why == plan.OverBudget && j.GPUs == 0 {
-				t.Fatal("a job without GPUs is over a GPU budget")
-			}
+		if !slices.IsSortedFunc(te, func(a, b int) int {
+			return cmp.Or(cmp.Compare(level(v[a].Budget.Factor()), level(v[b].Budget.Factor())), v[a].Since.Compare(v[b].Since))
+		}) {
+			t.Fatal("not in the order of prices and first eligible times")
 		}
 	})
 }
@@ -270,7 +280,7 @@ func TestJobsWithoutAUserShareNoBudget(t *testing.T) {
 		j.User, j.Account, j.TimeLimit = "", "", limit
 		return j
 	}
-	verdicts, _ := rank(t, set, nobody(1, time.Minute), nobody(2, time.Minute), nobody(3, 2*time.Hour))
+	verdicts, _ := rank(t, set, nobody(1, time.Minute), nobody(2, time.Minute), nobody(3, 6*time.Hour))
 	for i, want := range []cluster.Class{cluster.TE, cluster.TE, cluster.BE} {
 		if verdicts[i].Class != want {
 			t.Errorf("job %d is %s, want %s", i+1, verdicts[i].Class, want)
@@ -285,13 +295,9 @@ func TestHeterogeneousJobsAreChargedWhole(t *testing.T) {
 		j.HetLeader, j.HetOffset, j.GPUs = 1, offset, gpus
 		return j
 	}
-	set := plan.Classes{User: plan.Budget{GPUs: 8}}
 	jobs := []cluster.Job{component(1, 0, 1), component(2, 1, 4), component(3, 2, 4)}
-	if v, te := rank(t, set, jobs...); v[0].Why != plan.OverBudget || len(te) != 0 || v[1].Why != plan.Component {
-		t.Errorf("9 GPUs in a budget of 8: %+v", v)
-	}
-	set.User.GPUs = 9
-	if v, te := rank(t, set, append(jobs, pending(4, "te"))...); len(te) != 1 || v[3].Why != plan.OverBudget {
-		t.Errorf("9 GPUs in a budget of 9, and one more: %+v", v)
+	v, te := rank(t, plan.Classes{User: plan.Budget{GPUs: 3}}, append(jobs, pending(4, "te"))...)
+	if len(te) != 2 || v[0].Budget.Factor() != 3 || v[1].Why != plan.Component || v[3].Budget.Factor() != 3 {
+		t.Errorf("%+v", v)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// A trial of two GPUs counts as TE with a tenth of 12 GPUs, whether they are in one partition or in three, and a job
+// A trial of two GPUs is within a tenth of 12 GPUs, whether they are in one partition or in three, and a job
 // that names one partition of small nodes has one node of that.
 func TestShareOfDividedSite(t *testing.T) {
 	nodes := func(partitions ...string) (all []cluster.Node) {
@@ -37,8 +37,8 @@ func TestShareOfDividedSite(t *testing.T) {
 		j.Partition, j.GPUs = c.partition, c.gpus
 		s, h := &cluster.Snapshot{At: now, Jobs: []cluster.Job{j}, Nodes: c.nodes}, cluster.NewHistory()
 		h.Observe(s)
-		if v, te := Rank(s, h, plan.Classes{User: plan.Budget{Share: 0.1}}); (len(te) == 1) != c.te {
-			t.Errorf("%d GPUs of partitions %s: TE %v, want %v: %s", c.gpus, c.partition, len(te) == 1, c.te, v[0].Detail)
+		if v, _ := Rank(s, h, plan.Classes{User: plan.Budget{Share: 0.1}}); (v[0].Budget == nil) != c.te {
+			t.Errorf("%d GPUs of partitions %s: want %v: %+v", c.gpus, c.partition, c.te, v[0].Budget)
 		}
 	}
 }

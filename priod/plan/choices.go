@@ -1,6 +1,10 @@
 package plan
 
-import "time"
+import (
+	"fmt"
+	"math"
+	"time"
+)
 
 // Choices are what features chose for a job, as data for other programs; the words for
 // people stand beside them in Decision. Figures are of the cycle that first chose so. nil: that was
@@ -14,19 +18,52 @@ type Choices struct {
 	Refused  *RefusedNodes   `json:"refused_nodes,omitempty"`
 }
 
-// BudgetLimit is what keeps a job, or some tasks of an array, from counting as TE.
+// BudgetLimit is the share that the start of a job uses most of, where that is more than the share.
 type BudgetLimit struct {
 	Of      string  `json:"of"`    // user, account
 	Name    string  `json:"name"`  // of that user or account
 	Limit   string  `json:"limit"` // gpus, gpu_hours, time_limit_s
 	Allowed float64 `json:"allowed"`
-	Used    float64 `json:"used,omitempty"` // GPUs held, or of jobs that are next; hours are not told: they change with every poll
-	Tasks   int     `json:"tasks"`          // of the record that still count as TE
+	Asks    float64 `json:"asks,omitempty"` // of these, by each task of the job
+	Times   float64 `json:"times"`          // the share is used, with the jobs before it; of a time limit: times the allowed one
 }
 
-// Never reports whether a job of so many GPUs stays above the budget whatever others do: only its own request can change that.
-func (b *BudgetLimit) Never(gpus int) bool {
-	return b.Limit == "time_limit_s" || b.Limit == "gpus" && float64(gpus) > b.Allowed
+// Worth is how many times a share may be used until a TE job stands among the BE jobs: a second of a trial's wait is worth
+// that of so many BE jobs, the default of preemption.urgency.
+const Worth = 5
+
+// Burst is how long a TE job holds GPUs to count in full among those held at a time.
+const Burst = 5 * time.Minute
+
+// Factor is Times, 0 of nil.
+func (b *BudgetLimit) Factor() float64 {
+	if b == nil {
+		return 0
+	}
+	return b.Times
+}
+
+// Beyond reports whether the job ranks behind cheaper ones.
+func (b *BudgetLimit) Beyond() bool { return b.Factor() >= 2 }
+
+// RoundedTimes keeps what is stored of a price from changing with each poll: it is rounded down, to a tenth below 2, and
+// else to a whole number, of which all above 100 are 100.
+func RoundedTimes(times float64) float64 {
+	if times < 2 {
+		return math.Floor(times*10) / 10
+	}
+	return min(math.Floor(times), 100)
+}
+
+// Words say how dear the job is.
+func (b *BudgetLimit) Words() string {
+	share := map[string]string{"gpus": "%g TE GPUs at a time", "gpu_hours": "%.1f TE GPU-hours in a day", "time_limit_s": "%g s of time limit of a TE job"}[b.Limit]
+	return fmt.Sprintf("over budget: %g times the share of %s %s, "+share, b.Times, b.Of, b.Name, b.Allowed)
+}
+
+// Never reports whether a job counts as BE whatever others do: only its own request can change that.
+func (b *BudgetLimit) Never() bool {
+	return b.Times >= Worth && (b.Limit == "time_limit_s" || b.Asks > Worth*b.Allowed)
 }
 
 // GPUTypeChoice is the GPU type that a job is given, or none.

@@ -50,11 +50,12 @@ func (set *Classes) ByQOS(list string) Reason {
 	return Untagged
 }
 
-// Budget limits trial-and-error use; a zero field limits nothing.
+// Budget is the share of a user or an account for TE jobs; what they use beyond it has a price (see priod/order). A zero field
+// has none.
 type Budget struct {
 	GPUs      int           // held at once
 	Share     float64       // the same, as a part of the GPUs that the job can reach
-	TimeLimit time.Duration // longest time limit of a TE job
+	TimeLimit time.Duration // of a TE job
 	GPUHours  float64       // received within cluster.UsePeriod
 	HourShare float64       // the same, as a part of what these GPUs give in that time
 }
@@ -62,19 +63,15 @@ type Budget struct {
 // Counts reports whether the budget limits what jobs use together.
 func (b Budget) Counts() bool { return b.GPUs > 0 || b.GPUHours > 0 || b.Share > 0 || b.HourShare > 0 }
 
-// On is the budget of a job that can reach so many GPUs: of a number and a part the lesser holds. A part of GPUs is
-// rounded down, and never less than one node, so that a trial of one node's GPUs can count as TE.
+// On is the budget of a job that can reach so many GPUs: a number takes the place of a part. A part of GPUs is
+// rounded down, and never less than one node.
 func (b Budget) On(r Reach) Budget {
 	const rounding = 1e-9 // of a product that should be a whole number
-	if b.Share > 0 && r.GPUs > 0 {
-		if part := max(int(b.Share*float64(r.GPUs)+rounding), r.Node, 1); b.GPUs == 0 || part < b.GPUs {
-			b.GPUs = part
-		}
+	if b.Share > 0 && b.GPUs == 0 && r.GPUs > 0 {
+		b.GPUs = max(int(b.Share*float64(r.GPUs)+rounding), r.Node, 1)
 	}
-	if b.HourShare > 0 && r.GPUs > 0 {
-		if part := b.HourShare * float64(r.GPUs) * cluster.UsePeriod.Hours(); b.GPUHours == 0 || part < b.GPUHours {
-			b.GPUHours = part
-		}
+	if b.HourShare > 0 && b.GPUHours == 0 && r.GPUs > 0 {
+		b.GPUHours = b.HourShare * float64(r.GPUs) * cluster.UsePeriod.Hours()
 	}
 	return b
 }
@@ -94,7 +91,7 @@ const (
 	OptedOut   Reason = "none"         // tagged type=none: ranks with BE, and nothing else is done to it
 	Untagged   Reason = "untagged"     // says nothing; ranks with BE
 	BadTag     Reason = "bad-tag"      // the tag is not valid; ranks with BE
-	OverBudget Reason = "over-budget"  // TE above the budget; counts as BE
+	OverBudget Reason = "over-budget"  // TE at more than Worth times its share; counts as BE
 	Overrun    Reason = "overrun"      // TE that has run longer than TE jobs may; counts as BE
 	Held       Reason = "held"         // left alone
 	Dependency Reason = "dependency"   // left alone
@@ -182,10 +179,10 @@ func (set *Classes) Boundless() bool {
 }
 
 // RunLimit is for how long jobs of a user and an account run as TE, in all of
-// their runs together; 0: as long as they like.
+// their runs together: Worth times the time limit that their share names; 0: as long as they like.
 func (set *Classes) RunLimit(user, account string) time.Duration {
 	if limit := lesser(set.OfUser(user).TimeLimit, set.OfAccount(account).TimeLimit); limit > 0 {
-		return limit + EndSlack
+		return Worth*limit + EndSlack
 	}
 	return 0
 }

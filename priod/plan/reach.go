@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -9,16 +10,22 @@ import (
 
 // Reach is what a job can run on: all nodes of its partitions.
 type Reach struct {
-	GPUs int // of all nodes
+	GPUs int // of all nodes; where none has any, what they count as (cluster.Charges), rounded up
 	Node int // of the node with the most
 }
 
 // ReachOf counts the GPUs of the nodes of one or more partitions, each node once, in service or not.
 func ReachOf(nodes []cluster.Node, partitions string) (r Reach) {
+	cpus, most := 0, 0
 	for i := range nodes {
 		if n := &nodes[i]; n.In(partitions) {
 			r.GPUs, r.Node = r.GPUs+n.GPUs, max(r.Node, n.GPUs)
+			cpus, most = cpus+n.CPUs, max(most, n.CPUs)
 		}
+	}
+	if r.GPUs == 0 && cpus > 0 {
+		byCPU := cluster.GPUsByCPU(nodes)
+		r.GPUs, r.Node = int(math.Ceil(byCPU*float64(cpus))), int(math.Ceil(byCPU*float64(most)))
 	}
 	return r
 }

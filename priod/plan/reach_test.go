@@ -43,3 +43,13 @@ func TestPerGPUCountsAll(t *testing.T) {
 		}
 	})
 }
+
+// A partition without GPUs is what its CPUs count as: a share of it is the same share.
+func TestReachWithoutGPUs(t *testing.T) {
+	nodes := []cluster.Node{{Partitions: []string{"gpu", "all"}, GPUs: 8, CPUs: 64}, {Partitions: []string{"cpu", "all"}, CPUs: 32}, {Partitions: []string{"cpu", "all"}, CPUs: 64}}
+	for list, want := range map[string]Reach{"gpu": {8, 8}, "all": {8, 8}, "cpu,gpu": {8, 8}, "cpu": {5, 4}, "": {}} {
+		if got := ReachOf(nodes, list); got != want {
+			t.Errorf("%q reaches %+v, want %+v", list, got, want)
+		}
+	}
+}

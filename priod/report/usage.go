@@ -21,6 +21,7 @@ type Usage struct {
 
 	Runs     int     `json:"runs"` // with GPUs
 	GPUHours float64 `json:"gpu_h"`
+	Charged  float64 `json:"charged_gpu_h"` // of all runs, with the GPUs that their CPUs and memory stranded (cluster.Charges)
 
 	ByType    []UsageOf `json:"by_type"`
 	ByState   []UsageOf `json:"by_state"` // in which runs ended; RUNNING: they have not
@@ -44,6 +45,7 @@ type UsageOf struct {
 	Name     string   `json:"name"`
 	Runs     int      `json:"runs"`
 	GPUHours float64  `json:"gpu_h"`
+	Charged  float64  `json:"charged_gpu_h"`         // runs without GPUs count for users and accounts alone
 	Of       *float64 `json:"of_capacity,omitempty"` // of what the GPUs of a type, as they are now, could have given
 }
 
@@ -115,7 +117,14 @@ func (u *Usage) Add(from, to time.Time, runs []cluster.PastStay) {
 		if !r.End.IsZero() && r.End.Before(to) {
 			end = r.End
 		}
-		if r.GPUs == 0 || r.Start.IsZero() || !end.After(start) {
+		charged := r.Charged() * end.Sub(start).Hours()
+		if charged == 0 || r.Start.IsZero() || !end.After(start) {
+			continue
+		}
+		u.Charged += charged
+		u.of(3, r.User).Charged += charged
+		u.of(4, r.Account).Charged += charged
+		if r.GPUs == 0 {
 			continue
 		}
 		first := 0 // it is counted as a run where it begins
@@ -130,17 +139,25 @@ func (u *Usage) Add(from, to time.Time, runs []cluster.PastStay) {
 			state = "RUNNING"
 		}
 		for k, name := range [...]string{r.GPUType, state, SizeClass(r.GPUs), r.User, r.Account} {
-			of := u.groups[k][name]
-			if of == nil {
-				of = &UsageOf{Name: name}
-				u.groups[k][name] = of
+			of := u.of(k, name)
+			if of.Runs, of.GPUHours = of.Runs+first, of.GPUHours+hours; k < 3 {
+				of.Charged += charged
 			}
-			of.Runs, of.GPUHours = of.Runs+first, of.GPUHours+hours
 		}
 		if r.Closed && end.Equal(r.End) {
 			u.addSpread(r)
 		}
 	}
+}
+
+// of is one of a group.
+func (u *Usage) of(k int, name string) *UsageOf {
+	of := u.groups[k][name]
+	if of == nil {
+		of = &UsageOf{Name: name}
+		u.groups[k][name] = of
+	}
+	return of
 }
 
 // plot adds the time of a run to the parts of the span that it lies in.
@@ -194,7 +211,9 @@ func (u *Usage) Sum() {
 		for _, name := range slices.Sorted(maps.Keys(u.groups[k])) {
 			*to = append(*to, *u.groups[k][name])
 		}
-		slices.SortStableFunc(*to, func(a, b UsageOf) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
+		slices.SortStableFunc(*to, func(a, b UsageOf) int {
+			return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), cmp.Compare(b.Charged, a.Charged))
+		})
 	}
 	for i := range u.ByType {
 		if t := u.types[u.ByType[i].Name]; t.gpus > 0 {
@@ -213,12 +232,12 @@ func (u *Usage) Tables() []PageTable {
 		title string
 		of    []UsageOf
 	}{{"GPU TYPE", u.ByType}, {"ENDED", u.ByState}, {"SIZE", u.BySize}, {"USER", u.ByUser}, {"ACCOUNT", u.ByAccount}} {
-		t := PageTable{Title: set.title, Header: []string{set.title, "RUNS", "GPU-HOURS", "%"}}
+		t := PageTable{Title: set.title, Header: []string{set.title, "RUNS", "GPU-HOURS", "%", "CHARGED"}}
 		if set.title == "GPU TYPE" {
 			t.Header = append(t.Header, "% OF ITS GPUS")
 		}
 		for _, of := range set.of {
-			row := []any{cmp.Or(of.Name, "(none)"), of.Runs, tenths(of.GPUHours), tenths(100 * of.GPUHours / max(u.GPUHours, 1e-9))}
+			row := []any{cmp.Or(of.Name, "(none)"), of.Runs, tenths(of.GPUHours), tenths(100 * of.GPUHours / max(u.GPUHours, 1e-9)), tenths(of.Charged)}
 			if set.title == "GPU TYPE" {
 				capacity := ""
 				if of.Of != nil {

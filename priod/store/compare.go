@@ -125,7 +125,7 @@ func (s *Store) compareSeen(snap *cluster.Snapshot, digests []uint64) {
 			c.jobs = append(c.jobs, change[entry, cluster.Job]{e, j, d})
 		}
 		if o := e.open; o != nil {
-			running := j.State == cluster.Running && j.GPUs > 0 && o.Start.Equal(j.Start)
+			running := j.State == cluster.Running && o.Start.Equal(j.Start)
 			if running && snap.At.After(o.End) {
 				o.End = snap.At
 			}

@@ -105,7 +105,7 @@ func TestChoices(t *testing.T) {
 	for i, c := range []plan.Choices{
 		{GPUType: &plan.GPUTypeChoice{Why: "waits", GPUType: "a100", EndS: &end}},
 		{GPUType: &plan.GPUTypeChoice{Why: "waits", GPUType: "a100", EndS: &end}},
-		{Budget: &plan.BudgetLimit{Of: "user", Name: "ann", Limit: "gpus", Allowed: 4, Used: 4}, Refused: &plan.RefusedNodes{Nodes: "n[1-2]"}},
+		{Budget: &plan.BudgetLimit{Of: "user", Name: "ann", Limit: "gpus", Allowed: 4, Asks: 2, Times: 6}, Refused: &plan.RefusedNodes{Nodes: "n[1-2]"}},
 	} {
 		decision := plan.Decision{Job: slurmplug.Plain(17), Class: cluster.TE, Ranked: true, Why: string(plan.TETag), Choices: c}
 		d.snapshot.At = d.snapshot.At.Add(15 * time.Second)

@@ -396,3 +396,27 @@ func TestJournalCutOffBetweenRuns(t *testing.T) {
 		}
 	}
 }
+
+// What a trial without GPUs is charged survives a restart, while it runs and once it has ended.
+func TestChargesSurviveARestart(t *testing.T) {
+	trial := pending(1, "te")
+	trial.GPUs, trial.GPUType = 0, ""
+	d := newDaemon(t, t.TempDir(), trial)
+	d.snapshot.Nodes = []cluster.Node{{Name: "n1", GPUType: "a100", GPUs: 4, CPUs: 16, MemMB: 64 << 10, Usable: true, Partitions: []string{"gpu"}}}
+	d.cycle()
+	run(d.job(1), epoch)
+	d.cycle()
+	d.cycle()
+	use := func() cluster.Use {
+		users, _, _ := d.history.TEUse(d.snapshot.At, func(string, string) time.Duration { return 0 })
+		return users["alice"]
+	}
+	for _, held := range []float64{2, 0} { // 8 of 16 CPUs
+		before := use()
+		if d.restart(); use() != before || before.GPUs != held || before.GPUSeconds == 0 {
+			t.Errorf("%+v, was %+v, want %g GPUs", use(), before, held)
+		}
+		d.remove(1)
+		d.cycle()
+	}
+}

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,10 +72,40 @@ func newDaemon(t testing.TB, dir string, jobs ...cluster.Job) *daemon {
 	d := &daemon{t: t, settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{
 		Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000,
 	}}}}
+	if files, _ := os.ReadDir(dir); len(files) == 0 {
+		if err := os.CopyFS(dir, must[fstest.MapFS](t)(fresh())); err != nil {
+			t.Fatal(err)
+		}
+	}
 	d.store, d.history = openStore(t, dir, Options{})
 	d.snapshot = cluster.Snapshot{At: epoch, Cluster: "test", Jobs: jobs}
 	return d
 }
+
+// fresh holds the files of a state folder that was opened once: most of what a new one costs are its migrations.
+var fresh = sync.OnceValues(func() (fstest.MapFS, error) {
+	dir, err := os.MkdirTemp("", "fresh-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	s, err := Open(ctx, dir, Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil {
+		return nil, err
+	}
+	files, found := fstest.MapFS{}, os.DirFS(dir)
+	return files, fs.WalkDir(found, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(found, path)
+		files[path] = &fstest.MapFile{Data: text, Mode: 0o600}
+		return err
+	})
+})
 
 var errDied = errors.New("died before Done")
 

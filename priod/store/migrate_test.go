@@ -51,6 +51,7 @@ var rowsOf = map[int64]string{
 	16: `UPDATE starts SET run_ms = 600000; INSERT INTO ends VALUES (3, 5000, 6000); INSERT INTO samples VALUES (2000, 8, 4, 1, 1, 2, 3, 250, '{"capacity":4}', '{"n1":1.4}', '[]');`,
 	15: `UPDATE starts SET least_ms = 2500, most_ms = 3500;`,
 	17: `UPDATE nodes SET partitions = 'gpu,long';`,
+	18: `UPDATE intervals SET charge = 5.5;`,
 	14: `UPDATE starts SET median_ms = 3000, p90_ms = 4000; INSERT INTO promises VALUES (3, 2000, 9000, 3000, 4000, 3500);`,
 }
 

@@ -133,7 +133,7 @@ func TestJSONKeys(t *testing.T) {
 		}, "job raw_id tasks task_count het_leader het_offset user account partition qos reservation state reason priority nice site_factor restarts nodes cpus mem_mb gpus gpu_type features prefer node_list time_limit_s submit first_submit eligible start dependency tag tag_error seen changed left"},
 		{Decision{Decision: plan.Decision{Detail: "x", Since: at, Unmoved: "x", Steer: "x"}}, "job class ranked value own_priority why detail since steer unmoved cycle at"},
 		{Write{Outcome: plan.Outcome{Action: plan.Action{Tasks: "1", Part: true, UserNice: slurmplug.Number(1)}, Message: "x"}, User: "x"}, "job tasks part lever before after reason user_nice status message user cycle at"},
-		{Stay{Stay: cluster.Stay{GPUType: "x"}}, "start end closed gpu_type gpus class restarts gpu_s"},
+		{Stay{Stay: cluster.Stay{GPUType: "x"}}, "start end closed gpu_type gpus charged_gpus class restarts gpu_s"},
 		{Known{FirstEligible: at, Counted: "te", Lever: "x", Written: at}, "first_eligible counted lever value tried user_nice written reverts"},
 		{Pause{Why: "x"}, "who when why"},
 	} {
@@ -390,7 +390,7 @@ func TestPartOfArray(t *testing.T) {
 	j := pending(5, "te")
 	j.Tasks, j.TaskCount = "0-9", 10
 	d := newDaemon(t, dir, j)
-	d.settings.Order.Settings.Ranking.User.GPUs = 6 // three tasks of two GPUs
+	d.settings.Order.Settings.Ranking.User.GPUs = 4 // three tasks of two GPUs are below twice as many
 	r := d.cycle()
 	if len(r.Outcomes) != 1 || !r.Outcomes[0].Part || r.Outcomes[0].Tasks != "0-2" {
 		t.Fatalf("outcomes %+v", r.Outcomes)

@@ -161,7 +161,7 @@ func intervalParams(i *cluster.Stay, row int64, running bool) db.PutIntervalPara
 	return db.PutIntervalParams{
 		Job: row, StartMs: millis(i.Start), EndMs: millis(i.End), Running: running, Closed: i.Closed,
 		GpuType: i.GPUType, Gpus: int64(i.GPUs), User: i.User, Account: i.Account, Class: i.Class.String(),
-		Restarts: int64(i.Restarts),
+		Restarts: int64(i.Restarts), Charge: i.Charge,
 	}
 }
 
@@ -174,7 +174,7 @@ func intervalOf(r *db.Interval, id cluster.JobID, lastPollMS int64) cluster.Stay
 	}
 	return cluster.Stay{
 		Job: id, Start: instant(r.StartMs), End: instant(end), Closed: r.Closed, GPUType: r.GpuType,
-		GPUs: int(r.Gpus), User: r.User, Account: r.Account, Class: classOf(r.Class), Restarts: int(r.Restarts),
+		GPUs: int(r.Gpus), Charge: max(r.Charge, float64(r.Gpus)), User: r.User, Account: r.Account, Class: classOf(r.Class), Restarts: int(r.Restarts),
 	}
 }
 

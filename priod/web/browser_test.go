@@ -102,9 +102,11 @@ func (s *site) full(nodes, waiting int) {
 // paths are the pages, each with data of its own.
 var paths = []string{"", "map", "map?colour=user&group=name", "queue", "queue?class=te&user=ada", "job?id=1000", "evictions", "allocation", "users", "time", "time?span=week", "health"}
 
-// Every page in Chromium, at two widths, light and dark, empty and full, and with a database that is gone: no complaint of the
-// console, none of axe-core, nothing wider than the screen, and every file from the site itself.
+// Every page in Chromium, wide and light, narrow and dark (make test-long: each width with each), empty and full, and with
+// a database that is gone: no complaint of the console, none of axe-core, nothing wider than the screen, and every file from
+// the site itself.
 func TestPagesInChromium(t *testing.T) {
+	long := os.Getenv("SLURMPRIO_LONG") == "1"
 	for name, fill := range map[string]func(s *site){
 		"full": func(s *site) { s.full(400, 2000) }, "empty": func(s *site) { s.slurm.snapshot = cluster.Snapshot{At: time.Now(), Cluster: "test"}; s.cycle() },
 		"one node": func(s *site) { s.full(1, 1) },
@@ -139,7 +141,7 @@ func TestPagesInChromium(t *testing.T) {
 			}
 			for _, width := range []int{1400, 390} {
 				for _, scheme := range []string{"light", "dark"} {
-					if name != "full" && (width == 390) != (scheme == "dark") {
+					if !long && (width == 390) != (scheme == "dark") { // colours depend on no width
 						continue
 					}
 					b.Run(chromedp.EmulateViewport(int64(width), 900), browser.Command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))

@@ -37,16 +37,14 @@ type Owner struct {
 	LostGPUH    float64  `json:"lost_gpu_h"`       // work that these lost
 	Evictions   int      `json:"runs_evicted_for"` // jobs of others that left for its jobs
 	TEGPUHours  float64  `json:"te_gpu_h_of_the_day"`
-	TEBudget    float64  `json:"te_budget_gpu_h"` // of a day, the largest of a job that runs or waits; 0: none
-	With        *float64 `json:"completion_s"`    // mean, as it happened; null: not replayed, or among neither those that gained most nor those that lost
+	TEBudget    float64  `json:"te_budget_gpu_h"`      // of a day, the largest of a job that runs or waits; 0: none
+	BudgetLeft  float64  `json:"te_budget_left_gpu_h"` // of it, before the price of TE jobs rises
+	With        *float64 `json:"completion_s"`         // mean, as it happened; null: not replayed, or among neither those that gained most nor those that lost
 	Without     *float64 `json:"completion_without_priod_s"`
 
 	waits      []float64
 	partitions map[string]bool // lists of those of its jobs that run or wait
 }
-
-// BudgetLeft is the part of the TE budget that is left, in GPU-hours; "": there is no budget.
-func (o *Owner) BudgetLeft() float64 { return max(o.TEBudget-o.TEGPUHours, 0) }
 
 // mostOwners are listed.
 const mostOwners = 200
@@ -181,6 +179,7 @@ func (all owners) list(kind string, nodes []cluster.Node, budget func(kind, name
 		}
 		if budget != nil {
 			o.TEBudget = o.budget(reaches, func(r plan.Reach) float64 { return budget(kind, name, r) })
+			o.BudgetLeft = max(o.TEBudget-o.TEGPUHours, 0)
 		}
 		list = append(list, *o)
 	}

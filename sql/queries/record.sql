@@ -45,12 +45,12 @@ ON CONFLICT (name) DO UPDATE SET
 DELETE FROM nodes WHERE name = ?;
 
 -- name: PutInterval :exec
-INSERT INTO intervals (job, start_ms, end_ms, running, closed, gpu_type, gpus, user, account, class, restarts)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO intervals (job, start_ms, end_ms, running, closed, gpu_type, gpus, user, account, class, restarts, charge)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (job, start_ms) DO UPDATE SET
   end_ms = excluded.end_ms, running = excluded.running, closed = excluded.closed, gpus = excluded.gpus,
   gpu_type = excluded.gpu_type, user = excluded.user, account = excluded.account, class = excluded.class,
-  restarts = excluded.restarts;
+  restarts = excluded.restarts, charge = excluded.charge;
 
 -- name: JobOfRun :one
 -- The row of the job that had this id when the run started.

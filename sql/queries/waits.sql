@@ -40,7 +40,7 @@ GROUP BY w.user, w.account, w.partition, w.gpu_type, w.gpus;
 -- Jobs that started within a time, with their runs and what of their waits was fragmentation.
 SELECT w.id, w.task, w.until_ms AS start_ms, w.room_ms, w.torn_ms, w.user, w.pool, w.pool_gpus, i.gpus, i.end_ms
 FROM waits AS w JOIN jobs AS j ON j.id = w.id AND j.task = w.task JOIN intervals AS i ON i.job = j.job AND i.start_ms = w.until_ms
-WHERE w.until_ms > sqlc.arg(since_ms) AND w.ended = 'started' AND w.pool != '';
+WHERE w.until_ms > sqlc.arg(since_ms) AND w.ended = 'started' AND w.pool != '' AND i.gpus > 0;
 
 -- name: PruneWaits :execrows
 DELETE FROM waits WHERE (id, task, submit_ms) IN (

@@ -38,12 +38,12 @@ WHERE j.left_ms = 0 AND j.state != 'pending' AND j.node_list != '' ORDER BY j.jo
 -- name: StaysOverlapping :many
 -- The stays on GPUs that had not ended at a time.
 SELECT i.gpu_type, i.gpus, i.user, i.account, i.class, i.start_ms, i.end_ms, i.closed FROM intervals AS i
-WHERE i.closed = 0 OR i.closed = 1 AND i.end_ms > sqlc.arg(since_ms);
+WHERE i.gpus > 0 AND (i.closed = 0 OR i.closed = 1 AND i.end_ms > sqlc.arg(since_ms));
 
 -- name: FirstStarts :many
 -- The first runs that began since a time, with when their jobs were submitted.
 SELECT i.class, i.start_ms, i.user, i.account, j.first_submit_ms FROM intervals AS i JOIN jobs AS j ON j.job = i.job
-WHERE i.start_ms > sqlc.arg(since_ms) AND i.restarts = 0;
+WHERE i.start_ms > sqlc.arg(since_ms) AND i.restarts = 0 AND i.gpus > 0;
 
 -- name: WritesByTime :many
 SELECT CAST(at_ms / CAST(sqlc.arg(bin_ms) AS INTEGER) AS INTEGER) AS bin, count(*) AS writes FROM writes

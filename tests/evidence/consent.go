@@ -98,7 +98,7 @@ func (s *study) consentTable(ctx context.Context, w io.Writer, seeds, jobs int) 
 	}
 	all := make([]figures, len(runs))
 	for i, r := range runs {
-		if all[i], err = measured(traces[i%seeds], r.csv, r.json); err != nil {
+		if all[i], err = measured(traces[i%seeds], r.csv, r.json, nil); err != nil {
 			return err
 		}
 	}

@@ -50,12 +50,8 @@ func TestGenerate(t *testing.T) {
 // A small study writes a whole page and a picture, and does nothing twice.
 func TestStudy(t *testing.T) {
 	dir := t.TempDir()
-	logs := filepath.Join(dir, "logs")
 	page, picture := filepath.Join(dir, "page.md"), filepath.Join(dir, "picture.png")
-	args := []string{"--dir", filepath.Join(dir, "work"), "--page", page, "--picture", picture, "--seeds", "2", "--jobs", "40", "--loads", "0.9,1.2", "--data", logs}
-	if err := writeLogs(logs); err != nil {
-		t.Fatal(err)
-	}
+	args := []string{"--dir", filepath.Join(dir, "work"), "--page", page, "--picture", picture, "--seeds", "2", "--jobs", "40", "--loads", "0.9,1.2"}
 	if err := start(t.Context(), args); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +64,7 @@ func TestStudy(t *testing.T) {
 			t.Errorf("the page has %q:\n%s", bad, text)
 		}
 	}
-	for _, want := range []string{"## Load 0.9", "## Load 1.2", "| Philly, ", "| Helios Venus, ", "told speeds wrong", "half of the users untagged", "## Weather", "| memory | FitGpp alone |"} {
+	for _, want := range []string{"## Load 0.9", "## Load 1.2", "told speeds wrong", "half of the users untagged", "## Weather", "## Hostile users", "a fifth hostile", "| memory | FitGpp alone |"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
@@ -92,7 +88,7 @@ func TestStudy(t *testing.T) {
 		return of
 	}
 	first := stamps()
-	if len(first) < 100 {
+	if len(first) < 80 {
 		t.Errorf("%d results are kept", len(first))
 	}
 	if err := start(t.Context(), args); err != nil {
@@ -101,22 +97,11 @@ func TestStudy(t *testing.T) {
 	if !reflect.DeepEqual(first, stamps()) {
 		t.Error("the second study simulated again")
 	}
+	testWeeks(t, filepath.Join(dir, "work"))
+	testTries(t, filepath.Join(dir, "work"))
 	for _, wrong := range [][]string{{"--loads", "0.9,x"}, {"--loads", "-1"}, {"--seeds", "0"}, {"left"}} {
 		if err := start(t.Context(), wrong); err == nil {
 			t.Errorf("%q is taken", wrong)
 		}
 	}
-}
-
-// writeLogs writes public logs of some jobs.
-func writeLogs(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	for i := range publicLogs {
-		if err := publicLogs[i].write(folder); err != nil {
-			return err
-		}
-	}
-	return nil
 }

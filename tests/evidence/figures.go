@@ -25,6 +25,7 @@ type figures struct {
 	TESlowdownP95                float64 // completion over the run on the fastest type at the proportional share
 	TEWaitP95S, TEWaitP99S       float64
 	TESlowestPart                float64 // of TE jobs on the slowest type
+	BEMeanH                      float64 // completion
 	BESlowdownP50, BESlowdownP95 float64
 	Evictions, GPUHoursLost      float64
 	WorstUser                    float64         // of users with 10 jobs and more: mean completion over the run at the mean of the types' speeds
@@ -34,8 +35,9 @@ type figures struct {
 // firstTaught jobs of a trace are over before what they taught is measured.
 const firstTaught = 500
 
-// measured reads a run's CSV (--jobs-out) and JSON.
-func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
+// measured reads a run's CSV (--jobs-out) and JSON; but for evictions and GPU-hours lost the figures are those of the jobs of which of is
+// true; nil: all.
+func measured(trace []job, jobsCSV, runJSON string, of func(*job) bool) (f figures, err error) {
 	outcomes, err := readOutcomes(jobsCSV, len(trace))
 	if err != nil {
 		return f, err
@@ -52,11 +54,14 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 		return f, fmt.Errorf("%s: %w", runJSON, err)
 	}
 	f.Evictions, f.GPUHoursLost = run.Preemptions, run.Wasted/3600
-	var hours, te, teWait, teSlowdown, beSlowdown []float64
+	var hours, te, teWait, teSlowdown, be, beSlowdown []float64
 	byUser, jobsOf := map[int]float64{}, map[int]int{}
 	slowest := 0.0
 	for i, o := range outcomes {
 		j := &trace[i]
+		if of != nil && !of(j) {
+			continue
+		}
 		hours = append(hours, o.completion/3600)
 		slowdown := o.completion / (float64(j.steps) / j.program.best(j.gpus))
 		if j.te {
@@ -66,7 +71,7 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 				slowest++
 			}
 		} else {
-			beSlowdown = append(beSlowdown, slowdown)
+			be, beSlowdown = append(be, o.completion/3600), append(beSlowdown, slowdown)
 		}
 		byUser[j.user] += o.completion / (float64(j.steps) / j.program.mean(j.gpus))
 		jobsOf[j.user]++
@@ -79,6 +84,7 @@ func measured(trace []job, jobsCSV, runJSON string) (f figures, err error) {
 	f.TEMeanS, f.TEP95S, f.TESlowdownP95 = stat.Mean(te, nil), quantile(0.95, te), quantile(0.95, teSlowdown)
 	f.TEWaitP95S, f.TEWaitP99S = quantile(0.95, teWait), quantile(0.99, teWait)
 	f.TESlowestPart = slowest / float64(len(te))
+	f.BEMeanH = stat.Mean(be, nil)
 	f.BESlowdownP50, f.BESlowdownP95 = quantile(0.5, beSlowdown), quantile(0.95, beSlowdown)
 	f.users = map[int]float64{}
 	for user, sum := range byUser {
@@ -154,6 +160,7 @@ func mean(of []figures) (m figures) {
 		m.TEWaitP95S += f.TEWaitP95S / n
 		m.TEWaitP99S += f.TEWaitP99S / n
 		m.TESlowestPart += f.TESlowestPart / n
+		m.BEMeanH += f.BEMeanH / n
 		m.BESlowdownP50 += f.BESlowdownP50 / n
 		m.BESlowdownP95 += f.BESlowdownP95 / n
 		m.Evictions += f.Evictions / n

@@ -3,7 +3,10 @@
 // docs/evidence/all-four.md with its picture.
 //
 //	make evidence               30 minutes on 2 cores; after an interruption it goes on where it stopped
-//	make evidence DATA=FOLDER   with three weeks each of Helios Venus and Philly, from the public logs in FOLDER
+//	go run ./tests/evidence weeks --data FOLDER   weeks of the public logs in FOLDER, with a verdict: docs/evidence/weeks.md
+//	go run ./tests/evidence combined [--config FILE]   rows of all-four.md at a load of 0.9, of a priod.toml in place of the profile
+//	go run ./tests/evidence overload [--config FILE]   the same under overload
+//	go run ./tests/evidence hostile [--config FILE]   what the others have of hostile users
 //	go run ./tests/evidence consent [STREAM...]   the tables of docs/evidence/consent.md
 //	go run ./tests/evidence eta --data FOLDER     the table of docs/evidence/eta.md
 //	go run ./tests/evidence tune --data FOLDER    the table of docs/evidence/tune.md
@@ -12,13 +15,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,36 +46,26 @@ var errUsage = errors.New("wrong usage")
 
 // options are what the command line says.
 type options struct {
-	dir, page, picture, data string
-	seeds, jobs, workers     int
-	loads                    []float64
+	dir, page, picture   string
+	seeds, jobs, workers int
+	loads                []float64
+}
+
+// commands are the studies beside the main one; each prints its tables.
+var commands = map[string]func(ctx context.Context, args []string, w io.Writer) error{
+	"consent": startConsent, "divided": startDivided, "eta": startETA, "tune": startTune, "value": startValue, "run-times": startRunTimes,
+	"weeks": startWeeks, "combined": startCombined, "overload": startOverload, "hostile": startHostile,
 }
 
 func start(ctx context.Context, args []string) error {
-	if len(args) > 0 && args[0] == "consent" {
-		return startConsent(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "divided" {
-		return startDivided(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "eta" {
-		return startETA(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "tune" {
-		return startTune(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "value" {
-		return startValue(ctx, args[1:], os.Stdout)
-	}
-	if len(args) > 0 && args[0] == "run-times" {
-		return startRunTimes(ctx, args[1:], os.Stdout)
+	if len(args) > 0 && commands[args[0]] != nil {
+		return commands[args[0]](ctx, args[1:], os.Stdout)
 	}
 	var o options
 	flags := flag.NewFlagSet("evidence", flag.ContinueOnError)
 	flags.StringVar(&o.dir, "dir", "bin/evidence", "results are kept in this `FOLDER`")
 	flags.StringVar(&o.page, "page", "docs/evidence/all-four.md", "write the page to `FILE`")
 	flags.StringVar(&o.picture, "picture", "docs/pages/all-four.png", "write the picture to `FILE`")
-	flags.StringVar(&o.data, "data", "", "`FOLDER` with helios_venus_gpu_jobs.csv.gz and philly_passed_jobs.csv.gz; \"\": without these weeks")
 	flags.IntVar(&o.seeds, "seeds", 5, "`NUMBER` of seeds")
 	flags.IntVar(&o.jobs, "jobs", 3000, "`NUMBER` of jobs of each trace")
 	flags.IntVar(&o.workers, "workers", 2, "`NUMBER` of simulations at a time")
@@ -77,17 +73,25 @@ func start(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return errors.Join(errUsage, err)
 	}
-	for _, text := range strings.Split(*loads, ",") {
+	if err := o.check(flags, *loads); err != nil {
+		return err
+	}
+	return measure(ctx, &o)
+}
+
+// check reads the loads, with commas, and refuses what makes no study.
+func (o *options) check(flags *flag.FlagSet, loads string) error {
+	for text := range strings.SplitSeq(loads, ",") {
 		load, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(load > 0 && load <= 10) {
-			return fmt.Errorf("%w: --loads %q: want numbers above 0, at most 10", errUsage, *loads)
+			return fmt.Errorf("%w: --loads %q: want numbers above 0, at most 10", errUsage, loads)
 		}
 		o.loads = append(o.loads, load)
 	}
 	if flags.NArg() > 0 || o.seeds < 1 || o.jobs < 20 || o.workers < 1 {
 		return fmt.Errorf("%w: want no arguments, seeds and workers from 1, jobs from 20", errUsage)
 	}
-	return measure(ctx, &o)
+	return nil
 }
 
 // measure does all runs and writes page and picture.
@@ -96,14 +100,11 @@ func measure(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	m, err := newMatrix(s, o)
+	m, err := newMatrix(o)
 	if err != nil {
 		return err
 	}
-	if err := s.all(ctx, m.runs()); err != nil {
-		return err
-	}
-	if err := m.read(); err != nil {
+	if err := cmp.Or(m.fill(), m.run(ctx, s)); err != nil {
 		return err
 	}
 	if err := m.draw(o.picture); err != nil {
@@ -116,7 +117,8 @@ func measure(ctx context.Context, o *options) error {
 type cell struct {
 	setup   setup
 	load    float64
-	kind    string // "", "weather", "untagged", "wrong"
+	kind    string          // "", "weather", "untagged", "wrong"
+	of      func(*job) bool // whose jobs are measured; nil: all
 	runs    []*run
 	figures []figures
 	mean    figures
@@ -124,11 +126,12 @@ type cell struct {
 
 // matrix is all that is run.
 type matrix struct {
-	o      *options
-	traces map[string][]job // by file
-	cells  []*cell
-	weeks  []*week
-	mixes  []*overload
+	o                      *options
+	list                   []program
+	cluster, speeds, wrong string           // files: nodes, programs, programs with wrong speeds
+	traces                 map[string][]job // by file
+	cells                  []*cell
+	mixes                  []*overload
 }
 
 // clusterTOML is 144 GPUs: six nodes of each type, three to a leaf switch, with Synergy's 3 CPUs and
@@ -141,57 +144,64 @@ func clusterTOML() string {
 	return b.String()
 }
 
-func newMatrix(s *study, o *options) (*matrix, error) {
+// newMatrix writes what the runs of the combined workload read; it has no cells yet.
+func newMatrix(o *options) (*matrix, error) {
 	list, err := programs()
 	if err != nil {
 		return nil, err
 	}
 	file := func(name string) string { return filepath.Join(o.dir, name) }
-	cluster, table, wrong := file("cluster.toml"), file("workloads.toml"), file("workloads-wrong.toml")
-	if err := os.WriteFile(cluster, []byte(clusterTOML()), 0o644); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(writeWorkloads(table, list, nil), writeWorkloads(wrong, list, wrongBy(3))); err != nil {
-		return nil, err
-	}
-	told, err := filepath.Abs(wrong)
+	wrong, err := filepath.Abs(file("workloads-wrong.toml"))
 	if err != nil {
 		return nil, err
 	}
-	m := &matrix{o: o, traces: map[string][]job{}}
-	paths := map[string]string{}
-	for _, load := range o.loads {
-		for seed := 1; seed <= o.seeds; seed++ {
-			for _, untagged := range []int{0, 2} {
-				key := fmt.Sprintf("%g-%d-%d", load, seed, untagged)
-				paths[key] = file("jobs-" + key + ".csv")
-				jobs := generate(list, uint64(seed), o.jobs, load, 6)
-				m.traces[paths[key]] = jobs
-				if err := writeTrace(paths[key], jobs, untagged); err != nil {
-					return nil, err
-				}
-			}
-		}
+	m := &matrix{o: o, list: list, traces: map[string][]job{}, cluster: file("cluster.toml"), speeds: file("workloads.toml"), wrong: wrong}
+	return m, errors.Join(os.WriteFile(m.cluster, []byte(clusterTOML()), 0o644), writeWorkloads(m.speeds, list, nil), writeWorkloads(m.wrong, list, wrongBy(3)))
+}
+
+// trace writes the jobs of a seed, and returns their file.
+func (m *matrix) trace(load float64, kind string, seed int) (string, error) {
+	path := filepath.Join(m.o.dir, strings.Trim(fmt.Sprintf("jobs-%g-%d-%s", load, seed, kind), "-")+".csv")
+	if m.traces[path] != nil {
+		return path, nil
 	}
+	jobs, every := generate(m.list, uint64(seed), m.o.jobs, load, 6), 0
+	switch kind {
+	case untagged:
+		every = 2
+	case hostileUsers:
+		jobs = flooded(m.list, jobs, uint64(seed))
+	}
+	m.traces[path] = jobs
+	return path, writeTrace(path, jobs, every)
+}
+
+// add adds the runs of a setup, one for each seed.
+func (m *matrix) add(set setup, load float64, kind string, fails []string) error {
+	c := &cell{setup: set, load: load, kind: kind}
+	for seed := 1; seed <= m.o.seeds; seed++ {
+		path, err := m.trace(load, kind, seed)
+		if err != nil {
+			return err
+		}
+		r := &run{name: strings.Trim(fmt.Sprintf("%s-%g-%d-%s", set.name, load, seed, kind), "-"), config: set.config, trace: path, inputs: []string{m.cluster, m.speeds}}
+		if kind == wrongSpeeds && set.config != "" {
+			r.config += fmt.Sprintf("[speeds]\nworkloads = %q\n", m.wrong)
+			r.inputs = append(r.inputs, m.wrong)
+		}
+		r.flags = slices.Concat(set.flags, costs, fails, []string{"--cluster", m.cluster, "--workloads", m.speeds, "--seed", strconv.Itoa(seed)})
+		c.runs = append(c.runs, r)
+	}
+	m.cells = append(m.cells, c)
+	return nil
+}
+
+// fill adds all that the page has.
+func (m *matrix) fill() (err error) {
 	add := func(set setup, load float64, kind string, fails []string) {
-		c := &cell{setup: set, load: load, kind: kind}
-		for seed := 1; seed <= o.seeds; seed++ {
-			r := &run{
-				name: strings.Trim(fmt.Sprintf("%s-%g-%d-%s", set.name, load, seed, kind), "-"), config: set.config,
-				trace: paths[fmt.Sprintf("%g-%d-%d", load, seed, map[bool]int{kind == untagged: 2}[true])], inputs: []string{cluster, table},
-			}
-			if kind == wrongSpeeds && set.config != "" {
-				r.config += fmt.Sprintf("[speeds]\nworkloads = %q\n", told)
-				r.inputs = append(r.inputs, wrong)
-			}
-			for _, part := range [][]string{set.flags, costs, fails, {"--cluster", cluster, "--workloads", table, "--seed", strconv.Itoa(seed)}} {
-				r.flags = append(r.flags, part...)
-			}
-			c.runs = append(c.runs, r)
-		}
-		m.cells = append(m.cells, c)
+		err = cmp.Or(err, m.add(set, load, kind, fails))
 	}
-	for _, load := range o.loads {
+	for _, load := range m.o.loads {
 		for _, set := range all() {
 			add(set, load, "", calm)
 		}
@@ -200,17 +210,19 @@ func newMatrix(s *study, o *options) (*matrix, error) {
 		for _, set := range []setup{shipped, expert, profile} {
 			switch {
 			case kind == failing:
-				add(set, typicalLoad(o.loads), kind, weather)
+				add(set, typicalLoad(m.o.loads), kind, weather)
 			case set.config != "": // Slurm alone knows neither tags nor speeds
-				add(set, typicalLoad(o.loads), kind, calm)
+				add(set, typicalLoad(m.o.loads), kind, calm)
 			}
 		}
 	}
-	if m.mixes, err = overloads(o.dir, 8*o.jobs/3); err != nil {
-		return nil, err
+	for _, set := range []setup{shipped, expert, profile} {
+		err = cmp.Or(err, m.addHostile(set, typicalLoad(m.o.loads)))
 	}
-	m.weeks, err = weeksOf(o)
-	return m, err
+	if err == nil {
+		m.mixes, err = overloads(m.o.dir, 8*m.o.jobs/3, overloadSetups, overloadSeeds)
+	}
+	return err
 }
 
 // Kinds of traces beside the main one.
@@ -230,7 +242,8 @@ func typicalLoad(loads []float64) float64 {
 	return loads[0]
 }
 
-func (m *matrix) runs() []*run {
+// run does all runs, and reads their results.
+func (m *matrix) run(ctx context.Context, s *study) error {
 	var all []*run
 	for _, c := range m.cells {
 		all = append(all, c.runs...)
@@ -238,17 +251,12 @@ func (m *matrix) runs() []*run {
 	for _, o := range m.mixes {
 		all = append(all, o.runs...)
 	}
-	for _, w := range m.weeks {
-		all = append(all, w.runs...)
+	if err := s.all(ctx, all); err != nil {
+		return err
 	}
-	return all
-}
-
-// read reads all results.
-func (m *matrix) read() error {
 	for _, c := range m.cells {
 		for _, r := range c.runs {
-			f, err := measured(m.traces[r.trace], r.csv, r.json)
+			f, err := measured(m.traces[r.trace], r.csv, r.json, c.of)
 			if err != nil {
 				return err
 			}
@@ -258,11 +266,6 @@ func (m *matrix) read() error {
 	}
 	for _, o := range m.mixes {
 		if err := o.read(); err != nil {
-			return err
-		}
-	}
-	for _, w := range m.weeks {
-		if err := w.read(); err != nil {
 			return err
 		}
 	}

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // mix is a cluster of 84 nodes with 8 GPUs, 32 CPUs and 256 GB under a load of 1.1: trials want more than
@@ -29,31 +33,37 @@ type overload struct {
 	rows  []figures
 }
 
-// Trials first in the order, without evictions: what others are measured against.
-var teFirst = setup{"te-first", "TE first, EASY, no evictions", "", []string{"--order", "multifactor", "--preemption", "te-first"}}
+// Trials first in the order, without evictions: what others are measured against. Evictions alone have the defaults of a feature, not the
+// profile's.
+var (
+	teFirst   = setup{"te-first", "TE first, EASY, no evictions", "", []string{"--order", "multifactor", "--preemption", "te-first"}}
+	evictions = setup{"preemption", "`[preemption]` alone", "[preemption]\nenabled = true\n", nil}
+
+	overloadSetups = []setup{teFirst, alone[0], expert, evictions, profile, noHeadroom}
+	overloadSeeds  = []int{1, 2}
+)
 
 const (
 	overloadNodes = 84
-	overloadSeeds = 2
 	overloadLoad  = 1.1
 )
 
-// overloads writes the traces and says what is run; jobs is how many each trace has.
-func overloads(dir string, jobs int) (all []*overload, err error) {
+// overloads writes the traces and says what is run; jobs is how many each trace has. The first setup is what others are measured against.
+func overloads(dir string, jobs int, sets []setup, seeds []int) (all []*overload, err error) {
 	for i := range mixes {
 		var byMix []*overload
-		for _, set := range []setup{teFirst, alone[0], expert, profile, waits, noHeadroom} {
+		for _, set := range sets {
 			byMix = append(byMix, &overload{mix: &mixes[i], setup: set})
 		}
-		for seed := range overloadSeeds {
-			path := filepath.Join(dir, fmt.Sprintf("jobs-overload-%s-%d.csv", mixes[i].name, seed+1))
-			trace, err := mixes[i].write(path, uint64(seed+1), jobs)
+		for _, seed := range seeds {
+			path := filepath.Join(dir, fmt.Sprintf("jobs-overload-%s-%d.csv", mixes[i].name, seed))
+			trace, err := mixes[i].write(path, uint64(seed), jobs)
 			if err != nil {
 				return nil, err
 			}
 			for _, o := range byMix {
 				flags := append([]string{"--backfill", "easy", "--prolog", "10s", "--restart-cost", "60s", "--nodes", fmt.Sprintf("%d:gpu:8:32:262144", overloadNodes)}, o.setup.flags...)
-				o.runs = append(o.runs, &run{name: fmt.Sprintf("overload-%s-%d-%s", o.mix.name, seed+1, o.setup.name), config: o.setup.config, trace: path, flags: flags})
+				o.runs = append(o.runs, &run{name: fmt.Sprintf("overload-%s-%d-%s", o.mix.name, seed, o.setup.name), config: o.setup.config, trace: path, flags: flags})
 				o.jobs = append(o.jobs, trace)
 			}
 		}
@@ -121,12 +131,72 @@ func (m *mix) write(path string, seed uint64, jobs int) ([]weekJob, error) {
 // read reads the results.
 func (o *overload) read() error {
 	for i, r := range o.runs {
-		f, err := measured(plain(o.jobs[i]), r.csv, r.json)
+		f, err := measured(plain(o.jobs[i]), r.csv, r.json, nil)
 		if err != nil {
 			return err
 		}
 		o.rows = append(o.rows, f)
 	}
+	return nil
+}
+
+// overloadTable writes a row of each, its seeds apart.
+func overloadTable(w io.Writer, all []*overload) {
+	fmt.Fprintln(w, "| short are | | TE wait p99, s | against TE first | TE slowdown p95 | BE slowdown p50 | BE slowdown p95 | mean completion, h | evictions | GPU-h lost |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	base := all[0]
+	for _, o := range all {
+		if o.mix != base.mix {
+			base = o
+		}
+		each := func(format string, of func(f, base *figures) float64) string {
+			var values []string
+			for i := range o.rows {
+				values = append(values, fmt.Sprintf(format, of(&o.rows[i], &base.rows[i])))
+			}
+			return strings.Join(values, "; ")
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", o.mix.name, o.setup.text,
+			each("%.0f", func(f, _ *figures) float64 { return f.TEWaitP99S }), each("%+.0f %%", func(f, b *figures) float64 { return 100 * (f.TEWaitP99S/b.TEWaitP99S - 1) }),
+			each("%.1f", func(f, _ *figures) float64 { return f.TESlowdownP95 }),
+			each("%.2f", func(f, _ *figures) float64 { return f.BESlowdownP50 }), each("%.1f", func(f, _ *figures) float64 { return f.BESlowdownP95 }),
+			each("%.1f", func(f, _ *figures) float64 { return f.MeanH }), each("%.0f", func(f, _ *figures) float64 { return f.Evictions }),
+			each("%.0f", func(f, _ *figures) float64 { return f.GPUHoursLost }))
+	}
+}
+
+// startOverload measures the mixes with evictions alone and the profile, or what is tried in place of it, beside trials first.
+func startOverload(ctx context.Context, args []string, w io.Writer) error {
+	var o options
+	flags, configs := o.flags("overload")
+	flags.IntVar(&o.jobs, "jobs", 8000, "`NUMBER` of jobs of each trace")
+	seeds := flags.String("seeds", "1,2", "seeds, with commas")
+	if err := flags.Parse(args); err != nil {
+		return errors.Join(errUsage, err)
+	}
+	var list []int
+	for text := range strings.SplitSeq(*seeds, ",") {
+		seed, err := strconv.Atoi(text)
+		if err != nil || seed < 0 {
+			return fmt.Errorf("%w: --seeds %q: want whole numbers from 0", errUsage, *seeds)
+		}
+		list = append(list, seed)
+	}
+	tries, err := tried(*configs)
+	if err != nil {
+		return err
+	}
+	s, err := newStudy(ctx, o.dir, o.workers)
+	if err != nil {
+		return err
+	}
+	m := matrix{o: &o}
+	if m.mixes, err = overloads(o.dir, o.jobs, append([]setup{teFirst, evictions}, tries...), list); err != nil {
+		return err
+	}
+	if err := m.run(ctx, s); err != nil {
+		return err
+	}
+	overloadTable(w, m.mixes)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -52,8 +53,9 @@ open, which costs it more ([on a real Slurm](real-slurm.md)). Tags are complete,
 	}
 	m.weather(&b, at)
 	m.badInput(&b, at)
+	m.hostile(&b, at)
 	m.overload(&b)
-	m.logs(&b)
+	b.WriteString(weeksPointer)
 	m.losses(&b)
 	return b.String()
 }
@@ -71,17 +73,19 @@ const header = `| | mean completion, h | of Slurm | TE completion, s | TE slowdo
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
-func (m *matrix) table(b *strings.Builder, load float64) {
-	b.WriteString(header)
+func (m *matrix) table(b io.Writer, load float64) {
+	io.WriteString(b, header)
 	base := m.cell(shipped.name, load, "")
-	for _, set := range all() {
-		row(b, m.cell(set.name, load, ""), base)
+	for _, c := range m.cells {
+		if c.load == load && c.kind == "" {
+			row(b, c, base)
+		}
 	}
-	b.WriteString("\n")
+	io.WriteString(b, "\n")
 }
 
 // row writes one setup beside Slurm as it ships.
-func row(b *strings.Builder, c, base *cell) {
+func row(b io.Writer, c, base *cell) {
 	worse := 0
 	for i := range c.figures {
 		worse += c.figures[i].worseOff(&base.figures[i])
@@ -132,6 +136,23 @@ evicted. Wrong speeds: priod is told a third, the speed, or three times the spee
 	b.WriteString("\n")
 }
 
+const weeksPointer = `## Weeks of public logs
+
+Nine weeks each of Helios Venus and Philly, as they were and steady: [a page of their own](weeks.md).
+
+`
+
+func (m *matrix) hostile(b *strings.Builder, load float64) {
+	fmt.Fprintf(b, `## Hostile users
+
+Load %g. Every fifth user says of all trainings that they are trials. Half of these users also submit, three times, an array of %d trials of
+5 minutes on one GPU at once; the others, three times, %d trials of 8 GPUs with a limit of a minute, one each minute. Their trainings are as much
+shorter, all by the same part, as makes the GPU time of all jobs what it was. The figures, but evictions, are those of the other users' jobs.
+
+`, load, m.o.jobs/10, m.o.jobs/15)
+	m.hostileTable(b, load)
+}
+
 func (m *matrix) overload(b *strings.Builder) {
 	fmt.Fprintf(b, `## Trials and trainings under overload
 
@@ -140,42 +161,8 @@ func (m *matrix) overload(b *strings.Builder) {
 median 2 h), and need 20 s to 20 minutes (median 2 minutes) to leave. The two seeds apart. With Slurm's own preemption those that come back
 are the youngest, and leave first: most of its evictions are of jobs that have just started again.
 
-| short are | | TE wait p99, s | TE slowdown p95 | BE slowdown p50 | BE slowdown p95 | mean completion, h | evictions | GPU-h lost |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `, len(m.mixes[0].jobs[0]), overloadNodes, overloadLoad)
-	for _, o := range m.mixes {
-		both := func(format string, of func(*figures) float64) string {
-			return fmt.Sprintf(format+"; "+format, of(&o.rows[0]), of(&o.rows[1]))
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", o.mix.name, o.setup.text,
-			both("%.0f", func(f *figures) float64 { return f.TEWaitP99S }), both("%.1f", func(f *figures) float64 { return f.TESlowdownP95 }),
-			both("%.2f", func(f *figures) float64 { return f.BESlowdownP50 }), both("%.1f", func(f *figures) float64 { return f.BESlowdownP95 }),
-			both("%.1f", func(f *figures) float64 { return f.MeanH }), both("%.0f", func(f *figures) float64 { return f.Evictions }),
-			both("%.0f", func(f *figures) float64 { return f.GPUHoursLost }))
-	}
-	b.WriteString("\n")
-}
-
-func (m *matrix) logs(b *strings.Builder) {
-	if len(m.weeks) == 0 {
-		return
-	}
-	b.WriteString(`## Weeks of public logs
-
-Three weeks each of Helios Venus (CC-BY-4.0) and of Philly's jobs that passed (CC-BY-4.0), which are not kept here: one GPU type, as many
-nodes of 8 GPUs as make a load of 0.9, jobs of less than half an hour as TE, limits 1.2 to 4 times the run, 40 users drawn as above. What is left to gain here is
-room for trials alone.
-
-| week from day | jobs, nodes | | mean completion, h | TE completion, s | TE slowdown p95 | TE wait p95, p99, s | BE slowdown p50, p95 | evictions | GPU-h lost |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-`)
-	for _, w := range m.weeks {
-		for i, set := range weekSetups {
-			f := &w.rows[i]
-			fmt.Fprintf(b, "| %s, %d | %d, %d | %s | %.2f | %.0f | %.1f | %.0f, %.0f | %.2f, %.1f | %.0f | %.0f |\n", w.log.text, w.first, len(w.jobs), w.nodes, set.text,
-				f.MeanH, f.TEMeanS, f.TESlowdownP95, f.TEWaitP95S, f.TEWaitP99S, f.BESlowdownP50, f.BESlowdownP95, f.Evictions, f.GPUHoursLost)
-		}
-	}
+	overloadTable(b, m.mixes)
 	b.WriteString("\n")
 }
 

@@ -18,7 +18,6 @@ var (
 	shipped = setup{"slurm", "Slurm as it ships: multifactor, EASY backfill", "", []string{"--order", "multifactor"}}
 	expert  = setup{"expert", "an expert's Slurm: preemption by QOS, youngest first, requeued", "", []string{"--order", "multifactor", "--preemption", "slurm-qos"}}
 	profile = setup{"balanced", "**priod, `profile = \"balanced\"`**", balanced, nil}
-	waits   = setup{"short-waits", "priod, `profile = \"short-waits\"`", "profile = \"short-waits\"\n", nil}
 )
 
 // alone is each paper alone.
@@ -45,7 +44,7 @@ var without = []setup{
 // all are the setups of the main tables.
 func all() []setup {
 	list := append([]setup{shipped, expert}, alone...)
-	return append(append(list, profile, waits), without...)
+	return append(append(list, profile), without...)
 }
 
 // costs are what moving a job costs, and how often nodes fail.

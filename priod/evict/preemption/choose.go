@@ -12,7 +12,8 @@ import (
 func (v *view) price() {
 	if v.set.Policy == LeastLoss {
 		for i := range v.Candidates {
-			v.cost[i] = v.Candidates[i].Loss() * (1 + float64(v.Candidates[i].Evicted)*v.set.Rise)
+			c := &v.Candidates[i]
+			v.cost[i] = (c.Loss() + float64(c.gpus())*max(v.set.Young-c.Elapsed, 0) + v.set.Each) * (1 + float64(c.Evicted)*v.set.Rise)
 		}
 		return
 	}
@@ -88,7 +89,7 @@ func (v *view) choosePlace(t *Trial) Verdict {
 	if len(kinds) < 2 || v.set.Policy != LeastLoss || v.set.RunCost == 0 {
 		return v.decide(t)
 	}
-	second := v.set.Urgency * float64(t.Request.GPUs)
+	second := t.second(v.set)
 	best, least := Verdict{Why: Impossible}, math.Inf(1)
 	for _, same := range kinds {
 		part := *t
@@ -230,7 +231,7 @@ func (v *view) better(a, b *Verdict, t *Trial) bool {
 	if rank[a.Why] != rank[b.Why] || a.Why != Evicts {
 		return rank[a.Why] > rank[b.Why]
 	}
-	urgent := v.set.Urgency * float64(t.Request.GPUs)
+	urgent := t.second(v.set)
 	return a.Cost+urgent*a.Grace < b.Cost+urgent*b.Grace
 }
 

@@ -49,6 +49,8 @@ type Settings struct {
 
 	// Of LeastLoss.
 	Rise    float64 // a job evicted n times costs 1 + n x Rise times its loss
+	Each    float64 // each eviction costs so many GPU-seconds beside the work that it loses
+	Young   float64 // a job costs so many seconds, less those that it has run, more than its loss
 	Urgency float64 // a second of waiting of one GPU of the TE job is worth so many GPU-seconds lost; 0: any loss, and none for less wait
 	RunCost float64 // a second of one GPU of the TE job's run on a GPU type is worth so many GPU-seconds lost; 0: all types are alike to it
 	MinGain float64 // the TE job must start so much sooner than without: shadow times move
@@ -97,6 +99,9 @@ type Trial struct {
 	// Alike are the sets of types of which a place on several nodes is made, each of one GPU type and partition; none:
 	// nodes of all types go together.
 	Alike []placement.Types
+	// Price is how many times the share of its user or account its start uses, at least 1: a second of its wait is worth so
+	// much less, and no more than an hour of a wait counts from 1 on. 0 is 1.
+	Price float64
 	Owner int // index into Snapshot.PastOwner, when Limits.UserGPUMinutesPerDay is set
 	// Start is the time, s from now, at which it would start without evictions
 	// (placement.Nodes.Shadow); infinite when that is not known to come.
@@ -171,12 +176,22 @@ func Decide(s *Snapshot, set Settings) Decision {
 		d.Verdicts[c.Trial] = Verdict{Why: Claimed, Shares: c.Shares}
 	}
 	gate := NewGate(s, set.Limits).Staged(s)
+	var vain []*Trial // for which there was no place since the last place was given
 	for i := range s.Trials {
-		verdict := &d.Verdicts[i]
+		verdict, t := &d.Verdicts[i], &s.Trials[i]
 		if verdict.Why == Claimed {
 			continue
 		}
-		*verdict = v.choosePlace(&s.Trials[i])
+		if slices.ContainsFunc(vain, t.alike) {
+			verdict.Why = Impossible
+			continue
+		}
+		switch *verdict = v.choosePlace(t); {
+		case verdict.Why == Impossible && len(vain) < maxVain:
+			vain = append(vain, t)
+		case len(verdict.Shares) > 0:
+			vain = nil
+		}
 		if verdict.Why != Evicts {
 			continue
 		}
@@ -186,6 +201,14 @@ func Decide(s *Snapshot, set Settings) Decision {
 		}
 	}
 	return d
+}
+
+// maxVain is how many different trials without a place are remembered.
+const maxVain = 16
+
+// alike reports whether there is no place for a trial if there is none for another.
+func (t *Trial) alike(o *Trial) bool {
+	return t.Request == o.Request && t.Price == o.Price && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
 }
 
 // within chooses again for a trial whose best set of victims a limit refuses: a set within that
@@ -361,7 +384,7 @@ func (set *Settings) Check() error {
 		return fmt.Errorf("FitGpp's fallback %q: want %s or %s", set.Fallback, FallNode, FallNone)
 	case !(set.MinRun >= 0 && set.MinGain >= 0 && set.Limits.GPUHoursPerDay >= 0 && set.Limits.UserGPUMinutesPerDay >= 0):
 		return fmt.Errorf("times and limits of preemption are not negative")
-	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
+	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Each, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
 		return fmt.Errorf("weights of preemption are finite and not negative") // inf times 0 is no number
 	case set.MaxEvictions < 0 || set.Limits.MaxAtOnce < 0 || set.Limits.GraceGPUs < 0 || set.Limits.MaxPerCycle < 0 || set.Limits.MaxPerHour < 0:
 		return fmt.Errorf("limits of preemption are not negative")

@@ -152,8 +152,12 @@ func (s *search) begin(set *Settings, t *Trial, soFar *Verdict) {
 	if set.Policy != LeastLoss {
 		return
 	}
-	s.second = set.Urgency * float64(t.Request.GPUs)
-	if wait := t.Start - set.MinGain - soFar.Grace; !math.IsInf(wait, 1) && s.second > 0 {
+	s.second = t.second(set)
+	wait := t.Start - set.MinGain - soFar.Grace
+	if t.Price > 1 {
+		wait = min(wait, dearWait)
+	}
+	if !math.IsInf(wait, 1) && s.second > 0 {
 		s.best = s.second*wait - soFar.Cost
 	}
 }
@@ -261,4 +265,17 @@ func (s *search) gain(i int, left vector) (gain float64) {
 // worth is a piece's gain for its cost.
 func (s *search) worth(i int, left vector) float64 {
 	return s.gain(i, left) / max(s.costs[i], math.SmallestNonzeroFloat64)
+}
+
+// dearWait is the longest wait, s, that counts for a trial beyond its share.
+const dearWait = 3600
+
+// second is what a second of the trial's wait is worth, in GPU-seconds lost.
+func (t *Trial) second(set *Settings) float64 {
+	return set.Urgency * float64(t.Request.GPUs) / max(t.Price, 1)
+}
+
+// MostLoss is the loss, GPU-seconds, from which on no job leaves for a trial of so many GPUs at this price.
+func MostLoss(urgency float64, gpus int, price float64) float64 {
+	return urgency * float64(gpus) / max(price, 1) * dearWait
 }

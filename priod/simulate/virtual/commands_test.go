@@ -63,7 +63,7 @@ func TestDaemonMakesRoom(t *testing.T) {
 		"by the next poll": {evicting + "[wake]\nlisten = []\n", func(_, _ *trace.Job, o *Options) { o.Daemon.Calls = 0 }, 240, 300 + 790, 1, 60},
 		"off":              {"", nil, 1000, 1000, 0, 0},
 		"a longer grace":   {evicting + "max_grace = \"29s\"\ngrace = \"5s\"\n", nil, 1000, 1000, 0, 0},
-		"has just started": {evicting + "min_run = \"10m\"\n", func(be, _ *trace.Job, _ *Options) { be.Duration = 2000 }, 630, 690 + 1400, 1, 60},
+		"has just started": {evicting + "min_run = \"10m\"\n", func(be, _ *trace.Job, _ *Options) { be.Duration = 2000 }, 233, 293 + 1797, 1, 60},
 		"limit of a day":   {evicting + "gpu_hours_per_day = 0.01\n", nil, 1000, 1000, 0, 0},
 		"untagged":         {evicting, func(be, _ *trace.Job, _ *Options) { be.Untagged = true }, 1000, 1000, 0, 0},
 		"no tag":           {evicting, func(be, _ *trace.Job, _ *Options) { be.Untagged, be.NoTag = true, true }, 1000, 1000, 0, 0},
@@ -99,10 +99,10 @@ func TestDaemonKeepsCaps(t *testing.T) {
 		jobs = append(jobs, trace.Job{ID: fmt.Sprint("te", i), GPUs: 1, Duration: 600, Submit: 1003, User: "bob", Class: cluster.TE})
 	}
 	for toml, starts := range map[string][]float64{
-		"":                                      {1033, 1033, 1033, 1033, 1040, 1040}, // four by a cycle
-		"max_per_cycle = 0\n":                   {1033, 1033, 1033, 1033, 1033, 1033},
-		"max_at_once = 2\nmax_per_cycle = 0\n":  {1033, 1033, 1070, 1070, 1100, 1100},
-		"max_per_hour = 3\nmax_per_cycle = 0\n": {1033, 1033, 1033, 1633, 1633, 1633},
+		"max_per_cycle = 4\n": {1033, 1033, 1033, 1033, 1040, 1040},
+		"":                    {1033, 1033, 1033, 1033, 1033, 1033},
+		"max_at_once = 2\n":   {1033, 1033, 1070, 1070, 1100, 1100},
+		"max_per_hour = 3\n":  {1033, 1033, 1033, 1633, 1633, 1633},
 	} {
 		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, evicting+toml, nil)}
 		var got []float64

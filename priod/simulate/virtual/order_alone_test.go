@@ -20,7 +20,7 @@ import (
 func TestOrderOfTEAlone(tt *testing.T) {
 	skipped, behind := 0, 0
 	rapid.Check(tt, func(t *rapid.T) {
-		jobs, at := make([]trace.Job, 120), 0.0
+		jobs, at := make([]trace.Job, 60), 0.0
 		for i := range jobs {
 			j := trace.Job{
 				ID: strconv.Itoa(i), GPUs: rapid.SampledFrom([]int{1, 1, 2, 4, 8}).Draw(t, "GPUs"), Submit: at,

@@ -244,18 +244,18 @@ func TestSnapshotHasPartitions(t *testing.T) {
 	}
 }
 
-// A TE budget is a share of what the job's partitions have, as on a real Slurm.
+// A share for TE jobs is of what the job's partitions have, as on a real Slurm.
 func TestBudgetsOfPartitions(t *testing.T) {
 	c := trace.Cluster{Nodes: []trace.NodeGroup{
-		{Count: 5, GPUType: "a100", GPUs: 4, Partitions: []string{"a100"}}, {Count: 5, GPUType: "v100", GPUs: 4, Partitions: []string{"v100"}},
+		{Count: 20, GPUType: "a100", GPUs: 1, Partitions: []string{"a100"}}, {Count: 20, GPUType: "v100", GPUs: 1, Partitions: []string{"v100"}},
 	}}
-	for list, start := range map[string]float64{"a100": 100, "a100,v100": 15} { // 4 of 20 GPUs, 8 of 40
+	for list, start := range map[string]float64{"a100": 100, "a100,v100": 15} { // 6 times one GPU in 20, 3 times two in 40
 		jobs := numbered(
 			trace.Job{GPUs: 20, Duration: 100, Partition: "a100", Grace: 10}, trace.Job{GPUs: 20, Duration: 100, Partition: "v100", Grace: 10},
-			trace.Job{GPUs: 8, Duration: 5, Submit: 5, Partition: list, User: "ann", Class: cluster.TE},
+			trace.Job{GPUs: 6, Duration: 5, Limit: 300, Submit: 5, Partition: list, User: "ann", Class: cluster.TE},
 		)
 		o := run(t, c, jobs, Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121,
-			Daemon: daemonOf(t, evicting+"min_run = \"0s\"\n[te_budget.user]\nshare = 0.2\ngpus = 0\n", nil)}).Outcomes[2]
+			Daemon: daemonOf(t, evicting+"min_run = \"0s\"\n[te_budget.user]\nshare = 0.05\n", nil)}).Outcomes[2]
 		if o.Start != start {
 			t.Errorf("%s: %+v, want a start at %v", list, o, start)
 		}

@@ -150,7 +150,7 @@ func (q *Queries) ClaimsAfter(ctx context.Context, db DBTX, sinceMs int64) ([]Cl
 }
 
 const closedIntervals = `-- name: ClosedIntervals :many
-SELECT j.id, j.task, i.job, i.start_ms, i.end_ms, i.running, i.closed, i.gpu_type, i.gpus, i.user, i.account, i.class, i.restarts FROM intervals AS i JOIN jobs AS j ON j.job = i.job
+SELECT j.id, j.task, i.job, i.start_ms, i.end_ms, i.running, i.closed, i.gpu_type, i.gpus, i.user, i.account, i.class, i.restarts, i.charge FROM intervals AS i JOIN jobs AS j ON j.job = i.job
 WHERE i.closed = 1 AND i.end_ms > ?1 ORDER BY i.end_ms
 `
 
@@ -183,6 +183,7 @@ func (q *Queries) ClosedIntervals(ctx context.Context, db DBTX, sinceMs int64) (
 			&i.Interval.Account,
 			&i.Interval.Class,
 			&i.Interval.Restarts,
+			&i.Interval.Charge,
 		); err != nil {
 			return nil, err
 		}
@@ -467,7 +468,7 @@ func (q *Queries) LastKeys(ctx context.Context, db DBTX) (LastKeysRow, error) {
 }
 
 const openIntervals = `-- name: OpenIntervals :many
-SELECT j.id, j.task, i.job, i.start_ms, i.end_ms, i.running, i.closed, i.gpu_type, i.gpus, i.user, i.account, i.class, i.restarts FROM intervals AS i JOIN jobs AS j ON j.job = i.job
+SELECT j.id, j.task, i.job, i.start_ms, i.end_ms, i.running, i.closed, i.gpu_type, i.gpus, i.user, i.account, i.class, i.restarts, i.charge FROM intervals AS i JOIN jobs AS j ON j.job = i.job
 WHERE i.closed = 0 ORDER BY i.job
 `
 
@@ -500,6 +501,7 @@ func (q *Queries) OpenIntervals(ctx context.Context, db DBTX) ([]OpenIntervalsRo
 			&i.Interval.Account,
 			&i.Interval.Class,
 			&i.Interval.Restarts,
+			&i.Interval.Charge,
 		); err != nil {
 			return nil, err
 		}

@@ -155,6 +155,7 @@ type Interval struct {
 	Account  string
 	Class    string
 	Restarts int64
+	Charge   float64
 }
 
 type Job struct {

@@ -467,12 +467,12 @@ func (q *Queries) PutHistory(ctx context.Context, db DBTX, arg PutHistoryParams)
 }
 
 const putInterval = `-- name: PutInterval :exec
-INSERT INTO intervals (job, start_ms, end_ms, running, closed, gpu_type, gpus, user, account, class, restarts)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO intervals (job, start_ms, end_ms, running, closed, gpu_type, gpus, user, account, class, restarts, charge)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (job, start_ms) DO UPDATE SET
   end_ms = excluded.end_ms, running = excluded.running, closed = excluded.closed, gpus = excluded.gpus,
   gpu_type = excluded.gpu_type, user = excluded.user, account = excluded.account, class = excluded.class,
-  restarts = excluded.restarts
+  restarts = excluded.restarts, charge = excluded.charge
 `
 
 type PutIntervalParams struct {
@@ -487,6 +487,7 @@ type PutIntervalParams struct {
 	Account  string
 	Class    string
 	Restarts int64
+	Charge   float64
 }
 
 func (q *Queries) PutInterval(ctx context.Context, db DBTX, arg PutIntervalParams) error {
@@ -502,6 +503,7 @@ func (q *Queries) PutInterval(ctx context.Context, db DBTX, arg PutIntervalParam
 		arg.Account,
 		arg.Class,
 		arg.Restarts,
+		arg.Charge,
 	)
 	return err
 }

@@ -127,7 +127,7 @@ func (q *Queries) DropShare(ctx context.Context, db DBTX, job int64) error {
 }
 
 const intervalsOfShares = `-- name: IntervalsOfShares :many
-SELECT j.id, j.task, i.job, i.start_ms, i.end_ms, i.running, i.closed, i.gpu_type, i.gpus, i.user, i.account, i.class, i.restarts FROM shares AS s JOIN jobs AS j ON j.job = s.job JOIN intervals AS i ON i.job = j.job
+SELECT j.id, j.task, i.job, i.start_ms, i.end_ms, i.running, i.closed, i.gpu_type, i.gpus, i.user, i.account, i.class, i.restarts, i.charge FROM shares AS s JOIN jobs AS j ON j.job = s.job JOIN intervals AS i ON i.job = j.job
 WHERE j.left_ms = 0 ORDER BY i.job, i.start_ms
 `
 
@@ -161,6 +161,7 @@ func (q *Queries) IntervalsOfShares(ctx context.Context, db DBTX) ([]IntervalsOf
 			&i.Interval.Account,
 			&i.Interval.Class,
 			&i.Interval.Restarts,
+			&i.Interval.Charge,
 		); err != nil {
 			return nil, err
 		}

@@ -314,7 +314,7 @@ func (q *Queries) HistoryOf(ctx context.Context, db DBTX, arg HistoryOfParams) (
 }
 
 const intervalsOfJob = `-- name: IntervalsOfJob :many
-SELECT job, start_ms, end_ms, running, closed, gpu_type, gpus, user, account, class, restarts FROM intervals WHERE job = ?1 ORDER BY start_ms DESC LIMIT ?2
+SELECT job, start_ms, end_ms, running, closed, gpu_type, gpus, user, account, class, restarts, charge FROM intervals WHERE job = ?1 ORDER BY start_ms DESC LIMIT ?2
 `
 
 type IntervalsOfJobParams struct {
@@ -343,6 +343,7 @@ func (q *Queries) IntervalsOfJob(ctx context.Context, db DBTX, arg IntervalsOfJo
 			&i.Account,
 			&i.Class,
 			&i.Restarts,
+			&i.Charge,
 		); err != nil {
 			return nil, err
 		}

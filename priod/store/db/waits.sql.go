@@ -137,7 +137,7 @@ func (q *Queries) PutWait(ctx context.Context, db DBTX, arg PutWaitParams) error
 const runsSince = `-- name: RunsSince :many
 SELECT w.id, w.task, w.until_ms AS start_ms, w.room_ms, w.torn_ms, w.user, w.pool, w.pool_gpus, i.gpus, i.end_ms
 FROM waits AS w JOIN jobs AS j ON j.id = w.id AND j.task = w.task JOIN intervals AS i ON i.job = j.job AND i.start_ms = w.until_ms
-WHERE w.until_ms > ?1 AND w.ended = 'started' AND w.pool != ''
+WHERE w.until_ms > ?1 AND w.ended = 'started' AND w.pool != '' AND i.gpus > 0
 `
 
 type RunsSinceRow struct {

@@ -244,7 +244,7 @@ func (q *Queries) DropStart(ctx context.Context, db DBTX, job int64) error {
 
 const firstStarts = `-- name: FirstStarts :many
 SELECT i.class, i.start_ms, i.user, i.account, j.first_submit_ms FROM intervals AS i JOIN jobs AS j ON j.job = i.job
-WHERE i.start_ms > ?1 AND i.restarts = 0
+WHERE i.start_ms > ?1 AND i.restarts = 0 AND i.gpus > 0
 `
 
 type FirstStartsRow struct {
@@ -840,7 +840,7 @@ func (q *Queries) StartOf(ctx context.Context, db DBTX, job int64) (Start, error
 
 const staysOverlapping = `-- name: StaysOverlapping :many
 SELECT i.gpu_type, i.gpus, i.user, i.account, i.class, i.start_ms, i.end_ms, i.closed FROM intervals AS i
-WHERE i.closed = 0 OR i.closed = 1 AND i.end_ms > ?1
+WHERE i.gpus > 0 AND (i.closed = 0 OR i.closed = 1 AND i.end_ms > ?1)
 `
 
 type StaysOverlappingRow struct {
