@@ -106,12 +106,22 @@ func (v *view) choosePlace(t *Trial) Verdict {
 		case Anyway:
 			wait = part.Start
 		}
-		if cost := verdict.Cost + second*wait + v.set.RunCost*float64(t.Request.GPUs)*same.run; cost < least {
+		if cost := v.loss(&verdict) + second*wait + v.set.RunCost*float64(t.Request.GPUs)*same.run; cost < least {
 			best, least = verdict, cost
 		}
 	}
 	v.apply(&best, true)
 	return best
+}
+
+// loss is the cost of a verdict's victims without Settings.Each: a slower GPU type costs the trial more than it saves in the
+// number of evictions.
+func (v *view) loss(verdict *Verdict) float64 {
+	cost := verdict.Cost
+	for _, i := range verdict.Victims {
+		cost -= v.set.Each * (1 + float64(v.Candidates[i].Evicted)*v.set.Rise)
+	}
+	return cost
 }
 
 // sameSpeed are kinds of nodes on which a trial runs equally long.
