@@ -375,13 +375,15 @@ func TestPlaceBySpeed(t *testing.T) {
 		s := Snapshot{Nodes: nodes, Candidates: []Candidate{{Shares: share, Consent: true, Grace: 30, Unsaved: 60, Restart: 10}}, Trials: []Trial{{
 			Request: placement.Request{Types: 3, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: x.start, Run: x.run, Owner: NoOwner,
 		}}}
-		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, RunCost: 1, MinGain: 1}).Verdicts[0]
-		on := int32(NoOwner)
-		if len(v.Shares) > 0 {
-			on = nodes.Type(v.Shares[0].Node)
-		}
-		if v.Why != x.why || on != x.gpuType {
-			t.Errorf("%s: %+v", name, v)
+		for _, each := range []float64{0, 3000} { // what an eviction costs beside the loss is no reason for a slow type
+			v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, RunCost: 1, MinGain: 1, Each: each}).Verdicts[0]
+			on := int32(NoOwner)
+			if len(v.Shares) > 0 {
+				on = nodes.Type(v.Shares[0].Node)
+			}
+			if v.Why != x.why || on != x.gpuType {
+				t.Errorf("%s, each %v: %+v", name, each, v)
+			}
 		}
 	}
 }
