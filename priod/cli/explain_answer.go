@@ -131,7 +131,7 @@ func (v *explanation) priceWords() string {
 	if d.Class != cluster.TE || !d.Choices.Budget.Beyond() {
 		return ""
 	}
-	words := fmt.Sprintf("; %s (%s); ranks behind cheaper TE jobs", d.Choices.Budget.Words(), v.budgetKey)
+	words := fmt.Sprintf("; over budget: %s (%s); ranks behind cheaper TE jobs", d.Choices.Budget.Words(), v.budgetKey)
 	if v.mayLose > 0 {
 		words += fmt.Sprintf(", may evict where that costs less than %.0f GPU-minutes", v.mayLose/60)
 	}

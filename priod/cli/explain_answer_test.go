@@ -39,19 +39,21 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"down":      {waits(plan.NoNode, "ReqNodeNotAvail", "UnavailableNodes:n1"), []string{"Why        its nodes are down, drained or reserved (ReqNodeNotAvail): UnavailableNodes:n1", "sinfo -R"}, ""},
 		"partition": {waits(plan.AtLimit, "PartitionNodeLimit", ""), []string{"Why        a limit is reached (PartitionNodeLimit)", "scontrol show partition"}, "sacctmgr"},
 
-		"limit":       {waits(plan.AtLimit, "QOSMaxGRESPerUser", ""), []string{"Why        a limit is reached (QOSMaxGRESPerUser)"}, ""},
-		"capacity":    {waits(plan.Capacity, "", "requests 4 GPUs; 1 is free"), []string{"Why        too few GPUs are free: requests 4 GPUs; 1 is free", "Start      not known", "a shorter time limit"}, ""},
-		"starting":    {waits(plan.Starting, "", ""), []string{"Why        fits now", "Start      now"}, "Advice"},
-		"unseen":      {func(v *explanation) { v.Decision = nil }, []string{"Why        no cycle has seen it yet"}, ""},
-		"Slurm's":     {func(v *explanation) { v.Now = &nowView{State: "PENDING", Reason: "Resources", Start: at} }, []string{"Why        Slurm's reason: Resources", "Start      Slurm's backfill expects "}, ""},
-		"paused":      {func(v *explanation) { v.Cycle.Hold = "paused by ann" }, []string{"; priod writes nothing: paused by ann"}, ""},
-		"a bad tag":   {func(v *explanation) { v.Job.TagError = "type=x: want te, be or none" }, []string{"Advice     correct the tag: type=x: want te, be or none"}, ""},
-		"steered":     {func(v *explanation) { v.Decision.Steer = "waits for a100 until about 00:12, where it ends about 00:15" }, []string{"Why        waits for a100 until about 00:12", "Start      about 00:12\n"}, ""},
-		"no victims":  {func(v *explanation) { v.Decision.Evict = "preemption.min_run lets the next one leave at 02:23" }, []string{"; preemption.min_run lets the next one leave at 02:23"}, ""},
+		"limit":     {waits(plan.AtLimit, "QOSMaxGRESPerUser", ""), []string{"Why        a limit is reached (QOSMaxGRESPerUser)"}, ""},
+		"capacity":  {waits(plan.Capacity, "", "requests 4 GPUs; 1 is free"), []string{"Why        too few GPUs are free: requests 4 GPUs; 1 is free", "Start      not known", "a shorter time limit"}, ""},
+		"starting":  {waits(plan.Starting, "", ""), []string{"Why        fits now", "Start      now"}, "Advice"},
+		"unseen":    {func(v *explanation) { v.Decision = nil }, []string{"Why        no cycle has seen it yet"}, ""},
+		"Slurm's":   {func(v *explanation) { v.Now = &nowView{State: "PENDING", Reason: "Resources", Start: at} }, []string{"Why        Slurm's reason: Resources", "Start      Slurm's backfill expects "}, ""},
+		"paused":    {func(v *explanation) { v.Cycle.Hold = "paused by ann" }, []string{"; priod writes nothing: paused by ann"}, ""},
+		"a bad tag": {func(v *explanation) { v.Job.TagError = "type=x: want te, be or none" }, []string{"Advice     correct the tag: type=x: want te, be or none"}, ""},
+		"steered":   {func(v *explanation) { v.Decision.Steer = "waits for a100 until about 00:12, where it ends about 00:15" }, []string{"Why        waits for a100 until about 00:12", "Start      about 00:12\n"}, ""},
+		"no victims": {func(v *explanation) {
+			v.Decision.Evict = "preemption.max_per_hour is reached, until 02:23 at the earliest"
+		}, []string{"; preemption.max_per_hour is reached, until 02:23"}, ""},
 		"over budget": {func(v *explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"it counts as TE once earlier TE jobs"}, ""},
 		"larger than the budget": {func(v *explanation) {
 			waits(plan.AtLimit, "over-budget", "")(v)
-			v.Decision.Why, v.Decision.Detail = string(plan.OverBudget), "over budget: 5 times the share of user ann, 3 TE GPUs at a time"
+			v.Decision.Why, v.Decision.Detail = string(plan.OverBudget), "5 times the share of user ann, 3 TE GPUs at a time"
 			v.Decision.Choices.Budget = &plan.BudgetLimit{Limit: "gpus", Allowed: 3, Asks: 16, Times: 5}
 			v.budgetKey = "te_budget.user.share = 0.1 of the GPUs that the job reaches, the default"
 		}, []string{"5 times the share of user ann", "Advice     it counts as TE with fewer GPUs or a shorter time limit (te_budget.user.share = 0.1 of the GPUs that the job reaches, the default)"}, "earlier TE jobs"},

@@ -306,13 +306,14 @@ func (c *Config) read(path, text string, set []string) error {
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
 	}
-	if c.note(meta, filepath.Base(path)); c.Profile == removedProfile {
-		c.Profile = "balanced"
-	}
+	c.note(meta, filepath.Base(path))
 	for _, a := range all {
 		if err := a.apply(c); err != nil {
 			return err
 		}
+	}
+	if c.Profile == removedProfile {
+		c.Profile = "balanced"
 	}
 	if err := c.Check(); err != nil {
 		return named(path, err)

@@ -39,6 +39,9 @@ func TestProfiles(t *testing.T) {
 	if err != nil || short.Profile != "balanced" || !short.FromProfile("steering.enabled") || len(short.Advice) != 1 || len(c.Advice) != 0 {
 		t.Errorf("%v: %+v", err, short)
 	}
+	if set, err := Load("/dev/null", "profile=short-waits"); err != nil || set.Profile != "balanced" || len(set.Advice) != 1 {
+		t.Errorf("%v: %+v", err, set)
+	}
 	if _, err := load(t, "profile = \"fast\"\n"); err == nil || !strings.Contains(err.Error(), `profile = "fast": want order-only, balanced, or "" for none`) {
 		t.Errorf("%v", err)
 	}

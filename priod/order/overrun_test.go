@@ -138,7 +138,7 @@ func TestStartedUnseen(t *testing.T) {
 			why   plan.Reason
 			words string
 		}{
-			4: {plan.OverBudget, "6 times the share of user ann, 3600 s of time limit"}, 3: {plan.TETag, ""}, 2: {plan.TETag, "over budget: 4 times"},
+			4: {plan.OverBudget, "6 times the share of user ann, a time limit of 1h0m0s"}, 3: {plan.TETag, ""}, 2: {plan.TETag, "over budget: 4 times"},
 			1: {plan.OverBudget, "6 times the share of user ann, 1 TE GPUs"}, 7: {plan.TETag, ""},
 		} {
 			if v := got[id]; v.Why != want.why || v.Ranked || (v.Class == cluster.TE) != (v.Why == plan.TETag) || !strings.Contains(v.Detail, want.words) {

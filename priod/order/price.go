@@ -50,7 +50,7 @@ func (r *ranker) admit(verdicts []Verdict, te []int) []int {
 	if r.set.Boundless() {
 		return te
 	}
-	arrays := map[uint32]int{} // tasks admitted so far, of arrays with a limit
+	arrays, levels := map[uint32]int{}, false // tasks admitted so far, of arrays with a limit
 	for _, i := range te {
 		v := &verdicts[i]
 		j := &r.s.Jobs[v.Job]
@@ -58,8 +58,9 @@ func (r *ranker) admit(verdicts []Verdict, te []int) []int {
 		if j.AtOnce > 0 {
 			tasks = max(min(tasks, j.AtOnce-j.ArrayRuns-arrays[j.ID.ID]), 0)
 		}
-		fit := min(r.price(v, j), tasks)
-		if v.Class != cluster.TE || r.stuck(j) {
+		gpus, seconds := r.weigh(j)
+		fit := min(r.price(v, j, gpus, seconds), tasks)
+		if levels = levels || level(v.Budget.Factor()) > 0; v.Class != cluster.TE || r.stuck(j) {
 			continue
 		}
 		if v.Tasks = 0; fit < tasks {
@@ -70,11 +71,13 @@ func (r *ranker) admit(verdicts []Verdict, te []int) []int {
 		if j.AtOnce > 0 {
 			arrays[j.ID.ID] += fit
 		}
-		gpus, seconds := r.weigh(j)
 		r.use().hold(j, float64(fit)*gpus, float64(fit)*seconds)
 	}
 	te = slices.DeleteFunc(te, func(i int) bool { return verdicts[i].Class != cluster.TE })
-	return sortTE(te, verdicts, r.s, r.h)
+	if levels {
+		te = sortTE(te, verdicts, r.s, r.h)
+	}
+	return te
 }
 
 // stuck reports whether Slurm says that something else than room keeps a job from starting, now and in the next minute.
@@ -83,20 +86,23 @@ func (r *ranker) stuck(j *cluster.Job) bool {
 	return !j.WantsRoom() && !j.Begins(r.s.At) && !r.h.Claiming[j.ID] && !(len(r.h.Claiming) > 0 && r.h.Claiming[j.FirstTask()])
 }
 
-// price puts the price of its first task on a TE job, makes it BE where that is too high, and returns how many of its
-// tasks stand on the same level.
-func (r *ranker) price(v *Verdict, j *cluster.Job) (tasks int) {
+// price puts the price of its first task on a TE job, whose tasks weigh so much, makes it BE where that is too high, and
+// returns how many of its tasks stand on the same level.
+func (r *ranker) price(v *Verdict, j *cluster.Job, gpus, seconds float64) (tasks int) {
 	var dearest charge
 	var owner *budgetHolder
 	holders := r.holders(j)
-	all := make([]charge, 0, 6)
+	all := r.scratch[:0]
 	for k := range holders {
-		for _, c := range r.charges(&holders[k], j) {
-			if all = append(all, c); owner == nil || c.times(1) > dearest.times(1) {
+		before := len(all)
+		all = holders[k].charges(all, j, gpus, seconds)
+		for _, c := range all[before:] {
+			if owner == nil || c.times(1) > dearest.times(1) {
 				dearest, owner = c, &holders[k]
 			}
 		}
 	}
+	r.scratch = all
 	if owner == nil {
 		return math.MaxInt32
 	}
@@ -110,7 +116,7 @@ func (r *ranker) price(v *Verdict, j *cluster.Job) (tasks int) {
 		return 0
 	}
 	if level(times) > 0 {
-		v.Detail = v.Budget.Words()
+		v.Detail = "over budget: " + v.Budget.Words()
 	}
 	bound, most := min(math.Exp2(float64(level(times)+1)), plan.Worth*(1+2*rounding)), math.Inf(1)
 	for k := range all {
@@ -119,10 +125,8 @@ func (r *ranker) price(v *Verdict, j *cluster.Job) (tasks int) {
 	return int(max(min(most, math.MaxInt32), 1))
 }
 
-// charges are what a task of a job costs of the shares of one owner.
-func (r *ranker) charges(a *budgetHolder, j *cluster.Job) []charge {
-	all := make([]charge, 0, 3)
-	gpus, seconds := r.weigh(j)
+// charges adds what a task of a job costs of the shares of one owner.
+func (a *budgetHolder) charges(all []charge, j *cluster.Job, gpus, seconds float64) []charge {
 	if a.budget.GPUs > 0 && gpus > 0 {
 		all = append(all, charge{"gpus", a.use.gpus, gpus, float64(a.budget.GPUs)})
 	}

@@ -155,6 +155,7 @@ type ranker struct {
 	use     func() *teUse
 	charged *cluster.Charges
 	reach   map[string]plan.Reach // by list of partitions; see reachOf
+	scratch []charge              // of price
 }
 
 func (r *ranker) classify(j *cluster.Job) Verdict {
@@ -224,7 +225,8 @@ func (r *ranker) admitUnseen() map[int]Verdict {
 		j := &r.s.Jobs[i]
 		v := r.classify(j)
 		v.Job, v.Ranked, v.Since = i, false, r.h.FirstEligible.Get(j.ID)
-		if r.price(&v, j); v.Class == cluster.TE {
+		gpus, seconds := r.weigh(j)
+		if r.price(&v, j, gpus, seconds); v.Class == cluster.TE {
 			r.use().hold(j, r.charge(j), 0)
 		}
 		verdicts[i] = v

@@ -118,7 +118,7 @@ func TestPrices(t *testing.T) {
 		{"GPUs at once", plan.Classes{User: plan.Budget{GPUs: 2}}, 1.5, ""},
 		{"three times", plan.Classes{User: plan.Budget{GPUs: 1}}, 3, "over budget: 3 times the share of user ann, 1 TE GPUs at a time"},
 		{"time limit", plan.Classes{User: plan.Budget{TimeLimit: 8 * time.Minute}}, 1.2, ""},
-		{"three times as long", plan.Classes{User: plan.Budget{TimeLimit: 200 * time.Second}}, 3, "3 times the share of user ann, 200 s of time limit"},
+		{"three times as long", plan.Classes{User: plan.Budget{TimeLimit: 200 * time.Second}}, 3, "3 times the share of user ann, a time limit of 3m20s of TE jobs"},
 		{"ten times as long", plan.Classes{User: plan.Budget{TimeLimit: time.Minute}}, 10, "10 times the share of user ann"},
 		{"GPU-hours", plan.Classes{User: plan.Budget{GPUHours: 3}}, 2, "2 times the share of user ann, 3.0 TE GPU-hours in a day"},
 		{"many GPU-hours", plan.Classes{User: plan.Budget{GPUHours: 1}}, 6, "6 times the share"},

@@ -55,10 +55,16 @@ func RoundedTimes(times float64) float64 {
 	return min(math.Floor(times), 100)
 }
 
-// Words say how dear the job is.
+// Words say how many times which share is used.
 func (b *BudgetLimit) Words() string {
-	share := map[string]string{"gpus": "%g TE GPUs at a time", "gpu_hours": "%.1f TE GPU-hours in a day", "time_limit_s": "%g s of time limit of a TE job"}[b.Limit]
-	return fmt.Sprintf("over budget: %g times the share of %s %s, "+share, b.Times, b.Of, b.Name, b.Allowed)
+	share := fmt.Sprintf("%g TE GPUs at a time", b.Allowed)
+	switch b.Limit {
+	case "gpu_hours":
+		share = fmt.Sprintf("%.1f TE GPU-hours in a day", b.Allowed)
+	case "time_limit_s":
+		share = fmt.Sprintf("a time limit of %s of TE jobs", time.Duration(b.Allowed*float64(time.Second)))
+	}
+	return fmt.Sprintf("%g times the share of %s %s, %s", b.Times, b.Of, b.Name, share)
 }
 
 // Never reports whether a job counts as BE whatever others do: only its own request can change that.

@@ -474,3 +474,20 @@ func cpu(b *testing.B) time.Duration {
 	}
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
+
+// Trials that are alike are looked at once where there is no place for them: nothing else comes out than where each is looked
+// at. Prices up to 1 mean the same, and make them differ.
+func TestAlikeTrialsAreLookedAtOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, set := drawSnapshot(t, true), drawSettings(t)
+		s.Trials = slices.Concat(s.Trials, s.Trials, s.Trials)
+		got := Decide(&s, set)
+		s.Trials = slices.Clone(s.Trials)
+		for i := range s.Trials {
+			s.Trials[i].Price = float64(i) / float64(len(s.Trials))
+		}
+		if want := Decide(&s, set); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v, looked at one by one %+v", got, want)
+		}
+	})
+}
