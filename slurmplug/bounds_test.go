@@ -12,19 +12,21 @@ func TestParseBounds(t *testing.T) {
 		name, head, text, tail string
 		want                   Bounds
 	}{
-		{"x", plain, "", "TresPerNode=gres:gpu:2", Bounds{Tasks: 1, CPUs: 1, MemByCPU: true}},
+		{"x", plain, "", "TresPerNode=gres:gpu:2", Bounds{Tasks: 1, CPUs: 1, MemPerCPU: 1024}},
 		{"x", "NumNodes=1-3 NumTasks=4 NtasksPerN:B:S:C=2:0:*:* MinCPUsNode=12 MinMemoryNode=50G", "", "", Bounds{Most: 3, Tasks: 4, TasksPerNode: 2, CPUs: 12, MemMB: 51200}},
 		{"x", "NumNodes=2 NumTasks=2", "", "CpusPerTres=gres:gpu:8", Bounds{Tasks: 2, CPUsPerGPU: 8}}, // 2 is an estimate
 		{"x", "NumNodes=4-4 NumTasks=1", "", "", Bounds{Most: 4, Tasks: 1}},                           // of -N1-4: the first 4 is one, too
 		{"x", "", "", "CpusPerTres=gres/gpu:8", Bounds{CPUsPerGPU: 8}},
 		{"x", "", "", "CpusPerTres=gpu:8", Bounds{CPUsPerGPU: 8}}, // DefCpuPerGPU
-		{"x", plain, "Comment=NumTasks=9 MinCPUsNode=900", "", Bounds{Tasks: 1, CPUs: 1, MemByCPU: true}},
-		{"x NumTasks=9 Command=y", plain, "", "", Bounds{Tasks: 1, CPUs: 1, MemByCPU: true}},
-		{"x", plain + " NumTasks=9", "", "", Bounds{CPUs: 1, MemByCPU: true}},
+		{"x", plain, "Comment=NumTasks=9 MinCPUsNode=900", "", Bounds{Tasks: 1, CPUs: 1, MemPerCPU: 1024}},
+		{"x NumTasks=9 Command=y", plain, "", "", Bounds{Tasks: 1, CPUs: 1, MemPerCPU: 1024}},
+		{"x", plain + " NumTasks=9", "", "", Bounds{CPUs: 1, MemPerCPU: 1024}},
 		{"x", "NumNodes=x-y NumTasks=-1 MinMemoryNode=much", "", "", Bounds{}},
 		{"a\nname", "NumTasks=2", "", "CpusPerTres=gpu:8\nJobId=8 JobName=a\nname NumTasks=3 Command=z", Bounds{Tasks: 2, CPUsPerGPU: 8}}, // an array, and a task of it
 		{"a\nJobId=9 JobName=b NumTasks=5", "NumTasks=2", "", "", Bounds{Tasks: 2}},
 		{"", "NumTasks=2", "", "", Bounds{Tasks: 2}},
+		{"x", "NumTasks=2 MinMemoryNode=0", "", "", Bounds{Tasks: 2, AllMem: true}},
+		{"x", "NumTasks=2 MinMemoryNode=0", "", "MemPerTres=gres/gpu:3722", Bounds{Tasks: 2}}, // of --mem-per-gpu, which shows it, too
 	} {
 		line := "JobId=7 JobName=" + c.name + " UserId=a(1) Account=(null) " + c.head + " Command=y WorkDir=/ " + c.text + " StdOut=/dev/null " + c.tail
 		if got, err := parseBounds(&Job{Name: c.name}, line); err != nil || got != c.want {
@@ -44,7 +46,11 @@ func TestParseBounds(t *testing.T) {
 			"hostile NumCPUs=1 UserId=x(5)": {Tasks: 1, CPUs: 4, MemMB: 4096}, "comment": {Tasks: 1, CPUs: 4, MemMB: 4096}, "odd\nJobId=7 JobName=x": {Tasks: 1, CPUs: 4, MemMB: 4096},
 		} {
 			ask := all[name]
-			want.MemByCPU = strings.Contains(ask.out, " MinMemoryCPU=")
+			if got, err := parseBounds(&ask.record, ask.out); err != nil || (got.MemPerCPU > 0) != strings.Contains(ask.out, " MinMemoryCPU=") {
+				t.Errorf("%s: %+v, %v", name, got, err)
+			} else {
+				want.MemPerCPU = got.MemPerCPU
+			}
 			if got, err := parseBounds(&ask.record, ask.out); err != nil || got != want {
 				t.Errorf("%s: %+v, want %+v, %v", name, got, want, err)
 			}

@@ -170,6 +170,9 @@ func (c Config) DefMemPerCPU() int64 {
 	return mb
 }
 
+// ListsGPUs reports whether what jobs hold lists their GPUs (AccountingStorageTRES).
+func (c Config) ListsGPUs() bool { return c.lists("AccountingStorageTRES", "gres/gpu") }
+
 // EnforcesLimits reports whether limits of associations and QOS count (AccountingStorageEnforce).
 func (c Config) EnforcesLimits() bool {
 	return c.lists("AccountingStorageEnforce", "limits") || c.lists("AccountingStorageEnforce", "safe")

@@ -68,6 +68,7 @@ type Node struct {
 	CPUsAlloc  int
 	SocketCPUs int   // of each socket
 	Threads    int   // per core, at least 1: Slurm gives out whole cores
+	RealMB     int64 // RealMemory
 	MemMB      int64 // that jobs can have: RealMemory without MemSpecLimit
 	MemAllocMB int64
 	Gres       []Gres // configured

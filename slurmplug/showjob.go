@@ -148,7 +148,8 @@ type Bounds struct {
 	Tasks, TasksPerNode int
 	CPUs, CPUsPerGPU    int   // CPUs: of each node
 	MemMB               int64 // of each node
-	MemByCPU            bool  // it asks for memory for each CPU
+	MemPerCPU           int64 // MB for each CPU; by a default, too
+	AllMem              bool  // all memory of each node: --mem=0
 	TmpMB               int64 // disk for temporary files, of each node
 	// Open is what is asked for that does not count by amounts: sockets or cores of a layout, tasks of each socket or core,
 	// cores kept for the system, adjacent nodes, licences; "" for none.
@@ -185,8 +186,9 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 			}
 		}
 	}
-	collect(s.head, func(key string) bool { return key != "CpusPerTres" })
-	collect(s.tail, func(key string) bool { return key == "CpusPerTres" })
+	byGPU := func(key string) bool { return key == "CpusPerTres" || key == "MemPerTres" }
+	collect(s.head, func(key string) bool { return !byGPU(key) })
+	collect(s.tail, byGPU)
 	number := func(key, text string) int {
 		n, err := parseUint(text, math.MaxInt32)
 		if err != nil || twice[key] {
@@ -207,10 +209,13 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if mb, err := ParseMemory(words["MinTmpDiskNode"]); err == nil {
 		b.TmpMB = mb
 	}
-	_, b.MemByCPU = words["MinMemoryCPU"]
 	b.Open = openWords(words)
 	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
 		b.MemMB = mb
+		b.AllMem = mb == 0 && words["MinMemoryNode"] != "" && words["MemPerTres"] == ""
+	}
+	if mb, err := ParseMemory(words["MinMemoryCPU"]); err == nil && !twice["MinMemoryCPU"] {
+		b.MemPerCPU = mb
 	}
 	return b, nil
 }

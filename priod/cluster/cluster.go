@@ -82,6 +82,7 @@ type Job struct {
 	Interactive     bool  // of srun or salloc: it cannot be requeued
 	Whole           bool  // it gets nodes for itself, by --exclusive or its partition
 	OneThread       bool  // of each core it takes one CPU and holds all: --hint=nomultithread, --threads-per-core=1
+	AllMem          bool  // it gets all memory of each of its nodes: --mem=0
 	MemByCPU        bool  // MemMB grows with the CPUs that Slurm adds to fill cores: --mem-per-cpu, DefMemPerCPU
 	GPUs            int   // whole job, one task: that it holds, or that Slurm will give it
 	Admitted        bool  // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle

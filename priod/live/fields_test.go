@@ -40,7 +40,7 @@ func TestEveryFieldOfARecord(t *testing.T) {
 	convert := func(j slurmplug.Job) (o cluster.Job) {
 		var tags tagCache
 		tags.begin()
-		v := conversion{types: gpuTypes(nodes()), tags: &tags, partitions: cluster.Partitions{"gpu": {}, "down": {Closed: "DOWN"}}}
+		v := conversion{nodeMB: []int64{2048}, types: gpuTypes(nodes()), tags: &tags, partitions: cluster.Partitions{"gpu": {}, "down": {Closed: "DOWN"}}}
 		v.job(&o, &j)
 		return o
 	}

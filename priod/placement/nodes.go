@@ -381,6 +381,9 @@ func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
 		a = a.most(n.all(node))
 		a.MemMB = r.memory(a)
 	}
+	if r.AllMem && size.MemMB < Plenty {
+		a.MemMB = size.MemMB
+	}
 	return a
 }
 

@@ -92,6 +92,7 @@ type Request struct {
 	NodeCPUs            int32 // of each of its nodes at least; 0: any number
 	CPUsIn              uint8 // bit k: its CPUs count as Others[k], too
 	OneThread, MemByCPU bool  // as in cluster.Job
+	AllMem              bool  // each of its nodes gives it all memory
 	Whole               bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }
 

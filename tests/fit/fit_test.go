@@ -85,7 +85,7 @@ func TestFit(t *testing.T) {
 			all, err := s.decide(t.Context())
 			if _, ended := s.PID("slurmctld"); err != nil && ended != nil && strings.HasPrefix(lab.Version(), "24.11.") {
 				crashes++ // 24.11.5 does with some of the requests (segmentation fault): the others are decided by another seed
-				t.Logf("seed %d: %v", seed, ended)
+				t.Logf("seed %d: %v: %v", seed, ended, err)
 			} else if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}

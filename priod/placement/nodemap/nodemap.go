@@ -376,6 +376,9 @@ func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 		Types: types, Nodes: int32(j.Nodes), Whole: j.Whole, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB},
 		TaskCPUs: int32(j.TaskCPUs), NodeCPUs: int32(j.Node.CPUs), OneThread: j.OneThread, MemByCPU: j.MemByCPU,
 	}
+	if j.AllMem { // as much as each node has
+		r.AllMem, r.MemMB = true, 0
+	}
 	r.Others, r.CPUsIn = m.asks(j)
 	if r.Nodes > 1 {
 		r.Together = m.setsOf(j, types)
