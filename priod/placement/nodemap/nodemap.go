@@ -28,6 +28,7 @@ type Map struct {
 	sizes   []placement.Node
 	parts   map[string][]int32 // by node with several GPU types, where its parts stand; nil: there is none
 	largest []placement.Amount // by kind, the most of each that one of its nodes has
+	mixed   map[int32]int32    // by kind of parts, the most GPUs of all types that one of these nodes has; nil: there is none
 	others  []other            // what Amount.Others are amounts of
 	open    map[string]string  // by partition or GRES, why it is not counted
 	limits  cluster.Partitions
@@ -100,6 +101,10 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 				taken = placement.Amount{GPUs: taken.GPUs}
 			}
 			m.parts[n.Name] = append(m.parts[n.Name], at)
+			if m.mixed == nil {
+				m.mixed = map[int32]int32{}
+			}
+			m.mixed[kind] = max(m.mixed[kind], int32(n.GPUs))
 		} else {
 			m.Index[n.Name] = at
 		}
