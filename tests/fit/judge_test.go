@@ -338,7 +338,9 @@ func (s *site) startRunning(ctx context.Context, cases []*judged) error {
 		})
 	}
 	if len(waiting) > 0 {
-		_, err = s.Run(ctx, "scancel", waiting...)
+		if _, err = s.Run(ctx, "scancel", waiting...); err == nil {
+			err = s.gone(ctx, waiting) // one may have started meanwhile
+		}
 	}
 	return err
 }
