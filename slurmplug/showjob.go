@@ -209,7 +209,13 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if mb, err := ParseMemory(words["MinTmpDiskNode"]); err == nil {
 		b.TmpMB = mb
 	}
-	b.Open = openWords(words)
+	switch b.Open = openWords(words); {
+	case b.Open != "":
+	case strings.Contains(s.free, " SpreadJob=Yes") && b.Most != 1: // a comment that says so leaves the job waiting
+		b.Open = "as many nodes as there are (--spread-job)"
+	case b.CPUsPerGPU > 0 && number("CPUs/Task", words["CPUs/Task"]) > 1: // by MaxMemPerCPU: 22.05 starts none whose task gets fewer by GPU
+		b.Open = "CPUs by task and by GPU"
+	}
 	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
 		b.MemMB = mb
 		b.AllMem = mb == 0 && words["MinMemoryNode"] != "" && words["MemPerTres"] == ""
