@@ -25,7 +25,9 @@ func TestParseBounds(t *testing.T) {
 		{"a\nname", "NumTasks=2", "", "CpusPerTres=gpu:8\nJobId=8 JobName=a\nname NumTasks=3 Command=z", Bounds{Tasks: 2, CPUsPerGPU: 8}}, // an array, and a task of it
 		{"a\nJobId=9 JobName=b NumTasks=5", "NumTasks=2", "", "", Bounds{Tasks: 2}},
 		{"", "NumTasks=2", "", "", Bounds{Tasks: 2}},
-		{"x", "NumNodes=2-2 NumTasks=4", "SpreadJob=Yes", "", Bounds{Most: 2, Tasks: 4, Open: "as many nodes as there are (--spread-job)"}},
+		{"x", "NumNodes=2-2 NumTasks=4", "", "SpreadJob=Yes", Bounds{Most: 2, Tasks: 4, Open: "as many nodes as there are (--spread-job)"}},
+		{"x", "NumTasks=4", "", "GresEnforceBind=Yes", Bounds{Tasks: 4, Binds: true}},
+		{"x", "NumTasks=4", "", "GresEnforceBind=No", Bounds{Tasks: 4}},
 		{"x", "NumNodes=1-1 NumTasks=4", "SpreadJob=Yes", "", Bounds{Most: 1, Tasks: 4}},
 		{"x", "NumTasks=1 CPUs/Task=4", "", "CpusPerTres=gres:gpu:2", Bounds{Tasks: 1, CPUsPerGPU: 2, Open: "CPUs by task and by GPU"}},
 		{"x", "NumTasks=2 MinMemoryNode=0", "", "", Bounds{Tasks: 2, AllMem: true}},

@@ -170,6 +170,10 @@ func (c Config) DefMemPerCPU() int64 {
 	return mb
 }
 
+// BindsGPUs reports whether all jobs get CPUs of the sockets of their GPUs alone (ENFORCE_BINDING_GRES): then that is no
+// wish of a job's.
+func (c Config) BindsGPUs() bool { return c.lists("SelectTypeParameters", "ENFORCE_BINDING_GRES") }
+
 // ListsGPUs reports whether what jobs hold lists their GPUs (AccountingStorageTRES).
 func (c Config) ListsGPUs() bool { return c.lists("AccountingStorageTRES", "gres/gpu") }
 

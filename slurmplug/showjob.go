@@ -151,6 +151,7 @@ type Bounds struct {
 	MemPerCPU           int64 // MB for each CPU; by a default, too
 	AllMem              bool  // all memory of each node: --mem=0
 	TmpMB               int64 // disk for temporary files, of each node
+	Binds               bool  // it gets CPUs of the sockets of its GPUs alone: --gres-flags=enforce-binding
 	// Open is what is asked for that does not count by amounts: sockets or cores of a layout, tasks of each socket or core,
 	// cores kept for the system, adjacent nodes, licences; "" for none.
 	Open string
@@ -209,9 +210,10 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if mb, err := ParseMemory(words["MinTmpDiskNode"]); err == nil {
 		b.TmpMB = mb
 	}
+	b.Binds = strings.Contains(s.free, "GresEnforceBind=Yes") // a comment that says so, or the next, leaves the job waiting
 	switch b.Open = openWords(words); {
 	case b.Open != "":
-	case strings.Contains(s.free, " SpreadJob=Yes") && b.Most != 1: // a comment that says so leaves the job waiting
+	case strings.Contains(s.free, "SpreadJob=Yes") && b.Most != 1:
 		b.Open = "as many nodes as there are (--spread-job)"
 	case b.CPUsPerGPU > 0 && number("CPUs/Task", words["CPUs/Task"]) > 1: // by MaxMemPerCPU: 22.05 starts none whose task gets fewer by GPU
 		b.Open = "CPUs by task and by GPU"

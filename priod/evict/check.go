@@ -38,7 +38,7 @@ func (c *Claim) Vet(s plan.JobStatus, place cluster.Place) preemption.Why {
 		return Unhelpful
 	case s.ReqNodes != "", place.Excluded != "" && err != nil:
 		return Constraint
-	case place.Bounds.Open != "", !tasksAllow(place.Bounds, len(c.Nodes())):
+	case place.Bounds.Open != "", place.Bounds.Binds, !tasksAllow(place.Bounds, len(c.Nodes())):
 		return Uncountable
 	case slices.ContainsFunc(c.Nodes(), func(n string) bool { return slices.Contains(refused, n) }):
 		return Constraint

@@ -167,6 +167,7 @@ func TestVetoesOfWhatFits(t *testing.T) {
 		"nothing is known against it": {"Resources", "", slurmplug.Bounds{}, preemption.Fits},
 		"it refuses the node":         {"Resources", "n1", slurmplug.Bounds{}, Constraint},
 		"sockets of a layout":         {"Resources", "", slurmplug.Bounds{Open: "sockets of each node"}, Uncountable},
+		"CPUs of the GPUs' sockets":   {"Resources", "", slurmplug.Bounds{Binds: true}, Uncountable},
 		"memory for each CPU":         {"Resources", "", slurmplug.Bounds{MemPerCPU: 101}, Uncountable},
 		"as much of it as is counted": {"Resources", "", slurmplug.Bounds{MemPerCPU: 100}, preemption.Fits},
 		"all memory":                  {"Resources", "", slurmplug.Bounds{AllMem: true}, Uncountable},
