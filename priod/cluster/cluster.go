@@ -330,7 +330,7 @@ type Node struct {
 	Together   int         // CPUs that are given out together: those of a core, or a socket
 	TmpMB      int64       // for temporary files
 	Gres       []GresCount // beside GPUs and parts of them
-	Owned      bool        // only jobs of the user who runs there start on it now
+	Owned      bool        // only some jobs start on it now: of the user who runs there, or such as share like those that run there
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool      // more than one GPU type on this node

@@ -77,6 +77,22 @@ func (c *Cluster) ObserveQueue(ctx context.Context) (cluster.Snapshot, error) {
 	return s, nil
 }
 
+// keepOthers has the nodes of running jobs that share (--oversubscribe) start no other job.
+func keepOthers(nodes []cluster.Node, jobs []slurmplug.Job) {
+	kept := map[string]bool{}
+	for i := range jobs {
+		if j := &jobs[i]; j.Shares && j.Unread == "" && state(j.State) != cluster.Pending {
+			hosts, _ := slurmplug.ExpandHosts(j.NodeList)
+			for _, h := range hosts {
+				kept[h] = true
+			}
+		}
+	}
+	for i := range nodes {
+		nodes[i].Owned = nodes[i].Owned || kept[nodes[i].Name]
+	}
+}
+
 // unread are the records of nodes, partitions and jobs that could not be read.
 func unread(nodes []slurmplug.Node, partitions []cluster.UnreadRecord, jobs []slurmplug.Job) (all []cluster.UnreadRecord) {
 	for i := range nodes {
@@ -134,6 +150,9 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 			}
 			k++
 		}
+	}
+	if c.conf.SharingKeepsOthers() {
+		keepOthers(s.Nodes, jobs)
 	}
 	s.Partitions, c.nodeSizes = c.partitions, sizesOf(s.Nodes)
 	c.qosHeld = heldUnder(c.qosLimits, c.partitionQOS, jobs)
@@ -310,7 +329,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 		o.TimeLimit = v.limits.of(j.Partition)
 	}
 	d := v.demands.of(j, o.Whole, v)
-	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs
+	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs, o.Node.MemMB = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs, d.nodeMB
 	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.AllMem, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.allMem, d.gres, d.open
 	if limited := v.beyond(o, d.most); limited != "" {
 		o.Open = limited
@@ -452,6 +471,7 @@ type demand struct {
 
 	nodeGPUs       int
 	nodeCPUs       int
+	nodeMB         int64
 	cpus, taskCPUs int
 	memByCPU       bool
 	allMem         bool
@@ -518,6 +538,9 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 	if d.memByCPU = j.MinMemMB > 0 && d.memMB == j.MinMemMB*int64(max(j.CPUs, 1)) && (!one || j.MinMemMB == defMemPerCPU); d.memByCPU {
 		d.memMB = j.MinMemMB * int64(d.cpus)
 	}
+	if !d.memByCPU && d.memMB == j.MinMemMB*int64(max(d.nodes, 1)) {
+		d.nodeMB = j.MinMemMB
+	}
 	if most > 0 && d.cpus > most*max(d.nodes, 1) {
 		wider := (d.cpus + most - 1) / most
 		if d.nodeGPUs > 0 && d.gpus == d.nodeGPUs*max(d.nodes, 1) {
@@ -525,6 +548,9 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 		}
 		if d.nodes = wider; whole {
 			d.gpus = max(d.gpus, least*wider)
+		}
+		if d.nodeMB > 0 {
+			d.memMB = d.nodeMB * int64(wider)
 		}
 	}
 }

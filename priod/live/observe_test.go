@@ -255,6 +255,26 @@ func TestGPUsThatSlurmLists(t *testing.T) {
 	}
 }
 
+// On 24.11.5 no other job starts beside one of --oversubscribe, whatever is free of its nodes.
+func TestNodesOfSharingJobs(t *testing.T) {
+	nodes := []cluster.Node{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}, {Name: "n4", Owned: true}}
+	keepOthers(nodes, []slurmplug.Job{{State: "RUNNING", Shares: true, NodeList: "n[1-2]"}, {State: "RUNNING", NodeList: "n3"}, {State: "PENDING", Shares: true, NodeList: "n3"}})
+	for i, want := range []bool{true, true, false, true} {
+		if nodes[i].Owned != want {
+			t.Errorf("%+v", nodes[i])
+		}
+	}
+}
+
+// Memory by node is of each, also where the CPUs need more nodes than the job names (24.11.5).
+func TestMemoryOfMoreNodes(t *testing.T) {
+	job := slurmplug.Job{State: "PENDING", Partition: "gpu", TRES: "cpu=12,mem=57421M,node=1,gres/gpu=2", TresPerTask: "gres/gpu=1", CPUs: 12, NumTasks: 2, MinMemMB: 57421}
+	var cache demandCache
+	if d := cache.of(&job, false, &conversion{sizes: nodeSizes{"gpu": {{"a100", 4, 8, 2, 2}}}}); d.nodes != 2 || d.memMB != 2*57421 || d.nodeMB != 57421 {
+		t.Errorf("%+v", d)
+	}
+}
+
 // Where memory is not handed out a job may ask for all of a node's, MemSpecLimit or not (22.05.8, 26.05.5).
 func TestMemoryThatIsNotHandedOut(t *testing.T) {
 	c, nodes := New(nil), []slurmplug.Node{{Name: "n", State: []string{"IDLE"}, RealMB: 64000, MemMB: 48000, MemAllocMB: 100}}

@@ -61,6 +61,19 @@ func TestAllMemory(t *testing.T) {
 	}
 }
 
+// Memory of each node is that, however few of the GPUs lie there.
+func TestMemoryOfEachNode(t *testing.T) {
+	n := New(Packed, []Node{{Amount: Amount{GPUs: 4, CPUs: 8, MemMB: 100}}, {Amount: Amount{GPUs: 4, CPUs: 8, MemMB: 100}}})
+	r := Request{Types: 1, Amount: Amount{GPUs: 5, CPUs: 5, MemMB: 60}, NodeMemMB: 60}
+	if place, found := n.Fit(r, nil); !found || len(place) != 2 || place[0].MemMB != 60 || place[1].MemMB != 60 {
+		t.Errorf("%+v, %v", place, found)
+	}
+	n.Take([]Share{{Node: 1, Amount: Amount{MemMB: 50}}})
+	if place, found := n.Fit(r, nil); found {
+		t.Errorf("%+v, where one node has less", place)
+	}
+}
+
 func drawCPUNodes(t *rapid.T) *Nodes {
 	var nodes []Node
 	for range rapid.IntRange(1, 24).Draw(t, "nodes") {

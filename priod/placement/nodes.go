@@ -381,8 +381,12 @@ func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
 		a = a.most(n.all(node))
 		a.MemMB = r.memory(a)
 	}
-	if r.AllMem && size.MemMB < Plenty {
+	switch {
+	case size.MemMB >= Plenty:
+	case r.AllMem:
 		a.MemMB = size.MemMB
+	default:
+		a.MemMB = max(a.MemMB, r.NodeMemMB)
 	}
 	return a
 }

@@ -379,7 +379,7 @@ func (m *Map) ByGPUType() (sets []placement.Types) {
 func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 	r := placement.Request{
 		Types: types, Nodes: int32(j.Nodes), Whole: j.Whole, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB},
-		TaskCPUs: int32(j.TaskCPUs), NodeCPUs: int32(j.Node.CPUs), OneThread: j.OneThread, MemByCPU: j.MemByCPU,
+		TaskCPUs: int32(j.TaskCPUs), NodeCPUs: int32(j.Node.CPUs), NodeMemMB: j.Node.MemMB, OneThread: j.OneThread, MemByCPU: j.MemByCPU,
 	}
 	if j.AllMem { // as much as each node has
 		r.AllMem, r.MemMB = true, 0
