@@ -38,6 +38,13 @@ func TestParseBounds(t *testing.T) {
 			t.Errorf("%q: %+v, want %+v, %v", line, got, c.want, err)
 		}
 	}
+	for nodes, open := range map[string]bool{"node=1": false, "node=2": true} {
+		line := "JobId=7 JobName=x UserId=a(1) Account=(null) NumNodes=1 NumTasks=4 NtasksPerN:B:S:C=4:0:*:* Command=y"
+		record := Job{Name: "x", State: "PENDING", TRES: nodes, TresPerTask: "gres:gpu:1", NumTasks: 4}
+		if got, err := parseBounds(&record, line); err != nil || (got.Open != "") != open {
+			t.Errorf("%s, GPUs by task: %+v, %v", nodes, got, err)
+		}
+	}
 	for _, line := range []string{"", "JobId=7 NumTasks=2", "JobId=7 JobName=other NumTasks=2"} {
 		if got, err := parseBounds(&Job{Name: "x"}, line); err == nil {
 			t.Errorf("%q is believed: %+v", line, got)

@@ -215,6 +215,8 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	case b.Open != "":
 	case strings.Contains(s.free, "SpreadJob=Yes") && b.Most != 1:
 		b.Open = "as many nodes as there are (--spread-job)"
+	case b.TasksPerNode > 0 && b.Tasks != b.TasksPerNode*max(record.NodeCount(), 1) && record.byTask():
+		b.Open = "GPUs by task, and other tasks of each node than there are" // 22.05 may want GPUs for these
 	case b.CPUsPerGPU > 0 && number("CPUs/Task", words["CPUs/Task"]) > 1: // by MaxMemPerCPU: 22.05 starts none whose task gets fewer by GPU
 		b.Open = "CPUs by task and by GPU"
 	}
