@@ -142,6 +142,9 @@ func TestCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cases = slices.DeleteFunc(cases, func(c *Case) bool {
+		return slices.ContainsFunc(deadly[release()], func(option string) bool { return strings.Contains(c.String(), option) })
+	})
 	s := newSite(t)
 	for _, b := range batches(cases) {
 		if err := s.configure(t.Context(), b); err != nil {
