@@ -30,6 +30,8 @@ func TestParseBounds(t *testing.T) {
 		{"x", "NumTasks=4", "", "GresEnforceBind=No", Bounds{Tasks: 4}},
 		{"x", "NumNodes=1-1 NumTasks=4", "SpreadJob=Yes", "", Bounds{Most: 1, Tasks: 4}},
 		{"x", "NumTasks=1 CPUs/Task=4", "", "CpusPerTres=gres:gpu:2", Bounds{Tasks: 1, CPUsPerGPU: 2, Open: "CPUs by task and by GPU"}},
+		{"x", "NumTasks=2 MinMemoryTRES=0", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemPerGPU: 4000}}, // DefMemPerGPU beside --mem
+		{"x", "NumTasks=2 MinMemoryNode=2314M", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemMB: 2314}}, // of 22.05, where --mem counts alone
 		{"x", "NumTasks=2 MinMemoryNode=0", "", "", Bounds{Tasks: 2, AllMem: true}},
 		{"x", "NumTasks=2 MinMemoryNode=0", "", "MemPerTres=gres/gpu:3722", Bounds{Tasks: 2}}, // of --mem-per-gpu, which shows it, too
 	} {
@@ -58,6 +60,9 @@ func TestParseBounds(t *testing.T) {
 			"hostile NumCPUs=1 UserId=x(5)": {Tasks: 1, CPUs: 4, MemMB: 4096}, "comment": {Tasks: 1, CPUs: 4, MemMB: 4096}, "odd\nJobId=7 JobName=x": {Tasks: 1, CPUs: 4, MemMB: 4096},
 		} {
 			ask := all[name]
+			if name == "default" && version != "22.05" { // which shows MinMemoryCPU=
+				want.MemPerGPU = 8192
+			}
 			if got, err := parseBounds(&ask.record, ask.out); err != nil || (got.MemPerCPU > 0) != strings.Contains(ask.out, " MinMemoryCPU=") {
 				t.Errorf("%s: %+v, %v", name, got, err)
 			} else {

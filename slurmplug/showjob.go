@@ -149,6 +149,7 @@ type Bounds struct {
 	CPUs, CPUsPerGPU    int   // CPUs: of each node
 	MemMB               int64 // of each node
 	MemPerCPU           int64 // MB for each CPU; by a default, too
+	MemPerGPU           int64 // MB for each GPU, beside what it asks for in another way: Slurm starts it where these are free, too (26.05)
 	AllMem              bool  // all memory of each node: --mem=0
 	TmpMB               int64 // disk for temporary files, of each node
 	Binds               bool  // it gets CPUs of the sockets of its GPUs alone: --gres-flags=enforce-binding
@@ -223,6 +224,9 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
 		b.MemMB = mb
 		b.AllMem = mb == 0 && words["MinMemoryNode"] != "" && words["MemPerTres"] == ""
+	}
+	if _, hides := words["MinMemoryTRES"]; hides && !twice["MemPerTres"] {
+		b.MemPerGPU, _ = perGPU64(words["MemPerTres"])
 	}
 	if mb, err := ParseMemory(words["MinMemoryCPU"]); err == nil && !twice["MinMemoryCPU"] {
 		b.MemPerCPU = mb

@@ -70,7 +70,7 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 }
 
 // counts reports whether a claim counts what its job asks of each node that no poll shows: disk for temporary files, all
-// memory, and memory for each CPU that Slurm gives it there. Where whole sockets are taken these are as many as the GPUs
+// memory, and memory for each CPU and GPU that Slurm gives it there. Where whole sockets are taken these are as many as the GPUs
 // lie on (26.05).
 func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) bool {
 	return !slices.ContainsFunc(c.Shares, func(share ClaimShare) bool {
@@ -79,7 +79,7 @@ func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) boo
 			return false
 		}
 		n := &j.nodes[at]
-		short := share.MemMB < asks.MemPerCPU*int64(share.CPUs) || asks.MemPerCPU > 0 && n.Together > max(n.Threads, 1)
+		short := share.MemMB < max(asks.MemPerCPU*int64(share.CPUs), asks.MemPerGPU*int64(share.GPUs)) || asks.MemPerCPU > 0 && n.Together > max(n.Threads, 1)
 		return n.TmpMB < asks.TmpMB || !j.memShared && (short || asks.AllMem && !s.AllMem)
 	})
 }

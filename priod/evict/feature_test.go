@@ -170,6 +170,7 @@ func TestVetoesOfWhatFits(t *testing.T) {
 		"CPUs of the GPUs' sockets":   {"Resources", "", slurmplug.Bounds{Binds: true}, Uncountable},
 		"memory for each CPU":         {"Resources", "", slurmplug.Bounds{MemPerCPU: 101}, Uncountable},
 		"as much of it as is counted": {"Resources", "", slurmplug.Bounds{MemPerCPU: 100}, preemption.Fits},
+		"memory for each GPU":         {"Resources", "", slurmplug.Bounds{MemPerGPU: 101}, Uncountable},
 		"all memory":                  {"Resources", "", slurmplug.Bounds{AllMem: true}, Uncountable},
 		"Slurm has not looked yet":    {"Priority", "n1", slurmplug.Bounds{}, preemption.Fits},
 	} {
