@@ -40,6 +40,12 @@ func TestParseBounds(t *testing.T) {
 			t.Errorf("%q: %+v, want %+v, %v", line, got, c.want, err)
 		}
 	}
+	for nodes, want := range map[string]bool{"1-1": false, "1-12": true, "1": true} {
+		line := "JobId=7 JobName=x UserId=a(1) Account=(null) NumNodes=" + nodes + " NumTasks=12 Command=y"
+		if got, err := parseBounds(&Job{Name: "x", TresPerJob: "gres/gpu:a100:2"}, line); err != nil || got.OfJob != want {
+			t.Errorf("NumNodes=%s, GPUs of the job: %+v, %v", nodes, got, err)
+		}
+	}
 	for nodes, open := range map[string]bool{"node=1": false, "node=2": true} {
 		line := "JobId=7 JobName=x UserId=a(1) Account=(null) NumNodes=1 NumTasks=4 NtasksPerN:B:S:C=4:0:*:* Command=y"
 		record := Job{Name: "x", State: "PENDING", TRES: nodes, TresPerTask: "gres:gpu:1", NumTasks: 4}

@@ -152,6 +152,7 @@ type Bounds struct {
 	MemPerGPU           int64 // MB for each GPU, beside what it asks for in another way: Slurm starts it where these are free, too (26.05)
 	AllMem              bool  // all memory of each node: --mem=0
 	TmpMB               int64 // disk for temporary files, of each node
+	OfJob               bool  // it asks for several GPUs in all, for tasks on any number of nodes: --gpus, without --nodes=1
 	Binds               bool  // it gets CPUs of the sockets of its GPUs alone: --gres-flags=enforce-binding
 	// Open is what is asked for that does not count by amounts: sockets or cores of a layout, tasks of each socket or core,
 	// cores kept for the system, adjacent nodes, licences; "" for none.
@@ -211,6 +212,9 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if mb, err := ParseMemory(words["MinTmpDiskNode"]); err == nil {
 		b.TmpMB = mb
 	}
+	all, _ := requestedGres(record.TresPerJob)
+	gpus, _ := countGPUs(all)
+	b.OfJob = gpus > 1 && b.Tasks > 1 && b.Most != 1
 	b.Binds = strings.Contains(s.free, "GresEnforceBind=Yes") // a comment that says so, or the next, leaves the job waiting
 	switch b.Open = openWords(words); {
 	case b.Open != "":

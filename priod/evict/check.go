@@ -70,8 +70,9 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 }
 
 // counts reports whether a claim counts what its job asks of each node that no poll shows: disk for temporary files, all
-// memory, and memory for each CPU and GPU that Slurm gives it there. Where whole sockets are taken these are as many as the GPUs
-// lie on (26.05).
+// memory, and memory for each CPU and GPU that Slurm gives it there. Where whole sockets are taken these are as many as
+// the GPUs lie on (26.05); and where a job asks for GPUs in all, and for tasks on any number of nodes, it gets CPUs of
+// the sockets of these GPUs alone (26.05).
 func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) bool {
 	return !slices.ContainsFunc(c.Shares, func(share ClaimShare) bool {
 		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == share.Node })
@@ -79,8 +80,10 @@ func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) boo
 			return false
 		}
 		n := &j.nodes[at]
-		short := share.MemMB < max(asks.MemPerCPU*int64(share.CPUs), asks.MemPerGPU*int64(share.GPUs)) || asks.MemPerCPU > 0 && n.Together > max(n.Threads, 1)
-		return n.TmpMB < asks.TmpMB || !j.memShared && (short || asks.AllMem && !s.AllMem)
+		sockets := n.Together > max(n.Threads, 1)
+		short := share.MemMB < max(asks.MemPerCPU*int64(share.CPUs), asks.MemPerGPU*int64(share.GPUs)) || asks.MemPerCPU > 0 && sockets
+		apart := sockets && share.GPUs*n.CPUs > n.GPUs*share.CPUs || asks.OfJob && 2*share.CPUs > n.CPUs && share.GPUs < n.GPUs
+		return n.TmpMB < asks.TmpMB || apart || !j.memShared && (short || asks.AllMem && !s.AllMem)
 	})
 }
 

@@ -210,6 +210,25 @@ func TestMemoryForEachCPUOfThePlace(t *testing.T) {
 	}
 }
 
+// Slurm may give a job only CPUs of the sockets on which its GPUs lie (26.05.5): whole sockets, and for --gpus=2 -n12.
+func TestGPUsApartFromCPUs(t *testing.T) {
+	j := NewJournal()
+	j.SetNodes([]cluster.Node{{Name: "n1", CPUs: 16, GPUs: 4, Threads: 2, Together: 2}, {Name: "s1", CPUs: 16, GPUs: 4, Threads: 2, Together: 8}})
+	for _, c := range []struct {
+		share  ClaimShare
+		ofJob  bool
+		counts bool
+	}{
+		{ClaimShare{Node: "n1", GPUs: 2, CPUs: 12}, false, true}, {ClaimShare{Node: "n1", GPUs: 2, CPUs: 12}, true, false},
+		{ClaimShare{Node: "n1", GPUs: 2, CPUs: 8}, true, true}, {ClaimShare{Node: "n1", GPUs: 4, CPUs: 12}, true, true},
+		{ClaimShare{Node: "s1", GPUs: 2, CPUs: 8}, false, true}, {ClaimShare{Node: "s1", GPUs: 3, CPUs: 8}, false, false},
+	} {
+		if got := j.counts(&Claim{Shares: []ClaimShare{c.share}}, slurmplug.Bounds{OfJob: c.ofJob}, &plan.JobStatus{}); got != c.counts {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // Of an array no more tasks get a place than may run at a time; those that run and those
 // with a claim count. Who comes behind is not kept from its own.
 func TestArrayLimit(t *testing.T) {
