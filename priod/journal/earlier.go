@@ -58,6 +58,15 @@ func (j *Journal) readEarlier(dir string) error {
 	return nil
 }
 
+// Retire renames the journal, whose records stand in another one now.
+func (j *Journal) Retire() error {
+	err := j.retireEarlier()
+	if j.file.info != nil {
+		err = errors.Join(err, os.Rename(j.file.path, j.file.path+".moved"))
+	}
+	return errors.Join(err, SyncDir(filepath.Dir(j.file.path)))
+}
+
 // retireEarlier renames the files of an earlier version, whose records stand in the journal now.
 func (j *Journal) retireEarlier() (err error) {
 	for _, path := range j.earlier {

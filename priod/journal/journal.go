@@ -191,7 +191,7 @@ func (j *Journal) Append(records ...Record) error {
 		if err := j.follow(); err != nil {
 			return err
 		}
-		if j.file.info == nil || j.anew || j.damaged > 0 {
+		if j.file.info == nil || j.head.Format == 0 || j.anew || j.damaged > 0 {
 			if err := j.rewrite(); err != nil {
 				return err
 			}
@@ -274,15 +274,15 @@ func (j *Journal) rewrite() error {
 func (j *Journal) Follow() error { return j.locked(j.follow) }
 
 func (j *Journal) follow() error {
-	if j.file.info == nil {
-		return nil
-	}
 	now, err := os.Stat(j.file.path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && j.file.info == nil:
+		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrLost
 	case err != nil:
 		return err
+	case j.file.info == nil: // another process began it
 	case j.file.unchanged(now):
 		return nil
 	case !os.SameFile(j.file.info, now), now.Size() <= j.file.good:

@@ -15,7 +15,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
-	"slurmprio/priod/undo/lines"
+	"slurmprio/priod/journal"
 	"slurmprio/slurmplug"
 )
 
@@ -169,7 +169,7 @@ func TestEvictionsOfAnotherCluster(t *testing.T) {
 	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "cluster test's") {
 		t.Error(err)
 	}
-	if !given.Blank() || lines.Exists(filepath.Join(d.store.dir, "evictions.jsonl")) || len(aside(t, d.store.dir)) != 1 {
+	if !given.Blank() || journal.Exists(filepath.Join(d.store.dir, "evictions.jsonl")) || len(aside(t, d.store.dir)) != 1 {
 		t.Errorf("%+v %v", given, aside(t, d.store.dir))
 	}
 	d.cycle()
@@ -240,7 +240,7 @@ func TestEvictionLinesAreCompacted(t *testing.T) {
 func TestEvictionFileCost(t *testing.T) {
 	d, j := underWay(t)
 	d.cycle()
-	if lines.Exists(filepath.Join(d.store.dir, "evictions.jsonl")) {
+	if journal.Exists(filepath.Join(d.store.dir, "evictions.jsonl")) {
 		t.Error("a file without evictions")
 	}
 	save(t, d.store, j, evicted(now()))

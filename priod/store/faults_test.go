@@ -18,10 +18,10 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/undo"
-	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -540,7 +540,7 @@ func TestPlannedRefuses(t *testing.T) {
 	if err := s.Planned(ctx, seen); err == nil || !strings.Contains(err.Error(), "the plan changes job 9, which the snapshot does not hold") {
 		t.Error(err)
 	}
-	if lines.Exists(undo.Path(s.dir)) || s.acting != nil {
+	if journal.Exists(undo.Path(s.dir)) || s.acting != nil {
 		t.Error("a refused plan leaves a trace")
 	}
 }

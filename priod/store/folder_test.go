@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/undo"
-	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -97,7 +97,7 @@ func TestFolderGone(t *testing.T) {
 			if hold, err := d.store.Hold(); err == nil {
 				t.Errorf("hold %q", hold)
 			}
-			if len(d.history.Written) != 3 || lines.Exists(dir) {
+			if len(d.history.Written) != 3 || journal.Exists(dir) {
 				t.Error("something was written")
 			}
 			lost := 0
@@ -202,7 +202,7 @@ func TestJournalSpoiled(t *testing.T) {
 		"a line less": func(t *testing.T, path string, text []byte) { truncate(t, path, int64(bytes.IndexByte(text, '\n')+1)) },
 		"overwritten": func(t *testing.T, path string, text []byte) { overwrite(t, path, bytes.Repeat([]byte("x"), len(text))) },
 		"edited": func(t *testing.T, path string, text []byte) {
-			if err := lines.Replace(path, bytes.ReplaceAll(text, []byte(`"job"`), []byte(`job`))); err != nil {
+			if err := journal.Replace(path, bytes.ReplaceAll(text, []byte(`"job"`), []byte(`job`))); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"slurmprio/priod/evict"
-	"slurmprio/priod/undo/lines"
+	"slurmprio/priod/journal"
 )
 
 // Whatever stands in evictions.jsonl, what is read of it is what is read again once it

@@ -20,9 +20,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/undo"
-	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -402,7 +402,7 @@ func TestOddFolderNames(t *testing.T) {
 		if c := must[Cycle](t)(reader(t, dir).LastCycle(ctx)); c.Jobs != 1 {
 			t.Errorf("%s: %+v", name, c)
 		}
-		if !lines.Exists(databasePath(dir)) {
+		if !journal.Exists(databasePath(dir)) {
 			t.Errorf("%s: no file", name)
 		}
 	}
