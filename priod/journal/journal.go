@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 )
 
 // Format is the version of journal.jsonl.
@@ -244,7 +245,14 @@ func (j *Journal) TakeBack() error {
 func (j *Journal) Long() bool { return j.lines >= 1024+2*j.kept }
 
 // Rewrite replaces the file by one with all that still counts. A damaged one is kept aside.
-func (j *Journal) Rewrite() error { return j.locked(j.rewrite) }
+func (j *Journal) Rewrite() error {
+	return j.locked(func() error {
+		if err := j.follow(); err != nil {
+			return err
+		}
+		return j.rewrite()
+	})
+}
 
 func (j *Journal) rewrite() error {
 	if j.damaged > 0 && Exists(j.file.path) {
@@ -282,6 +290,8 @@ func (j *Journal) follow() error {
 		return ErrLost
 	case err != nil:
 		return err
+	case now.IsDir():
+		return &fs.PathError{Op: "open", Path: j.file.path, Err: syscall.EISDIR}
 	case j.file.info == nil: // another process began it
 	case j.file.unchanged(now):
 		return nil

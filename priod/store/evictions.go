@@ -44,12 +44,26 @@ func (p *turns) Take(kind string, body []byte) (bool, error) {
 	if err := json.Unmarshal(body, &t); err != nil || !t.sound() {
 		return true, errNoTurn
 	}
-	p.journal.Update(&evict.Changes{Claims: t.Claims, Evictions: t.Evictions})
+	for i := range t.Claims {
+		p.journal.Update(&evict.Changes{Claims: t.Claims[i : i+1]})
+		inOrder(p.journal.Claims, func(c evict.Claim) int64 { return c.Number })
+	}
+	for i := range t.Evictions {
+		p.journal.Update(&evict.Changes{Evictions: t.Evictions[i : i+1]})
+		inOrder(p.journal.Evictions, func(e evict.Eviction) int64 { return e.Number })
+	}
 	for id, n := range t.Times {
 		p.journal.Times[id] = n
 	}
 	p.journal.LastClaim, p.journal.LastEviction = max(p.journal.LastClaim, t.LastClaim), max(p.journal.LastEviction, t.LastEviction)
 	return true, nil
+}
+
+// inOrder moves the last row to its place by number, as a search expects: an edited file may tell it late.
+func inOrder[R any](rows []R, number func(R) int64) {
+	for i := len(rows) - 1; i > 0 && number(rows[i]) < number(rows[i-1]); i-- {
+		rows[i], rows[i-1] = rows[i-1], rows[i]
+	}
 }
 
 // sound reports whether a record can be what priod wrote.
@@ -92,6 +106,9 @@ func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
 		return nil, err
 	}
 	j := s.turns.journal
+	if last.Eviction > j.LastEviction && !s.file.Missing() && !s.void.Now {
+		s.log.Error("the journal lacks evictions that the database has, as an older copy would: those under way are not continued", "file", s.file.Path())
+	}
 	j.LastClaim, j.LastEviction = max(j.LastClaim, last.Claim), max(j.LastEviction, last.Eviction)
 	s.behind = !j.Blank()
 	return j, nil

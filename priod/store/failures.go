@@ -18,9 +18,9 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// failed is the part of the journal that tells of jobs that failed and of nodes that were taken out of use. Once loaded, the
+// failures is the part of the journal that tells of jobs that failed and of nodes that were taken out of use. Once loaded, the
 // daemon's own retry.Memory is what it holds.
-type failed struct{ memory *retry.Memory }
+type failures struct{ memory *retry.Memory }
 
 // failureTurn is a record: rows as they are after a turn.
 type failureTurn struct {
@@ -31,9 +31,9 @@ type failureTurn struct {
 var errNoFailure = errors.New("no failure")
 
 // Clear, Take and Records are those of a journal.Part.
-func (p *failed) Clear() { p.memory = retry.NewMemory() }
+func (p *failures) Clear() { p.memory = retry.NewMemory() }
 
-func (p *failed) Take(kind string, body []byte) (bool, error) {
+func (p *failures) Take(kind string, body []byte) (bool, error) {
 	if kind != journal.Failure {
 		return false, nil
 	}
@@ -45,7 +45,7 @@ func (p *failed) Take(kind string, body []byte) (bool, error) {
 	return true, nil
 }
 
-func (p *failed) Records() (all []journal.Record) {
+func (p *failures) Records() (all []journal.Record) {
 	for i := range p.memory.Failures {
 		all = append(all, journal.Record{Kind: journal.Failure, Body: failureTurn{Failures: p.memory.Failures[i : i+1]}})
 	}
@@ -73,7 +73,7 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.failed.memory
+	m := s.failures.memory
 	m.Last = max(m.Last, last)
 	m.Recall(queue)
 	return m, nil
@@ -155,7 +155,7 @@ func (s *Store) refused(t *retry.Changes) (refused []*undo.Change) {
 	for i := range t.Failures {
 		f := &t.Failures[i]
 		was := f.Own
-		if old := s.failed.memory.Failure(f.Number); old != nil && old.Exclude != "" {
+		if old := s.failures.memory.Failure(f.Number); old != nil && old.Exclude != "" {
 			was = old.Exclude
 		}
 		to := cmp.Or(f.Exclude, f.Own)

@@ -335,11 +335,11 @@ func (s *told) takeIn(own *told) {
 	for id, n := range theirs.Times {
 		j.Times[id] = times[id] + n
 	}
-	m, failures := s.failed.memory, own.failed.memory.Failures
+	m, failures := s.failures.memory, own.failures.memory.Failures
 	for i := range failures {
 		failures[i].Number += m.Last
 	}
-	m.Update(&retry.Changes{Failures: failures, Drained: own.failed.memory.Drained})
+	m.Update(&retry.Changes{Failures: failures, Drained: own.failures.memory.Drained})
 }
 
 // voidQueue ends all that the database says of jobs in the queue and of evictions under way,

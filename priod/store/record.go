@@ -279,9 +279,9 @@ func (s *Store) keepCluster(cluster string) error {
 	return fmt.Errorf("%s was cluster %s's and this is %s: the next cycle decides without its evictions", s.file.Path(), was, cluster)
 }
 
-// tidyJournal writes a long journal anew, without what is of jobs that are gone.
+// tidyJournal writes a long or damaged journal anew, without what is of jobs that are gone.
 func (s *Store) tidyJournal() error {
-	if !s.file.Long() {
+	if !s.file.Long() && s.file.Damaged() == 0 {
 		return nil
 	}
 	present := s.stored.present()

@@ -21,7 +21,6 @@ import (
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
-	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -217,7 +216,7 @@ func TestHold(t *testing.T) {
 	if last := must[Cycle](t)(r.LastCycle(ctx)); last.Hold != "paused by bob" || last.Actions != 1 {
 		t.Errorf("%+v", last)
 	}
-	if journal.Exists(undo.Path(dir)) {
+	if journal.Exists(journal.Path(dir)) {
 		t.Error("an undo journal without a write")
 	}
 }

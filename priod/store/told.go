@@ -11,18 +11,18 @@ import (
 
 // told is a journal with its parts.
 type told struct {
-	file   *journal.Journal
-	undo   *undo.Journal
-	turns  *turns
-	failed *failed
+	file     *journal.Journal
+	undo     *undo.Journal
+	turns    *turns
+	failures *failures
 }
 
 // LockOfJournal is the lock file of those on this host who append to the journal of its state folder, or of a shared one.
 func LockOfJournal(dir string) string { return filepath.Join(dir, "journal.lock") }
 
 func openTold(dir, lock string) (t told, err error) {
-	t = told{undo: undo.New(), turns: &turns{}, failed: &failed{}}
-	if t.file, err = journal.Open(dir, lock, t.undo, t.turns, t.failed); err == nil {
+	t = told{undo: undo.New(), turns: &turns{}, failures: &failures{}}
+	if t.file, err = journal.Open(dir, lock, t.undo, t.turns, t.failures); err == nil {
 		t.undo.Bind(t.file)
 	}
 	return t, err
@@ -42,7 +42,7 @@ func ReadJournal(dir string) (*Told, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Told{t.file, t.undo, t.turns.journal, t.failed.memory}, nil
+	return &Told{t.file, t.undo, t.turns.journal, t.failures.memory}, nil
 }
 
 // OpenEvictions returns the claims and evictions that the journal of a folder tells.
