@@ -79,6 +79,9 @@ func (e *NewerError) Error() string {
 // ErrLost says that the file was deleted, cut off, or changed as no priod does.
 var ErrLost = errors.New("deleted, replaced or changed by others")
 
+// ErrUnsound is a part's word that priod cannot have written a record: the line is damaged.
+var ErrUnsound = errors.New("no record of priod's")
+
 // wrap says of which file an error tells.
 func wrap(err error) error {
 	if err != nil {

@@ -31,8 +31,6 @@ type turn struct {
 	LastEviction int64                 `json:"last_eviction,omitempty"`
 }
 
-var errNoTurn = errors.New("no turn of evictions")
-
 // Clear, Take and Records are those of a journal.Part.
 func (p *turns) Clear() { p.journal = evict.NewJournal() }
 
@@ -42,7 +40,7 @@ func (p *turns) Take(kind string, body []byte) (bool, error) {
 	}
 	var t turn
 	if err := json.Unmarshal(body, &t); err != nil || !t.sound() {
-		return true, errNoTurn
+		return true, journal.ErrUnsound
 	}
 	for i := range t.Claims {
 		p.journal.Update(&evict.Changes{Claims: t.Claims[i : i+1]})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -28,8 +27,6 @@ type failureTurn struct {
 	Drained  []retry.Drained `json:"drained,omitempty"`
 }
 
-var errNoFailure = errors.New("no failure")
-
 // Clear, Take and Records are those of a journal.Part.
 func (p *failures) Clear() { p.memory = retry.NewMemory() }
 
@@ -39,7 +36,7 @@ func (p *failures) Take(kind string, body []byte) (bool, error) {
 	}
 	var t failureTurn
 	if json.Unmarshal(body, &t) != nil || slices.ContainsFunc(t.Failures, func(f retry.Failure) bool { return f.Number <= 0 || f.Job.ID == 0 || f.State == "" }) {
-		return true, errNoFailure
+		return true, journal.ErrUnsound
 	}
 	p.memory.Update(&retry.Changes{Failures: t.Failures, Drained: t.Drained})
 	return true, nil

@@ -13,7 +13,6 @@ package undo
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -74,27 +73,25 @@ type tookBack struct {
 	Kept []*Change `json:"kept,omitempty"`
 }
 
-var errUnsound = errors.New("no change of priod's")
-
 // Take takes in a write or a reset.
 func (u *Journal) Take(kind string, body []byte) (bool, error) {
 	switch kind {
 	case journal.Write:
 		var c Change
 		if err := json.Unmarshal(body, &c); err != nil || !c.sound() {
-			return true, errUnsound
+			return true, journal.ErrUnsound
 		}
 		u.take(&c)
 	case journal.Reset:
 		var r tookBack
 		if err := json.Unmarshal(body, &r); err != nil || r.At.IsZero() {
-			return true, errUnsound
+			return true, journal.ErrUnsound
 		}
 		u.Clear()
 		u.reset = r.At
 		for _, c := range r.Kept {
 			if !c.sound() {
-				return true, errUnsound
+				return true, journal.ErrUnsound
 			}
 			u.take(c)
 		}
