@@ -35,7 +35,7 @@ type Part interface {
 	// Take takes in a record, in the order of the file. It is false for a kind of another part, and an error says that
 	// priod cannot have written the record.
 	Take(kind string, body []byte) (mine bool, err error)
-	// Records are all that still count, for a file that is written anew.
+	// Records are all that still count, for a file that is rewritten.
 	Records() []Record
 }
 
@@ -49,7 +49,7 @@ type head struct {
 const headKind = "journal"
 
 // Journal is journal.jsonl: what priod's next decision and every undo rest on. Each record is appended and synced before its
-// command goes to Slurm. The daemon, and beside it priod reset, append to it, one at a time; the daemon alone writes it anew,
+// command goes to Slurm. The daemon, and beside it priod reset, append to it, one at a time; the daemon alone rewrites it,
 // without what no longer counts. A record that a crash cut off does not count: no command of it went out.
 type Journal struct {
 	file    file
@@ -58,11 +58,11 @@ type Journal struct {
 	head    head
 	others  [][]byte // records of kinds that no part knows
 	lines   int      // in the file
-	kept    int      // lines when this process last wrote it anew
+	kept    int      // lines when this process last rewrote it
 	last    int      // lines of the last append
 	missing bool     // there was none when it was opened
 	damaged int      // lines that priod cannot have written
-	anew    bool     // it has to be written anew before the next append
+	anew    bool     // it has to be rewritten before the next append
 	earlier []string // files of an earlier version that it was read from
 }
 
@@ -174,7 +174,7 @@ func (j *Journal) Cluster() string { return j.head.Cluster }
 // Of says whose jobs the journal tells of from now on.
 func (j *Journal) Of(cluster string) { j.head.Cluster, j.anew = cluster, true }
 
-// Outdate has the journal written anew before the next append: a part has dropped records.
+// Outdate has the journal rewritten before the next append: a part has dropped records.
 func (j *Journal) Outdate() { j.anew = true }
 
 // Stands reports whether the file is one that this process left there.
@@ -243,7 +243,7 @@ func (j *Journal) TakeBack() error {
 	return err
 }
 
-// Long reports whether the journal has doubled since this process last wrote it anew; a long one is written anew once in
+// Long reports whether the journal has doubled since this process last rewrote it; a long one is rewritten once in
 // each process, since earlier ones left what is of jobs long gone.
 func (j *Journal) Long() bool { return j.lines >= 1024+2*j.kept }
 

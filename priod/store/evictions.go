@@ -22,7 +22,7 @@ import (
 // what it holds.
 type turns struct{ journal *evict.Journal }
 
-// turn is a record: rows as they are after it. Those of a file that was written anew repeat all rows that are still of use.
+// turn is a record: rows as they are after it. Those of a file that was rewritten repeat all rows that are still of use.
 type turn struct {
 	Claims       []evict.Claim         `json:"claims,omitempty"`
 	Evictions    []evict.Eviction      `json:"evictions,omitempty"`

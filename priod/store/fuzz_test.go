@@ -14,7 +14,7 @@ import (
 	"slurmprio/priod/journal"
 )
 
-// Whatever stands in a turn, what is read of it is what is read again once it was written anew, with each row where whoever
+// Whatever stands in a turn, what is read of it is what is read again once it was rewritten, with each row where whoever
 // looks for its number finds it.
 func FuzzTurns(f *testing.F) {
 	f.Add([]byte(`{"claims":[{"claim":2,"job":"7","state":"planned"}],"evictions":[{"eviction":1,"claim":2,"job":"8_4","state":"signalled","signalled":"2025-11-03T10:00:00Z"}]}` + "\n"))

@@ -287,7 +287,7 @@ func (u *Journal) Lacks(other *Journal) []*Change {
 	return slices.DeleteFunc(other.Changes(), func(c *Change) bool { return u.Find(c.Job, c.Lever) != nil })
 }
 
-// Adopt takes in changes of another journal; the file follows when it is written anew.
+// Adopt takes in changes of another journal; the file follows when it is rewritten.
 func (u *Journal) Adopt(changes []*Change) {
 	for _, c := range changes {
 		u.take(c)
