@@ -216,13 +216,16 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	gpus, _ := countGPUs(all)
 	b.OfJob = gpus > 1 && b.Tasks > 1 && b.Most != 1
 	b.Binds = strings.Contains(s.free, "GresEnforceBind=Yes") // a comment that says so, or the next, leaves the job waiting
+	perTask := number("CPUs/Task", words["CPUs/Task"])
 	switch b.Open = openWords(words); {
 	case b.Open != "":
 	case strings.Contains(s.free, "SpreadJob=Yes") && b.Most != 1:
 		b.Open = "as many nodes as there are (--spread-job)"
 	case b.TasksPerNode > 0 && b.Tasks != b.TasksPerNode*max(record.NodeCount(), 1) && record.byTask():
 		b.Open = "GPUs by task, and other tasks of each node than there are" // 22.05 may want GPUs for these
-	case b.CPUsPerGPU > 0 && number("CPUs/Task", words["CPUs/Task"]) > 1: // by MaxMemPerCPU: 22.05 starts none whose task gets fewer by GPU
+	case perTask > 1 && number("NumCPUs", words["NumCPUs"]) < perTask*b.Tasks: // 24.11.5 starts none even on an idle node
+		b.Open = "fewer CPUs than its tasks need (--overcommit)"
+	case b.CPUsPerGPU > 0 && perTask > 1: // by MaxMemPerCPU: 22.05 starts none whose task gets fewer by GPU
 		b.Open = "CPUs by task and by GPU"
 	}
 	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
