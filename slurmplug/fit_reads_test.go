@@ -25,7 +25,7 @@ func TestOpenWords(t *testing.T) {
 	if open := openWords(base); open != "" {
 		t.Errorf("%q", open)
 	}
-	for key, value := range map[string]string{"ReqB:S:C:T": "0:1:2:*", "Socks/Node": "2", "NtasksPerN:B:S:C": "0:0:2:*", "CoreSpec": "1", "Contiguous": "1", "Licenses": "matlab:1"} {
+	for key, value := range map[string]string{"ReqB:S:C:T": "0:1:2:*", "Socks/Node": "2", "NtasksPerN:B:S:C": "0:0:2:*", "CoreSpec": "1", "Contiguous": "1", "OverSubscribe": "YES", "Licenses": "matlab:1"} {
 		was := base[key]
 		base[key] = value
 		if openWords(base) == "" {

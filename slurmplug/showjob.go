@@ -152,7 +152,7 @@ type Bounds struct {
 	MemPerGPU           int64 // MB for each GPU, beside what it asks for in another way: Slurm starts it where these are free, too (26.05)
 	AllMem              bool  // all memory of each node: --mem=0
 	TmpMB               int64 // disk for temporary files, of each node
-	OfJob               bool  // it asks for several GPUs in all, for tasks on any number of nodes: --gpus, without --nodes=1
+	OfJob               bool  // it asks for several GPUs in all, for tasks on any number of nodes: --gpus or --ntasks-per-gpu, without --nodes=1
 	Binds               bool  // it gets CPUs of the sockets of its GPUs alone: --gres-flags=enforce-binding
 	// Open is what is asked for that does not count by amounts: sockets or cores of a layout, tasks of each socket or core,
 	// cores kept for the system, adjacent nodes, licences; "" for none.
@@ -189,7 +189,7 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 			}
 		}
 	}
-	byGPU := func(key string) bool { return key == "CpusPerTres" || key == "MemPerTres" }
+	byGPU := func(key string) bool { return key == "CpusPerTres" || key == "MemPerTres" || key == "NtasksPerTRES" }
 	collect(s.head, func(key string) bool { return !byGPU(key) })
 	collect(s.tail, byGPU)
 	number := func(key, text string) int {
@@ -214,16 +214,16 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	}
 	all, _ := requestedGres(record.TresPerJob)
 	gpus, _ := countGPUs(all)
-	b.OfJob = gpus > 1 && b.Tasks > 1 && b.Most != 1
+	b.OfJob = (gpus > 1 || words["NtasksPerTRES"] != "") && b.Tasks > 1 && b.Most != 1
 	b.Binds = strings.Contains(s.free, "GresEnforceBind=Yes") // a comment that says so, or the next, leaves the job waiting
-	perTask := number("CPUs/Task", words["CPUs/Task"])
+	perTask, cpus := number("CPUs/Task", words["CPUs/Task"]), number("NumCPUs", words["NumCPUs"])
 	switch b.Open = openWords(words); {
 	case b.Open != "":
 	case strings.Contains(s.free, "SpreadJob=Yes") && b.Most != 1:
 		b.Open = "as many nodes as there are (--spread-job)"
 	case b.TasksPerNode > 0 && b.Tasks != b.TasksPerNode*max(record.NodeCount(), 1) && record.byTask():
 		b.Open = "GPUs by task, and other tasks of each node than there are" // 22.05 may want GPUs for these
-	case perTask > 1 && number("NumCPUs", words["NumCPUs"]) < perTask*b.Tasks: // 24.11.5 starts none even on an idle node
+	case cpus > 0 && cpus < max(perTask, 1)*b.Tasks: // 24.11.5 starts none with several CPUs for each, even on an idle node
 		b.Open = "fewer CPUs than its tasks need (--overcommit)"
 	case b.CPUsPerGPU > 0 && perTask > 1: // by MaxMemPerCPU: 22.05 starts none whose task gets fewer by GPU
 		b.Open = "CPUs by task and by GPU"
@@ -257,6 +257,7 @@ func openWords(words map[string]string) string {
 		{"tasks of each core (--ntasks-per-core)", asks(perNode, 3)},
 		{"specialized cores (--core-spec)", words["CoreSpec"] != "" && words["CoreSpec"] != "*"},
 		{"adjacent nodes (--contiguous)", words["Contiguous"] == "1"},
+		{"shared CPUs (--oversubscribe)", words["OverSubscribe"] == "YES"},
 		{"licences", words["Licenses"] != "" && words["Licenses"] != "(null)"},
 	} {
 		if x.asks {

@@ -61,6 +61,19 @@ func TestAllMemory(t *testing.T) {
 	}
 }
 
+// A whole node beyond the CPUs that the jobs of a partition may hold is none.
+func TestWholeNodeWithinALimitOfItsPartition(t *testing.T) {
+	n := New(Packed, []Node{{Amount: Amount{GPUs: 2, CPUs: 16, MemMB: 100, Others: Others{6}}}})
+	r := Request{Types: 1, Amount: Amount{GPUs: 1, CPUs: 1, MemMB: 10}, CPUsIn: 1}
+	if _, found := n.Fit(r, nil); !found {
+		t.Error("no place within the limit")
+	}
+	r.Whole = true
+	if place, found := n.Fit(r, nil); found {
+		t.Errorf("%+v", place)
+	}
+}
+
 // Memory of each node is that, however few of the GPUs lie there.
 func TestMemoryOfEachNode(t *testing.T) {
 	n := New(Packed, []Node{{Amount: Amount{GPUs: 4, CPUs: 8, MemMB: 100}}, {Amount: Amount{GPUs: 4, CPUs: 8, MemMB: 100}}})

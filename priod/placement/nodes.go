@@ -371,15 +371,15 @@ func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
 		a.CPUs = roundUp(a.CPUs, core)
 		a.MemMB = r.memory(a)
 	}
-	a.Others = r.Others
-	for k := range a.Others {
-		if r.CPUsIn&(1<<k) != 0 {
-			a.Others[k] = int64(a.CPUs)
-		}
-	}
 	if r.Whole {
 		a = a.most(n.all(node))
 		a.MemMB = r.memory(a)
+	}
+	a.Others = r.Others
+	for k := range a.Others {
+		if r.CPUsIn&(1<<k) != 0 { // of a whole node, all of them (22.05.8, 26.05.5)
+			a.Others[k] = int64(a.CPUs)
+		}
 	}
 	switch {
 	case size.MemMB >= Plenty:
