@@ -34,10 +34,10 @@ func TestParseBounds(t *testing.T) {
 		{"x", "NumCPUs=1 NumTasks=7 CPUs/Task=1", "", "", Bounds{Tasks: 7, Open: "fewer CPUs than its tasks need (--overcommit)"}},
 		{"x", "NumNodes=2-3 NumTasks=4", "", "NtasksPerTRES=1", Bounds{Most: 3, Tasks: 4, OfJob: true}},
 		{"x", "NumCPUs=4 NumTasks=1 CPUs/Task=4", "", "CpusPerTres=gres:gpu:2", Bounds{Tasks: 1, CPUsPerGPU: 2, Open: "CPUs by task and by GPU"}},
-		{"x", "NumTasks=2 MinMemoryTRES=0", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemPerGPU: 4000}}, // DefMemPerGPU beside --mem
-		{"x", "NumTasks=2 MinMemoryNode=2314M", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemMB: 2314}}, // of 22.05, where --mem counts alone
+		{"x", "NumTasks=2 MinMemoryTRES=0", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemPerGPU: 4000}},                  // DefMemPerGPU beside --mem
+		{"x", "NumTasks=2 MinMemoryNode=2314M", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemMB: 2314, MemPerGPU: 4000}}, // of 22.05
 		{"x", "NumTasks=2 MinMemoryNode=0", "", "", Bounds{Tasks: 2, AllMem: true}},
-		{"x", "NumTasks=2 MinMemoryNode=0", "", "MemPerTres=gres/gpu:3722", Bounds{Tasks: 2}}, // of --mem-per-gpu, which shows it, too
+		{"x", "NumTasks=2 MinMemoryNode=0", "", "MemPerTres=gres/gpu:3722", Bounds{Tasks: 2, MemPerGPU: 3722}}, // of --mem-per-gpu, which shows it, too
 	} {
 		line := "JobId=7 JobName=" + c.name + " UserId=a(1) Account=(null) " + c.head + " Command=y WorkDir=/ " + c.text + " StdOut=/dev/null " + c.tail
 		if got, err := parseBounds(&Job{Name: c.name}, line); err != nil || got != c.want {
@@ -70,7 +70,7 @@ func TestParseBounds(t *testing.T) {
 			"hostile NumCPUs=1 UserId=x(5)": {Tasks: 1, CPUs: 4, MemMB: 4096}, "comment": {Tasks: 1, CPUs: 4, MemMB: 4096}, "odd\nJobId=7 JobName=x": {Tasks: 1, CPUs: 4, MemMB: 4096},
 		} {
 			ask := all[name]
-			if name == "default" && version != "22.05" { // which shows MinMemoryCPU=
+			if name == "default" {
 				want.MemPerGPU = 8192
 			}
 			if got, err := parseBounds(&ask.record, ask.out); err != nil || (got.MemPerCPU > 0) != strings.Contains(ask.out, " MinMemoryCPU=") {

@@ -149,7 +149,7 @@ type Bounds struct {
 	CPUs, CPUsPerGPU    int   // CPUs: of each node
 	MemMB               int64 // of each node
 	MemPerCPU           int64 // MB for each CPU; by a default, too
-	MemPerGPU           int64 // MB for each GPU, beside what it asks for in another way: Slurm starts it where these are free, too (26.05)
+	MemPerGPU           int64 // MB for each GPU, by a default, too: beside --mem, Slurm starts it where these are free (22.05.8, 26.05.5)
 	AllMem              bool  // all memory of each node: --mem=0
 	TmpMB               int64 // disk for temporary files, of each node
 	OfJob               bool  // it asks for several GPUs in all, for tasks on any number of nodes: --gpus or --ntasks-per-gpu, without --nodes=1
@@ -232,7 +232,7 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 		b.MemMB = mb
 		b.AllMem = mb == 0 && words["MinMemoryNode"] != "" && words["MemPerTres"] == ""
 	}
-	if _, hides := words["MinMemoryTRES"]; hides && !twice["MemPerTres"] {
+	if !twice["MemPerTres"] {
 		b.MemPerGPU, _ = perGPU64(words["MemPerTres"])
 	}
 	if mb, err := ParseMemory(words["MinMemoryCPU"]); err == nil && !twice["MinMemoryCPU"] {
