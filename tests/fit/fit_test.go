@@ -84,7 +84,7 @@ func TestFit(t *testing.T) {
 			}
 			all, err := s.decide(t.Context())
 			if _, ended := s.PID("slurmctld"); err != nil && ended != nil && strings.HasPrefix(lab.Version(), "24.11.") {
-				crashes++ // 24.11.5 does with some of the requests (segmentation fault): the others are decided by another seed
+				crashes++ // 24.11.5 does with some requests, see deadly: the others are decided by another seed
 				t.Logf("seed %d: %v: %v", seed, ended, err)
 			} else if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -127,8 +127,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// mostMissed is in how many of 100 cases priod may take a job not to fit that Slurm starts: untyped GPUs of two types
-// on one node, tasks spread unevenly over nodes, memory of nodes of several sizes. There a trial waits for Slurm, or for
+// mostMissed is in how many of 100 cases priod may take a job not to fit that Slurm starts: tasks spread unevenly over
+// nodes, and nodes that another job keeps for its user, who is the trial's, too. There a trial waits for Slurm, or for
 // the next end of a job, as without priod.
 const mostMissed = 3
 
