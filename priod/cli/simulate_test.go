@@ -210,7 +210,6 @@ func TestSweepRefuses(t *testing.T) {
 		status int
 		want   string
 	}{
-		{nil, exitUsage, "FILE"},
 		{[]string{"/nowhere.toml"}, exitUsage, "/nowhere.toml"},
 		{[]string{write(t, "s.toml", "[grid]\n")}, exitUsage, "nothing to sweep"},
 		{[]string{write(t, "s.toml", "metrics = [\"mean_wait\"]\n[grid]\nbackfill = [\"none\"]\n")}, exitUsage, `metrics: no figure "mean_wait"; there are jobs, mean_jct_s, `},
@@ -218,7 +217,7 @@ func TestSweepRefuses(t *testing.T) {
 		{[]string{good, "--workers", "0"}, exitUsage, "at least 1"},
 		{[]string{good, "--out", filepath.Join(t.TempDir(), "r")}, exitUsage, `--backfill "bad": want one of`},
 	} {
-		status, _, errs := run(append([]string{"sweep"}, c.args...)...)
+		status, _, errs := run(append([]string{"tune", "--grid"}, c.args...)...)
 		if status != c.status || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: exit status %d, want %d; said %q, want %q", c.args, status, c.status, errs, c.want)
 		}
