@@ -350,6 +350,8 @@ func TestRefuses(t *testing.T) {
 		{[]string{"--prio-share", "plain.sh"}, nil, `command line: --prio-share is gone and never did anything to a job: leave it out`},
 		{[]string{"--prio-share=no", "--prio-type=te", "plain.sh"}, nil, `command line: --prio-share is gone and never did anything to a job: leave it out`},
 		{[]string{"--prio-share", "yes"}, nil, `command line: --prio-share is gone and never did anything to a job: leave it out`},
+		{[]string{"--prio-canary=20m", "plain.sh"}, nil, `command line: --prio-canary is gone: submit a short run of the script, and the job with --dependency=afterok on it (docs/users/try-first.md)`},
+		{[]string{"plain.sh"}, []string{"SBATCHWRAP_CANARY=20m"}, `variable SBATCHWRAP_CANARY is gone: submit a short run of the script, and the job with --dependency=afterok on it (docs/users/try-first.md)`},
 		{[]string{"share.sh"}, nil, `script "share.sh", line 2: --prio-share is gone and never did anything to a job: leave it out`},
 		{[]string{"sharewrong.sh"}, nil, `script "sharewrong.sh", line 2: --prio-share is gone and never did anything to a job: leave it out`},
 		{[]string{"--prio-retry=sometimes", "plain.sh"}, nil, `command line: --prio-retry "sometimes": want never, infra or always`},
@@ -451,7 +453,7 @@ func TestOutputLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"--prio-help"}, {"--prio-print", "--prio-type=te", "--wrap=true"}, {"--prio-print", "--prio-type=te", "--prio-canary=1", "job.sh"}, {"--help"}} {
+	for _, args := range [][]string{{"--prio-help"}, {"--prio-print", "--prio-type=te", "--wrap=true"}, {"--help"}} {
 		var errs bytes.Buffer
 		cmd := exec.Command(program(t, wrapperOnce), args...)
 		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SBATCHWRAP_SBATCH="+program(t, recordOnce))

@@ -209,10 +209,7 @@ func readAdviseJob(grammar *sbatch.Grammar, cmd *sbatch.Command) (adviseJob, err
 		return j, usageError{err}
 	}
 	fromEnv, _ := prio.FromEnvironment(os.Environ())
-	_, given, err = prio.Canary(slices.Concat(given, fromEnv, prio.FromArguments(cmd)))
-	if err != nil {
-		return j, usageError{err}
-	}
+	given = slices.Concat(given, fromEnv, prio.FromArguments(cmd))
 	var tag jobtag.Tag
 	if len(given) > 0 {
 		if tag, j.tag, err = prio.Tag(given); err != nil {

@@ -48,8 +48,6 @@ func TestAdviseReadsTheTag(t *testing.T) {
 		{train, "t4:1", []string{"--prio-speed=x:1", "--prio-type=te"}, "prio:speed=x:1&type=te&v=1"},
 		{"#!/bin/sh\n#SBATCH --gpus=2\n", "", []string{"--comment=prio:v=1&type=be mine"}, "prio:v=1&type=be"},
 		{"#!/bin/sh\n#SBATCH --gpus=2\n", "", nil, ""},
-		{train, "", []string{"--prio-canary=10m"}, "prio:speed=a100:1,v100:0.5&v=1"}, // no part of a tag
-		{"#!/bin/sh\n#SBATCH --gpus=2\n#PRIO --prio-canary 10m\n", "", nil, ""},
 	} {
 		t.Setenv("SBATCHWRAP_SPEED", c.env)
 		j, err := adviseOn(t, c.script, append(c.args, "train.sh", "--prio-type=be")...)
