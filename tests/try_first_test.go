@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// docs/users/try-first.md as it stands there, with less time: a script that fails at once never gets all its GPUs; one that lives does.
+// docs/users/canary.md as it stands there, with less time: a script that fails at once never gets all its GPUs; one that lives does.
 func TestTryFirst(t *testing.T) {
-	const page = "../docs/users/try-first.md"
+	const page = "../docs/users/canary.md"
 	names, texts := scripts(t, page)
 	if len(names) != 1 || names[0] != "first.sh" {
 		t.Fatalf("the page has the scripts %q", names)

@@ -56,7 +56,7 @@ const optOut = "prio-none"
 // gone are removed options. They are still read, so that an error says what to do; the variable of one that had a value, too.
 var gone = []Option{
 	{Name: "prio-share", Arg: sbatch.Optional, Help: " and never did anything to a job: leave it out"},
-	{Name: "prio-canary", Arg: sbatch.Required, Value: "TIME", Help: ": submit a short run of the script, and the job with --dependency=afterok on it (docs/users/try-first.md)"},
+	{Name: "prio-canary", Arg: sbatch.Required, Value: "TIME", Help: ": submit a short run of the script, and the job with --dependency=afterok on it (docs/users/canary.md)"},
 }
 
 // isGone reports whether an option is one of them.
