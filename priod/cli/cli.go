@@ -358,11 +358,7 @@ func newClient(cfg *config.Config) *slurmplug.Client { return newPatientClient(c
 // long as a cycle may be held up.
 func newPatientClient(cfg *config.Config, patience time.Duration) *slurmplug.Client {
 	conf := cmp.Or(cfg.Slurm.Conf, os.Getenv("SLURM_CONF"))
-	timeout := time.Duration(cfg.Slurm.CommandTimeout)
-	return slurmplug.NewClient(
-		slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}),
-		slurmplug.Options{
-			ReadTimeout: timeout, WriteTimeout: timeout, MaxWait: patience, WritesPerSecond: cfg.Limits.WritesPerSecond,
-			AgentQueue: cfg.Limits.AgentQueue, DBDQueue: cfg.Limits.DBDQueue,
-		})
+	opts := cfg.Constants.Commands
+	opts.WriteTimeout, opts.MaxWait, opts.WritesPerSecond = opts.ReadTimeout, patience, cfg.Limits.WritesPerSecond
+	return slurmplug.NewClient(slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}), opts)
 }

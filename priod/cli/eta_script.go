@@ -427,7 +427,7 @@ func (a *adviser) testOnly(ctx context.Context, j *adviseJob) string {
 	if j.cmd.Tangled {
 		return "not asked: the command line cannot be changed safely"
 	}
-	ctx, stop := context.WithTimeout(ctx, time.Duration(a.cfg.Slurm.CommandTimeout))
+	ctx, stop := context.WithTimeout(ctx, a.cfg.Constants.Commands.ReadTimeout)
 	defer stop()
 	cmd := exec.CommandContext(ctx, a.sbatch, j.cmd.Rewrite([][]string{{"--test-only"}})...)
 	if len(j.cmd.Script) == 0 {

@@ -80,7 +80,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	f.Memory.end()
 	if w.later > 0 {
-		c.Plan.Note(plan.LocalityWrites, w.later, "%d jobs' %s wait for the next cycle: locality.writes_per_cycle is reached", w.later, f.Places)
+		c.Plan.Note(plan.LocalityWrites, w.later, "%d jobs' %s wait for the next cycle: the writes of one cycle are used up", w.later, f.Places)
 	}
 	c.Plan.Ask(w.actions)
 	return nil

@@ -162,9 +162,9 @@ var words = map[Why]string{
 	NotMachine: "--prio-retry infra is for failures of the machine", NoRequeue: "Slurm may not requeue it (--no-requeue, JobRequeue=0 or no batch job)",
 	Unsaved: "no sign that it saves its state (--prio-ckpt or --prio-signal)", Repeated: "the same failure came again",
 	Quick: "it failed at once, twice in a row", Times: "its class's limit of requeues is reached",
-	PerJob: "retry.per_job is reached", Site: "MaxBatchRequeue is reached",
-	OnHold: "held while it ran", Caps: "retry.per_hour or retry.per_user_hour is reached",
-	TooLate: "slurmctld no longer has its record (MinJobAge)", Off: "retry.requeue is false", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
+	PerJob: "it was requeued as often as a job may be", Site: "MaxBatchRequeue is reached",
+	OnHold: "held while it ran", Caps: "as many jobs as may be in an hour were requeued, in all or of its user",
+	TooLate: "slurmctld no longer has its record (MinJobAge)", Off: "requeues are off", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
 }
 
 // Words are the reason as a sentence without its end.

@@ -33,7 +33,7 @@ func daemonOf(t testing.TB, text string, table *workload.Table) Daemon {
 	}
 	return Daemon{
 		Settings: c.Features(nil, table, cycle.NewState()), Interval: time.Duration(c.Cycle.Interval),
-		Watch: time.Duration(c.Preemption.Watch), Calls: c.Wake.PollsPerMinute,
+		Watch: c.Constants.Watch, Calls: c.Constants.Polls,
 	}
 }
 
