@@ -36,8 +36,8 @@ func TestConstantsAreSettable(t *testing.T) {
 	if err != nil || len(c.Advice) > 0 || c.Eviction().Retry != 3*time.Second || c.Eviction().Policy.MinGain != 1 || c.Eviction().Policy.Limits.MaxAtOnce != 2 || c.Decide().Lead.Most != 0 || c.Constants.LearnEvery != time.Second {
 		t.Errorf("%v: %+v", err, c)
 	}
-	set, err := Load("/dev/null", "steering.wait_weight=2", "rounds.finish_bonus=1h", "preemption.reserve_for=5s", "retry.requeue=false")
-	if err != nil || set.Steer().Rule.Wait != 2 || set.Decide().Lead.Most != 3600 || set.Eviction().Hold != 5*time.Second || set.Retries().Enabled {
+	set, err := Load("/dev/null", "steering.wait_weight=2", "rounds.finish_bonus=1h", "preemption.reserve_for=5s")
+	if err != nil || set.Steer().Rule.Wait != 2 || set.Decide().Lead.Most != 3600 || set.Eviction().Hold != 5*time.Second {
 		t.Errorf("%v: %+v", err, set)
 	}
 	if other, err := Defaults(); err != nil || other.Eviction().Retry != 10*time.Minute || other.Steer().Rule.Wait != 16 {

@@ -8,10 +8,9 @@ import (
 
 // Constants are the settings that no site changes.
 var Constants = Settings{
-	Policy:  preemption.Constants,
-	Reserve: true,
-	Hold:    time.Minute,
-	Retry:   10 * time.Minute,
+	Policy: preemption.Constants,
+	Hold:   time.Minute,
+	Retry:  10 * time.Minute,
 }
 
 // Watch is how often evictions under way are looked at.

@@ -4,7 +4,6 @@ import "time"
 
 // Constants are the settings that no site changes.
 var Constants = Settings{
-	Enabled:    true,
 	PerJob:     3,
 	PerUser:    20,
 	PerHour:    60,
