@@ -105,7 +105,7 @@ func isJob(id, named cluster.JobID) bool { return id == named || id.ID == named.
 
 // gangVictims are the small jobs that would move for gangs that wait though enough GPUs are free.
 func gangVictims(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error) {
-	journal, err := store.OpenEvictions(c.Context, cfg.State.Dir, cfg.Journals())
+	journal, err := store.OpenEvictions(cfg.Journals())
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func trialVictims(c *cli.Context, cfg *config.Config, id cluster.JobID) (*evictV
 	if err != nil {
 		return nil, err
 	}
-	journal, err := store.OpenEvictions(c.Context, cfg.State.Dir, cfg.Journals())
+	journal, err := store.OpenEvictions(cfg.Journals())
 	if err != nil {
 		return nil, err
 	}
