@@ -95,14 +95,14 @@ func runETA(c *cli.Context) error {
 		cfg, _ = config.Defaults()
 	}
 	var views []*etaView
-	at, user := time.Now(), c.String("user") != ""
+	at, byUser := time.Now(), c.String("user") != ""
 	scripts := jobs == 0 && (len(words) > 0 || afterDashes(c))
 	switch {
 	case jobs > 0 && jobs < len(words):
 		return usagef("eta: name jobs or scripts, not both: %q", strings.Join(words, " "))
-	case scripts && user:
+	case scripts && byUser:
 		return usagef("eta: --user is for waiting jobs, not for scripts")
-	case user && jobs > 0:
+	case byUser && jobs > 0:
 		return usagef("eta: --user or job numbers, not both")
 	case !scripts:
 		views, err = etaOfJobs(c, cfg, r, words, err)
