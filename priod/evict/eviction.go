@@ -200,6 +200,8 @@ type Changes struct {
 	Claims    []Claim
 	Evictions []Eviction
 	Commands  []plan.Command
+
+	fit []Claim // places on which trials fit, though Slurm has started none there: see Feature.check
 }
 
 // Empty reports whether there is nothing to save.
