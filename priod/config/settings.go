@@ -49,13 +49,9 @@ func (c *Config) Decide() order.Settings {
 // is the caller's to add.
 func (c *Config) AllocationSettings() allocate.Settings {
 	a := &c.Allocation
-	set := allocate.Settings{
-		Every: time.Duration(a.Every), Weights: a.Weights, FIFO: a.FIFO, Ranking: c.Decide().Ranking, Speeds: c.SpeedSettings(),
+	return allocate.Settings{
+		Policy: allocate.Policy(a.Policy), Every: time.Duration(a.Every), Weights: a.Weights, FIFO: a.FIFO, Ranking: c.Decide().Ranking, Speeds: c.SpeedSettings(),
 	}
-	if a.Policy != "" {
-		set.Policy, _ = allocate.ParsePolicy(a.Policy) // validated
-	}
-	return set
 }
 
 // Steer returns how pending jobs are bound to GPU types.

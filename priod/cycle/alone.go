@@ -7,7 +7,7 @@ import "slurmprio/priod/order"
 func (set *Settings) OrdersTEAlone() bool {
 	o, e := &set.Order.Settings, &set.Evictions
 	moves := e.Journal != nil && (e.Settings.Enabled || e.Settings.Defrag || e.Rounds != nil && e.Rounds.Settings.Enabled)
-	shares := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy.Name != ""
+	shares := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy != ""
 	lowers := set.Memory.GiveBack != nil && set.Memory.GiveBack.Enabled()
 	places := set.Locality.Settings.Enabled || set.FewNodes.Settings.Enabled || set.Refusals.Settings.Enabled
 	sizes := set.Steering.Settings.Enabled || set.Sizing.Sizes.Enabled()

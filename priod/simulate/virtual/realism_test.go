@@ -289,7 +289,7 @@ func TestPriodOrdersByAllocation(t *testing.T) {
 	daemon := Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
 		Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder}},
 		Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{
-			Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour, Weights: map[string]float64{"y": 5},
+			Policy: "max-min", Every: time.Hour, Weights: map[string]float64{"y": 5},
 		}},
 	}}
 	r := run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: daemon})

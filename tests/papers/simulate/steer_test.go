@@ -85,7 +85,7 @@ func TestSteering(t *testing.T) {
 			}
 		}
 	}
-	for _, spec := range []Spec{{Allocation: "finish-time-fairness"}, {Allocation: "fifo", Preemption: "te-first"}} {
+	for _, spec := range []Spec{{Allocation: "finish-time-fairness"}, {Allocation: "makespan", Preemption: "te-first"}} {
 		if r := steeredRun(t, 80, true, spec, steers); r.Figures.Preemptions != 0 {
 			t.Errorf("%+v evicted somebody", spec)
 		}
