@@ -23,7 +23,7 @@ func moved(flag string) string {
 }
 
 var movedToSet = map[string]string{
-	"allocation": "--order priod --set allocation.policy=NAME --set steering.enabled=true", "sizing": "--order priod --set sizing.enabled=true --set sizing.mechanism=NAME",
+	"allocation": "--order priod --set allocation.policy=NAME --set steering.enabled=true", "sizing": "--order priod --set sizing.enabled=true",
 	"round": "--order priod --set rounds.enabled=true --set rounds.length=TIME", "steering-cycle": "--set cycle.interval=TIME", "steering-wait": "--set steering.wait_weight=TIMES",
 	"steering-depth": "--set steering.depth=JOBS", "steering-busy": "nothing: it changed nothing", "lead": "--set rounds.finish_bonus=TIME", "round-pay": "--set rounds.min_gain_ratio=TIMES",
 	"defrag": "--set preemption.defrag=true", "max-evictions": "--set preemption.max_evictions=TIMES", "min-runtime": "--set preemption.min_run=TIME",

@@ -77,10 +77,9 @@ type Config struct {
 	Consents []Consent          `toml:"consent" json:"consent,omitempty"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	Sizing   struct {
-		Enabled   bool     `toml:"enabled" json:"enabled"`
-		Mechanism string   `toml:"mechanism" json:"mechanism"`
-		Within    Duration `toml:"start_timeout" json:"start_timeout"`
-		Jobs      int      `toml:"depth" json:"depth"`
+		Enabled bool     `toml:"enabled" json:"enabled"`
+		Within  Duration `toml:"start_timeout" json:"start_timeout"`
+		Jobs    int      `toml:"depth" json:"depth"`
 
 		GiveBack      bool     `toml:"give_back" json:"give_back"`
 		GiveBackAfter Duration `toml:"give_back_after" json:"give_back_after"`

@@ -94,9 +94,8 @@ func (c *Config) Steps() *regexp.Regexp {
 
 // Sizes are the settings of sizing but for the table of workloads and the past.
 func (c *Config) Sizes() size.Settings {
-	mechanism, _ := size.Parse(c.Sizing.Mechanism) // validate has read it
 	return size.Settings{
-		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Jobs: c.Sizing.Jobs,
+		Enabled: c.Sizing.Enabled, Within: time.Duration(c.Sizing.Within), Jobs: c.Sizing.Jobs,
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
-	"slurmprio/priod/size"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/wake"
@@ -124,9 +123,7 @@ func (c *Config) steeringRules() []rule {
 
 // sizeRules hold for CPUs, memory and speeds.
 func (c *Config) sizeRules() []rule {
-	_, sizingErr := size.Parse(c.Sizing.Mechanism)
 	return []rule{
-		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
 		{"sizing.start_timeout", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
 		{"sizing.depth", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
 		{"sizing.give_back_after", c.Sizing.GiveBackAfter >= Duration(time.Second), "at least 1s"},

@@ -35,7 +35,7 @@ func newSizeQueue(t interface{ Fatal(...any) }, nodes []cluster.Node) *sizeQueue
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.z.Set(Settings{Enabled: true, Mechanism: Waterfill, Within: time.Minute, Jobs: 100_000, Table: table})
+	q.z.Set(Settings{Enabled: true, Within: time.Minute, Jobs: 100_000, Table: table})
 	return q
 }
 
@@ -355,7 +355,7 @@ func TestSizesKeepShares(t *testing.T) {
 			nodes = append(nodes, n)
 		}
 		q := &sizeQueue{h: cluster.NewHistory(), s: cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}}
-		q.z.Set(Settings{Enabled: true, Mechanism: Mechanism(rapid.IntRange(0, 4).Draw(t, "mechanism")), Within: time.Minute, Jobs: 1000, Table: &workload.Table{}})
+		q.z.Set(Settings{Enabled: true, Within: time.Minute, Jobs: 1000, Table: &workload.Table{}})
 		for range rapid.IntRange(1, 12).Draw(t, "jobs") {
 			gpus := rapid.IntRange(1, 8).Draw(t, "job gpus")
 			tag := rapid.SampledFrom([]string{
@@ -637,7 +637,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			nodes = append(nodes, sizeNode(fmt.Sprintf("n%d", i), gpus, gpus*rapid.IntRange(2, 5).Draw(t, "ratio")+rapid.IntRange(0, 2).Draw(t, "odd"), int64(gpus)*64000))
 		}
 		q := &sizeQueue{h: cluster.NewHistory(), s: cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}}
-		q.z.Set(Settings{Enabled: true, Mechanism: Waterfill, Within: time.Minute, Jobs: 1000, Table: &workload.Table{}})
+		q.z.Set(Settings{Enabled: true, Within: time.Minute, Jobs: 1000, Table: &workload.Table{}})
 		running, own := map[int]held{}, map[cluster.JobID]slurmplug.Asked{}
 		take := func(h held, sign int) {
 			n := &q.s.Nodes[h.node]

@@ -149,7 +149,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 		c.Rounds.Enabled, c.Rounds.Length = true, config.Duration(s.Round*float64(time.Second))
 	}
 	if s.sizes() {
-		c.Sizing.Enabled, c.Sizing.Mechanism = true, s.Sizing
+		c.Sizing.Enabled = true
 	}
 	return &c, nil
 }

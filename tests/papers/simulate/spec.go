@@ -139,7 +139,7 @@ func (s *Spec) Check() error {
 		return errors.New("--node-costs: want parts of a job's speed from 0 to below 1, rising")
 	case len(s.LASQueues) > 0:
 		return errors.New("--las-queues belongs to --engine pool with --order las")
-	case s.Sizing == "greedy" || s.Sizing == "opt":
+	case s.sizes() && s.Sizing != "waterfill":
 		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
 	case s.evicts() && s.Preemption != site.SlurmQOS && !s.Priod():
 		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
