@@ -312,7 +312,7 @@ func oneGroup(expression string) bool {
 	return err == nil && e.NumSubexp() == 1
 }
 
-var orders = []string{string(order.SlurmOrder), string(order.GavelOrder), string(order.OwedOrder), string(order.SlackOrder)}
+var orders = []string{string(order.SlurmOrder), string(order.OwedOrder)}
 
 // checkAllocation looks at the policy and its weights.
 func (c *Config) checkAllocation() error {

@@ -280,20 +280,20 @@ func TestPriodOrdersThroughItsCycle(t *testing.T) {
 }
 
 // The daemon's allocation goes through the same cycle: an account of more weight
-// first, and a job that had its share last.
+// first, and a job that is owed less last.
 func TestPriodOrdersByAllocation(t *testing.T) {
-	jobs := []trace.Job{{ID: "first", GPUs: 1, Duration: 100, User: "ann", Account: "x"}}
+	jobs := []trace.Job{{ID: "first", GPUs: 1, Duration: 1000, User: "ann", Account: "x"}}
 	for i := range 4 {
-		jobs = append(jobs, trace.Job{ID: fmt.Sprint(i), GPUs: 1, Duration: 100, User: "ann", Account: []string{"x", "y"}[i%2], Submit: 1})
+		jobs = append(jobs, trace.Job{ID: fmt.Sprint(i), GPUs: 1, Duration: 1000, User: "ann", Account: []string{"x", "y"}[i%2], Submit: 1})
 	}
 	daemon := Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
-		Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder}},
+		Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.OwedOrder}},
 		Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{
 			Policy: "max-min", Every: time.Hour, Weights: map[string]float64{"y": 5},
 		}},
 	}}
 	r := run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: daemon})
-	for i, want := range []float64{0, 300, 100, 400, 200} {
+	for i, want := range []float64{0, 3000, 1000, 4000, 2000} {
 		if r.Outcomes[i].Start != want {
 			t.Errorf("job %d starts at %v, want %v", i, r.Outcomes[i].Start, want)
 		}

@@ -98,7 +98,7 @@ func steering15s(t *testing.T) Options {
 			return s
 		},
 		Daemon: Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
-			Order:      order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder}},
+			Order:      order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.OwedOrder}},
 			Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{Policy: "max-min", Every: 30 * time.Minute, Table: table}},
 			Steering: steer.Feature{
 				Settings: steer.Settings{Enabled: true, Rule: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
@@ -273,7 +273,6 @@ func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 		longer     float64 // jobs take so many times as long as their steps say; 0: as long
 	}{
 		{"owed", steering + "[ranking]\norder = \"owed\"\n", 0},
-		{"gavel", steering + "[ranking]\norder = \"gavel\"\n", 0},
 		{"slurm", steering + "depth = 3\nmax_passed_cycles = 2\n", 0},
 		{"no threshold", steering + "switch_threshold = 0.0\n", 0},
 		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n", 0},
