@@ -44,7 +44,6 @@ gpus = 20000
 enabled = true
 [sizing]
 enabled = true
-give_back = true
 [rounds]
 enabled = true
 [retry]

@@ -117,44 +117,6 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 	}
 }
 
-// The same for the memory of a job that runs: wherever the host was lost, the job has its own
-// request again when it is requeued, and reset leaves nothing.
-func TestHostIsLostAmidGivingBack(t *testing.T) {
-	longOnly(t)
-	t.Parallel()
-	for n, when := range []string{"after", "before"}[:rounds(1, 2)] {
-		eitherHost(t, n, when, func(t *testing.T, backup bool) {
-			p := newHostPair(t, backup, lab.Options{
-				Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4, CPUs: 16, MemoryMB: 40000}},
-				ExtraConf: []string{"PrologFlags=Contain", "JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherFrequency=task=1"},
-			})
-			if !p.acts.namesRuns() {
-				t.Skip("Slurm 26.05 and later lower the memory of jobs that run")
-			}
-			idle, _ := p.acts.holding("--prio-give-back")
-			d, standby := p.begin(t)
-			p.acts.throw(d, shim.Fault{Command: "scontrol update", When: when, Has: " MinMemoryNode=", Do: shim.Kill})
-			first := p.acts.doomed()
-			p.acts.wait("the write", func() bool { return len(d.Thrown()) > 0 })
-			first.ends()
-			p.acts.throw(d)
-			if lowered := p.stays.memoryOf(idle) != "35000M RUNNING"; lowered != (when == "after") {
-				t.Fatalf("the write was carried out: %v", lowered)
-			}
-			p.lose(t, first, standby)
-			p.stays.wait("the lower memory", func() bool { return p.stays.memoryOf(idle) != "35000M RUNNING" })
-			p.stays.slurm("scontrol", "requeue", idle)
-			p.stays.wait("its own request", func() bool { return p.stays.memoryOf(idle) == "35000M PENDING" })
-			actsWithinTwoCycles(t, standby)
-			standby.stop()
-			p.stays.must("reset")
-			if now := p.stays.memoryOf(idle); now != "35000M PENDING" {
-				t.Errorf("after reset it asks for %s", now)
-			}
-		})
-	}
-}
-
 // asked is what waiting jobs ask for now, as far as levers change it.
 func (s *site) asked(of map[slurmplug.Lever]string) map[slurmplug.Lever]string {
 	s.Helper()

@@ -271,7 +271,7 @@ func BenchmarkAllocate(b *testing.B) {
 			h.Observe(s)
 			shares := l.Allocate(s, h, maxMinSettings())
 			set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
-			set.Order, set.Shares = order.GavelOrder, shares
+			set.Order, set.Shares = order.OwedOrder, shares
 			for _, a := range order.Decide(s, h, set).Actions {
 				v := a.After.Number()
 				s.Jobs[a.Job.ID-1].SiteFactor = v
@@ -295,7 +295,7 @@ func BenchmarkAllocate(b *testing.B) {
 		}
 		h.Observe(s)
 		set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
-		set.Order, set.Shares = order.GavelOrder, l.Allocate(s, h, maxMinSettings())
+		set.Order, set.Shares = order.OwedOrder, l.Allocate(s, h, maxMinSettings())
 		for _, a := range order.Decide(s, h, set).Actions {
 			v := a.After.Number()
 			s.Jobs[a.Job.ID-1].SiteFactor = v

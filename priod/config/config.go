@@ -80,9 +80,6 @@ type Config struct {
 		Enabled bool     `toml:"enabled" json:"enabled"`
 		Within  Duration `toml:"start_timeout" json:"start_timeout"`
 		Jobs    int      `toml:"depth" json:"depth"`
-
-		GiveBack      bool     `toml:"give_back" json:"give_back"`
-		GiveBackAfter Duration `toml:"give_back_after" json:"give_back_after"`
 	} `toml:"sizing" json:"sizing"`
 	Locality struct {
 		Enabled        bool      `toml:"enabled" json:"enabled"`

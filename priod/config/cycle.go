@@ -27,8 +27,6 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	costs := set.Evictions
 	set.Headroom = headroom.Feature{Settings: c.HeadroomSettings(), Memory: st.Headroom, Slurm: slurm, Evictions: &costs}
 	set.Steering = steer.Feature{Settings: c.Steer(), Memory: st.Steering, Slurm: slurm}
-	st.GiveBack.Set(c.GiveBack())
-	set.Memory = size.MemoryFeature{GiveBack: st.GiveBack, Slurm: slurm}
 	sizes := c.Sizes()
 	sizes.Table, sizes.Past, sizes.PastAt, sizes.Unread = table, st.Uses.Past, st.Uses.At, st.Uses.Unread
 	st.Sizes.Set(sizes)

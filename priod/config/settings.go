@@ -99,11 +99,6 @@ func (c *Config) Sizes() size.Settings {
 	}
 }
 
-// GiveBack returns which running jobs give back memory.
-func (c *Config) GiveBack() size.GiveBackSettings {
-	return size.GiveBackSettings{Enabled: c.Sizing.GiveBack, After: time.Duration(c.Sizing.GiveBackAfter), Ranking: c.Decide().Ranking}
-}
-
 // LocalitySettings returns which jobs wait for few switches.
 func (c *Config) LocalitySettings() locality.Settings {
 	l := &c.Locality

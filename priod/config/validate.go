@@ -73,7 +73,7 @@ func (c *Config) hostRules() []rule {
 		{"state.shared", c.State.Shared == "" || filepath.IsAbs(c.State.Shared) && !inside(c.State.Shared, c.State.Dir), "empty, or an absolute path outside of state.dir, which is of this host alone"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || c.State.Shared != "" || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Locality.FewNodes && !c.Locality.SlowNodes && !c.Retry.Enabled,
+		{"cycle.follow_controller", !c.Cycle.FollowController || c.State.Shared != "" || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Locality.Enabled && !c.Locality.FewNodes && !c.Locality.SlowNodes && !c.Retry.Enabled,
 			"false beside steering or sizing, and beside locality and retry, without state.shared: what a job's user asked for would stand only on the host that wrote (docs/reference/high-availability.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
@@ -126,7 +126,6 @@ func (c *Config) sizeRules() []rule {
 	return []rule{
 		{"sizing.start_timeout", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
 		{"sizing.depth", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
-		{"sizing.give_back_after", c.Sizing.GiveBackAfter >= Duration(time.Second), "at least 1s"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.interval", c.Speeds.Every >= Duration(time.Second), "at least 1s"},

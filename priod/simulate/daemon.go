@@ -97,8 +97,6 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 		return virtual.OptionError("retry.output: a trace has no job output; switch it off for a simulation")
 	case c.Retry.Enabled && c.Retry.Drain:
 		return virtual.OptionError("retry.drain: no operator returns a drained node in a simulation; switch it off there")
-	case c.Sizing.GiveBack:
-		return virtual.OptionError("sizing.give_back: a trace has no memory use; switch it off for a simulation")
 	case c.Sizing.Enabled && !in.sized():
 		return virtual.OptionError("sizing.enabled" + NeedsNodes)
 	case c.Locality.Enabled && !in.switched():

@@ -1,6 +1,5 @@
 // Package size gives waiting jobs other CPUs and memory beside their GPUs than they ask
-// for, as Synergy does (Mohan et al., OSDI 2022), and takes memory back that running
-// jobs do not use.
+// for, as Synergy does (Mohan et al., OSDI 2022).
 //
 // A training job of a certain number of GPUs is faster with more CPUs and memory, up to
 // its demand. The proportional share of a GPU is what a node has, divided by its GPUs.
@@ -25,8 +24,7 @@
 //   - ahead.go: those that wait for any node
 //   - grant.go: from the mechanism's sizes to whole CPUs and MB, and the write
 //   - limits.go: what associations and QOS leave a job
-//   - running_memory.go: memory of running jobs, by package giveback
-//   - feature.go: how both take part in a cycle
+//   - feature.go: how sizes take part in a cycle
 //
 // The mechanism knows jobs, nodes and curves only, and nothing of Slurm; tests/papers has
 // Synergy's others:

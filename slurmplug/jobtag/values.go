@@ -78,8 +78,6 @@ func (t *Tag) Set(key, value string) error {
 			break
 		}
 		t.Steps = n
-	case "give-back":
-		want = setFlag(&t.GiveBack, value)
 	default:
 		return &Error{Key: key, Reason: "no such key"}
 	}

@@ -103,7 +103,7 @@ func FromScript(title string, text []byte) (given []Given, err error) {
 func Tag(given []Given) (jobtag.Tag, string, error) {
 	var tag jobtag.Tag
 	for _, g := range given {
-		if g.Option == &gone {
+		if g.Option.isGone() {
 			return tag, "", goneFrom(g.where)
 		}
 		if want := g.Option.apply(&tag, g.Value); want != "" {
@@ -143,9 +143,9 @@ func misplaced(title string, text []byte) error {
 	components, _ := sbatch.Directives(text, 2405)
 	for _, w := range slices.Concat(components...) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(w.Text, "--"), "=")
-		switch find(name) {
-		case nil:
-		case &gone:
+		switch o := find(name); {
+		case o == nil:
+		case o.isGone():
 			return goneFrom(fmt.Sprintf("%s, line %d: --%s", title, w.Line, name))
 		default:
 			return Errorf("%s, line %d: --%s stands on an #SBATCH line, where sbatch refuses it: write #PRIO --%[3]s", title, w.Line, name)

@@ -3,6 +3,7 @@ package prio
 import (
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +46,6 @@ var Options = []Option{
 	{"prio-cpu", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N CPUs per GPU: a100:3x1-9x2.4", verbatim},
 	{"prio-mem", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N MB of memory per GPU", verbatim},
 	{"prio-steps", sbatch.Required, "N", "total work of the job, in steps of its own", steps},
-	{"prio-give-back", sbatch.Optional, "yes|no", "the job starts no srun later on: memory that it holds and has not used may be reclaimed while it runs", yesNo},
 	{"prio-retry", sbatch.Required, "never|infra|always", "after which failures to requeue the job: none, those of the machine, or also those whose cause is not clear", lower},
 	{canary, sbatch.Required, "TIME", "run the script on one GPU for this long first: the job starts only if that does not fail", trial},
 }
@@ -56,13 +56,17 @@ const canary = "prio-canary"
 // optOut is short for --prio-type=none.
 const optOut = "prio-none"
 
-// gone is a removed option that never had an effect. It is
-// still read, so that its error says so.
-var gone = Option{Name: "prio-share", Arg: sbatch.Optional}
+// gone are removed options. They are still read, so that their error says so.
+var gone = []Option{{Name: "prio-share", Arg: sbatch.Optional}, {Name: "prio-give-back", Arg: sbatch.Optional}}
 
-// goneFrom is the error where it is still used; where is place and name.
+// isGone reports whether an option is removed.
+func (o *Option) isGone() bool {
+	return slices.ContainsFunc(gone, func(g Option) bool { return g.Name == o.Name })
+}
+
+// goneFrom is the error where one is still used; where is place and name.
 func goneFrom(where string) error {
-	return Errorf("%s is gone and never did anything to a job: leave it out", where)
+	return Errorf("%s is gone and does nothing to a job: leave it out", where)
 }
 
 // find finds an option by its name, gone with them; nil when there is none.
@@ -72,8 +76,10 @@ func find(name string) *Option {
 			return &Options[i]
 		}
 	}
-	if name == gone.Name {
-		return &gone
+	for i := range gone {
+		if gone[i].Name == name {
+			return &gone[i]
+		}
 	}
 	return nil
 }
@@ -85,7 +91,9 @@ func Exact(more ...string) []*sbatch.Option {
 	for _, o := range Options {
 		out = append(out, &sbatch.Option{Name: o.Name, Arg: o.Arg, Exact: true})
 	}
-	out = append(out, &sbatch.Option{Name: gone.Name, Arg: gone.Arg, Exact: true})
+	for _, o := range gone {
+		out = append(out, &sbatch.Option{Name: o.Name, Arg: o.Arg, Exact: true})
+	}
 	for _, name := range more {
 		out = append(out, &sbatch.Option{Name: name, Exact: true})
 	}
@@ -105,9 +113,6 @@ func (o *Option) apply(tag *jobtag.Tag, value string) (want string) {
 		if text != takenBack {
 			tag.Type = jobtag.None
 		}
-		return ""
-	case o.Name == "prio-give-back" && text == takenBack:
-		tag.GiveBack = false
 		return ""
 	}
 	var bad *jobtag.Error
@@ -131,8 +136,7 @@ func signal(value string) (string, string) {
 	return name, ""
 }
 
-// takenBack is the answer no. Of all that can be said, only --prio-give-back
-// and --prio-canary can be taken back.
+// takenBack is the answer no. Of all that can be said, only --prio-canary and --prio-none can be taken back.
 const takenBack = "no"
 
 func yesNo(value string) (string, string) {

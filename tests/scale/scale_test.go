@@ -39,7 +39,6 @@ gpus = 64
 enabled = true
 [sizing]
 enabled = true
-give_back = true
 [rounds]
 enabled = true
 [retry]

@@ -90,7 +90,7 @@ func newSlurm(e *engine) *slurm {
 		}
 	}
 	set := &e.opt.Daemon.Settings
-	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s, s
+	set.Sizing.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s
 	set.FewNodes.Slurm, set.Refusals.Slurm = s, s
 	if s.recorder = (memory{}); e.opt.Daemon.Record != nil {
 		s.recorder, s.history = e.opt.Daemon.Record(s), e.opt.Daemon.History
@@ -476,17 +476,6 @@ func (s *slurm) unsettled() bool {
 func (s *slurm) evicts() bool {
 	e := &s.e.opt.Daemon.Settings.Evictions
 	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Rounds.Settings.Enabled)
-}
-
-// KeepsMemory says why running jobs give back no memory.
-func (s *slurm) KeepsMemory() string { return "a trace does not say what memory its jobs use" }
-
-// AskMemory is not asked.
-func (s *slurm) AskMemory(context.Context, []*cluster.Job) error { return nil }
-
-// Peaks are not asked for.
-func (s *slurm) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
-	return nil, nil
 }
 
 // memory is a Recorder for a run that is not looked up: the outcomes are
