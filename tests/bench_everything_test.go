@@ -50,7 +50,6 @@ enabled = true
 enabled = true
 [locality]
 enabled = true
-few_nodes = true
 slow_nodes = true
 [preemption]
 enabled = true

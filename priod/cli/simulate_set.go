@@ -28,7 +28,7 @@ var movedToSet = map[string]string{
 	"steering-depth": "--set steering.depth=JOBS", "steering-busy": "nothing: it changed nothing", "lead": "--set rounds.finish_bonus=TIME", "round-pay": "--set rounds.min_gain_ratio=TIMES",
 	"defrag": "--set preemption.defrag=true", "max-evictions": "--set preemption.max_evictions=TIMES", "min-runtime": "--set preemption.min_run=TIME",
 	"eviction-rise": "--set preemption.repeat_penalty=SHARE", "urgency": "--set preemption.urgency=NUMBER", "min-gain": "--set preemption.min_gain=TIME", "locality": "--set locality.enabled=true",
-	"few-nodes": "--set locality.few_nodes=true", "locality-wait": "--set locality.wait_weight=TIMES", "locality-others": "--set locality.queue_weight=TIMES",
+	"few-nodes": "nothing: jobs wait for few switches alone", "locality-wait": "--set locality.wait_weight=TIMES", "locality-others": "--set locality.queue_weight=TIMES",
 	"locality-longest": "--set locality.max_wait=TIME", "locality-of-limit": "--set locality.limit_share=PART", "fitgpp-s": "--set preemption.fitgpp_s=WEIGHT",
 	"fitgpp-fallback": "--set preemption.fitgpp_fallback=NAME", "evictions-at-once": "--set preemption.max_at_once=JOBS", "evictions-per-hour": "--set preemption.max_per_hour=JOBS",
 	"eviction-gpu-hours-per-day": "--set preemption.gpu_hours_per_day=HOURS", "switch-nodes": "--cluster FILE, with switch in its [[nodes]] tables",

@@ -90,8 +90,6 @@ type Config struct {
 		OfLimit        float64   `toml:"limit_share" json:"limit_share"`
 		Depth          int       `toml:"depth" json:"depth"`
 		WritesPerCycle int       `toml:"writes_per_cycle" json:"writes_per_cycle"`
-		FewNodes       bool      `toml:"few_nodes" json:"few_nodes"`
-		NodeCosts      []float64 `toml:"node_costs" json:"node_costs"`
 		SlowNodes      bool      `toml:"slow_nodes" json:"slow_nodes"`
 	} `toml:"locality" json:"locality"`
 	TEBudget struct {

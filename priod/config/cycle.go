@@ -32,7 +32,6 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	st.Sizes.Set(sizes)
 	set.Sizing = size.Feature{Sizes: st.Sizes, Slurm: slurm}
 	set.Locality = locality.Feature{Settings: c.LocalitySettings(), Memory: st.Locality, Slurm: slurm}
-	set.FewNodes = locality.Feature{Places: locality.OnNodes, Settings: c.FewNodesSettings(), Memory: st.FewNodes, Slurm: slurm}
 	set.Refusals = locality.Refusals{Settings: c.RefusalSettings(), Memory: st.Refusals, Slurm: slurm}
 	if c.Retry.Enabled {
 		set.Retries = retry.Feature{Settings: c.Retries(), Slurm: slurm, Memory: st.Failures}

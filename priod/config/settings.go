@@ -108,13 +108,6 @@ func (c *Config) LocalitySettings() locality.Settings {
 	}
 }
 
-// FewNodesSettings returns which jobs wait for few nodes.
-func (c *Config) FewNodesSettings() locality.Settings {
-	set := c.LocalitySettings()
-	set.Enabled, set.Rule.Costs = c.Locality.FewNodes, c.Locality.NodeCosts
-	return set
-}
-
 // RefusalSettings returns which jobs refuse slow nodes.
 func (c *Config) RefusalSettings() locality.Settings {
 	set := c.LocalitySettings()

@@ -73,7 +73,7 @@ func (c *Config) hostRules() []rule {
 		{"state.shared", c.State.Shared == "" || filepath.IsAbs(c.State.Shared) && !inside(c.State.Shared, c.State.Dir), "empty, or an absolute path outside of state.dir, which is of this host alone"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || c.State.Shared != "" || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Locality.Enabled && !c.Locality.FewNodes && !c.Locality.SlowNodes && !c.Retry.Enabled,
+		{"cycle.follow_controller", !c.Cycle.FollowController || c.State.Shared != "" || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Locality.Enabled && !c.Locality.SlowNodes && !c.Retry.Enabled,
 			"false beside steering or sizing, and beside locality and retry, without state.shared: what a job's user asked for would stand only on the host that wrote (docs/reference/high-availability.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
@@ -140,7 +140,6 @@ func (c *Config) localityRules() []rule {
 	share := func(v float64) bool { return v >= 0 && v < 1 }
 	return []rule{
 		{"locality.costs", len(l.Costs) > 0 && slices.IsSorted(l.Costs) && share(l.Costs[0]) && share(l.Costs[len(l.Costs)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... switches in the place of one"},
-		{"locality.node_costs", len(l.NodeCosts) > 0 && slices.IsSorted(l.NodeCosts) && share(l.NodeCosts[0]) && share(l.NodeCosts[len(l.NodeCosts)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... nodes in the place of one"},
 		{"locality.wait_weight", finite(l.Wait), "a number from 0"},
 		{"locality.queue_weight", finite(l.Others), "a number from 0"},
 		{"locality.max_wait", l.Longest >= Duration(locality.Shortest), "at least 1m"},

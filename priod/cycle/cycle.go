@@ -44,7 +44,6 @@ type Settings struct {
 	Steering   steer.Feature
 	Sizing     size.Feature
 	Locality   locality.Feature
-	FewNodes   locality.Feature
 	Refusals   locality.Refusals
 	Retries    retry.Feature
 	Waits      waits.Feature
@@ -67,7 +66,6 @@ func (set *Settings) features() []plan.Feature {
 		departed,        // waits for departures: what follows changes jobs of the snapshot
 		&set.Sizing,     // CPUs and memory, on the types that steering gave
 		&set.Locality,   // few switches, with the sizes
-		&set.FewNodes,   // few nodes
 		&set.Refusals,   // no slow nodes
 		retries,         // last: failed jobs wait for no place
 	}

@@ -40,7 +40,6 @@ type State struct {
 	Steering *steer.Memory
 	Sizes    *size.Sizes
 	Locality *locality.Memory
-	FewNodes *locality.Memory
 	Refusals *locality.Memory
 	Headroom *headroom.Memory
 	Failures *retry.Memory
@@ -59,7 +58,7 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Order: &order.Memory{}, Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, FewNodes: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
+		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
 	}
 }
 

@@ -159,7 +159,6 @@ func (f *fake) Ask(context.Context, []*cluster.Job) error             { return n
 func (f *fake) Topology(context.Context) (cluster.Topology, error)    { return cluster.Topology{}, nil }
 func (f *fake) AskSwitches(context.Context, []*cluster.Job) error     { return nil }
 func (f *fake) AskNodeCounts(context.Context, []*cluster.Job) error   { return nil }
-func (f *fake) OpensNodes(context.Context) (bool, error)              { return true, nil }
 func (f *fake) AskMemory(context.Context, []*cluster.Job) error       { return nil }
 func (f *fake) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
 func (f *fake) AtOnce(context.Context, plan.Target) (int, error)      { return 0, nil }

@@ -61,7 +61,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	}
 	if s.Backfill == "" {
 		s.Backfill = string(virtual.NoBackfill)
-		if c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.FewNodes || c.Locality.SlowNodes {
+		if c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.SlowNodes {
 			s.Backfill = string(virtual.EASY)
 		}
 	}
@@ -101,8 +101,8 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 		return virtual.OptionError("sizing.enabled" + NeedsNodes)
 	case c.Locality.Enabled && !in.switched():
 		return virtual.OptionError("locality.enabled wants nodes on switches: switch in the [[nodes]] tables of --cluster")
-	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.FewNodes || c.Locality.SlowNodes) && s.Backfill == "none":
-		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled, locality.few_nodes or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
+	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.SlowNodes) && s.Backfill == "none":
+		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
 	}
 	return nil
 }

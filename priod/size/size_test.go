@@ -151,9 +151,6 @@ func TestSizesLeftAlone(t *testing.T) {
 		{"dependency", func(_ *sizeQueue, j *cluster.Job) { j.Dependency = true }, ""},
 		{"not ranked", func(q *sizeQueue, _ *cluster.Job) { q.p.Decisions[0].Ranked = false }, "priod does not rank it"},
 		{"claim", func(q *sizeQueue, j *cluster.Job) { q.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "room is being made"},
-		{"its nodes are bounded", func(q *sizeQueue, j *cluster.Job) {
-			q.h.Asked(j.ID, slurmplug.NumNodes, slurmplug.Text("1-0"), slurmplug.Text("1-1"), true, q.s.At)
-		}, "it waits for few nodes"},
 		{"fixed", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Fixed = "asks for its node alone" }, "it asks for its node alone"},
 		{"not read", func(_ *sizeQueue, j *cluster.Job) { j.Asked = nil }, "too far from the head"},
 		{"names a node", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Nodes = "n1" }, "names its nodes"},

@@ -45,7 +45,6 @@ enabled = true
 enabled = true
 [locality]
 enabled = true
-few_nodes = true
 slow_nodes = true
 [preemption]
 enabled = true

@@ -368,9 +368,6 @@ func (s *slurm) AskNodeCounts(_ context.Context, jobs []*cluster.Job) error {
 	return nil
 }
 
-// OpensNodes is true, as of the newest Slurm.
-func (s *slurm) OpensNodes(context.Context) (bool, error) { return true, nil }
-
 // Look shows single jobs.
 func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
 	sights := map[cluster.JobID]plan.JobStatus{}

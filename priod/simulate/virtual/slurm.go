@@ -91,7 +91,7 @@ func newSlurm(e *engine) *slurm {
 	}
 	set := &e.opt.Daemon.Settings
 	set.Sizing.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s
-	set.FewNodes.Slurm, set.Refusals.Slurm = s, s
+	set.Refusals.Slurm = s
 	if s.recorder = (memory{}); e.opt.Daemon.Record != nil {
 		s.recorder, s.history = e.opt.Daemon.Record(s), e.opt.Daemon.History
 	}
@@ -173,7 +173,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -248,7 +248,7 @@ func (s *slurm) refresh(j *job) {
 	row.Restarts = int(j.runs)
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
-	row.Switches, row.NodeCount = s.switches(j), s.nodeCount(j)
+	row.Switches = s.switches(j)
 	row.Admitted = false
 	if s.e.divided {
 		row.Partition = s.partition(j)
