@@ -229,8 +229,18 @@ func (s *site) checkStore(values map[uint32]int64) []store.Write {
 	return history.Writes
 }
 
-// checkJournal holds undo.jsonl against the writes: a line for each, and in each
-// what was there before priod came. (A crash between the two would leave a line
+// journalled are the changes of the journal, each that counts.
+func (s *site) journalled() []*undo.Change {
+	s.Helper()
+	u, err := undo.Open(filepath.Join(s.dir, "state"), "")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return u.Changes()
+}
+
+// checkJournal holds the journal against the writes: a record for each, and in each
+// what was there before priod came. (A crash between the two would leave a record
 // without a write; no named point lies there.)
 func (s *site) checkJournal(writes []store.Write) {
 	s.Helper()
@@ -238,29 +248,33 @@ func (s *site) checkJournal(writes []store.Write) {
 		job      slurmplug.JobID
 		from, to string
 	}
-	text, err := os.ReadFile(filepath.Join(s.dir, "state", "undo.jsonl"))
+	text, err := os.ReadFile(filepath.Join(s.dir, "state", "journal.jsonl"))
 	if err != nil && (len(writes) > 0 || !os.IsNotExist(err)) {
 		s.Fatal(err)
 	}
 	lines := map[change]int{}
 	for line := range bytes.Lines(text) {
-		var c undo.Change
-		if err := json.Unmarshal(line, &c); err != nil {
-			s.Fatalf("undo.jsonl: %q: %v", line, err)
+		var record struct{ Write *undo.Change }
+		if err := json.Unmarshal(line, &record); err != nil {
+			s.Fatalf("journal: %q: %v", line, err)
+		}
+		c := record.Write
+		if c == nil {
+			continue
 		}
 		if c.Was.String() != "0" || c.Submit.IsZero() || c.User == "" {
-			s.Errorf("undo.jsonl: %s does not say what reset needs", line)
+			s.Errorf("journal: %s does not say what reset needs", line)
 		}
 		lines[change{c.Job, c.From.String(), c.To.String()}]++
 	}
 	for _, w := range writes {
 		if lines[change{w.Job, w.Before.String(), w.After.String()}]--; lines[change{w.Job, w.Before.String(), w.After.String()}] < 0 {
-			s.Errorf("undo.jsonl has no line for %+v", w)
+			s.Errorf("the journal has no line for %+v", w)
 		}
 	}
 	for c, n := range lines {
 		if n > 0 {
-			s.Errorf("undo.jsonl has %d lines without a write: %+v\n%s", n, c, text)
+			s.Errorf("the journal has %d lines without a write: %+v\n%s", n, c, text)
 		}
 	}
 }

@@ -130,18 +130,18 @@ var stateFaults = []stateFault{
 	}, end: func(h *harmed) {
 		h.do(syscall.Unmount(h.state, syscall.MNT_DETACH))
 	}},
-	{name: "journal read-only", root: true, words: "undo journal: .*read-only file system", begin: func(h *harmed) {
-		h.do(syscall.Mount(h.path("undo.jsonl"), h.path("undo.jsonl"), "", syscall.MS_BIND, ""))
-		h.do(syscall.Mount("", h.path("undo.jsonl"), "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	{name: "journal read-only", root: true, words: "journal: .*read-only file system", begin: func(h *harmed) {
+		h.do(syscall.Mount(h.path("journal.jsonl"), h.path("journal.jsonl"), "", syscall.MS_BIND, ""))
+		h.do(syscall.Mount("", h.path("journal.jsonl"), "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
 	}, end: func(h *harmed) {
-		h.do(syscall.Unmount(h.path("undo.jsonl"), syscall.MNT_DETACH))
+		h.do(syscall.Unmount(h.path("journal.jsonl"), syscall.MNT_DETACH))
 	}},
-	{name: "journal is a folder", words: "undo journal", begin: func(h *harmed) {
-		h.do(os.Rename(h.path("undo.jsonl"), h.path("undo.away")))
-		h.do(os.Mkdir(h.path("undo.jsonl"), 0o750))
+	{name: "journal is a folder", words: "journal: ", begin: func(h *harmed) {
+		h.do(os.Rename(h.path("journal.jsonl"), h.path("journal.away")))
+		h.do(os.Mkdir(h.path("journal.jsonl"), 0o750))
 	}, end: func(h *harmed) {
-		h.do(os.Remove(h.path("undo.jsonl")))
-		h.do(os.Rename(h.path("undo.away"), h.path("undo.jsonl")))
+		h.do(os.Remove(h.path("journal.jsonl")))
+		h.do(os.Rename(h.path("journal.away"), h.path("journal.jsonl")))
 	}},
 	{name: "database deleted", losses: 1, anew: true, begin: func(h *harmed) { h.do(os.Remove(h.path("priod.db"))) }},
 	{name: "database overwritten", anew: true, begin: func(h *harmed) {
@@ -150,14 +150,14 @@ var stateFaults = []stateFault{
 	}},
 	{name: "log of the database deleted", losses: 1, begin: func(h *harmed) { h.do(os.Remove(h.path("priod.db-wal"))) }},
 	{name: "index of the database's log deleted", losses: 1, begin: func(h *harmed) { h.do(os.Remove(h.path("priod.db-shm"))) }},
-	{name: "journal deleted", losses: 1, begin: func(h *harmed) { h.do(os.Remove(h.path("undo.jsonl"))) }},
-	{name: "journal emptied", losses: 1, begin: func(h *harmed) { h.do(os.Truncate(h.path("undo.jsonl"), 0)) }},
+	{name: "journal deleted", losses: 1, begin: func(h *harmed) { h.do(os.Remove(h.path("journal.jsonl"))) }},
+	{name: "journal emptied", losses: 1, begin: func(h *harmed) { h.do(os.Truncate(h.path("journal.jsonl"), 0)) }},
 	{name: "journal cut off", losses: 1, begin: func(h *harmed) {
-		info, err := os.Stat(h.path("undo.jsonl"))
+		info, err := os.Stat(h.path("journal.jsonl"))
 		h.do(err)
-		h.do(os.Truncate(h.path("undo.jsonl"), info.Size()/2))
+		h.do(os.Truncate(h.path("journal.jsonl"), info.Size()/2))
 	}},
-	{name: "journal overwritten", losses: 1, begin: func(h *harmed) { h.overwrite("undo.jsonl") }},
+	{name: "journal overwritten", losses: 1, begin: func(h *harmed) { h.overwrite("journal.jsonl") }},
 	{name: "lock deleted", losses: 1, begin: func(h *harmed) { h.do(os.Remove(h.path("lock"))) }},
 }
 

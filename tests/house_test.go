@@ -43,6 +43,7 @@ var rows = []string{
 	"priod/retry",
 	"priod/waits",
 	"priod/advise",
+	"priod/journal",
 	"priod/undo",
 	"sql",
 	"priod/store",

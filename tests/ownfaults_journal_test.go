@@ -26,7 +26,7 @@ func TestJournalEmptiedBetweenRuns(t *testing.T) {
 				s.eligible(2)
 				before := s.levers()
 				s.must("run", "--once")
-				if err := os.Truncate(filepath.Join(s.dir, "state", "undo.jsonl"), 0); err != nil {
+				if err := os.Truncate(filepath.Join(s.dir, "state", "journal.jsonl"), 0); err != nil {
 					t.Fatal(err)
 				}
 				if runs {

@@ -73,13 +73,13 @@ installed() {
 used() {
   cp /etc/slurmprio/priod.toml.example /etc/slurmprio/priod.toml
   echo "# ours" | tee -a /etc/slurmprio/priod.toml >>/etc/slurmprio/priod.toml.example
-  echo '{}' >/var/lib/priod/undo.jsonl
-  chown priod: /var/lib/priod/undo.jsonl
+  echo '{"write":{"job":"1","lever":"Nice"}}' >/var/lib/priod/journal.jsonl
+  chown priod: /var/lib/priod/journal.jsonl
 }
 
 kept() {
   says "# ours" tail -n 1 /etc/slurmprio/priod.toml
-  wants /var/lib/priod/undo.jsonl 644 priod
+  wants /var/lib/priod/journal.jsonl 644 priod
 }
 
 debs() {
@@ -106,11 +106,11 @@ debs() {
   [ ! -e /usr/lib/systemd/system/priod.service ] || die "removed, and the unit is there"
   kept
   say "removed: priod reset is named, configuration and state stay"
-  says "undo.jsonl stays" dpkg -P slurmprio
-  wants /var/lib/priod/undo.jsonl 644 priod
+  says "journal.jsonl stays" dpkg -P slurmprio
+  wants /var/lib/priod/journal.jsonl 644 priod
   [ "$(ls -A /etc/slurmprio)" = hold ] && [ ! -e /var/lib/priod/priod.db ] || die "purged, and there is $(ls -d /etc/slurmprio/* /var/lib/priod/*)" # the client's
   dpkg -i /dist/slurmprio_*.deb >/dev/null 2>&1
-  : >/var/lib/priod/undo.jsonl
+  : >/var/lib/priod/journal.jsonl
   dpkg -P slurmprio slurmprio-client >/dev/null 2>&1
   [ ! -e /var/lib/priod ] && [ ! -e /usr/bin/priod ] && [ ! -e /etc/slurmprio ] || die "purged, and there is $(ls -d /var/lib/priod /usr/bin/priod /etc/slurmprio/*)"
   say "purged: all is gone; a journal of what reset has not taken back stays"

@@ -186,11 +186,11 @@ func (s *soak) sample() {
 	t.Add(float64(usage.FileSize(filepath.Join(state, "priod.db-wal"))), growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
 	// The journal is compacted when it has doubled and has a thousand lines more.
 	lines := 1024 + 3*slices.Max(s.hour.records) + float64(s.writes)
-	t.Add(float64(usage.FileSize(filepath.Join(state, "undo.jsonl"))), growth.Quantity{Name: "undo.jsonl, bytes", Most: 250 * lines})
+	t.Add(float64(usage.FileSize(filepath.Join(state, "journal.jsonl"))), growth.Quantity{Name: "journal.jsonl, bytes", Most: 250 * lines})
 	held := growth.Holdings("Store", s.store) // its history is the cycle's
 	for _, path := range slices.Sorted(maps.Keys(held)) {
 		kind := growth.Quantity{Name: path, Judged: true, Margin: 0.1, Slack: 300}
-		if path == "Store.undo.changes" {
+		if path == "Store.told.undo.changes" {
 			kind = growth.Quantity{Name: path, Most: lines}
 		}
 		t.Add(float64(held[path]), kind)

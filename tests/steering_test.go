@@ -314,7 +314,7 @@ func TestSteeringKilled(t *testing.T) {
 			t.Fatalf("%s: priod was not killed", when)
 		}
 		b.throw(d)
-		if text, err := os.ReadFile(filepath.Join(b.dir, "state", "undo.jsonl")); err != nil || !strings.Contains(string(text), `"was":"a100|v100"`) {
+		if text, err := os.ReadFile(filepath.Join(b.dir, "state", "journal.jsonl")); err != nil || !strings.Contains(string(text), `"was":"a100|v100"`) {
 			t.Errorf("%s: the journal says %s, %v", when, text, err)
 		}
 		if c := b.constraints()[id]; (when == "after") != bound("a100|v100", c, "a100", "v100") {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"slurmprio/priod/journal"
 	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
 )
@@ -132,7 +133,7 @@ func TestOlderSharedFolder(t *testing.T) {
 	cp(copied, shared)
 	first.waitLog("rewritten from memory")
 	undone := func(id string) bool {
-		text, err := os.ReadFile(filepath.Join(shared, "undo.jsonl"))
+		text, err := os.ReadFile(journal.Path(shared))
 		return err == nil && strings.Contains(string(text), `"job":"`+id+`"`)
 	}
 	e.wait("the journal to know both", func() bool { return undone(ids[0]) && undone(ids[1]) })

@@ -68,7 +68,7 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 	first.ends()
 	acts.throw(d)
 	l, id := levers[lever].lever, of[levers[lever].lever]
-	u, err := undo.Open(sharedBy(t, acts.site))
+	u, err := undo.Open(sharedBy(t, acts.site), "")
 	if err != nil {
 		t.Fatal(err)
 	}

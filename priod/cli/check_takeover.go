@@ -15,7 +15,6 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
 	"slurmprio/priod/store"
-	"slurmprio/priod/undo"
 )
 
 // clocksApart is how far the clocks of hosts may be apart without a word.
@@ -134,29 +133,14 @@ func rehearse(ctx context.Context, cfg *config.Config, slurm bool) (out []live.F
 		}
 		finding("cluster", "the shared folder is "+cluster+"'s, as this Slurm is, or has no owner yet", err)
 	}
-	journal, err := undo.Open(dir)
+	told, err := store.ReadJournal(dir)
 	text := ""
 	if err == nil {
-		text = fmt.Sprintf("%s tells of %s%s", journal.Path(), plural(len(journal.Changes()), "value", "values"), age(journal.Path()))
-		err = spoiled(journal.Path(), journal.Damaged())
+		text = fmt.Sprintf("%s tells of %s, %s under way and %s of jobs that failed%s", told.File.Path(), plural(len(told.Writes.Changes()), "value", "values"),
+			plural(len(told.Evictions.Urgent()), "job of evictions", "jobs of evictions"), plural(len(told.Failures.Failures), "run", "runs"), age(told.File.Path()))
+		err = spoiled(told.File.Path(), told.File.Damaged())
 	}
-	finding("undo journal", text, err)
-	evictions, err := store.OpenEvictions(ctx, cfg.State.Dir, dir)
-	path, damaged := "", 0
-	if err == nil {
-		path, damaged, err = store.DamagedEvictions(dir)
-	}
-	if err == nil {
-		text = plural(len(evictions.Urgent()), "job of evictions is", "jobs of evictions are") + " under way" + age(path)
-		err = spoiled(path, damaged)
-	}
-	finding("evictions", text, err)
-	failures, path, damaged, err := store.OpenFailures(dir)
-	if err == nil {
-		text = fmt.Sprintf("%s of jobs whose users agreed to requeues%s", plural(len(failures.Failures), "failure", "failures"), age(path))
-		err = spoiled(path, damaged)
-	}
-	finding("failures", text, err)
+	finding("journal", text, err)
 	out = append(out, checkDatabase(ctx, cfg.State.Dir, true)...)
 	if !slurm {
 		return out

@@ -39,7 +39,7 @@ func defragCommand() *cli.Command {
 }
 
 func defragDryRun(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error) {
-	journal, err := store.OpenEvictions(c.Context, cfg.State.Dir, cfg.Journals())
+	journal, err := store.OpenEvictions(cfg.Journals())
 	if err != nil {
 		return nil, err
 	}

@@ -147,7 +147,7 @@ func evictDryRun(c *cli.Context, name slurmplug.JobName) (*evictView, error) {
 	if err != nil {
 		return nil, err
 	}
-	journal, err := store.OpenEvictions(c.Context, cfg.State.Dir, cfg.Journals())
+	journal, err := store.OpenEvictions(cfg.Journals())
 	if err != nil {
 		return nil, err
 	}

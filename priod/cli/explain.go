@@ -255,7 +255,7 @@ func (v *explanation) date() {
 // ownRequest is what the undo journal has of a job's own request; nil where
 // priod never wrote into it.
 func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]slurmplug.Value, error) {
-	journal, err := undo.Open(dir)
+	journal, err := undo.Open(dir, "")
 	if err != nil {
 		return nil, err
 	}

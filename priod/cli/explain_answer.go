@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 )
 
@@ -114,7 +115,7 @@ func (v *explanation) pending() (why, advice string) {
 		why = v.reasonNow()
 	}
 	if d := v.Decision; d != nil && v.Since == "" { // else it is of an earlier wait
-		if strings.HasPrefix(d.Steer, "waits") {
+		if _, awaits := v.awaitsType(); awaits {
 			why = d.Steer
 		}
 		if d.Evict != "" {
@@ -259,22 +260,31 @@ func (v *explanation) budgetAdvice() string {
 	return advice
 }
 
+// awaitsType reports whether the job waits for a GPU type that it is bound to, as its last decision tells, and from when on
+// that is expected to be free; zero: not known.
+func (v *explanation) awaitsType() (from time.Time, awaits bool) {
+	d := v.Decision
+	if d == nil || v.Since != "" || d.Choices.GPUType == nil || d.Choices.GPUType.Why != string(steer.Waits) {
+		return from, false
+	}
+	if s := d.Choices.GPUType.StartS; s != nil {
+		from = d.At.Add(time.Duration(*s * float64(time.Second)))
+	}
+	return from, true
+}
+
 // startWords are when the job is expected to start.
 func (v *explanation) startWords() string {
 	var all []string
 	_, _, free := v.room()
-	steered := ""
-	if d := v.Decision; d != nil && v.Since == "" && strings.HasPrefix(d.Steer, "waits") {
-		_, after, _ := strings.Cut(d.Steer, "until ")
-		steered, _, _ = strings.Cut(after, ",")
-	}
+	typed, _ := v.awaitsType()
 	switch s := v.Start; {
 	case !free.IsZero():
 		all = append(all, fmt.Sprintf("about %s, once the last victim has left", clock(free)))
 	case v.startsNow():
 		all = append(all, "now")
-	case steered != "":
-		all = append(all, steered)
+	case !typed.IsZero():
+		all = append(all, "about "+clock(typed))
 	case s != nil:
 		text := strings.TrimPrefix(report.Starts(s.At, s.Median, s.P90), "starts ")
 		if s.Median.IsZero() {

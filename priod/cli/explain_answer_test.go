@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
+	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
@@ -21,6 +22,11 @@ func TestExplainAnswersFirst(t *testing.T) {
 		return func(v *explanation) {
 			v.Waits = []waitView{{Submit: at, Until: at, Spans: []spanView{{Cause: cause, What: what, Words: words}}}}
 		}
+	}
+	awaits, startS := "waits for a100 until about 00:12, where it ends about 00:15", 720.0
+	steered := func(v *explanation) {
+		v.Decision.At, v.Decision.Steer = at, awaits
+		v.Decision.Choices.GPUType = &plan.GPUTypeChoice{Why: string(steer.Waits), GPUType: "a100", StartS: &startS}
 	}
 	for name, c := range map[string]struct {
 		change func(*explanation)
@@ -46,7 +52,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"Slurm's":   {func(v *explanation) { v.Now = &nowView{State: "PENDING", Reason: "Resources", Start: at} }, []string{"Why        Slurm's reason: Resources", "Start      Slurm's backfill expects "}, ""},
 		"paused":    {func(v *explanation) { v.Cycle.Hold = "paused by ann" }, []string{"; priod writes nothing: paused by ann"}, ""},
 		"a bad tag": {func(v *explanation) { v.Job.TagError = "type=x: want te, be or none" }, []string{"Advice     correct the tag: type=x: want te, be or none"}, ""},
-		"steered":   {func(v *explanation) { v.Decision.Steer = "waits for a100 until about 00:12, where it ends about 00:15" }, []string{"Why        waits for a100 until about 00:12", "Start      about 00:12\n"}, ""},
+		"steered":   {steered, []string{"Why        waits for a100 until about 00:12", "Start      about " + clock(at.Add(12*time.Minute)) + "\n"}, ""},
 		"no victims": {func(v *explanation) {
 			v.Decision.Evict = "preemption.max_per_hour is reached, until 02:23 at the earliest"
 		}, []string{"; preemption.max_per_hour is reached, until 02:23"}, ""},
@@ -77,7 +83,8 @@ func TestExplainAnswersFirst(t *testing.T) {
 			v.Now, v.Since = &nowView{State: "COMPLETED", Reason: "None"}, sinceEnded
 		}, []string{"Why        COMPLETED (None); ended since then"}, "runs on"},
 		"requeued since the last cycle": {func(v *explanation) {
-			v.Decision.Steer, v.Now, v.Since = "waits for a100 until about 00:12, where it ends about 00:15", &nowView{State: "PENDING", Reason: "BeginTime"}, sinceRequeued
+			steered(v)
+			v.Now, v.Since = &nowView{State: "PENDING", Reason: "BeginTime"}, sinceRequeued
 		}, []string{"Why        Slurm's reason: BeginTime"}, "00:12"},
 		"above the budget": {func(v *explanation) {
 			waits(plan.AtLimit, "over-budget", "")(v)

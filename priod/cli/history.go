@@ -140,7 +140,7 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 		return r.History(ctx, cfg.Journals())
 	}
 	h := cluster.NewHistory()
-	journal, unread := undo.Open(cfg.Journals())
+	journal, unread := undo.Open(cfg.Journals(), "")
 	if unread != nil {
 		return nil, unread
 	}

@@ -101,7 +101,7 @@ func preview(ctx context.Context, cfg *config.Config, log hclog.Logger) (cycle.R
 	if err != nil {
 		return cycle.Result{}, err
 	}
-	journal, err := store.OpenEvictions(ctx, cfg.State.Dir, cfg.Journals())
+	journal, err := store.OpenEvictions(cfg.Journals())
 	if err != nil {
 		journal = evict.NewJournal() // history has said why
 	}

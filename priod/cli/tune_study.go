@@ -171,22 +171,32 @@ func (t *tuning) holds(set []string) (string, error) {
 	return cfg.TOML()
 }
 
-// stage replays the settings under which nothing holds that was replayed before; done is false where that is left to Slurm, or
-// other parts are missing.
-func (t *tuning) stage(ctx context.Context, c *cli.Context, sets [][]string) (done bool, err error) {
-	var points []sweep.Point
-	var added []*tune.Setting
+// add takes up the settings under which nothing holds that was tried before. Of the first ones, which are the user's, each has
+// to be a configuration; of what is tried over them (a change, several together) those that are none are left out, as rounds
+// are where the file has no steering.
+func (t *tuning) add(sets [][]string) (added []*tune.Setting, points []sweep.Point, err error) {
+	first := len(t.settings) == 0
 	for _, set := range sets {
 		key, err := t.holds(set)
-		if err != nil {
-			return false, usageError{err}
-		}
-		if t.known[key] != nil {
+		switch {
+		case err != nil && first:
+			return nil, nil, usageError{err}
+		case err != nil || t.known[key] != nil:
 			continue
 		}
 		s := &tune.Setting{Set: set}
 		t.known[key] = s
 		t.settings, added, points = append(t.settings, s), append(added, s), append(points, sweep.PointOf(set))
+	}
+	return added, points, nil
+}
+
+// stage replays the settings under which nothing holds that was replayed before; done is false where that is left to Slurm, or
+// other parts are missing.
+func (t *tuning) stage(ctx context.Context, c *cli.Context, sets [][]string) (done bool, err error) {
+	added, points, err := t.add(sets)
+	if err != nil {
+		return false, err
 	}
 	missing, err := t.Missing(points)
 	if err != nil {

@@ -2,12 +2,16 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"slurmprio/priod/simulate/tune"
 )
 
 // tunedTrace is nine days in which long BE jobs keep trials waiting on four nodes.
@@ -94,5 +98,28 @@ func TestTune(t *testing.T) {
 	_, parts, _ := run(tune("parts", "--json")...)
 	if parts != out {
 		t.Errorf("in parts %s\nat once %s", parts, out)
+	}
+}
+
+// On a site without GPU types every change that needs them is left out, and the study goes on; what the user tries has to be a
+// configuration.
+func TestTuneWithoutSteering(t *testing.T) {
+	study := func() *tuning {
+		return &tuning{cfg: write(t, "priod.toml", "[steering]\nenabled = false\n"), known: map[string]*tune.Setting{}}
+	}
+	var sets [][]string
+	for _, change := range changes {
+		sets = append(sets, []string{change})
+	}
+	s := study()
+	if _, _, err := s.add([][]string{nil, {slurmAlone}}); err != nil {
+		t.Fatal(err)
+	}
+	added, points, err := s.add(sets)
+	if err != nil || len(added) != len(points) || len(added) == 0 || slices.ContainsFunc(added, func(s *tune.Setting) bool { return s.Set[0] == "rounds.enabled=true" }) {
+		t.Errorf("%d of %d changes tried: %v", len(added), len(changes), err)
+	}
+	if _, _, err := study().add([][]string{nil, {"rounds.enabled=true"}}); !errors.As(err, new(usageError)) {
+		t.Errorf("%v", err)
 	}
 }

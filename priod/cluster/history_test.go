@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -426,5 +427,54 @@ func TestUnreadJobDidNotLeave(t *testing.T) {
 	}
 	if c := see(h, 40); len(c) != 1 || !c[0].Closed || !c[0].End.Equal(at(30)) {
 		t.Fatalf("%+v", c)
+	}
+}
+
+// BenchmarkTEUse sums a day of a million TE jobs that are over, of 200 users.
+func BenchmarkTEUse(b *testing.B) {
+	h := NewHistory()
+	const jobs, minute = 1_000_000, 60
+	for i := range jobs {
+		start := at(i / 20)
+		h.Restore(Stay{Job: slurmplug.Plain(uint32(i + 1)), Start: start, End: start.Add(minute * time.Second), Closed: true, User: fmt.Sprint("u", i%200), GPUs: 1, Class: TE})
+	}
+	now := at(jobs/20 + minute)
+	h.Observe(&Snapshot{At: now})
+	for b.Loop() {
+		if users, _, _ := h.TEUse(now, func(string, string) time.Duration { return 0 }); len(users) != 200 || users["u0"].GPUSeconds != jobs/200*minute {
+			b.Fatal(len(users), users["u0"])
+		}
+	}
+}
+
+// A job whose owner changes the tag's class at each poll is charged for its run as what it was ranked when that began, in one stay.
+func TestClassThatChangesEachPoll(t *testing.T) {
+	h, tags := NewHistory(), [2]string{"prio:type=te&v=1", "prio:type=be&v=1"}
+	seconds := 0
+	poll := func(state State) []Stay {
+		j := running(1, 2, 60)
+		if j.State = state; state == Pending {
+			j.Start = time.Time{}
+		}
+		j.TagText = tags[seconds%2]
+		j.Tag = jobtag.Read(j.TagText).Tag
+		s := &Snapshot{At: at(60 + seconds), Jobs: []Job{j}}
+		seconds++
+		h.KeepTags(s)
+		stays := h.Observe(s)
+		if class := map[string]Class{"te": TE, "be": BE}[s.Jobs[0].Tag.Type]; state == Pending || s.Jobs[0].Tag.Type != "" {
+			h.Counted.Set(j.ID, class)
+		}
+		return stays
+	}
+	for range 3 {
+		poll(Pending)
+	}
+	rows := 0
+	for range 100 {
+		rows += len(poll(Running))
+	}
+	if got, want := gpuSeconds(h, seconds+59), float64(2*(seconds-1)); rows != 1 || got != want {
+		t.Errorf("%d rows, %g GPU-seconds, want %g", rows, got, want)
 	}
 }

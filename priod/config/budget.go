@@ -35,3 +35,15 @@ func (c *Config) BudgetKey(of, name, limit string) string {
 	source := cmp.Or(c.sources[table+"."+k.name], "the default")
 	return fmt.Sprintf("%s.%s = %s, %s", table, k.name, k.text, source)
 }
+
+// Budgets are the tables of te_budget by their names: "te_budget.user", "te_budget.users.ann".
+func (c *Config) Budgets() map[string]Budget {
+	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
+	for name, b := range c.TEBudget.Users {
+		budgets["te_budget.users."+name] = b
+	}
+	for name, b := range c.TEBudget.Accounts {
+		budgets["te_budget.accounts."+name] = b
+	}
+	return budgets
+}

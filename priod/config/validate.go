@@ -233,13 +233,7 @@ func (c *Config) daemonRules() []rule {
 
 // checkBudgets looks at the limits of TE jobs, in general and of single users and accounts.
 func (c *Config) checkBudgets() error {
-	budgets := map[string]Budget{"te_budget.user": c.TEBudget.User, "te_budget.account": c.TEBudget.Account}
-	for name, b := range c.TEBudget.Users {
-		budgets["te_budget.users."+name] = b
-	}
-	for name, b := range c.TEBudget.Accounts {
-		budgets["te_budget.accounts."+name] = b
-	}
+	budgets := c.Budgets()
 	for _, key := range slices.Sorted(maps.Keys(budgets)) {
 		b := budgets[key]
 		if b.GPUs != nil && *b.GPUs < 0 || b.TimeLimit != nil && *b.TimeLimit < 0 || b.GPUHoursPerDay != nil && !(*b.GPUHoursPerDay >= 0) {

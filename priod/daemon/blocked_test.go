@@ -39,8 +39,8 @@ var failures = map[Blocked][]error{
 	OtherError:     {errors.New("something else"), errWithoutReason},
 
 	Blocked(store.DiskFull):       {syscall.ENOSPC},
-	Blocked(store.ReadOnly):       {&os.PathError{Op: "open", Path: "undo.jsonl", Err: syscall.EROFS}},
-	Blocked(store.DiskFails):      {&os.PathError{Op: "open", Path: "undo.jsonl", Err: syscall.EIO}},
+	Blocked(store.ReadOnly):       {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EROFS}},
+	Blocked(store.DiskFails):      {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EIO}},
 	Blocked(store.FolderGone):     {&os.PathError{Op: "open", Path: "act.lock", Err: syscall.ENOENT}},
 	Blocked(store.SharedFolder):   {errors.New("state.shared: /slurm/priod lacks the files that the priod of ctl1 kept there: is it mounted?"), store.ErrUnowned},
 	Blocked(store.TakenOver):      {store.ErrTakenOver},
@@ -72,7 +72,7 @@ var endNoCycle = []string{
 	"ErrNoJob", "ErrUntil", // of single jobs
 	"ErrExit", // is a kind of CommandError, which has its own text
 	"errGone", // a new database is begun: tested in the store
-	"errFolderGone",
+	"errFolderGone", "ErrLost", "ErrUnsound",
 }
 
 // An error that somebody gives a name has a word, or ends no cycle.
@@ -83,7 +83,7 @@ func TestNamedErrorsHaveWords(t *testing.T) {
 			known = append(known, err.Error())
 		}
 	}
-	for _, folder := range []string{".", "../store", "../live", "../undo", "../evict", "../retry", "../cycle", "../plan", "../locality", "../../slurmplug"} {
+	for _, folder := range []string{".", "../store", "../live", "../undo", "../journal", "../evict", "../retry", "../cycle", "../plan", "../locality", "../../slurmplug"} {
 		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatal(folder, err)

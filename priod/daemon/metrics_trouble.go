@@ -68,7 +68,7 @@ const (
 )
 
 // stateFiles are those that grow.
-var stateFiles = []string{"priod.db", "undo.jsonl", "evictions.jsonl", "failures.jsonl"}
+var stateFiles = []string{"priod.db", "journal.jsonl"}
 
 // evictionLimits are the words for limits that keep others from leaving for a job; retryCaps
 // is that for jobs that failed.

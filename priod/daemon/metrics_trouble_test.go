@@ -126,7 +126,7 @@ func TestSizeOfTheState(t *testing.T) {
 	turn(t, d)
 	dir, shared := t.TempDir(), t.TempDir()
 	for path, size := range map[string]int{
-		filepath.Join(dir, "priod.db"): 100, filepath.Join(dir, "priod.db-wal"): 20, filepath.Join(shared, "undo.jsonl"): 7, filepath.Join(dir, "failures.jsonl"): 1,
+		filepath.Join(dir, "priod.db"): 100, filepath.Join(dir, "priod.db-wal"): 20, filepath.Join(shared, "journal.jsonl"): 7,
 	} {
 		if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
 			t.Fatal(err)
@@ -135,9 +135,7 @@ func TestSizeOfTheState(t *testing.T) {
 	d.metrics.trouble.disk(dir, shared)
 	has(t, d, `
 		priod_state_bytes{file=priod.db} 120
-		priod_state_bytes{file=undo.jsonl} 7
-		priod_state_bytes{file=evictions.jsonl} 0
-		priod_state_bytes{file=failures.jsonl} 1`)
+		priod_state_bytes{file=journal.jsonl} 7`)
 	free := scraped(t, d)["priod_state_free_bytes"].GetMetric()
 	if len(free) != 2 || free[0].GetGauge().GetValue() <= 0 || free[1].GetGauge().GetValue() <= 0 {
 		t.Errorf("%v", free)

@@ -18,7 +18,7 @@ import "time"
 // Settings say whether nodes are kept.
 type Settings struct {
 	Enabled bool
-	Share   float64 // at most this part of the GPUs of each type
+	Share   float64 // at most this part of the GPUs of each type, but one node where there are several; 0: none
 	// Every is how often the nodes are chosen again and the reservation is renewed.
 	Every time.Duration
 }

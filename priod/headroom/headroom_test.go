@@ -115,6 +115,21 @@ func TestPartsOfNodes(t *testing.T) {
 	}
 }
 
+// A share below one node is one node, but never the only one of a type.
+func TestShareOfFewNodes(t *testing.T) {
+	var stays []*cluster.Stay
+	for i := range 10 {
+		stays = append(stays, stay(8, float64(100-i), float64(99-i)))
+	}
+	for n, want := range map[int]int{1: 0, 2: 1, 3: 1} {
+		s := &cluster.Snapshot{At: now, Nodes: nodes(n)}
+		got := seen().choose(s, stays, &Settings{Share: 0.25}, 1e6, func(string) bool { return false })
+		if len(got) != want {
+			t.Errorf("%d nodes: kept %v, want %d", n, got, want)
+		}
+	}
+}
+
 // Whatever TE jobs did: usable nodes once each, no more than the share, and no fewer where evictions cost more.
 func TestChooseWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -94,11 +94,15 @@ func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Setting
 		if len(d.starts) == 0 {
 			continue
 		}
-		all := 0
+		all, first := 0, 0 // GPUs of the nodes that serve TE jobs, and of one of them
 		for _, n := range group {
 			if m.serves(n, s.At) {
-				all += n.GPUs
+				all, first = all+n.GPUs, cmp.Or(first, n.GPUs)
 			}
+		}
+		most := set.Share * float64(all)
+		if set.Share > 0 && all > first { // one node, where there are others
+			most = max(most, float64(first))
 		}
 		// Those that are kept already, then those with the least work of BE jobs to come.
 		slices.SortStableFunc(group, func(a, b *cluster.Node) int {
@@ -121,7 +125,7 @@ func (m *Memory) choose(s *cluster.Snapshot, stays []*cluster.Stay, set *Setting
 			if n.Headroom() {
 				least = letsGoBelow
 			}
-			if gain < least || held+float64(n.GPUs) > max(set.Share*float64(all), 0) {
+			if gain < least || held+float64(n.GPUs) > most {
 				break
 			}
 			held += float64(n.GPUs)

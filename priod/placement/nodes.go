@@ -363,15 +363,13 @@ func (n *Nodes) need(r Request, gpus, node int32) Amount {
 func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
 	size := &n.size[node]
 	if r.CPUs > 0 && size.CPUs < Plenty && a.CPUs > 0 {
-		core, asked := max(size.Core, 1), int64(a.CPUs)
+		core := max(size.Core, 1)
 		a.CPUs = max(roundUp(a.CPUs, r.TaskCPUs), r.NodeCPUs)
 		if r.OneThread {
 			a.CPUs *= max(size.Threads, 1)
 		}
 		a.CPUs = roundUp(a.CPUs, core)
-		if r.MemByCPU {
-			a.MemMB = a.MemMB * int64(a.CPUs) / asked
-		}
+		a.MemMB = r.memory(a)
 	}
 	a.Others = r.Others
 	for k := range a.Others {
@@ -380,12 +378,18 @@ func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
 		}
 	}
 	if r.Whole {
-		cpus := a.CPUs
-		if a = a.most(n.all(node)); r.MemByCPU && cpus > 0 {
-			a.MemMB = a.MemMB * int64(a.CPUs) / int64(cpus)
-		}
+		a = a.most(n.all(node))
+		a.MemMB = r.memory(a)
 	}
 	return a
+}
+
+// memory is a piece's memory with the CPUs that Slurm gives it, in MB: what it has, or its CPUs' part of the job's.
+func (r *Request) memory(a Amount) int64 {
+	if !r.MemByCPU || r.CPUs == 0 || a.MemMB == 0 {
+		return a.MemMB
+	}
+	return (r.MemMB*int64(a.CPUs) + int64(r.CPUs) - 1) / int64(r.CPUs)
 }
 
 func roundUp(n, to int32) int32 {

@@ -17,9 +17,9 @@ import (
 	"github.com/mattn/go-sqlite3"
 	"github.com/pressly/goose/v3"
 
+	"slurmprio/priod/journal"
 	"slurmprio/priod/store/bulk"
 	"slurmprio/priod/store/db"
-	"slurmprio/priod/undo/lines"
 	files "slurmprio/sql"
 )
 
@@ -50,7 +50,7 @@ func (s *Store) openDatabase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.file, err = f.Stat()
+	s.opened, err = f.Stat()
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
@@ -155,11 +155,11 @@ func (s *Store) intact() error {
 		return errGone
 	}
 	path := databasePath(s.dir)
-	if same, err := lines.Stands(path, s.file); err != nil || !same {
+	if same, err := journal.Stands(path, s.opened); err != nil || !same {
 		return cmp.Or(err, errGone)
 	}
 	for suffix, file := range s.beside {
-		if same, err := lines.Stands(path+suffix, file); err != nil || !same {
+		if same, err := journal.Stands(path+suffix, file); err != nil || !same {
 			return cmp.Or(err, s.reopen(path+suffix))
 		}
 	}
@@ -213,7 +213,7 @@ func (s *Store) setAside(why error) error {
 		s.log.Warn("close the broken database", "error", err)
 	}
 	path := databasePath(s.dir)
-	to, err := lines.AsideName(path)
+	to, err := journal.AsideName(path)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (s *Store) setAside(why error) error {
 	}
 	s.anew = time.Now()
 	s.mended("the database is corrupt: set aside and started over; only history is lost", "error", why, "aside", to)
-	return lines.SyncDir(s.dir)
+	return journal.SyncDir(s.dir)
 }
 
 // startAnew begins a new database under way; the next cycle writes all that
@@ -239,9 +239,7 @@ func (s *Store) startAnew(ctx context.Context, why error) error {
 	s.stored.forgetRows()
 	s.unsaved.results = nil
 	s.forgetWaits()
-	if s.evictions != nil {
-		s.evictions.behind = true
-	}
+	s.behind = true
 	return nil
 }
 

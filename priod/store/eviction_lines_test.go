@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
-	"slurmprio/priod/undo/lines"
+	"slurmprio/priod/journal"
 	"slurmprio/slurmplug"
 )
 
@@ -71,51 +70,7 @@ func TestEvictionsOutliveTheDatabase(t *testing.T) {
 			if n := count(t, d.store, "SELECT count(*) FROM evictions AS e JOIN jobs AS j ON j.job = e.job WHERE e.state = 'signalled' AND j.left_ms = 0"); n != 1 {
 				t.Errorf("%d evictions in the database, of the victim's own row", n)
 			}
-			remove(t, filepath.Join(d.store.dir, "evictions.jsonl"))
-			d.restart()
-			same(t, j, d.journal()) // from the database alone
-			d.cycle()
-			d.loseDatabase()
-			same(t, j, d.journal()) // the journal was rewritten
 		})
-	}
-}
-
-// The turn of a line that a crash cut off has sent no command; with a turn in the file
-// and not in the database the next priod sends it again, which the rows allow for.
-func TestEvictionLineCutOffAnywhere(t *testing.T) {
-	d, j := underWay(t)
-	save(t, d.store, j, evicted(now()))
-	before := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl")))
-	save(t, d.store, j, signalled(j))
-	whole := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl")))
-	if !bytes.HasPrefix(whole, before) || bytes.Count(whole[len(before):], []byte{'\n'}) != 1 {
-		t.Fatalf("a turn is more than one line, or no appended one:\n%s", whole)
-	}
-	for size := len(before); size <= len(whole); size++ {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "evictions.jsonl"), whole[:size], 0o640); err != nil {
-			t.Fatal(err)
-		}
-		f, told, err := openEvictions(dir)
-		if err != nil || f.damaged > 0 {
-			t.Fatal(size, err, f.damaged)
-		}
-		want := evict.Recorded
-		if size == len(whole) {
-			want = evict.Signalled
-		}
-		if len(told.Evictions) != 1 || told.Evictions[0].State != want {
-			t.Fatalf("%d bytes: %+v", size, told.Evictions)
-		}
-		turn := evicted(now())
-		turn.Claims[0].Number, turn.Evictions[0].Number = 2, 2
-		if err := f.append(told, turn, "test"); err != nil {
-			t.Fatal(err)
-		}
-		if _, again, err := openEvictions(dir); err != nil || len(again.Evictions) != 2 || again.Evictions[0].State != want {
-			t.Fatalf("%d bytes: %v %+v", size, err, again.Evictions)
-		}
 	}
 }
 
@@ -124,12 +79,12 @@ func TestEvictionLinesDamaged(t *testing.T) {
 	d, j := underWay(t)
 	save(t, d.store, j, evicted(now()))
 	save(t, d.store, j, signalled(j))
-	text := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl")))
-	text = append(text, "{\"turn\":9,\"evictions\":[{\"eviction\":1,\"job\":\"18\",\"state\":\"gone fishing\"}]}\n\x00\xffgarbage\n[]\n{}\n"...)
+	text := must[[]byte](t)(os.ReadFile(journal.Path(d.store.dir)))
+	text = append(text, "{\"turn\":{\"evictions\":[{\"eviction\":1,\"job\":\"18\",\"state\":\"gone fishing\"}]}}\n\x00\xffgarbage\n[]\n{}\n"...)
 	var log bytes.Buffer
 	o := Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log})}
 	d.store.Close()
-	if err := os.WriteFile(filepath.Join(d.store.dir, "evictions.jsonl"), text, 0o640); err != nil {
+	if err := os.WriteFile(journal.Path(d.store.dir), text, 0o640); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, databasePath(d.store.dir))
@@ -141,18 +96,6 @@ func TestEvictionLinesDamaged(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "unreadable"); n != 1 || len(aside(t, d.store.dir)) != 1 {
 		t.Errorf("told %d times, %v\n%s", n, aside(t, d.store.dir), &log)
-	}
-}
-
-// What a newer priod wrote is left to it.
-func TestEvictionsOfANewerPriod(t *testing.T) {
-	d, _ := underWay(t)
-	head := `{"format":2,"journal":"x","cluster":"test"}` + "\n"
-	if err := os.WriteFile(filepath.Join(d.store.dir, "evictions.jsonl"), []byte(head), 0o640); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.store.LoadEvictions(ctx); err == nil || !strings.Contains(err.Error(), "newer priod") {
-		t.Error(err)
 	}
 }
 
@@ -169,7 +112,7 @@ func TestEvictionsOfAnotherCluster(t *testing.T) {
 	if _, err := d.step(); err == nil || !strings.Contains(err.Error(), "cluster test's") {
 		t.Error(err)
 	}
-	if !given.Blank() || lines.Exists(filepath.Join(d.store.dir, "evictions.jsonl")) || len(aside(t, d.store.dir)) != 1 {
+	if !given.Blank() || !must[*evict.Journal](t)(OpenEvictions(d.store.dir)).Blank() || len(aside(t, d.store.dir)) != 1 {
 		t.Errorf("%+v %v", given, aside(t, d.store.dir))
 	}
 	d.cycle()
@@ -180,30 +123,6 @@ func TestEvictionsOfAnotherCluster(t *testing.T) {
 	if n := strings.Count(log.String(), "another cluster"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, &log)
 	}
-}
-
-// Another database with rows of its own keeps them, and the journal's get numbers after
-// those.
-func TestEvictionsBesideAnotherDatabase(t *testing.T) {
-	d, j := underWay(t)
-	save(t, d.store, j, evicted(now()))
-	other, theirs := underWay(t)
-	turn := evicted(now().Add(-time.Hour))
-	turn.Claims[0].Job, turn.Evictions[0].Job = slurmplug.Plain(18), slurmplug.Plain(17)
-	save(t, other.store, theirs, turn)
-	d.store.Close()
-	other.store.Close()
-	if err := os.Rename(databasePath(other.store.dir), databasePath(d.store.dir)); err != nil {
-		t.Fatal(err)
-	}
-	d.store, d.history = openStore(t, d.store.dir, Options{})
-	got := d.journal()
-	if len(got.Evictions) != 2 || got.Evictions[1].Job != slurmplug.Plain(18) || got.Evictions[1].Claim != 2 || got.Claim(2).Job != slurmplug.Plain(17) || got.LastEviction != 2 {
-		t.Errorf("%+v", got)
-	}
-	d.cycle()
-	d.restart()
-	same(t, got, d.journal())
 }
 
 // The file is as long as what is of use, and keeps counts of evictions that it dropped.
@@ -219,9 +138,10 @@ func TestEvictionLinesAreCompacted(t *testing.T) {
 		save(t, d.store, j, turn)
 		j.Forget(now().Add(time.Duration(i)*time.Hour), func(cluster.JobID) bool { return true })
 	}
-	f, told, err := openEvictions(d.store.dir)
-	if err != nil || f.count > 1100 || told.Times[slurmplug.Plain(18)] != 1200 || told.LastEviction != 1200 {
-		t.Fatal(err, f.count, told.Times, told.LastEviction)
+	d.cycle()
+	told := must[*evict.Journal](t)(OpenEvictions(d.store.dir))
+	if n := undoLines(t, d.store.dir); n > 100 || told.Times[slurmplug.Plain(18)] != 1200 || told.LastEviction != 1200 {
+		t.Fatal(n, told.Times, told.LastEviction)
 	}
 	d.loseDatabase()
 	got := d.journal()
@@ -235,23 +155,6 @@ func TestEvictionLinesAreCompacted(t *testing.T) {
 	}
 }
 
-// Nothing is written in cycles without evictions, and nobody is told to leave whose row
-// is not on the disk.
-func TestEvictionFileCost(t *testing.T) {
-	d, j := underWay(t)
-	d.cycle()
-	if lines.Exists(filepath.Join(d.store.dir, "evictions.jsonl")) {
-		t.Error("a file without evictions")
-	}
-	save(t, d.store, j, evicted(now()))
-	before := must[os.FileInfo](t)(os.Stat(filepath.Join(d.store.dir, "evictions.jsonl")))
-	d.job(18).Nice = 3
-	d.cycle()
-	if after := must[os.FileInfo](t)(os.Stat(filepath.Join(d.store.dir, "evictions.jsonl"))); !after.ModTime().Equal(before.ModTime()) || after.Size() != before.Size() {
-		t.Error("written in a cycle without evictions")
-	}
-}
-
 // Without room for the line, or for the rows, no command goes out and nothing is left
 // in the file.
 func TestNoRoomForEvictions(t *testing.T) {
@@ -260,7 +163,7 @@ func TestNoRoomForEvictions(t *testing.T) {
 	d.cycle()
 	j := d.journal()
 	save(t, d.store, j, evicted(now()))
-	before := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl")))
+	before := must[[]byte](t)(os.ReadFile(journal.Path(d.store.dir)))
 	for _, room := range []int{0, 4 << 10, 8 << 10, 16 << 10} {
 		fill(t, dir, dir+"/ballast", room)
 		turn := signalled(j)
@@ -268,7 +171,7 @@ func TestNoRoomForEvictions(t *testing.T) {
 		if err := d.store.SaveEvictions(ctx, turn); err == nil {
 			t.Fatalf("%d bytes: saved", room)
 		}
-		if text := must[[]byte](t)(os.ReadFile(filepath.Join(d.store.dir, "evictions.jsonl"))); !bytes.Equal(text, before) {
+		if text := must[[]byte](t)(os.ReadFile(journal.Path(d.store.dir))); !bytes.Equal(text, before) {
 			t.Fatalf("%d bytes: %d bytes instead of %d are left in the file", room, len(text), len(before))
 		}
 		remove(t, dir+"/ballast")
@@ -285,9 +188,9 @@ func TestNoRoomForEvictions(t *testing.T) {
 func TestEvictionFileDeleted(t *testing.T) {
 	d, j := underWay(t)
 	save(t, d.store, j, evicted(now()))
-	remove(t, filepath.Join(d.store.dir, "evictions.jsonl"))
+	remove(t, journal.Path(d.store.dir))
 	save(t, d.store, j, signalled(j))
-	if n, what := d.store.Mended(); n != 1 || !strings.Contains(what, "journal of evictions") {
+	if n, what := d.store.Mended(); n != 1 || !strings.Contains(what, "the journal was deleted") {
 		t.Error(n, what)
 	}
 	d.loseDatabase()

@@ -6,91 +6,116 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
-	"os"
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/undo"
-	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
-// LoadEvictions returns the journal of claims and evictions as an earlier priod
-// left it, by the database or, where that lacks turns, by evictions.jsonl. The store
-// follows it: SaveEvictions can rewrite it when the database is lost.
+// turns is the part of the journal that tells of claims and evictions. With evictions on, the daemon's own evict.Journal is
+// what it holds.
+type turns struct{ journal *evict.Journal }
+
+// turn is a record: rows as they are after it. Those of a file that was rewritten repeat all rows that are still of use.
+type turn struct {
+	Claims       []evict.Claim         `json:"claims,omitempty"`
+	Evictions    []evict.Eviction      `json:"evictions,omitempty"`
+	Times        map[cluster.JobID]int `json:"times,omitempty"` // how often each job was signalled until now
+	LastClaim    int64                 `json:"last_claim,omitempty"`
+	LastEviction int64                 `json:"last_eviction,omitempty"`
+}
+
+// Clear, Take and Records are those of a journal.Part.
+func (p *turns) Clear() { p.journal = evict.NewJournal() }
+
+func (p *turns) Take(kind string, body []byte) (bool, error) {
+	if kind != journal.Turn {
+		return false, nil
+	}
+	var t turn
+	if err := json.Unmarshal(body, &t); err != nil || !t.sound() {
+		return true, journal.ErrUnsound
+	}
+	for i := range t.Claims {
+		p.journal.Update(&evict.Changes{Claims: t.Claims[i : i+1]})
+		inOrder(p.journal.Claims, func(c evict.Claim) int64 { return c.Number })
+	}
+	for i := range t.Evictions {
+		p.journal.Update(&evict.Changes{Evictions: t.Evictions[i : i+1]})
+		inOrder(p.journal.Evictions, func(e evict.Eviction) int64 { return e.Number })
+	}
+	for id, n := range t.Times {
+		p.journal.Times[id] = n
+	}
+	p.journal.LastClaim, p.journal.LastEviction = max(p.journal.LastClaim, t.LastClaim), max(p.journal.LastEviction, t.LastEviction)
+	return true, nil
+}
+
+// inOrder moves the last row to its place by number, as a search expects: an edited file may tell it late.
+func inOrder[R any](rows []R, number func(R) int64) {
+	for i := len(rows) - 1; i > 0 && number(rows[i]) < number(rows[i-1]); i-- {
+		rows[i], rows[i-1] = rows[i-1], rows[i]
+	}
+}
+
+// sound reports whether a record can be what priod wrote.
+func (t *turn) sound() bool {
+	return !slices.ContainsFunc(t.Claims, func(c evict.Claim) bool { return c.Number <= 0 || c.Job.ID == 0 || c.State == "" }) &&
+		!slices.ContainsFunc(t.Evictions, func(e evict.Eviction) bool {
+			return e.Number <= 0 || e.Job.ID == 0 || !slices.Contains(evict.States, e.State)
+		})
+}
+
+func (p *turns) Records() (all []journal.Record) {
+	j := p.journal
+	add := func(t turn) { all = append(all, journal.Record{Kind: journal.Turn, Body: t}) }
+	for i := range j.Claims {
+		add(turn{Claims: j.Claims[i : i+1]})
+	}
+	for i := range j.Evictions {
+		add(turn{Evictions: j.Evictions[i : i+1]})
+	}
+	if len(j.Times) > 0 || j.LastClaim+j.LastEviction > 0 {
+		add(turn{Times: j.Times, LastClaim: j.LastClaim, LastEviction: j.LastEviction})
+	}
+	return all
+}
+
+// LoadEvictions returns what the journal tells of claims and evictions. The store follows it: it is the one that evictions use.
+// New rows get numbers that the database has not given yet.
 func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
+	var last db.LastEvictionKeysRow
 	err := s.sound(ctx, func() error {
-		return s.transact(ctx, func(tx *sql.Tx) error { return s.loadEvictions(ctx, tx) })
-	})
-	return s.journal, err
-}
-
-func (s *Store) loadEvictions(ctx context.Context, tx db.DBTX) error {
-	f, told, err := openEvictions(s.journals)
-	if err != nil {
-		return err
-	}
-	s.unreadable("the journal of evictions", f.damaged, f.Path)
-	j, err := f.with(ctx, s.q, tx, told, s.opts.Now())
-	if err != nil {
-		return err
-	}
-	s.journal, s.evictions = j, f
-	if f.stale && f.damaged == 0 {
-		s.log.Warn("the journal of evictions lacks rows that the database has: rewritten", "file", f.Path)
-	}
-	if f.behind && !told.Blank() {
-		s.log.Warn("the database lacks evictions that the journal has: they continue from the journal", "evictions", len(told.Evictions), "file", f.Path)
-	}
-	return nil
-}
-
-// keepEvictions rewrites the journal of evictions where necessary, once a
-// snapshot tells the cluster's name.
-func (s *Store) keepEvictions(ctx context.Context, cluster string) error {
-	f := s.evictions
-	switch {
-	case f == nil: // no evictions are asked for
-	case f.head.Cluster != "" && cluster != "" && f.head.Cluster != cluster:
-		return s.refuseEvictions(ctx, f.head.Cluster, cluster)
-	case f.stale:
-		return f.rewrite(s.journal, cluster)
-	case f.lost():
-		if err := s.spoiledEvictions(); err != nil {
+		return s.transact(ctx, func(tx *sql.Tx) (err error) {
+			last, err = s.q.LastEvictionKeys(ctx, tx)
 			return err
-		}
-		return f.rewrite(s.journal, cluster)
+		})
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	j := s.turns.journal
+	if last.Eviction > j.LastEviction && !s.file.Missing() && !s.void.Now {
+		s.log.Error("the journal lacks evictions that the database has, as an older copy would: those under way are not continued", "file", s.file.Path())
+	}
+	j.LastClaim, j.LastEviction = max(j.LastClaim, last.Claim), max(j.LastEviction, last.Eviction)
+	s.behind = !j.Blank()
+	return j, nil
 }
 
-// spoiledEvictions keeps the file that replaced a journal that was deleted or
-// changed while priod ran, and says so.
-func (s *Store) spoiledEvictions() (err error) {
-	if err := s.owns(); err != nil { // it may be the successor that changed it
-		return err
-	}
-	f, aside := s.evictions, ""
-	if lines.Exists(f.Path) {
-		if aside, err = f.SetAside(); err != nil {
-			return inJournal(err)
-		}
-	}
-	s.mended("the journal of evictions was deleted or changed while priod ran: rewritten from memory, nothing is lost", "file", f.Path, "aside", aside)
-	return nil
-}
-
-// catchUp gives a database that lacks evictions all that are known, once it has the
-// jobs of a snapshot. What cannot be written now can be later: the journal has it.
+// catchUp gives a database that may lack evictions all that are known, once it has the jobs of a snapshot. What cannot be
+// written now can be later: the journal has it.
 func (s *Store) catchUp(ctx context.Context) {
-	if s.evictions == nil || !s.evictions.behind || s.evictions.turn == 0 {
+	if !s.behind {
 		return
 	}
 	if err := s.saveEvictions(context.WithoutCancel(ctx), &evict.Changes{}); err != nil {
@@ -98,67 +123,16 @@ func (s *Store) catchUp(ctx context.Context) {
 	}
 }
 
-// refuseEvictions gives up a cycle that rests on another cluster's journal.
-func (s *Store) refuseEvictions(ctx context.Context, was, cluster string) error {
-	f := s.evictions
-	aside, err := f.SetAside()
-	if err == nil {
-		err = os.Remove(f.Path)
-	}
-	if err != nil {
-		return fmt.Errorf("journal of evictions: %w", err)
-	}
-	stored, err := journalOf(ctx, s.q, s.db, s.opts.Now())
-	if err != nil {
-		return err
-	}
-	*s.journal = *stored // the daemon's, too
-	s.evictions = &evictionFile{File: lines.File{Path: f.Path}, stale: !stored.Blank()}
-	s.mended("the journal of evictions belongs to another cluster: set aside and ignored", "cluster", cluster, "its cluster", was, "aside", aside)
-	return fmt.Errorf("%s was cluster %s's and this is %s: the next cycle decides without it", f.Path, was, cluster)
-}
-
-// journalOf reads the journal as far as it is still of use.
-func journalOf(ctx context.Context, q *db.Queries, tx db.DBTX, now time.Time) (*evict.Journal, error) {
-	j, since := evict.NewJournal(), millis(now.Add(-evict.Memory))
-	last, err := q.LastEvictionKeys(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
-	j.LastClaim, j.LastEviction = last.Claim, last.Eviction
-	claims, err := q.ClaimsAfter(ctx, tx, since)
-	if err != nil {
-		return nil, err
-	}
-	for i := range claims {
-		c := claimOf(&claims[i].Claim, jobID(claims[i].ID, claims[i].Task))
-		c.User = claims[i].User
-		j.Claims = append(j.Claims, c)
-	}
-	evictions, err := q.EvictionsAfter(ctx, tx, since)
-	if err != nil {
-		return nil, err
-	}
-	for i := range evictions {
-		e := evictionOf(&evictions[i].Eviction, jobID(evictions[i].ID, evictions[i].Task))
-		e.User = evictions[i].User
-		j.Evictions = append(j.Evictions, e)
-	}
-	times, err := q.TimesEvicted(ctx, tx, since)
-	for _, t := range times {
-		j.Times[jobID(t.ID, t.Task)] = int(t.Times)
-	}
-	return j, err
-}
-
-// SaveEvictions appends the rows of a turn to evictions.jsonl and commits them, and
-// what it is about to write into jobs' requests to the undo journal. After an error
+// SaveEvictions appends the rows of a turn, and what it is about to write into jobs' requests, to the journal, and commits them. After an error
 // none of its commands may be sent.
 func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
 	if err := s.owns(); err != nil {
+		return err
+	}
+	if err := s.keepJournal(); err != nil {
 		return err
 	}
 	pins := s.pins(t)
@@ -171,21 +145,15 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 			return err
 		}
 	}
-	f := s.evictions
-	if f.lost() {
-		if err := s.spoiledEvictions(); err != nil {
-			return err
-		}
-	}
-	if err := f.append(s.journal, t, s.stored.summary.Cluster); err != nil {
+	if err := s.file.Append(journal.Record{Kind: journal.Turn, Body: turn{Claims: t.Claims, Evictions: t.Evictions}}); err != nil {
 		return err
 	}
-	if err := s.owns(); err != nil { // the host that took over may have read the lines
+	if err := s.owns(); err != nil { // the host that took over may have read the record
 		return err
 	}
 	err := s.sound(ctx, func() error { return s.saveEvictions(ctx, t) })
 	if err != nil {
-		err = errors.Join(err, f.takeBack())
+		err = errors.Join(err, s.file.TakeBack())
 	}
 	return err
 }
@@ -195,7 +163,7 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 func (s *Store) pins(t *evict.Changes) (pins []*undo.Change) {
 	for i := range t.Claims {
 		c, was := &t.Claims[i], ""
-		if old := s.journal.Claim(c.Number); old != nil {
+		if old := s.turns.journal.Claim(c.Number); old != nil {
 			was = old.Pin
 		}
 		if c.Pin == was {
@@ -212,11 +180,11 @@ func (s *Store) pins(t *evict.Changes) (pins []*undo.Change) {
 }
 
 func (s *Store) saveEvictions(ctx context.Context, t *evict.Changes) error {
-	f, turns := s.evictions, []*evict.Changes{t}
-	if f.behind {
-		all := &evict.Changes{Claims: s.journal.Claims}
-		for _, e := range s.journal.Evictions {
-			if s.journal.Claim(e.Claim) != nil { // else both ended long ago
+	turns, j := []*evict.Changes{t}, s.turns.journal
+	if s.behind {
+		all := &evict.Changes{Claims: j.Claims}
+		for _, e := range j.Evictions {
+			if j.Claim(e.Claim) != nil { // else both ended long ago
 				all.Evictions = append(all.Evictions, e)
 			}
 		}
@@ -231,9 +199,9 @@ func (s *Store) saveEvictions(ctx context.Context, t *evict.Changes) error {
 				return err
 			}
 		}
-		return s.q.PutEvictionTurn(ctx, tx, db.PutEvictionTurnParams{Journal: f.head.Journal, Turn: f.turn})
+		return nil
 	})
-	f.behind = f.behind && err != nil
+	s.behind = s.behind && err != nil
 	return err
 }
 
@@ -303,62 +271,6 @@ func (s *Store) jobRow(ctx context.Context, tx db.DBTX, j *cluster.Job, at time.
 	params := jobParams(j, s.stored.row, at)
 	params.LeftMs = params.AtMs
 	return s.stored.row, s.q.PutJob(ctx, tx, params)
-}
-
-func claimOf(r *db.Claim, id cluster.JobID) evict.Claim {
-	c := evict.Claim{
-		Number: r.Claim, Purpose: evict.Purpose(r.Purpose), Job: id, RawID: uint32(r.RawID), GPUs: int(r.Gpus), Wait: time.Duration(r.WaitMs) * time.Millisecond,
-		State: evict.ClaimState(r.State), Reason: r.Reason, Pin: r.Pin, Resv: r.Resv, ResvAt: instant(r.ResvMs),
-		At: instant(r.AtMs), Changed: instant(r.ChangedMs), Room: instant(r.RoomMs), Ended: instant(r.EndedMs),
-	}
-	_ = json.Unmarshal([]byte(r.Shares), &c.Shares) // saveClaim wrote it
-	return c
-}
-
-func evictionOf(r *db.Eviction, id cluster.JobID) evict.Eviction {
-	return evict.Eviction{
-		Number: r.Eviction, Claim: r.Claim, Job: id, RawID: uint32(r.RawID), Start: instant(r.StartMs), Restarts: int(r.Restarts),
-		GPUs: int(r.Gpus), Signal: r.Signal, Grace: time.Duration(r.GraceMs) * time.Millisecond, Eligible: instant(r.EligibleMs),
-		Unsaved: time.Duration(r.UnsavedMs) * time.Millisecond, Restart: time.Duration(r.RestartMs) * time.Millisecond,
-		Promised: r.CostPromised, Paid: r.CostPaid, State: evict.State(r.State), Reason: r.Reason, How: evict.How(r.How),
-		ExitCode: int(r.ExitCode), ExitSignal: int(r.ExitSignal), Tries: int(r.Tries),
-		At: instant(r.RecordedMs), SignalledAt: instant(r.SignalledMs), LeftAt: instant(r.LeftMs),
-		RequeuedAt: instant(r.RequeuedMs), RestoredAt: instant(r.RestoredMs), Ended: instant(r.EndedMs),
-	}
-}
-
-// OpenEvictions returns the journal that the daemon of a state folder, and of a folder of
-// journals, would load, also where its database is gone, and changes nothing.
-func OpenEvictions(ctx context.Context, dir, journals string) (*evict.Journal, error) {
-	f, told, err := openEvictions(journals)
-	if err != nil || !lines.Exists(databasePath(dir)) {
-		return told, err
-	}
-	r, err := OpenReader(ctx, dir)
-	if err == nil {
-		defer r.Close()
-		err = r.view(ctx, func(tx *sql.Tx) (err error) {
-			told, err = f.with(ctx, r.q, tx, told, time.Now())
-			return err
-		})
-	}
-	if err != nil && !told.Blank() {
-		return told, nil
-	}
-	return told, err
-}
-
-// with is the journal to continue with, from the file and the database.
-func (f *evictionFile) with(ctx context.Context, q *db.Queries, tx db.DBTX, told *evict.Journal, now time.Time) (*evict.Journal, error) {
-	stored, err := journalOf(ctx, q, tx, now)
-	if err != nil {
-		return told, err
-	}
-	turn, err := q.EvictionTurn(ctx, tx, f.head.Journal)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return told, err
-	}
-	return f.reconcile(told, stored, turn), nil
 }
 
 // Eviction is one victim's one run, and the claim that it made room for.

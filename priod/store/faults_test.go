@@ -18,10 +18,9 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/undo"
-	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -233,7 +232,7 @@ func unwritable(t *testing.T, d *daemon, words string, trouble Trouble, cause, c
 		}
 		return n
 	}
-	journal := func() string { return string(must[[]byte](t)(os.ReadFile(undo.Path(dir)))) }
+	journal := func() string { return string(must[[]byte](t)(os.ReadFile(journal.Path(dir)))) }
 	before, lines := rows(), journal()
 	cause()
 	for i := range uint32(300) {
@@ -540,7 +539,7 @@ func TestPlannedRefuses(t *testing.T) {
 	if err := s.Planned(ctx, seen); err == nil || !strings.Contains(err.Error(), "the plan changes job 9, which the snapshot does not hold") {
 		t.Error(err)
 	}
-	if lines.Exists(undo.Path(s.dir)) || s.acting != nil {
+	if journal.Exists(journal.Path(s.dir)) || s.acting != nil {
 		t.Error("a refused plan leaves a trace")
 	}
 }

@@ -1,8 +1,8 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
-	"path/filepath"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -11,36 +11,38 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"slurmprio/priod/evict"
-	"slurmprio/priod/undo/lines"
+	"slurmprio/priod/journal"
 )
 
-// Whatever stands in evictions.jsonl, what is read of it is what is read again once it
-// was rewritten, with each row where whoever looks for its number finds it.
-func FuzzEvictionLines(f *testing.F) {
-	head := `{"format":1,"journal":"x","cluster":"test"}` + "\n"
-	f.Add([]byte(head + `{"turn":1,"claims":[{"claim":2,"job":"7","state":"planned"}],"evictions":[{"eviction":1,"claim":2,"job":"8_4","state":"signalled","signalled":"2025-11-03T10:00:00Z"}]}` + "\n"))
-	f.Add([]byte(head + `{"turn":3,"evictions":[{"eviction":5,"job":"8","state":"done"},{"eviction":4,"job":"8","state":"left"},{"eviction":5,"job":"8","state":"left"}]}` + "\n{\"tu"))
-	f.Add([]byte(head + `{"turn":3,"times":{"8":2,"9+1":1},"last_claim":7,"last_eviction":9}` + "\n\x00\n[]\n{}\n"))
+// Whatever stands in a turn, what is read of it is what is read again once it was rewritten, with each row where whoever
+// looks for its number finds it.
+func FuzzTurns(f *testing.F) {
+	f.Add([]byte(`{"claims":[{"claim":2,"job":"7","state":"planned"}],"evictions":[{"eviction":1,"claim":2,"job":"8_4","state":"signalled","signalled":"2025-11-03T10:00:00Z"}]}` + "\n"))
+	f.Add([]byte(`{"evictions":[{"eviction":5,"job":"8","state":"done"},{"eviction":4,"job":"8","state":"left"},{"eviction":5,"job":"8","state":"left"}]}` + "\n{\"cl"))
+	f.Add([]byte(`{"times":{"8":2,"9+1":1},"last_claim":7,"last_eviction":9}` + "\n\x00\n[]\n{}\n"))
 	f.Add([]byte("garbage\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		file := &evictionFile{File: lines.File{Path: filepath.Join(t.TempDir(), "evictions.jsonl")}}
-		j, err := file.parse(text)
-		if err != nil {
-			return // of a newer priod
+		first, again := new(turns), new(turns)
+		first.Clear()
+		again.Clear()
+		for line := range bytes.Lines(text) {
+			_, _ = first.Take(journal.Turn, line) // an unsound one counts for nothing
 		}
-		for i := range j.Evictions {
-			if n := j.Evictions[i].Number; j.Eviction(n) != &j.Evictions[i] {
+		for i := range first.journal.Evictions {
+			if n := first.journal.Evictions[i].Number; first.journal.Eviction(n) != &first.journal.Evictions[i] {
 				t.Fatalf("eviction %d is not where it is looked for", n)
 			}
 		}
-		if err := file.rewrite(j, "test"); err != nil {
-			t.Fatal(err)
+		for _, r := range first.Records() {
+			body, err := json.Marshal(r.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mine, err := again.Take(r.Kind, body); !mine || err != nil {
+				t.Fatalf("%s: %v", body, err)
+			}
 		}
-		_, again, err := openEvictions(filepath.Dir(file.Path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(j, again, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(evict.Journal{})); diff != "" {
+		if diff := cmp.Diff(first.journal, again.journal, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(evict.Journal{})); diff != "" {
 			t.Fatal(diff)
 		}
 	})

@@ -81,7 +81,7 @@ func (s *Store) rewriteUndo() error {
 		return err
 	}
 	defer s.stopActing()
-	s.log.Warn("the undo journal lacks changes that the database has: added", "changes", len(lost), "file", s.undo.Path())
+	s.log.Warn("the undo journal lacks changes that the database has: added", "changes", len(lost), "file", s.file.Path())
 	for _, c := range lost {
 		if e := s.stored.jobs[c.Job]; e != nil && e.named() {
 			c.User, c.Submit = e.user.Value(), instant(e.submit)

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slurmprio/priod/undo/lines"
+	"slurmprio/priod/journal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -98,7 +98,7 @@ func (s *Store) keepLock() error {
 	if err != nil {
 		return err
 	}
-	if same, err := lines.Stands(path, held); err != nil || same {
+	if same, err := journal.Stands(path, held); err != nil || same {
 		return err
 	}
 	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +128,7 @@ func (s *Store) keepLock() error {
 // untouched makes sure that the folder holds what this priod left there, or
 // nothing at all.
 func (s *Store) untouched() error {
-	mine, err := lines.Stands(databasePath(s.dir), s.file)
+	mine, err := journal.Stands(databasePath(s.dir), s.opened)
 	if err != nil {
 		return err
 	}
@@ -138,11 +138,11 @@ func (s *Store) untouched() error {
 			return s.explain(err)
 		}
 	}
-	if !mine && !lines.Exists(databasePath(s.dir)) {
-		if !lines.Exists(s.undo.Path()) {
+	if !mine && !journal.Exists(databasePath(s.dir)) {
+		if !journal.Exists(s.file.Path()) {
 			return nil
 		}
-		if mine, err := s.undo.Stands(); err != nil || mine {
+		if mine, err := s.file.Stands(); err != nil || mine {
 			return err
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slurmprio/priod/plan"
-	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -52,6 +51,7 @@ var rowsOf = map[int64]string{
 	15: `UPDATE starts SET least_ms = 2500, most_ms = 3500;`,
 	17: `UPDATE nodes SET partitions = 'gpu,long';`,
 	18: `UPDATE intervals SET charge = 5.5;`,
+	19: `UPDATE nodes SET partitions = 'gpu';`,
 	14: `UPDATE starts SET median_ms = 3000, p90_ms = 4000; INSERT INTO promises VALUES (3, 2000, 9000, 3000, 4000, 3500);`,
 }
 
@@ -73,7 +73,7 @@ func TestMigrateFromEverySchema(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := errors.Join(old.Close(), os.WriteFile(undo.Path(dir), []byte(`{"job":"17","user":"alice","lever":"SiteFactor","was":"0","from":"0","to":"5000"}`+"\n"), 0o640)); err != nil {
+			if err := errors.Join(old.Close(), os.WriteFile(filepath.Join(dir, "undo.jsonl"), []byte(`{"job":"17","user":"alice","lever":"SiteFactor","was":"0","from":"0","to":"5000"}`+"\n"), 0o640)); err != nil {
 				t.Fatal(err)
 			}
 			if _, known := rowsOf[from+1]; known {

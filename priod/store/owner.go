@@ -16,14 +16,14 @@ import (
 	"slices"
 	"time"
 
+	"slurmprio/priod/evict"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/store/db"
-	"slurmprio/priod/undo"
-	"slurmprio/priod/undo/lines"
 )
 
 // Owner is owner.json in a folder that several hosts share: whose priod may write to
-// the journals there. The one that takes over writes it first and reads the journals
+// the journal there. The one that takes over writes it first and reads the journal
 // then; each one that writes looks at it after its lines are on disk and before a command
 // goes out. So the lines of one that owned the folder before are either read by its
 // successor or not acted on, and no clock decides.
@@ -93,28 +93,6 @@ func OwnerWritten(shared string) (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// DamagedEvictions tells where the journal of evictions of a folder is, and how many of its
-// lines cannot be read.
-func DamagedEvictions(dir string) (path string, lines int, err error) {
-	f, _, err := openEvictions(dir)
-	if err != nil {
-		return "", 0, err
-	}
-	return f.Path, f.damaged, nil
-}
-
-// OpenFailures returns what the journal of failures of a folder tells, where it is, and how
-// many of its lines cannot be read.
-func OpenFailures(dir string) (m *retry.Memory, path string, damaged int, err error) {
-	f, told, err := openFailures(dir)
-	if err != nil {
-		return nil, "", 0, err
-	}
-	m = retry.NewMemory()
-	m.Update(told)
-	return m, f.Path, f.damaged, nil
-}
-
 func readOwner[T any](dir string) (*T, error) {
 	text, err := os.ReadFile(ownerPath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +111,7 @@ func writeOwner(dir string, h any) error {
 	if err != nil {
 		return err
 	}
-	return lines.Replace(ownerPath(dir), append(text, '\n'))
+	return journal.Replace(ownerPath(dir), append(text, '\n'))
 }
 
 // shares reports whether the journals stand in a folder that other hosts use, too.
@@ -199,7 +177,7 @@ func changed(dir string) (map[string]time.Time, error) {
 
 // journalPaths are the journals of a folder.
 func journalPaths(dir string) []string {
-	return []string{undo.Path(dir), evictionPath(dir), failurePath(dir)}
+	return []string{journal.Path(dir)}
 }
 
 // whoOwned returns the owner of a shared folder, and the owner that the host of a state folder last saw
@@ -225,13 +203,10 @@ func whoOwned(dir, shared string) (now *Owner, seen *seenOwner, err error) {
 		return now, nil, nil
 	}
 	if now == nil {
-		if !lines.Exists(undo.Path(shared)) {
+		if !journal.Exists(journal.Path(shared)) {
 			return nil, nil, fmt.Errorf("state.shared: %s lacks the files that the priod of %s kept there: is it mounted? %s", shared, seen.Host, begin(dir))
 		}
 		now = new(Owner) // the one file was deleted
-	}
-	if seen.Mine {
-		return now, seen, nil // what the folder may lack is in this host's database
 	}
 	what, err := behind(shared, now, seen)
 	if err == nil && what != "" {
@@ -281,26 +256,19 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 		s.void = seen.Void
 		if now.Key == seen.Key {
 			s.owner = *now
-			return "", s.readJournals()
+			return "", s.readJournal()
 		}
 	}
 	next := Owner{Host: host, Cluster: cluster, Since: time.Now().UTC().Truncate(time.Second), Key: rand.Text(), Before: now.keys()}
-	astray := seen != nil && seen.Mine && now.Key != "" && !now.follows(seen.Key)
-	if seen != nil && (now.Key == "" || astray) {
+	if seen != nil && now.Key == "" {
 		next.Before = seen.keys()
 	}
 	if err := writeOwner(s.journals, next); err != nil {
 		return "", fmt.Errorf("state.shared: %w", err)
 	}
 	s.owner = next
-	if err := s.readJournals(); err != nil {
+	if err := s.readJournal(); err != nil {
 		return "", err
-	}
-	if astray {
-		s.mended("the shared folder is an older copy, or another one, than where this host's priod wrote last: its journals are completed from this host's database", "folder", s.journals, "owner there", now.Host)
-		if err := s.complete(ctx, cluster); err != nil {
-			return "", err
-		}
 	}
 	if now != nil {
 		from = cmp.Or(now.Host, "another host")
@@ -309,36 +277,6 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 		}
 	}
 	return from, writeOwner(s.dir, seenOwner{Owner: next, Mine: true, Void: s.void})
-}
-
-// complete adds to the journals what this host's database knows beyond them.
-func (s *Store) complete(ctx context.Context, cluster string) error {
-	if err := s.sound(ctx, func() error { return s.load(ctx) }); err != nil { // adds to the undo journal
-		return err
-	}
-	f, told, err := openEvictions(s.journals)
-	if err != nil {
-		return err
-	}
-	stored, err := journalOf(ctx, s.q, s.db, s.opts.Now())
-	if err != nil {
-		return s.explain(err)
-	}
-	f.head = evictionHead{}
-	if err := f.rewrite(united(told, stored), cluster); err != nil {
-		return err
-	}
-	of, failures, err := openFailures(s.journals)
-	if err != nil {
-		return err
-	}
-	known, err := failuresSince(ctx, s.q, s.db, s.opts.Now().Add(-retry.Keep))
-	if err != nil {
-		return s.explain(err)
-	}
-	m := retry.NewMemory()
-	m.Update(joined(failures, &known))
-	return of.rewrite(m)
 }
 
 // valid says that the database tells of the queue again.
@@ -358,89 +296,62 @@ func (s *Store) valid() error {
 	return nil
 }
 
-// readJournals reads the journals of the shared folder again, and puts each into a new file:
-// a priod that owned the folder before, and is slow to notice, finds that its file is another
-// one. What this host alone kept before the folder was shared is taken in.
-func (s *Store) readJournals() (err error) {
-	if s.undo, err = undo.Open(s.journals); err != nil {
+// readJournal reads the journal of the shared folder again, and puts it into a new file: a priod that owned the folder before,
+// and is slow to notice, finds that its file is another one. What this host alone kept before the folder was shared is taken in.
+func (s *Store) readJournal() error {
+	var err error
+	if s.told, err = openTold(s.journals, LockOfJournal(s.dir)); err != nil {
 		return err
 	}
-	s.unreadable("the undo journal", s.undo.Damaged(), s.undo.Path())
-	for _, move := range []func() error{s.moveUndo, s.moveEvictions, s.moveFailures} {
-		if err := move(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) moveUndo() error {
-	own, err := undo.Open(s.dir)
+	s.unreadable()
+	own, err := openTold(s.dir, LockOfJournal(s.dir))
 	if err != nil {
 		return err
 	}
-	if err := s.undo.Renew(own); err != nil || own.Missing() {
+	moves := !own.file.Missing()
+	if moves {
+		s.takeIn(&own)
+	} else if s.file.Missing() {
+		return nil
+	}
+	if err := s.file.Rewrite(); err != nil || !moves {
 		return err
 	}
-	return setMoved(own.Path())
+	return own.file.Retire()
 }
 
-func (s *Store) moveEvictions() error {
-	f, told, err := openEvictions(s.journals)
-	if err != nil {
-		return err
+// takeIn adds what another journal tells. Its claims, evictions and failures get numbers after those that are there.
+func (s *told) takeIn(own *told) {
+	s.undo.Adopt(s.undo.Lacks(own.undo))
+	j, theirs := s.turns.journal, own.turns.journal
+	for i := range theirs.Claims {
+		theirs.Claims[i].Number += j.LastClaim
 	}
-	s.unreadable("the journal of evictions", f.damaged, f.Path)
-	of, own, err := openEvictions(s.dir)
-	if err != nil || f.Info == nil && of.Info == nil {
-		return err
+	for i := range theirs.Evictions {
+		theirs.Evictions[i].Number, theirs.Evictions[i].Claim = theirs.Evictions[i].Number+j.LastEviction, theirs.Evictions[i].Claim+j.LastClaim
 	}
-	if of.Info != nil {
-		told = united(own, told)
+	times := maps.Clone(j.Times)
+	j.Update(&evict.Changes{Claims: theirs.Claims, Evictions: theirs.Evictions})
+	for id, n := range theirs.Times {
+		j.Times[id] = times[id] + n
 	}
-	if err := f.rewrite(told, cmp.Or(f.head.Cluster, of.head.Cluster)); err != nil || of.Info == nil {
-		return err
+	m, failures := s.failures.memory, own.failures.memory.Failures
+	for i := range failures {
+		failures[i].Number += m.Last
 	}
-	return setMoved(of.Path)
-}
-
-func (s *Store) moveFailures() error {
-	f, told, err := openFailures(s.journals)
-	if err != nil {
-		return err
-	}
-	s.unreadable("the journal of failures", f.damaged, f.Path)
-	of, own, err := openFailures(s.dir)
-	if err != nil || f.Info == nil && of.Info == nil {
-		return err
-	}
-	m := retry.NewMemory()
-	m.Update(joined(told, own))
-	if err := f.rewrite(m); err != nil || of.Info == nil {
-		return err
-	}
-	return setMoved(of.Path)
-}
-
-// setMoved renames a journal whose lines stand in the shared folder now.
-func setMoved(path string) error {
-	return errors.Join(os.Rename(path, path+".moved"), lines.SyncDir(filepath.Dir(path)))
+	m.Update(&retry.Changes{Failures: failures, Drained: own.failures.memory.Drained})
 }
 
 // voidQueue ends all that the database says of jobs in the queue and of evictions under way,
 // when another host's priod has been active since: the journals have it.
 func (s *Store) voidQueue(ctx context.Context) error {
-	_, told, err := openEvictions(s.journals)
-	if err != nil {
-		return err
-	}
-	first := told.LastClaim + 1
-	for i := range told.Claims {
-		first = min(first, told.Claims[i].Number)
+	first := s.turns.journal.LastClaim + 1
+	for i := range s.turns.journal.Claims {
+		first = min(first, s.turns.journal.Claims[i].Number)
 	}
 	return s.transact(ctx, func(tx *sql.Tx) error {
 		for _, end := range []func(context.Context, db.DBTX) error{
-			s.q.VoidJobs, s.q.VoidHistory, s.q.VoidIntervals, s.q.VoidTurns,
+			s.q.VoidJobs, s.q.VoidHistory, s.q.VoidIntervals,
 			func(ctx context.Context, tx db.DBTX) error { return s.q.DropEvictionsFrom(ctx, tx, first) },
 			func(ctx context.Context, tx db.DBTX) error { return s.q.DropClaimsFrom(ctx, tx, first) },
 			s.q.VoidEvictions, s.q.VoidClaims,

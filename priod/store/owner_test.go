@@ -11,8 +11,8 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -176,7 +176,7 @@ func TestJournalsMoveIntoTheSharedFolder(t *testing.T) {
 				t.Errorf("host %d: the undo journal has lost job %s: %+v", n, of, c)
 			}
 		}
-		if _, err := os.Stat(undo.Path(d.store.dir)); err == nil {
+		if _, err := os.Stat(journal.Path(d.store.dir)); err == nil {
 			t.Errorf("host %d keeps a journal of its own", n)
 		}
 		if err := d.store.Close(); err != nil {
@@ -204,7 +204,7 @@ func TestBadSharedFolders(t *testing.T) {
 		"gone":            {func(t *testing.T, _, shared string) { removeAll(t, shared) }, "mount it"},
 		"not mounted":     {func(t *testing.T, _, shared string) { removeAll(t, shared); mkdir(t, shared) }, "is it mounted?"},
 		"a file":          {func(t *testing.T, _, shared string) { removeAll(t, shared); write(t, shared, "x") }, "is no folder"},
-		"another cluster": {func(t *testing.T, _, shared string) { write(t, ownerPath(shared), `{"key":"K","cluster":"other"}`) }, "give each cluster a folder of its own"},
+		"another cluster": {func(t *testing.T, _, shared string) { write(t, ownerPath(shared), `{"key":"K","cluster":"other"}`) }, "there is another owner"},
 		"spoiled":         {func(t *testing.T, _, shared string) { write(t, ownerPath(shared), "\x00\x01") }, ""},
 		"begun anew": {func(t *testing.T, dir, shared string) {
 			removeAll(t, shared)

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slurmprio/priod/undo/lines"
+	"slurmprio/priod/journal"
 	"strings"
 	"time"
 )
@@ -47,7 +47,7 @@ func SetPause(dir string, p Pause) error {
 	if err != nil {
 		return err
 	}
-	err = lines.Replace(pausePath(dir), append(text, '\n'))
+	err = journal.Replace(pausePath(dir), append(text, '\n'))
 	if TroubleOf(err) == DiskFull {
 		err = touch(pausePath(dir))
 	}
@@ -83,7 +83,7 @@ func Resume(dir string) (was bool, err error) {
 	if err != nil {
 		return false, unchanged("resume", dir, err)
 	}
-	return true, lines.SyncDir(dir)
+	return true, journal.SyncDir(dir)
 }
 
 // Paused returns the pause in force, nil when there is none. Any file counts,

@@ -21,16 +21,16 @@ const minRetention = 2 * cluster.UsePeriod
 // than one batch takes.
 const pruneBatch = 200
 
-// Prune drops what is older than the retention, gives the space back to the
-// disk and compacts the undo journal. The daemon calls it between cycles.
+// Prune drops what is older than the retention, and gives the space back to the
+// disk. The daemon calls it between cycles.
 func (s *Store) Prune(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
-	err := s.tidyUndo()
+	retention := s.opts.Retention
 	s.mu.Unlock()
-	if err != nil || s.opts.Retention <= 0 {
-		return err
+	if retention <= 0 {
+		return nil
 	}
-	before := millis(now.Add(-max(s.opts.Retention, minRetention)))
+	before := millis(now.Add(-max(retention, minRetention)))
 	drops := []func(tx db.DBTX) (int64, error){
 		olderThan(ctx, before, s.q.PruneJobs), olderThan(ctx, before, s.q.PruneIntervals), olderThan(ctx, before, s.q.PruneWrites),
 		olderThan(ctx, before, s.q.PruneWaits), s.pruneDecisions(ctx, before), olderThan(ctx, before, s.q.PruneCycles),
@@ -133,16 +133,6 @@ func (s *Store) vacuumOnce(ctx context.Context) (left int64, err error) {
 	}
 	err = s.db.QueryRowContext(ctx, "PRAGMA freelist_count").Scan(&left)
 	return left, s.explain(err)
-}
-
-// tidyUndo compacts the undo journal unless it is in use, or no snapshot has
-// told yet which jobs there are.
-func (s *Store) tidyUndo() error {
-	if s.stored.poll == 0 || s.acting != nil || s.startActing() != nil {
-		return nil
-	}
-	defer s.stopActing()
-	return s.undo.Tidy(s.stored.present())
 }
 
 // pruneAside drops broken databases and damaged journals that were set aside

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/undo/lines"
+	"slurmprio/priod/journal"
 	"slurmprio/slurmplug"
 )
 
@@ -56,7 +56,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d", table, n, want)
 		}
 	}
-	if lines.Exists(old) || !lines.Exists(recent) {
+	if journal.Exists(old) || !journal.Exists(recent) {
 		t.Error("files that were set aside")
 	}
 	d.snapshot.At = now

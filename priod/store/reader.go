@@ -14,9 +14,9 @@ import (
 	"github.com/mattn/go-sqlite3"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/undo"
-	"slurmprio/priod/undo/lines"
 )
 
 // Reader shows what a state folder holds, while the daemon runs and when it is
@@ -54,7 +54,7 @@ func (r *Reader) open(ctx context.Context) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no database in %s: the daemon makes it in its first cycle, in the state.dir of its configuration", r.dir)
 	} else if errors.Is(err, fs.ErrPermission) {
-		return lines.Forbidden(path)
+		return journal.Forbidden(path)
 	} else if err != nil {
 		return fmt.Errorf("read the database: %w", err)
 	}
@@ -199,7 +199,7 @@ func list[R, T any](ctx context.Context, r *Reader, query func(tx *sql.Tx) ([]R,
 // History is what the daemon would load, with the undo journal of a folder, for a dry run
 // beside it.
 func (r *Reader) History(ctx context.Context, journals string) (*cluster.History, error) {
-	journal, err := undo.Open(journals)
+	journal, err := undo.Open(journals, "")
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (r *Reader) explain(err error) error {
 	case isBroken(err):
 		return fmt.Errorf("%s is broken: the running daemon sets it aside and starts over: %w", path, err)
 	case isUnready(err):
-		if err := lines.Forbidden(path); err != nil {
+		if err := journal.Forbidden(path); err != nil {
 			return err
 		}
 		return fmt.Errorf("%s cannot be read by this user right now: wait for the daemon's next cycle, or run as priod's own user: %w", path, err)

@@ -20,9 +20,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/undo"
-	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	case "daemon":
 		playDaemon(os.Args[1])
 	case "writer":
-		_, journal := undo.Open(os.Args[1])
+		_, journal := undo.Open(os.Args[1], "")
 		_, open := Open(ctx, os.Args[1], Options{})
 		fmt.Printf("%v\n%v\n", journal, open)
 	}
@@ -262,7 +262,7 @@ func TestReadersOfOtherUsers(t *testing.T) {
 					}
 					out, _ = asProcess(t, "writer", stranger, dir).CombinedOutput()
 					journal, open, _ := strings.Cut(string(out), "\n")
-					if !strings.Contains(journal, "undo.jsonl is not for this user: ask as") || !strings.HasPrefix(open, "state folder "+dir+" (run it as priod's own user or root): ") || strings.Count(open, dir) > 2 {
+					if !strings.Contains(journal, "journal.jsonl is not for this user: ask as") || !strings.HasPrefix(open, "state folder "+dir+" (run it as priod's own user or root): ") || strings.Count(open, dir) > 2 {
 						t.Errorf("a stranger, %o, is told %q and %q", mode|more, journal, open)
 					}
 				}
@@ -402,7 +402,7 @@ func TestOddFolderNames(t *testing.T) {
 		if c := must[Cycle](t)(reader(t, dir).LastCycle(ctx)); c.Jobs != 1 {
 			t.Errorf("%s: %+v", name, c)
 		}
-		if !lines.Exists(databasePath(dir)) {
+		if !journal.Exists(databasePath(dir)) {
 			t.Errorf("%s: no file", name)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/undo"
@@ -148,13 +150,13 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	if err := s.refuseOthers(); err != nil {
 		return err
 	}
-	if err := s.keepUndo(); err != nil {
+	if err := s.keepJournal(); err != nil {
 		return err
 	}
-	if err := s.keepEvictions(ctx, seen.Snapshot.Cluster); err != nil {
+	if err := s.keepCluster(seen.Snapshot.Cluster); err != nil {
 		return err
 	}
-	if err := s.keepFailures(); err != nil {
+	if err := s.tidyJournal(); err != nil {
 		return err
 	}
 	acting := seen.Hold == "" && len(seen.Plan.Actions) > 0
@@ -233,29 +235,58 @@ func (s *Store) refuseOthers() error {
 	for _, o := range others {
 		ids[o.of.id.ID] = true
 	}
-	s.undo.Forget(ids)
+	s.undo.Forget(func(id uint32) bool { return ids[id] })
 	return fmt.Errorf("%w: %d jobs, %s among them, are not the ones known under these ids; what was known is dropped and the next cycle decides again", ErrIDsInUseAgain, len(others), others[0].of.id)
 }
 
-// keepUndo writes the journal again when it was deleted or spoiled; also in a
-// cycle that writes nothing, because reset needs it at any time.
-func (s *Store) keepUndo() error {
+// keepJournal takes in what priod reset appended to the journal, and writes one that was deleted or spoiled again from memory;
+// also in a cycle that writes nothing, because reset needs it at any time.
+func (s *Store) keepJournal() error {
 	if err := s.keepLock(); err != nil {
 		return err
 	}
-	if lost, err := s.undo.Lost(); err != nil || !lost {
+	err := s.file.Follow()
+	if !errors.Is(err, journal.ErrLost) {
 		return err
 	}
-	if err := s.startActing(); err != nil {
+	if err := s.owns(); err != nil { // it may be the successor that replaced it
 		return err
 	}
-	defer s.stopActing()
-	aside, err := s.undo.Restore()
+	aside, err := s.file.Restore()
 	if err != nil {
 		return err
 	}
-	s.mended("the undo journal was deleted or corrupted while priod ran: rewritten from memory, nothing is lost", "file", s.undo.Path(), "aside", aside)
+	s.mended("the journal was deleted or changed while priod ran: rewritten from memory, nothing is lost", "file", s.file.Path(), "aside", aside)
 	return nil
+}
+
+// keepCluster gives up a cycle that rests on another cluster's evictions, once a snapshot tells the cluster's name.
+func (s *Store) keepCluster(cluster string) error {
+	was := s.file.Cluster()
+	if cluster == "" || cluster == was {
+		return nil
+	}
+	s.file.Of(cluster)
+	if was == "" {
+		return nil
+	}
+	*s.turns.journal = *evict.NewJournal() // the daemon's, too
+	aside, err := s.file.Restore()
+	if err != nil {
+		return err
+	}
+	s.mended("the journal belongs to another cluster: its evictions are ignored", "cluster", cluster, "its cluster", was, "aside", aside)
+	return fmt.Errorf("%s was cluster %s's and this is %s: the next cycle decides without its evictions", s.file.Path(), was, cluster)
+}
+
+// tidyJournal writes a long or damaged journal anew, without what is of jobs that are gone.
+func (s *Store) tidyJournal() error {
+	if !s.file.Long() && s.file.Damaged() == 0 {
+		return nil
+	}
+	present := s.stored.present()
+	s.undo.Forget(func(id uint32) bool { return !present(id) })
+	return s.file.Rewrite()
 }
 
 // noticeReset gives up a cycle whose values another process took back.
@@ -467,9 +498,6 @@ func (s *Store) savePlanned(ctx context.Context, tx db.DBTX, number int64, seen 
 		changes = append(changes, line)
 	}
 	if err := rows.run(ctx, tx); err != nil {
-		return nil, err
-	}
-	if err := s.undo.Tidy(s.stored.present()); err != nil {
 		return nil, err
 	}
 	return planned, s.undo.Append(changes)

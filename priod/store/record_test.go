@@ -17,11 +17,10 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
-	"slurmprio/priod/undo"
-	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
@@ -217,7 +216,7 @@ func TestHold(t *testing.T) {
 	if last := must[Cycle](t)(r.LastCycle(ctx)); last.Hold != "paused by bob" || last.Actions != 1 {
 		t.Errorf("%+v", last)
 	}
-	if lines.Exists(undo.Path(dir)) {
+	if journal.Exists(journal.Path(dir)) {
 		t.Error("an undo journal without a write")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -113,10 +113,10 @@ func remember(t *testing.T, shared bool) {
 				lost, covered = true, false
 				d.loseDatabase()
 			case "no journal":
-				if lost || openUndo(t, d.store.journals).Missing() {
+				if lost || openUndo(t, d.store.journals).File().Missing() {
 					continue // what only the journal knew is in no database; there may be none
 				}
-				remove(t, undo.Path(d.store.journals))
+				remove(t, journal.Path(d.store.journals))
 				d.restart()
 			case "copy":
 				backup, covered = copyOf(t, d.store.journals), true
@@ -212,7 +212,7 @@ func TestTaskOfAWrittenArray(t *testing.T) {
 	task.ID.Task, task.RawID, task.Tasks, task.TaskCount = 2, 9, "", 1
 	d.snapshot.Jobs = append(d.snapshot.Jobs, task)
 	d.ask(&d.snapshot.Jobs[1], "v100", true, slurmplug.Applied)
-	remove(t, undo.Path(d.store.dir))
+	remove(t, journal.Path(d.store.dir))
 	d.restart()
 	r := d.history.Requests[task.ID][slurmplug.Features]
 	if line := openUndo(t, d.store.dir).Find(task.ID, slurmplug.Features); r.Was != (slurmplug.Value{}) || !r.Ours(slurmplug.Text("v100")) || line == nil || line.Was != (slurmplug.Value{}) {

@@ -1,25 +1,22 @@
 // Package store keeps what priod saw, decided and wrote: a SQLite database, and
-// beside it an undo journal that needs no database. It is the Recorder of the
+// beside it the journal, which needs no database. It is the Recorder of the
 // daemon's cycle, and the Reader of every verb that shows something.
 //
 // The state folder holds
 //
 //	priod.db         history: jobs, nodes, intervals, cycles, decisions, writes
-//	undo.jsonl       every change to a job with what was there before; see package undo
-//	evictions.jsonl  claims and evictions, each turn of them; see evictionFile
-//	failures.jsonl   jobs that failed and may be requeued; see failureFile
-//	reset            when priod reset last took all of it back
+//	journal.jsonl    every change to a job with what was there before, claims and evictions, failures; see package journal
 //	paused           who paused priod, when and why; see Pause
 //	owner.json       whose priod writes to a folder that several hosts share; see Owner
 //	lock             held by the one daemon of this folder
 //	act.lock         held while jobs are changed, by the daemon or by priod reset
+//	journal.lock     held for a moment by who appends to the journal
 //
-// Where several hosts share a folder, the journals, reset and paused stand there, and the
+// Where several hosts share a folder, the journal and paused stand there, and the
 // rest in a state folder of each host: SQLite is not made for network file systems.
 //
 // Losing the database costs history, never correctness: it is set aside and
-// started over from what the daemon knows, and after a restart from undo.jsonl and
-// evictions.jsonl.
+// started over from what the daemon knows, and after a restart from the journal.
 package store
 
 import (
@@ -37,17 +34,14 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict"
-	"slurmprio/priod/retry"
 	"slurmprio/priod/store/db"
-	"slurmprio/priod/undo"
 )
 
 //go:generate go run github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1 generate -f ../../sql/sqlc.yaml
 
 // Options of a Store.
 type Options struct {
-	Shared    string        // the folder of the journals and the pause that all hosts of slurmctld use; "": the state folder
+	Shared    string        // the folder of the journal and the pause that all hosts of slurmctld use; "": the state folder
 	Retention time.Duration // age at which Prune drops what is past, at least two days; 0: never
 	Logger    hclog.Logger  // nil: silent
 	Once      bool          // no daemon: that it has ended is no fault, see Running
@@ -58,7 +52,7 @@ type Options struct {
 // Store is the daemon's side of a state folder. One process holds it.
 type Store struct {
 	dir      string
-	journals string // the folder of the journals
+	journals string // the folder of the journal
 	owner    Owner  // this priod, of a shared one
 	void     void
 	opts     Options
@@ -68,16 +62,15 @@ type Store struct {
 	mu      sync.Mutex // one cycle, or one batch of Prune, at a time
 	db      *sql.DB
 	q       *db.Queries
-	file    os.FileInfo            // priod.db as it was opened
+	opened  os.FileInfo            // priod.db as it was opened
 	beside  map[string]os.FileInfo // SQLite's own files beside it, by suffix
 	losses  int                    // see Mended
 	loss    string                 // the last of them
 	pause   *Pause                 // as last read
 	taken   bool                   // another priod has been here
 	anew    time.Time              // when the database was last started over
-	undo    *undo.Journal
-	acting  *os.File         // act.lock, from Planned to Done
-	history *cluster.History // as Load returned it; followed by Planned and Done
+	acting  *os.File               // act.lock, from Planned to Done
+	history *cluster.History       // as Load returned it; followed by Planned and Done
 	stored  stored
 	unsaved unsaved
 	changes changes           // of the cycle at hand
@@ -85,11 +78,8 @@ type Store struct {
 
 	observed *observed // of the cycle that Planned follows; the cycle's own goroutine alone uses it
 
-	journal   *evict.Journal // as LoadEvictions returned it
-	evictions *evictionFile
-
-	failed   *retry.Memory // as LoadFailures returned it
-	failures *failureFile
+	told
+	behind bool // the database may lack evictions
 }
 
 // unopened says which folder could not be opened, and which user can.
@@ -145,19 +135,19 @@ func (s *Store) open(ctx context.Context) error {
 	if err != nil {
 		return s.explain(err)
 	}
-	if s.undo, err = undo.Open(s.journals); err != nil {
+	if s.told, err = openTold(s.journals, LockOfJournal(s.dir)); err != nil {
 		return err
 	}
 	if !s.shares() { // else the host that takes over says so
-		s.unreadable("the undo journal", s.undo.Damaged(), s.undo.Path())
+		s.unreadable()
 	}
 	return nil
 }
 
-// unreadable says that lines of a journal do not count.
-func (s *Store) unreadable(journal string, lines int, file string) {
-	if lines > 0 {
-		s.log.Error(journal+" has unreadable lines; they are ignored, and a copy is kept", "lines", lines, "file", file)
+// unreadable says that lines of the journal do not count.
+func (s *Store) unreadable() {
+	if n := s.file.Damaged(); n > 0 {
+		s.log.Error("the journal has unreadable lines; they are ignored, and a copy is kept", "lines", n, "file", s.file.Path())
 	}
 }
 

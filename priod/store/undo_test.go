@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
@@ -18,7 +19,7 @@ import (
 // openUndo reads the journal as another process would.
 func openUndo(t testing.TB, dir string) *undo.Journal {
 	t.Helper()
-	return must[*undo.Journal](t)(undo.Open(dir))
+	return must[*undo.Journal](t)(undo.Open(dir, ""))
 }
 
 func action(id uint32, l slurmplug.Lever, before, after, nice string) plan.Action {
@@ -28,7 +29,7 @@ func action(id uint32, l slurmplug.Lever, before, after, nice string) plan.Actio
 // undoLines is how long the journal of a folder is.
 func undoLines(t testing.TB, dir string) int {
 	t.Helper()
-	return bytes.Count(must[[]byte](t)(os.ReadFile(undo.Path(dir))), []byte("\n"))
+	return bytes.Count(must[[]byte](t)(os.ReadFile(journal.Path(dir))), []byte("\n"))
 }
 
 // lengthen makes the journal so long that the next chance compacts it.
@@ -60,18 +61,14 @@ func TestUndoIsCompacted(t *testing.T) {
 	if n := undoLines(t, dir); n > 1100 || d.store.undo.Last(d.snapshot.Jobs[0].ID) == nil {
 		t.Errorf("%d lines", n)
 	}
-	// Prune does it as well.
 	lengthen(t, d.store.undo)
-	if err := d.store.Prune(ctx, d.snapshot.At); err != nil {
-		t.Fatal(err)
-	}
-	if n := undoLines(t, dir); n != 1 {
-		t.Errorf("%d lines for one job after Prune", n)
+	d.cycle()
+	if n := undoLines(t, dir); n != 2 { // with the head
+		t.Errorf("%d lines for one job", n)
 	}
 }
 
-// A daemon that is started again and again compacts what earlier ones left, and
-// not before it knows which jobs there are.
+// A daemon that is started again and again compacts what earlier ones left.
 func TestUndoIsCompactedAcrossRestarts(t *testing.T) {
 	dir := t.TempDir()
 	d := newDaemon(t, dir)
@@ -83,13 +80,6 @@ func TestUndoIsCompactedAcrossRestarts(t *testing.T) {
 		d.snapshot.Jobs = jobs
 		d.cycle()
 		d.restart()
-		before := undoLines(t, dir)
-		if err := d.store.Prune(ctx, d.snapshot.At); err != nil {
-			t.Fatal(err)
-		}
-		if n := undoLines(t, dir); n != before {
-			t.Fatalf("round %d: of %d lines %d are left although nobody has looked at the queue", round, before, n)
-		}
 	}
 	if n := undoLines(t, dir); n > 1024+300 {
 		t.Errorf("%d lines for %d jobs", n, len(d.snapshot.Jobs))
@@ -110,8 +100,8 @@ func TestUndoAndDatabaseAgree(t *testing.T) {
 		if len(written) != 2 {
 			t.Fatalf("%s: %+v", lever, written)
 		}
-		remove(t, undo.Path(dir))
-		if !openUndo(t, dir).Missing() {
+		remove(t, journal.Path(dir))
+		if !openUndo(t, dir).File().Missing() {
 			t.Error("the journal is not missing")
 		}
 		d.restart()
@@ -124,14 +114,14 @@ func TestUndoAndDatabaseAgree(t *testing.T) {
 				t.Errorf("%s, job %s: %+v, was %+v", lever, id, w, written[id])
 			}
 		}
-		if u.Missing() {
+		if u.File().Missing() {
 			t.Error("the journal is still missing")
 		}
 		if c := u.Last(j.ID); lever == slurmplug.Nice && c.Was.String() != "30" || lever != slurmplug.Nice && c.Was.String() != "0" {
 			t.Errorf("%s: %+v", lever, c)
 		}
 		// Deleted while priod runs: written again with the next change.
-		remove(t, undo.Path(dir))
+		remove(t, journal.Path(dir))
 		d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
 		d.cycle()
 		if n := len(openUndo(t, dir).Changes()); n != 3 {

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"slurmprio/priod/journal"
 	"slurmprio/priod/store/db"
-	"slurmprio/priod/undo/lines"
 )
 
 // Value is what priod brought within a time: what happened, beside a replay of the same jobs without priod.
@@ -81,7 +81,7 @@ func SaveValue(dir string, v *Value) error {
 	if err != nil {
 		return err
 	}
-	if err := lines.Replace(valuePath(dir), append(text, '\n')); err != nil {
+	if err := journal.Replace(valuePath(dir), append(text, '\n')); err != nil {
 		return fmt.Errorf("keep what priod brought (run it as priod's own user or root): %w", err)
 	}
 	return nil

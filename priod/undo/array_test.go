@@ -13,7 +13,7 @@ import (
 // A task that left its array keeps what was written into it, whatever was written into the array later: while it runs
 // nothing shows which of two values it holds, and a reset takes it back.
 func TestTaskWhoseArrayIsWrittenLater(t *testing.T) {
-	u, err := Open(t.TempDir())
+	u, err := Open(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

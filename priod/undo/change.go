@@ -9,7 +9,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Change is one line of undo.jsonl: what priod was about to write into a job.
+// Change is a record of the journal: what priod was about to write into a job.
 type Change struct {
 	Time     time.Time         `json:"time"`
 	Job      cluster.JobID     `json:"job"`

@@ -3,13 +3,13 @@ package undo
 import (
 	"reflect"
 	"regexp"
-	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
 
-// Whatever stands in the undo journal: what counts of it is rewritten as it
+// Whatever stands in the journal's writes: what counts of it is rewritten as it
 // was read, a line that is no change of ours counts for nothing, and no line
 // takes a later change with it.
 func FuzzUndo(f *testing.F) {
@@ -22,32 +22,17 @@ func FuzzUndo(f *testing.F) {
 		if large.Match(text) {
 			t.Skip("a large array takes its time")
 		}
-		u := &Journal{}
-		u.parse(text)
-		if u.file.Good > int64(len(text)) || u.damaged > u.lines || len(u.Changes()) > u.lines {
-			t.Fatalf("%d lines, %d damaged, %d bytes of %d, %d changes", u.lines, u.damaged, u.file.Good, len(text), len(u.Changes()))
-		}
+		u := New()
+		takeAll(u, string(text))
 		u.Written()
 		added := line(u, action(4, slurmplug.SiteFactor, "0", "1", "0"), epoch)
 		u.take(added)
-		written, err := lines.JSON(u.Changes())
-		if err != nil {
-			t.Fatal(err)
-		}
-		again := &Journal{}
-		again.parse(written)
-		twice, err := lines.JSON(again.Changes())
-		if err != nil || again.damaged != 0 || string(twice) != string(written) {
-			t.Fatalf("%d damaged, %v:\n%s\n%s", again.damaged, err, written, twice)
+		written, again := textOf(t, u), New()
+		if n := takeAll(again, written); n != 0 || textOf(t, again) != written {
+			t.Fatalf("%d damaged:\n%s\n%s", n, written, textOf(t, again))
 		}
 		if last := again.Last(slurmplug.Plain(4)); last == nil || last.To != added.To || last.Lever != added.Lever {
 			t.Fatalf("the new change is lost: %+v", last)
-		}
-		// What was read, and a line behind it that a crash cut off.
-		cut := &Journal{}
-		cut.parse(append(append([]byte{}, text...), `{"job":"9","lever":"Nice"`...))
-		if cut.file.Good != u.file.Good || len(cut.Changes()) > u.lines {
-			t.Fatalf("a line that is cut off counts: %d and %d bytes", cut.file.Good, u.file.Good)
 		}
 	})
 }
@@ -63,15 +48,14 @@ func FuzzUndoText(f *testing.F) {
 			}
 		}
 		c := Change{Time: epoch, Job: slurmplug.JobID{ID: 7, Task: 3}, User: user, Submit: epoch, Lever: "Features", Was: slurmplug.Text(from), From: slurmplug.Text(from), To: slurmplug.Text(to), UserNice: slurmplug.Nice.Value(nice), Sent: []slurmplug.Value{slurmplug.Text(from), slurmplug.Text(to)}}
-		text, err := lines.JSON([]*Change{&c, {Job: slurmplug.Plain(8), Lever: "Nice", To: slurmplug.Number(1)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := &Journal{}
-		u.parse(text)
+		first := New()
+		first.take(&c)
+		first.take(&Change{Job: slurmplug.Plain(8), Lever: "Nice", To: slurmplug.Number(1)})
+		text, u := textOf(t, first), New()
+		damaged := takeAll(u, text)
 		all := u.Changes()
-		if u.lines != 2 || u.damaged != 0 || len(all) != 2 {
-			t.Fatalf("%d lines, %d damaged, %d changes in %q", u.lines, u.damaged, len(all), text)
+		if strings.Count(text, "\n") != 2 || damaged != 0 || len(all) != 2 {
+			t.Fatalf("%d damaged, %d changes in %q", damaged, len(all), text)
 		}
 		c.seq = all[0].seq
 		if !reflect.DeepEqual(*all[0], c) {

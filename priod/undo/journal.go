@@ -1,9 +1,8 @@
 // Package undo holds what users asked for before priod wrote into their jobs, and
 // takes back what priod wrote.
 //
-// A Journal is undo.jsonl: a line for each change of each field of a job, appended and
-// synced before the change goes to Slurm, with what stood there before priod first
-// wrote. The store keeps it beside the database; it needs no database.
+// A Journal is the part of package journal's file that tells of writes: a record for each change of each field of a job,
+// appended and synced before the change goes to Slurm, with what stood there before priod first wrote.
 //
 // priod reset takes back in three steps. A Survey joins the journal, what the database
 // knows beyond it, and the queue as it is; its Plan says what to write back, and what
@@ -12,92 +11,111 @@
 package undo
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/undo/lines"
 	"slurmprio/slurmplug"
 )
 
-// Journal is the undo journal of a state folder. From it reset, and a daemon that lost
-// its database, tell priod's values from those of users. The writer holds act.lock.
+// Journal is what a journal tells of priod's writes into jobs. From it reset, and a daemon that starts, tell priod's values
+// from those of users. The writer holds act.lock.
 type Journal struct {
-	file    lines.File
+	file    *journal.Journal
 	changes map[cluster.JobID][]*Change // the last one for each lever, latest last
 	older   map[cluster.JobID][]cluster.Sent
-	lines   int // in the file
 	seq     int
-	kept    int       // lines when this process last replaced the file
-	missing bool      // there was no file when the journal was opened
-	damaged int       // unreadable lines before that
-	stale   bool      // the file holds changes that were forgotten
 	reset   time.Time // of the last reset; zero: never
+	noticed time.Time // that of the last NoticeReset, or of Open
+	before  []former  // of the last Append
 }
 
-// Path is where the journal of a state folder stands.
-func Path(dir string) string { return filepath.Join(dir, "undo.jsonl") }
-
-// resetPath is beside the journal.
-func resetPath(journal string) string { return filepath.Join(filepath.Dir(journal), "reset") }
-
-// wrap says of which file an error tells.
-func wrap(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("undo journal: %w", err)
+// former is what was known of a job before an append.
+type former struct {
+	id      cluster.JobID
+	changes []*Change
+	older   []cluster.Sent
 }
 
-// Open reads the undo journal of a state folder; a missing one is empty. A line that a
-// crash cut off was never acted on and does not count.
-func Open(dir string) (*Journal, error) {
-	u := &Journal{file: lines.File{Path: Path(dir)}}
-	if err := u.read(); err != nil {
-		return nil, wrap(cmp.Or(lines.Forbidden(u.file.Path), err))
+// New is the part of a journal that is about to be read.
+func New() *Journal {
+	u := &Journal{}
+	u.Clear()
+	return u
+}
+
+// Open reads a folder's journal by itself, as priod reset and what shows a job do. Who appends names the lock file.
+func Open(dir, lock string) (*Journal, error) {
+	u := New()
+	file, err := journal.Open(dir, lock, u)
+	if err != nil {
+		return nil, err
 	}
-	u.missing = u.file.Info == nil
+	u.Bind(file)
 	return u, nil
 }
 
-func (u *Journal) read() error {
-	u.file.Info = nil
-	u.parse(nil)
-	mark, err := os.ReadFile(resetPath(u.file.Path))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	u.reset, _ = time.Parse(time.RFC3339Nano, string(bytes.TrimSpace(mark))) // spoiled: never, and the database decides
-	text, err := u.file.Load()
-	if err != nil {
-		return err
-	}
-	u.parse(text)
-	return nil
+// Bind says of which file the part is, once that was read.
+func (u *Journal) Bind(file *journal.Journal) { u.file, u.noticed = file, u.reset }
+
+// Clear is for package journal, as Take and Records are.
+func (u *Journal) Clear() {
+	u.changes, u.older, u.reset = map[cluster.JobID][]*Change{}, map[cluster.JobID][]cluster.Sent{}, time.Time{}
 }
 
-// parse takes in the text of the whole file.
-func (u *Journal) parse(text []byte) {
-	u.changes, u.older = map[cluster.JobID][]*Change{}, map[cluster.JobID][]cluster.Sent{}
-	u.lines, u.damaged, u.stale = 0, 0, false
-	for line := range u.file.Whole(text) {
+// tookBack is the record of a reset: all changes before it were taken back but those that it names.
+type tookBack struct {
+	At   time.Time `json:"at"`
+	Kept []*Change `json:"kept,omitempty"`
+}
+
+// Take takes in a write or a reset.
+func (u *Journal) Take(kind string, body []byte) (bool, error) {
+	switch kind {
+	case journal.Write:
 		var c Change
-		if err := json.Unmarshal(line, &c); err != nil || !c.sound() {
-			u.damaged++
-		} else {
-			u.take(&c)
+		if err := json.Unmarshal(body, &c); err != nil || !c.sound() {
+			return true, journal.ErrUnsound
 		}
-		u.lines++
+		u.take(&c)
+	case journal.Reset:
+		var r tookBack
+		if err := json.Unmarshal(body, &r); err != nil || r.At.IsZero() {
+			return true, journal.ErrUnsound
+		}
+		u.Clear()
+		u.reset = r.At
+		for _, c := range r.Kept {
+			if !c.sound() {
+				return true, journal.ErrUnsound
+			}
+			u.take(c)
+		}
+	default:
+		return false, nil
 	}
+	return true, nil
+}
+
+// Records are the last reset and the changes that count.
+func (u *Journal) Records() []journal.Record {
+	var all []journal.Record
+	if !u.reset.IsZero() {
+		all = append(all, journal.Record{Kind: journal.Reset, Body: tookBack{At: u.reset}})
+	}
+	return append(all, records(u.Changes())...)
+}
+
+func records(changes []*Change) []journal.Record {
+	all := make([]journal.Record, len(changes))
+	for i, c := range changes {
+		all[i] = journal.Record{Kind: journal.Write, Body: c}
+	}
+	return all
 }
 
 func (u *Journal) take(c *Change) {
@@ -115,16 +133,6 @@ func (u *Journal) take(c *Change) {
 		u.changes[id] = append(list, c)
 	}
 }
-
-// Path is where the journal stands.
-func (u *Journal) Path() string { return u.file.Path }
-
-// Missing reports whether there was no file when the journal was opened: then it
-// says nothing about what jobs hold, and only the database knows.
-func (u *Journal) Missing() bool { return u.missing }
-
-// Damaged is how many lines could not be read: they do not count.
-func (u *Journal) Damaged() int { return u.damaged }
 
 // Changes are the last ones for each job and lever, in the order of the file.
 func (u *Journal) Changes() []*Change {
@@ -214,187 +222,87 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 	return c
 }
 
+// File is the journal of which this is a part.
+func (u *Journal) File() *journal.Journal { return u.file }
+
 // Append adds changes with one write and one sync. After an error the file is
 // as before.
 func (u *Journal) Append(changes []*Change) error {
-	if len(changes) == 0 {
-		return nil
-	}
-	if err := u.append(changes); err != nil {
-		return wrap(err)
-	}
-	for _, c := range changes {
-		u.take(c)
-	}
-	return nil
-}
-
-func (u *Journal) append(changes []*Change) error {
-	if u.damaged > 0 || u.stale {
-		if err := u.keep(keepAll); err != nil {
-			return err
-		}
-	}
-	text, err := lines.JSON(changes)
-	if err == nil {
-		err = u.file.Add(text)
-	}
-	if err != nil {
+	if err := u.file.Append(records(changes)...); err != nil {
 		return err
 	}
-	u.lines += len(changes)
-	u.missing = false
+	u.before = u.before[:0]
+	for _, c := range changes {
+		for _, id := range c.Jobs() {
+			u.before = append(u.before, former{id, slices.Clone(u.changes[id]), u.older[id]})
+		}
+		u.take(c)
+	}
 	return nil
 }
 
 // Withdraw undoes the last Append: its changes will not be made.
 func (u *Journal) Withdraw() error {
 	err := u.file.TakeBack()
-	if err == nil {
-		err = u.read()
-	}
-	return wrap(err)
-}
-
-// keepAll drops no line that counts.
-func keepAll(*Change) bool { return true }
-
-// keep drops the changes that keep refuses and earlier ones that later ones
-// replaced: the file is replaced as a whole. With none left it is empty, which
-// says that priod left nothing in any job; a missing file says nothing.
-func (u *Journal) keep(keep func(*Change) bool) error {
-	if u.damaged > 0 {
-		if _, err := u.file.SetAside(); err != nil {
-			return wrap(err)
-		}
-	}
-	kept := slices.DeleteFunc(u.Changes(), func(c *Change) bool { return !keep(c) })
-	text, err := lines.JSON(kept)
-	if err == nil {
-		err = lines.Replace(u.file.Path, text)
-	}
-	if err == nil {
-		err = u.read()
-	}
 	if err != nil {
-		return wrap(err)
+		return err
 	}
-	u.kept = len(kept)
+	for _, was := range slices.Backward(u.before) {
+		put(u.changes, was.id, was.changes)
+		put(u.older, was.id, was.older)
+	}
+	u.before = u.before[:0]
 	return nil
 }
 
-// TookBack drops what a reset took back at a time, all but what keep names. The time
-// is noted beside the journal: else one that was cut off would look the same. It is later
-// than that of any earlier reset, also by the clock of another host: else an older copy of
-// both would look the same.
+func put[T any](to map[cluster.JobID][]T, id cluster.JobID, list []T) {
+	if to[id] = list; list == nil {
+		delete(to, id)
+	}
+}
+
+// TookBack records that a reset took back all at a time but what keep names. The time is later than that of any earlier
+// reset, also by the clock of another host.
 func (u *Journal) TookBack(at time.Time, keep func(*Change) bool) error {
 	if !at.After(u.reset) {
 		at = u.reset.Add(1)
 	}
-	if err := lines.Replace(resetPath(u.file.Path), []byte(at.UTC().Format(time.RFC3339Nano)+"\n")); err != nil {
-		return wrap(err)
+	r := tookBack{At: at.UTC(), Kept: slices.DeleteFunc(u.Changes(), func(c *Change) bool { return !keep(c) })}
+	err := u.file.Append(journal.Record{Kind: journal.Reset, Body: r})
+	if err == nil {
+		body, _ := json.Marshal(r) // as it was just written
+		_, err = u.Take(journal.Reset, body)
 	}
-	return u.keep(keep)
+	return err
 }
 
 // WasTakenBack reports whether reset took back a value that priod wrote at a time: the
-// journal has no line of it, and is neither missing, damaged nor cut off.
+// journal has no line of it, and is neither missing nor damaged.
 func (u *Journal) WasTakenBack(id cluster.JobID, l slurmplug.Lever, at time.Time) bool {
-	return u.Find(id, journalled(l)) == nil && !u.missing && u.damaged == 0 && !at.After(u.reset)
+	return u.Find(id, journalled(l)) == nil && !u.file.Missing() && u.file.Damaged() == 0 && !at.After(u.reset)
 }
 
-// Renew puts the journal into a new file, with those changes of another one that it lacks.
-func (u *Journal) Renew(other *Journal) error {
-	if u.file.Info == nil && other.file.Info == nil {
-		return nil
-	}
-	if err := u.keep(keepAll); err != nil {
-		return err
-	}
-	return u.Append(slices.DeleteFunc(other.Changes(), func(c *Change) bool { return u.Find(c.Job, c.Lever) != nil }))
+// Lacks are the changes of another journal that this one has nothing of.
+func (u *Journal) Lacks(other *Journal) []*Change {
+	return slices.DeleteFunc(other.Changes(), func(c *Change) bool { return u.Find(c.Job, c.Lever) != nil })
 }
 
-// Tidy compacts the journal when it has doubled, and a long one once in each
-// process: what earlier ones left may be of jobs long gone. present tells
-// whether any record with a job id is in the queue.
-func (u *Journal) Tidy(present func(id uint32) bool) error {
-	if u.lines < 1024+2*u.kept {
-		return nil
+// Adopt takes in changes of another journal; the file follows when it is rewritten.
+func (u *Journal) Adopt(changes []*Change) {
+	for _, c := range changes {
+		u.take(c)
 	}
-	if now, err := os.Stat(u.file.Path); err != nil || !u.file.Unchanged(now) {
-		return nil // the next cycle finds out why
-	}
-	return u.keep(func(c *Change) bool { return present(c.Job.ID) })
+	u.file.Outdate()
 }
 
-// Forget drops the changes of jobs whose ids mean others now; the file follows
-// with the next one that is kept or appended.
-func (u *Journal) Forget(ids map[uint32]bool) {
+// Forget drops the changes of jobs that are gone, or whose ids mean others now; the file follows
+// with the next append.
+func (u *Journal) Forget(gone func(id uint32) bool) {
 	for id := range u.changes {
-		if ids[id.ID] {
+		if gone(id.ID) {
 			delete(u.changes, id)
 			delete(u.older, id)
-			u.stale = true
+			u.file.Outdate()
 		}
 	}
-}
-
-// refresh reads the journal again if another process replaced it since, as
-// reset does, and reports whether it did.
-func (u *Journal) refresh() (changed bool, err error) {
-	if u.file.Info == nil && !lines.Exists(u.file.Path) {
-		return false, nil
-	}
-	now, err := os.Stat(u.file.Path)
-	if err != nil {
-		return false, wrap(err)
-	}
-	if u.file.Unchanged(now) {
-		return false, nil
-	}
-	return true, u.read()
-}
-
-// Stands reports whether the file is one that this process left there.
-func (u *Journal) Stands() (bool, error) {
-	if u.file.Info == nil {
-		return false, nil
-	}
-	return lines.Stands(u.file.Path, u.file.Info)
-}
-
-// Lost reports whether the journal was deleted, or changed as no priod does:
-// reset puts a whole new file in its place and notes when.
-func (u *Journal) Lost() (bool, error) {
-	if u.file.Info == nil {
-		return false, nil
-	}
-	now, err := os.Stat(u.file.Path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return true, nil
-	case err != nil:
-		return false, wrap(err)
-	case u.file.Unchanged(now):
-		return false, nil
-	case os.SameFile(u.file.Info, now):
-		return true, nil
-	}
-	other := &Journal{file: lines.File{Path: u.file.Path}}
-	if err := other.read(); err != nil {
-		return false, wrap(err)
-	}
-	return other.damaged > 0 || other.file.Good < now.Size() || !other.reset.After(u.reset), nil
-}
-
-// Restore writes a lost journal from memory and tells where what stood there is
-// kept, "" when nothing did.
-func (u *Journal) Restore() (aside string, err error) {
-	if lines.Exists(u.file.Path) {
-		if aside, err = u.file.SetAside(); err != nil {
-			return "", wrap(err)
-		}
-	}
-	u.damaged = 0
-	return aside, u.keep(keepAll)
 }

@@ -2,10 +2,7 @@ package undo
 
 import (
 	"bytes"
-	"errors"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +17,7 @@ import (
 
 func openUndo(t testing.TB, dir string) *Journal {
 	t.Helper()
-	return must[*Journal](t)(Open(dir))
+	return must[*Journal](t)(Open(dir, ""))
 }
 
 func action(id uint32, l slurmplug.Lever, before, after, nice string) plan.Action {
@@ -69,97 +66,12 @@ func TestUndoKeepsTheOriginal(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if n := bytes.Count(must[[]byte](t)(os.ReadFile(u.Path())), []byte("\n")); n != 7 {
+	if n := bytes.Count(must[[]byte](t)(os.ReadFile(u.File().Path())), []byte("\n")); n != 8 { // with the head
 		t.Errorf("%d lines", n)
 	}
-	info := must[os.FileInfo](t)(os.Stat(u.Path()))
+	info := must[os.FileInfo](t)(os.Stat(u.File().Path()))
 	if info.Mode().Perm() != 0o640 {
 		t.Errorf("mode %v", info.Mode())
-	}
-}
-
-// A line that a crash cut off is dropped, and the next append stands in its place.
-func TestUndoTornLine(t *testing.T) {
-	dir := t.TempDir()
-	u := openUndo(t, dir)
-	write(t, u, action(1, slurmplug.SiteFactor, "0", "1000", "0"), action(2, slurmplug.SiteFactor, "0", "2000", "0"))
-	whole := must[[]byte](t)(os.ReadFile(u.Path()))
-	first := bytes.IndexByte(whole, '\n') + 1
-	for cut := range whole {
-		if err := os.WriteFile(u.Path(), whole[:cut], 0o640); err != nil {
-			t.Fatal(err)
-		}
-		u := openUndo(t, dir)
-		want := 0
-		if cut >= first {
-			want = 1
-		}
-		if len(u.Changes()) != want || u.damaged != 0 {
-			t.Fatalf("cut at %d: %d changes, %d damaged", cut, len(u.Changes()), u.damaged)
-		}
-		write(t, u, action(3, slurmplug.SiteFactor, "0", "3000", "0"))
-		again := openUndo(t, dir)
-		if diff := diffUndo(u, again); diff != "" || again.damaged != 0 || again.Last(slurmplug.Plain(3)) == nil {
-			t.Fatalf("cut at %d: %s", cut, diff)
-		}
-	}
-}
-
-// Unreadable lines in the middle cost those lines; the file is kept beside.
-func TestUndoDamaged(t *testing.T) {
-	dir := t.TempDir()
-	u := openUndo(t, dir)
-	write(t, u, action(1, slurmplug.SiteFactor, "0", "1000", "0"))
-	bad := "{\"job\":\"x\"}\n\x00\x00\x00\n[]\n\n{\"job\":\"5\",\"lever\":\"Nice\",\"part\":true,\"tasks\":\"0-4294967295\"}\n"
-	f := must[*os.File](t)(os.OpenFile(u.Path(), os.O_APPEND|os.O_WRONLY, 0))
-	_, err := f.WriteString(bad)
-	if err = errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	u = openUndo(t, dir)
-	if u.damaged != 5 || len(u.Changes()) != 1 {
-		t.Fatalf("%d damaged, %d changes", u.damaged, len(u.Changes()))
-	}
-	write(t, u, action(2, slurmplug.SiteFactor, "0", "2000", "0"))
-	again := openUndo(t, dir)
-	if again.damaged != 0 || len(again.Changes()) != 2 {
-		t.Errorf("%d damaged, %d changes", again.damaged, len(again.Changes()))
-	}
-	copies := aside(t, dir)
-	if len(copies) != 1 || !strings.Contains(string(must[[]byte](t)(os.ReadFile(copies[0]))), bad) {
-		t.Errorf("copies %v", copies)
-	}
-}
-
-// A full disk leaves the journal as it was.
-func TestUndoDiskFull(t *testing.T) {
-	dir := small(t)
-	u := openUndo(t, dir)
-	write(t, u, action(1, slurmplug.SiteFactor, "0", "1000", "0"))
-	before := must[[]byte](t)(os.ReadFile(u.Path()))
-	fill(t, dir, filepath.Join(dir, "ballast"))
-	var lines []*Change
-	for i := range uint32(200) {
-		lines = append(lines, line(u, action(10+i, slurmplug.SiteFactor, "0", "1", "0"), epoch))
-	}
-	if err := u.Append(lines); err == nil || !strings.Contains(err.Error(), "no space") {
-		t.Fatal(err)
-	}
-	if after := must[[]byte](t)(os.ReadFile(u.Path())); !bytes.Equal(before, after) {
-		t.Errorf("%d bytes, %d before", len(after), len(before))
-	}
-	if err := u.keep(func(*Change) bool { return true }); err == nil {
-		t.Log("a replacement fits into what is left")
-	}
-	if n := len(openUndo(t, dir).Changes()); n != 1 {
-		t.Errorf("%d changes", n)
-	}
-	remove(t, filepath.Join(dir, "ballast"))
-	if err := u.Append(lines); err != nil {
-		t.Fatal(err)
-	}
-	if files := must[[]string](t)(filepath.Glob(filepath.Join(dir, "*.tmp-*"))); len(files) != 0 {
-		t.Errorf("left behind: %v", files)
 	}
 }
 
@@ -170,17 +82,19 @@ func TestUndoRoundTrip(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		u, err := Open(dir)
+		u, err := Open(dir, "")
 		if err != nil {
 			rt.Fatal(err)
 		}
 		for range rapid.IntRange(1, 8).Draw(rt, "steps") {
+			before := u.reset
 			switch rapid.IntRange(0, 5).Draw(rt, "what") {
 			case 0:
 				odd := rapid.Uint32Range(0, 1).Draw(rt, "odd")
-				err = u.keep(func(c *Change) bool { return c.Job.ID%2 == odd })
+				err = u.TookBack(epoch, func(c *Change) bool { return c.Job.ID%2 == odd })
 			case 1:
-				u.Forget(map[uint32]bool{rapid.Uint32Range(1, 4).Draw(rt, "forget"): true})
+				gone := rapid.Uint32Range(1, 4).Draw(rt, "forget")
+				u.Forget(func(id uint32) bool { return id == gone })
 				err = u.Append([]*Change{line(u, action(9, slurmplug.Nice, "0", "1", "0"), epoch)})
 			default:
 				var lines []*Change
@@ -204,18 +118,18 @@ func TestUndoRoundTrip(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			again, err := Open(dir)
+			again, err := Open(dir, "")
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if diff := diffUndo(u, again); diff != "" || again.damaged != 0 {
-				rt.Fatalf("read back (%d damaged):\n%s", again.damaged, diff)
+			if diff := diffUndo(u, again); diff != "" || again.File().Damaged() != 0 {
+				rt.Fatalf("read back (%d damaged):\n%s", again.File().Damaged(), diff)
 			}
 			if diff := cmp.Diff(u.Written(), again.Written()); diff != "" {
 				rt.Fatal(diff)
 			}
-			if changed, err := u.refresh(); changed || err != nil {
-				rt.Fatalf("the journal takes its own writing for another's: %v", err)
+			if noticed, _, err := u.NoticeReset(cluster.NewHistory()); noticed != (again.reset != before) || err != nil {
+				rt.Fatalf("a reset is noticed: %v, %v", noticed, err)
 			}
 		}
 	})

@@ -52,7 +52,7 @@ func (u *Journal) ofArray(c *Change, task cluster.JobID) *Change {
 func (u *Journal) Requests() map[cluster.JobID]map[slurmplug.Lever]cluster.Requested {
 	all := map[cluster.JobID]map[slurmplug.Lever]cluster.Requested{}
 	for id := range u.changes {
-		if r := u.requests(id, keepAll); r != nil {
+		if r := u.requests(id, func(*Change) bool { return true }); r != nil {
 			all[id] = r
 		}
 	}
@@ -187,9 +187,10 @@ func requestLine(id cluster.JobID, lever slurmplug.Lever, r cluster.Requested) *
 // NoticeReset reads the journal again if a reset took place since, and drops from h what
 // the journal no longer has: that counts as taken back. It returns how many values.
 func (u *Journal) NoticeReset(h *cluster.History) (noticed bool, values int, err error) {
-	if noticed, err = u.refresh(); err != nil || !noticed {
-		return noticed, 0, err
+	if err = u.file.Follow(); err != nil || u.reset.Equal(u.noticed) {
+		return false, 0, err
 	}
+	u.noticed = u.reset
 	for id, w := range h.Written {
 		if u.Find(id, w.Lever) == nil {
 			delete(h.Written, id)

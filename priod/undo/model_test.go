@@ -17,6 +17,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -217,7 +218,7 @@ func (w *world) Look(_ context.Context, targets []plan.Target) (map[cluster.JobI
 func (w *world) Do(context.Context, []plan.Command) []plan.Result   { return nil }
 func (w *world) Reservations(context.Context) ([]string, error)     { return nil, nil }
 func (w *world) recorded(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
-func (w *world) evictions(context.Context) (*evict.Journal, error)  { return evict.NewJournal(), nil }
+func (w *world) evictions() (*evict.Journal, error)                 { return evict.NewJournal(), nil }
 func (w *world) hold(context.Context) (release func(), err error)   { return func() {}, nil }
 func (w *world) reset(dryRun bool) *Reset {
 	return &Reset{
@@ -289,7 +290,7 @@ func (w *world) look(u *Journal) {
 			others[r.ID.ID], r.unseen = true, false
 		}
 	}
-	u.Forget(others)
+	u.Forget(func(id uint32) bool { return others[id] })
 }
 
 // write is one write of priod's: first the line, then, unless priod dies, the value.
@@ -485,7 +486,7 @@ func (w *world) takeBack() *Result {
 }
 
 func (w *world) open() *Journal {
-	u, err := Open(w.dir)
+	u, err := Open(w.dir, "")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -493,7 +494,7 @@ func (w *world) open() *Journal {
 }
 
 func (w *world) journal() string {
-	text, err := os.ReadFile(Path(w.dir))
+	text, err := os.ReadFile(journal.Path(w.dir))
 	if err != nil && !os.IsNotExist(err) {
 		w.t.Fatal(err)
 	}

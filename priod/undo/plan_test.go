@@ -14,10 +14,10 @@ import (
 
 var submitted = time.Unix(1_700_000_000, 0)
 
-// journal is an undo journal with lines for jobs of ann.
-func journal(t *testing.T, lines ...*Change) *Journal {
+// told is an undo journal with lines for jobs of ann.
+func told(t *testing.T, lines ...*Change) *Journal {
 	t.Helper()
-	u, err := Open(t.TempDir())
+	u, err := Open(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func planAll(u *Journal, doubts error, jobs ...cluster.Job) *Plan {
 // A size that cannot be read, because a user named the job so, keeps no other from
 // being taken back, and is known to be there still.
 func TestResetPastASizeThatCannotBeRead(t *testing.T) {
-	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), sized(2, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="))
+	u := told(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), sized(2, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="))
 	p := planAll(u, errors.New("NumCPUs= comes twice"), waits(1, ""), waits(2, "NumCPUs=9 ReqNodeList="))
 	if len(p.Actions) != 1 || p.Actions[0].Job.ID != 2 || p.Actions[0].After.String() != "NumCPUs=2 ReqNodeList=" {
 		t.Errorf("%+v", p)
@@ -82,7 +82,7 @@ func TestResetPastASizeThatCannotBeRead(t *testing.T) {
 // The node that an eviction wrote into a job beside its size is nobody's change.
 func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")}
-	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
+	u := told(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
 	p := planAll(u, nil, waits(1, "NumCPUs=9 ReqNodeList=n7"))
 	if len(p.Actions) != 2 || p.Actions[0].Lever != slurmplug.ReqNodeList || p.Actions[1].After.String() != "NumCPUs=2 ReqNodeList=" {
 		t.Errorf("%+v", p)
@@ -96,7 +96,7 @@ func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 
 // Where nobody can tell which nodes a job asks for, the nodes that an eviction named stay.
 func TestResetOfNodesThatCannotBeRead(t *testing.T) {
-	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")})
+	u := told(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")})
 	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
 	p := NewSurvey(u, cluster.NewHistory(), &s).Plan(order.Settings{}, Closer{NoNode: errors.New("timed out")})
 	_, still := failures(p.Blocked)
@@ -108,7 +108,7 @@ func TestResetOfNodesThatCannotBeRead(t *testing.T) {
 // What is told of a size that cannot be read is not what stood in another field.
 func TestResetTellsNothingOfASizeThatCannotBeRead(t *testing.T) {
 	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")}
-	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
+	u := told(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList="), pin)
 	p := planAll(u, errors.New("NumCPUs= comes twice"), waits(1, ""))
 	if len(p.Actions) != 1 || len(p.Blocked) != 1 || p.Blocked[0].Before != (slurmplug.Value{}) {
 		t.Errorf("%+v", p)
@@ -117,7 +117,7 @@ func TestResetTellsNothingOfASizeThatCannotBeRead(t *testing.T) {
 
 // A user who changes a size does not see to the node that priod wrote beside it.
 func TestResetOfAChangedSizeOnANode(t *testing.T) {
-	u := journal(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList=n1"))
+	u := told(t, sized(1, "NumCPUs=2 ReqNodeList=", "NumCPUs=9 ReqNodeList=n1"))
 	for now, want := range map[string]string{"NumCPUs=5 ReqNodeList=n1": "NumCPUs=5 ReqNodeList=", "NumCPUs=5 ReqNodeList=n2": "", "NumCPUs=5 ReqNodeList=": ""} {
 		got := ""
 		for _, a := range planAll(u, nil, waits(1, now)).Actions {
@@ -132,7 +132,7 @@ func TestResetOfAChangedSizeOnANode(t *testing.T) {
 // What only the database knows of a job that runs gets its line: reset empties the
 // journal, and the job may be requeued.
 func TestResetOfWhatTheJournalLost(t *testing.T) {
-	u, h := journal(t), cluster.NewHistory()
+	u, h := told(t), cluster.NewHistory()
 	j := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Running, Submit: submitted, Features: "a100"}
 	h.Asked(j.ID, slurmplug.Features, slurmplug.Text("ssd"), slurmplug.Text("a100"), true, submitted)
 	p := planOf(u, h, nil, cluster.Snapshot{Jobs: []cluster.Job{j}})
@@ -168,7 +168,7 @@ func TestResetKeepsTheArraysLine(t *testing.T) {
 func TestResetKeepsTheTasksLine(t *testing.T) {
 	part := sized(5, "", "a100")
 	part.Lever, part.Tasks, part.Part = slurmplug.Features, "3-4", true
-	u := journal(t, part)
+	u := told(t, part)
 	array := cluster.Job{ID: slurmplug.Plain(5), Tasks: "3-4", TaskCount: 2, User: "ann", State: cluster.Pending, Submit: submitted, Features: part.To.String()}
 	if p := planAll(u, nil, array); len(p.Actions) != 1 || p.Actions[0].After != part.Was {
 		t.Fatalf("%+v", p)
@@ -191,7 +191,7 @@ func TestResetKeepsTheTasksLine(t *testing.T) {
 func TestResetWithoutAFeature(t *testing.T) {
 	c := sized(4, "a100|v100", "(a100|v100)&v100")
 	c.Lever = slurmplug.Features
-	u := journal(t, c)
+	u := told(t, c)
 	nodes := []cluster.Node{{Name: "a1", Features: []string{"a100"}}}
 	job := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Pending, Submit: submitted, Features: c.To.String()}
 	for _, step := range []struct {
@@ -228,7 +228,7 @@ func TestResetWithoutAFeature(t *testing.T) {
 // A job that started on the nodes that an eviction named may be requeued: it still asks
 // for them then.
 func TestResetKeepsTheNodesOfARunningJob(t *testing.T) {
-	u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")})
+	u := told(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")})
 	j := waits(1, "")
 	j.State = cluster.Running
 	if p := planAll(u, nil, j); len(p.Actions) != 0 || !p.keep(u.Changes()[0], nil) {
@@ -244,14 +244,14 @@ func steered(id cluster.JobID, to string) *Change {
 // earlier line is about, if that write did not arrive.
 func TestResetOfATaskThatItsArrayReached(t *testing.T) {
 	task := cluster.JobID{ID: 5}
-	u := journal(t, steered(task, "a100"), steered(slurmplug.Plain(5), "v100"))
+	u := told(t, steered(task, "a100"), steered(slurmplug.Plain(5), "v100"))
 	for _, now := range []string{"a100", "v100"} {
 		j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted, Features: now}
 		if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].After != (slurmplug.Value{}) {
 			t.Errorf("%s: %+v", now, p)
 		}
 	}
-	u = journal(t, &Change{Job: task, Lever: slurmplug.Nice, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-5)}, &Change{Job: slurmplug.Plain(5), Lever: slurmplug.Nice, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-9)})
+	u = told(t, &Change{Job: task, Lever: slurmplug.Nice, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-5)}, &Change{Job: slurmplug.Plain(5), Lever: slurmplug.Nice, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-9)})
 	if w := u.Written()[task]; !w.Sent(-5) || !w.Sent(-9) {
 		t.Errorf("%+v", w)
 	}
@@ -260,7 +260,7 @@ func TestResetOfATaskThatItsArrayReached(t *testing.T) {
 // A task that has left its array keeps what was written before another value came, and
 // was taken back, too.
 func TestLinesKeepWhatWasSent(t *testing.T) {
-	u := journal(t, steered(slurmplug.Plain(5), "a100"))
+	u := told(t, steered(slurmplug.Plain(5), "a100"))
 	j := cluster.Job{ID: slurmplug.Plain(5), Tasks: "1-2", User: "ann", Submit: submitted}
 	next := u.Line(plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Features, After: slurmplug.Text("v100")}, &j, submitted)
 	if r := next.requested(); !r.Ours(slurmplug.Text("a100")) || !r.Ours(slurmplug.Text("v100")) || r.Ours(slurmplug.Value{}) {
@@ -272,7 +272,7 @@ func TestLinesKeepWhatWasSent(t *testing.T) {
 func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
 	task := cluster.JobID{ID: 5}
 	old, own := steered(task, "a100"), steered(slurmplug.Plain(5), "v100")
-	u := journal(t, old, own)
+	u := told(t, old, own)
 	old.User = "bob"
 	j := cluster.Job{ID: task, User: "ann", State: cluster.Pending, Submit: submitted, Features: "v100"}
 	if p := planAll(u, nil, j); len(p.Actions) != 1 || p.Actions[0].Before.String() != "v100" {
@@ -286,7 +286,7 @@ func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
 // A line of an array tells nothing of a task that had left it before.
 func TestLinesOfTasksThatHadLeft(t *testing.T) {
 	array := &Change{Job: slurmplug.Plain(5), Tasks: "1-2", Lever: slurmplug.Nice, Was: slurmplug.Number(7), From: slurmplug.Number(7), To: slurmplug.Number(-1000), UserNice: slurmplug.Number(7)}
-	u := journal(t, array)
+	u := told(t, array)
 	for task, nice := range map[int32]string{0: "50", 1: "7"} {
 		j := cluster.Job{ID: cluster.JobID{ID: 5, Task: task}, User: "ann", Submit: submitted}
 		if c := u.Line(plan.Action{Job: j.ID, Lever: slurmplug.Nice, Before: slurmplug.Nice.Value(nice), After: slurmplug.Number(-2000), UserNice: slurmplug.Nice.Value(nice)}, &j, submitted); c.Was.String() != nice || c.UserNice.String() != nice {
@@ -302,7 +302,7 @@ func TestLinesOfTasksThatHadLeft(t *testing.T) {
 // Where a write to a task did not arrive, one to its array came after it.
 func TestValuesOfATaskThatStayedInItsArray(t *testing.T) {
 	task := cluster.JobID{ID: 5, Task: 0}
-	u := journal(t,
+	u := told(t,
 		&Change{Job: slurmplug.Plain(5), Tasks: "0", Part: true, Lever: slurmplug.Nice, Was: slurmplug.Number(50), From: slurmplug.Number(50), To: slurmplug.Number(-1000), UserNice: slurmplug.Number(50)},
 		&Change{Job: slurmplug.Plain(5), Tasks: "0-2", Lever: slurmplug.Nice, Was: slurmplug.Number(50), From: slurmplug.Number(50), To: slurmplug.Number(-2000), UserNice: slurmplug.Number(50)})
 	if w := u.Written()[task]; w.Value != 50 || w.Tried != -2000 || !w.Sent(-1000) {
@@ -322,7 +322,7 @@ func TestResetOfRefusedNodes(t *testing.T) {
 		actions int
 		blocked int
 	}{{"n[1,9]", true, 1, 0}, {"n9,n1", true, 1, 0}, {"n2", true, 0, 0}, {"", false, 0, 1}} {
-		u := journal(t, line())
+		u := told(t, line())
 		s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
 		survey, seen := NewSurvey(u, cluster.NewHistory(), &s), Closer{Refused: map[cluster.JobID]string{}}
 		if kept := survey.Unseen().Kept; len(kept) != 1 {
@@ -339,7 +339,7 @@ func TestResetOfRefusedNodes(t *testing.T) {
 	back := line()
 	back.From, back.To = slurmplug.Text("n[1,9]"), slurmplug.Text("n9")
 	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
-	if kept := NewSurvey(journal(t, line(), back), cluster.NewHistory(), &s).Unseen().Kept; len(kept) != 0 {
+	if kept := NewSurvey(told(t, line(), back), cluster.NewHistory(), &s).Unseen().Kept; len(kept) != 0 {
 		t.Errorf("taken back already, and still %+v", kept)
 	}
 }
@@ -348,7 +348,7 @@ func TestResetOfRefusedNodes(t *testing.T) {
 // now; one whose user has changed it since keeps that.
 func TestResetOfNodeCounts(t *testing.T) {
 	for shown, want := range map[string]string{"1-1": "1-4", slurmplug.HiddenNodes: "1-4", "1-3": ""} {
-		u := journal(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.NumNodes, Was: slurmplug.Text("1-4"), To: slurmplug.Text("1-1")})
+		u := told(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.NumNodes, Was: slurmplug.Text("1-4"), To: slurmplug.Text("1-1")})
 		j := waits(1, "")
 		j.NodeCount = shown
 		got := ""
@@ -369,7 +369,7 @@ func TestResetOfAnUnreadJob(t *testing.T) {
 	constraint := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.Features, To: slurmplug.Text("a100")}
 	rank := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.SiteFactor, To: slurmplug.Number(900)}
 	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n1")}
-	u := journal(t, constraint, rank, pin)
+	u := told(t, constraint, rank, pin)
 	p := planOf(u, cluster.NewHistory(), nil, cluster.Snapshot{Jobs: []cluster.Job{{ID: slurmplug.Plain(1), RawID: 1, TaskCount: 1, State: cluster.Unread}}})
 	if len(p.Actions) != 1 || p.Actions[0].Lever != slurmplug.SiteFactor || p.Actions[0].After != slurmplug.Number(0) {
 		t.Errorf("%+v", p.Actions)

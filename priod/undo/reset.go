@@ -42,7 +42,8 @@ type Slurm interface {
 
 // Reset takes back everything that priod wrote.
 type Reset struct {
-	Dir    string // the state folder
+	Dir    string // the folder of the journal
+	Lock   string // the lock file of its writers
 	Slurm  Slurm
 	Order  order.Settings
 	Evict  evict.Settings
@@ -56,8 +57,8 @@ type Reset struct {
 	Hold func(context.Context) (release func(), err error)
 	// Recorded is what the database has of priod's values; with an error, nothing.
 	Recorded func(context.Context) (*cluster.History, error)
-	// Evictions is the journal of evictions; an empty one where there is none.
-	Evictions func(context.Context) (*evict.Journal, error)
+	// Evictions are those that the journal tells.
+	Evictions func() (*evict.Journal, error)
 
 	journal *Journal
 	settled []plan.Outcome // of the rounds until now
@@ -105,7 +106,7 @@ func (r *Reset) Run(ctx context.Context) (_ *Result, err error) {
 			err = fmt.Errorf("%w; priod stays paused (priod resume)", err)
 		}
 	}()
-	if r.journal, err = Open(r.Dir); err != nil {
+	if r.journal, err = Open(r.Dir, r.Lock); err != nil {
 		return nil, err
 	}
 	v := &r.result
@@ -143,7 +144,7 @@ func (r *Reset) unreserve(ctx context.Context) error {
 // forgets them after MinJobAge. The journal of evictions stays as it is; a priod that
 // starts again finds them in the queue.
 func (r *Reset) requeue(ctx context.Context) error {
-	journal, err := r.Evictions(ctx)
+	journal, err := r.Evictions()
 	if err != nil || journal.Blank() {
 		return nil // without a database it is not known which jobs were signalled
 	}
@@ -248,7 +249,7 @@ func (r *Reset) plan(ctx context.Context) (*Plan, error) {
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
 	recorded, err := r.Recorded(ctx)
-	if err != nil && r.journal.Missing() {
+	if err != nil && r.journal.file.Missing() {
 		return nil, fmt.Errorf("neither the undo journal nor the database can be read, so nothing is known of what priod wrote: %w", err)
 	}
 	survey := NewSurvey(r.journal, recorded, &snapshot)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -40,7 +41,7 @@ func (s *slow) Do(_ context.Context, commands []plan.Command) (results []plan.Re
 func steeredWorld(t *testing.T, jobs uint32) *slow {
 	t.Helper()
 	w := &world{dir: t.TempDir(), at: epoch, lever: slurmplug.SiteFactor}
-	u := must[*Journal](t)(Open(w.dir))
+	u := must[*Journal](t)(Open(w.dir, ""))
 	for i := range jobs {
 		r := &record{Job: cluster.Job{ID: slurmplug.Plain(i + 1), User: "ann", State: cluster.Pending, Submit: epoch}, fields: map[slurmplug.Lever]*field{}}
 		for l := range userWords {
@@ -105,7 +106,7 @@ func TestResetWithoutNodes(t *testing.T) {
 // Without a journal and without a database nothing is written, and priod stays paused.
 func TestResetWithoutAnyRecord(t *testing.T) {
 	s := steeredWorld(t, 1)
-	remove(t, Path(s.dir))
+	remove(t, journal.Path(s.dir))
 	r := s.reset(false)
 	r.Recorded = func(context.Context) (*cluster.History, error) {
 		return cluster.NewHistory(), errors.New("no database")
@@ -121,7 +122,7 @@ func TestResetFromTheDatabase(t *testing.T) {
 	s := steeredWorld(t, 2)
 	h := cluster.NewHistory()
 	h.Requests = s.open().Requests()
-	remove(t, Path(s.dir))
+	remove(t, journal.Path(s.dir))
 	r := s.reset(false)
 	r.Recorded = func(context.Context) (*cluster.History, error) { return h, nil }
 	v := must[*Result](t)(r.Run(context.Background()))

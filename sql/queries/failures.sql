@@ -8,6 +8,10 @@ ON CONFLICT (failure) DO UPDATE SET
 -- name: PutDrained :exec
 INSERT INTO drained (node, at_ms, class) VALUES (?, ?, ?) ON CONFLICT (node, at_ms) DO NOTHING;
 
+-- name: LastFailure :one
+-- The last number given, 0 for none.
+SELECT CAST(coalesce(max(failure), 0) AS INTEGER) AS failure FROM failures;
+
 -- name: FailuresSince :many
 SELECT body FROM failures WHERE at_ms >= sqlc.arg(since_ms) ORDER BY failure;
 

@@ -45,27 +45,3 @@ WHERE j.left_ms = 0 AND w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'relea
 SELECT
   CAST((SELECT coalesce(max(claim), 0) FROM claims) AS INTEGER) AS claim,
   CAST((SELECT coalesce(max(eviction), 0) FROM evictions) AS INTEGER) AS eviction;
-
--- name: ClaimsAfter :many
--- Open claims, those whose job still names its place or whose victims are not back, and
--- those that ended after a time.
-SELECT j.id, j.task, j.user, sqlc.embed(c) FROM claims AS c JOIN jobs AS j ON j.job = c.job
-WHERE c.ended_ms = 0 OR c.pin <> '' OR c.resv <> '' OR c.ended_ms > sqlc.arg(since_ms)
-OR c.claim IN (SELECT e.claim FROM evictions AS e WHERE e.ended_ms = 0) ORDER BY c.claim;
-
--- name: EvictionsAfter :many
--- Open evictions, and those that ended after a time.
-SELECT j.id, j.task, j.user, sqlc.embed(e) FROM evictions AS e JOIN jobs AS j ON j.job = e.job
-WHERE e.ended_ms = 0 OR e.ended_ms > sqlc.arg(since_ms) ORDER BY e.eviction;
-
--- name: TimesEvicted :many
--- How often each job in the queue, or evicted after a time, was told to leave.
-SELECT j.id, j.task, count(*) AS times FROM evictions AS e JOIN jobs AS j ON j.job = e.job
-WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (
-  SELECT 1 FROM evictions AS o WHERE o.job = e.job AND (o.ended_ms = 0 OR o.ended_ms > sqlc.arg(since_ms))
-))
-GROUP BY j.job;
-
--- name: EvictionTurn :one
--- The last turn of a file that the database has.
-SELECT turn FROM eviction_turns WHERE journal = sqlc.arg(journal);

@@ -133,9 +133,6 @@ UPDATE evictions SET
   restored_ms = sqlc.arg(restored_ms), ended_ms = sqlc.arg(ended_ms)
 WHERE eviction = sqlc.arg(eviction);
 
--- name: PutEvictionTurn :exec
-INSERT INTO eviction_turns (journal, turn) VALUES (?, ?) ON CONFLICT (journal) DO UPDATE SET turn = excluded.turn;
-
 -- What a host's database said of the present ends when it takes over from another host,
 -- whose priod has acted meanwhile.
 
@@ -148,9 +145,6 @@ DELETE FROM history;
 -- name: VoidIntervals :exec
 -- A run that goes on is seen again, one that ended is in accounting.
 DELETE FROM intervals WHERE closed = 0;
-
--- name: VoidTurns :exec
-DELETE FROM eviction_turns;
 
 -- name: DropEvictionsFrom :exec
 -- Those of claims that the journal tells anew.

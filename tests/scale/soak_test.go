@@ -181,9 +181,7 @@ func (s *soak) sample() {
 	t.Add(float64(usage.FileSize(filepath.Join(state, "priod.db-wal"))), growth.Quantity{Name: "priod.db-wal, bytes", Judged: true, Slack: 4 << 20, Most: 32 << 20})
 	// The journals are rewritten once they have a thousand lines and as many again as they
 	// need, which are some per row.
-	t.Add(float64(usage.FileSize(filepath.Join(state, "undo.jsonl"))), growth.Quantity{Name: "undo.jsonl, bytes", Most: 250 * (1024 + 10*float64(s.jobs))})
-	t.Add(float64(usage.FileSize(filepath.Join(state, "evictions.jsonl"))), growth.Quantity{Name: "evictions.jsonl, bytes", Most: 1000 * (1024 + 3*float64(s.jobs))})
-	t.Add(float64(usage.FileSize(filepath.Join(state, "failures.jsonl"))), growth.Quantity{Name: "failures.jsonl, bytes", Most: 1000 * (1024 + 3*float64(s.jobs))})
+	t.Add(float64(usage.FileSize(filepath.Join(state, "journal.jsonl"))), growth.Quantity{Name: "journal.jsonl, bytes", Most: 250*(1024+10*float64(s.jobs)) + 2000*(1024+3*float64(s.jobs))})
 	held := growth.Holdings("Store", s.store) // its history is the cycle's
 	maps.Copy(held, growth.Holdings("State", s.state))
 	maps.Copy(held, growth.Holdings("Slurm", s.slurm.Cluster))

@@ -109,6 +109,18 @@ func (q *Queries) FailuresSince(ctx context.Context, db DBTX, sinceMs int64) ([]
 	return items, nil
 }
 
+const lastFailure = `-- name: LastFailure :one
+SELECT CAST(coalesce(max(failure), 0) AS INTEGER) AS failure FROM failures
+`
+
+// The last number given, 0 for none.
+func (q *Queries) LastFailure(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRowContext(ctx, lastFailure)
+	var failure int64
+	err := row.Scan(&failure)
+	return failure, err
+}
+
 const pruneDrained = `-- name: PruneDrained :execrows
 DELETE FROM drained WHERE (node, at_ms) IN (
   SELECT d.node, d.at_ms FROM drained AS d WHERE d.at_ms < ?1 LIMIT ?2

@@ -89,66 +89,6 @@ func (q *Queries) AllNodes(ctx context.Context, db DBTX) ([]Node, error) {
 	return items, nil
 }
 
-const claimsAfter = `-- name: ClaimsAfter :many
-SELECT j.id, j.task, j.user, c.claim, c.job, c.cycle, c.state, c.reason, c.node_list, c.at_ms, c.changed_ms, c.raw_id, c.gpus, c.shares, c.wait_ms, c.pin, c.resv, c.resv_ms, c.room_ms, c.ended_ms, c.purpose FROM claims AS c JOIN jobs AS j ON j.job = c.job
-WHERE c.ended_ms = 0 OR c.pin <> '' OR c.resv <> '' OR c.ended_ms > ?1
-OR c.claim IN (SELECT e.claim FROM evictions AS e WHERE e.ended_ms = 0) ORDER BY c.claim
-`
-
-type ClaimsAfterRow struct {
-	ID    int64
-	Task  int64
-	User  string
-	Claim Claim
-}
-
-// Open claims, those whose job still names its place or whose victims are not back, and
-// those that ended after a time.
-func (q *Queries) ClaimsAfter(ctx context.Context, db DBTX, sinceMs int64) ([]ClaimsAfterRow, error) {
-	rows, err := db.QueryContext(ctx, claimsAfter, sinceMs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ClaimsAfterRow
-	for rows.Next() {
-		var i ClaimsAfterRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Task,
-			&i.User,
-			&i.Claim.Claim,
-			&i.Claim.Job,
-			&i.Claim.Cycle,
-			&i.Claim.State,
-			&i.Claim.Reason,
-			&i.Claim.NodeList,
-			&i.Claim.AtMs,
-			&i.Claim.ChangedMs,
-			&i.Claim.RawID,
-			&i.Claim.Gpus,
-			&i.Claim.Shares,
-			&i.Claim.WaitMs,
-			&i.Claim.Pin,
-			&i.Claim.Resv,
-			&i.Claim.ResvMs,
-			&i.Claim.RoomMs,
-			&i.Claim.EndedMs,
-			&i.Claim.Purpose,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const closedIntervals = `-- name: ClosedIntervals :many
 SELECT j.id, j.task, i.job, i.start_ms, i.end_ms, i.running, i.closed, i.gpu_type, i.gpus, i.user, i.account, i.class, i.restarts, i.charge FROM intervals AS i JOIN jobs AS j ON j.job = i.job
 WHERE i.closed = 1 AND i.end_ms > ?1 ORDER BY i.end_ms
@@ -229,84 +169,6 @@ func (q *Queries) DecisionsInQueue(ctx context.Context, db DBTX) ([]Decision, er
 			&i.Steer,
 			&i.Choices,
 			&i.Counted,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const evictionTurn = `-- name: EvictionTurn :one
-SELECT turn FROM eviction_turns WHERE journal = ?1
-`
-
-// The last turn of a file that the database has.
-func (q *Queries) EvictionTurn(ctx context.Context, db DBTX, journal string) (int64, error) {
-	row := db.QueryRowContext(ctx, evictionTurn, journal)
-	var turn int64
-	err := row.Scan(&turn)
-	return turn, err
-}
-
-const evictionsAfter = `-- name: EvictionsAfter :many
-SELECT j.id, j.task, j.user, e.eviction, e.claim, e.job, e.start_ms, e.restarts, e.gpus, e.signal, e.grace_ms, e.eligible_ms, e.cost_promised, e.cost_paid, e.state, e.reason, e.recorded_ms, e.signalled_ms, e.left_ms, e.requeued_ms, e.ended_ms, e.raw_id, e.unsaved_ms, e.restart_ms, e.how, e.exit_code, e.exit_signal, e.tries, e.restored_ms FROM evictions AS e JOIN jobs AS j ON j.job = e.job
-WHERE e.ended_ms = 0 OR e.ended_ms > ?1 ORDER BY e.eviction
-`
-
-type EvictionsAfterRow struct {
-	ID       int64
-	Task     int64
-	User     string
-	Eviction Eviction
-}
-
-// Open evictions, and those that ended after a time.
-func (q *Queries) EvictionsAfter(ctx context.Context, db DBTX, sinceMs int64) ([]EvictionsAfterRow, error) {
-	rows, err := db.QueryContext(ctx, evictionsAfter, sinceMs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []EvictionsAfterRow
-	for rows.Next() {
-		var i EvictionsAfterRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.Task,
-			&i.User,
-			&i.Eviction.Eviction,
-			&i.Eviction.Claim,
-			&i.Eviction.Job,
-			&i.Eviction.StartMs,
-			&i.Eviction.Restarts,
-			&i.Eviction.Gpus,
-			&i.Eviction.Signal,
-			&i.Eviction.GraceMs,
-			&i.Eviction.EligibleMs,
-			&i.Eviction.CostPromised,
-			&i.Eviction.CostPaid,
-			&i.Eviction.State,
-			&i.Eviction.Reason,
-			&i.Eviction.RecordedMs,
-			&i.Eviction.SignalledMs,
-			&i.Eviction.LeftMs,
-			&i.Eviction.RequeuedMs,
-			&i.Eviction.EndedMs,
-			&i.Eviction.RawID,
-			&i.Eviction.UnsavedMs,
-			&i.Eviction.RestartMs,
-			&i.Eviction.How,
-			&i.Eviction.ExitCode,
-			&i.Eviction.ExitSignal,
-			&i.Eviction.Tries,
-			&i.Eviction.RestoredMs,
 		); err != nil {
 			return nil, err
 		}
@@ -604,44 +466,6 @@ func (q *Queries) RequestWrites(ctx context.Context, db DBTX) ([]RequestWritesRo
 			&i.Write.Status,
 			&i.Write.Message,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const timesEvicted = `-- name: TimesEvicted :many
-SELECT j.id, j.task, count(*) AS times FROM evictions AS e JOIN jobs AS j ON j.job = e.job
-WHERE e.signalled_ms > 0 AND (j.left_ms = 0 OR EXISTS (
-  SELECT 1 FROM evictions AS o WHERE o.job = e.job AND (o.ended_ms = 0 OR o.ended_ms > ?1)
-))
-GROUP BY j.job
-`
-
-type TimesEvictedRow struct {
-	ID    int64
-	Task  int64
-	Times int64
-}
-
-// How often each job in the queue, or evicted after a time, was told to leave.
-func (q *Queries) TimesEvicted(ctx context.Context, db DBTX, sinceMs int64) ([]TimesEvictedRow, error) {
-	rows, err := db.QueryContext(ctx, timesEvicted, sinceMs)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []TimesEvictedRow
-	for rows.Next() {
-		var i TimesEvictedRow
-		if err := rows.Scan(&i.ID, &i.Task, &i.Times); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -107,11 +107,6 @@ type Eviction struct {
 	RestoredMs   int64
 }
 
-type EvictionTurn struct {
-	Journal string
-	Turn    int64
-}
-
 type Failure struct {
 	Failure int64
 	ID      int64

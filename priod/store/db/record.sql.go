@@ -414,20 +414,6 @@ func (q *Queries) JobOfRun(ctx context.Context, db DBTX, arg JobOfRunParams) (in
 	return job, err
 }
 
-const putEvictionTurn = `-- name: PutEvictionTurn :exec
-INSERT INTO eviction_turns (journal, turn) VALUES (?, ?) ON CONFLICT (journal) DO UPDATE SET turn = excluded.turn
-`
-
-type PutEvictionTurnParams struct {
-	Journal string
-	Turn    int64
-}
-
-func (q *Queries) PutEvictionTurn(ctx context.Context, db DBTX, arg PutEvictionTurnParams) error {
-	_, err := db.ExecContext(ctx, putEvictionTurn, arg.Journal, arg.Turn)
-	return err
-}
-
 const putHistory = `-- name: PutHistory :exec
 INSERT INTO history (id, task, first_eligible_ms, counted, lever, value, tried, original, written_ms, reverts)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -803,14 +789,5 @@ UPDATE jobs SET left_ms = max((SELECT coalesce(max(until_ms), 1) FROM cycles), s
 // whose priod has acted meanwhile.
 func (q *Queries) VoidJobs(ctx context.Context, db DBTX) error {
 	_, err := db.ExecContext(ctx, voidJobs)
-	return err
-}
-
-const voidTurns = `-- name: VoidTurns :exec
-DELETE FROM eviction_turns
-`
-
-func (q *Queries) VoidTurns(ctx context.Context, db DBTX) error {
-	_, err := db.ExecContext(ctx, voidTurns)
 	return err
 }
