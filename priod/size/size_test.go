@@ -16,8 +16,6 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-var start = time.Unix(1_800_000_000, 0)
-
 // sizeQueue is a queue of jobs with consent on nodes of one type.
 type sizeQueue struct {
 	s cluster.Snapshot

@@ -103,14 +103,6 @@ func setWord(to *string, value string, words ...string) string {
 	return ""
 }
 
-func setFlag(to *bool, value string) string {
-	if value != "1" {
-		return "want 1"
-	}
-	*to = true
-	return ""
-}
-
 func setSeconds(to *time.Duration, value string) string {
 	n, err := strconv.ParseUint(value, 10, 31)
 	if err != nil || n == 0 {
