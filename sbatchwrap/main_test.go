@@ -347,11 +347,13 @@ func TestRefuses(t *testing.T) {
 		{[]string{"--prio-steps=many", "plain.sh"}, nil, `command line: --prio-steps "many": want a number, such as 50000 or 1e6`},
 		{[]string{"--prio-steps=-1", "plain.sh"}, nil, `command line: --prio-steps "-1": want a plain number from 0.000001 to 1000000000000000`},
 		{[]string{"--prio-give-back=maybe", "plain.sh"}, nil, `command line: --prio-give-back is gone and does nothing to a job: leave it out`},
-		{[]string{"--prio-share", "plain.sh"}, nil, `command line: --prio-share is gone and does nothing to a job: leave it out`},
-		{[]string{"--prio-share=no", "--prio-type=te", "plain.sh"}, nil, `command line: --prio-share is gone and does nothing to a job: leave it out`},
-		{[]string{"--prio-share", "yes"}, nil, `command line: --prio-share is gone and does nothing to a job: leave it out`},
-		{[]string{"share.sh"}, nil, `script "share.sh", line 2: --prio-share is gone and does nothing to a job: leave it out`},
-		{[]string{"sharewrong.sh"}, nil, `script "sharewrong.sh", line 2: --prio-share is gone and does nothing to a job: leave it out`},
+		{[]string{"--prio-share", "plain.sh"}, nil, `command line: --prio-share is gone and never did anything to a job: leave it out`},
+		{[]string{"--prio-share=no", "--prio-type=te", "plain.sh"}, nil, `command line: --prio-share is gone and never did anything to a job: leave it out`},
+		{[]string{"--prio-share", "yes"}, nil, `command line: --prio-share is gone and never did anything to a job: leave it out`},
+		{[]string{"--prio-canary=20m", "plain.sh"}, nil, `command line: --prio-canary is gone: submit a short run of the script, and the job with --dependency=afterok on it (docs/users/canary.md)`},
+		{[]string{"plain.sh"}, []string{"SBATCHWRAP_CANARY=20m"}, `variable SBATCHWRAP_CANARY is gone: submit a short run of the script, and the job with --dependency=afterok on it (docs/users/canary.md)`},
+		{[]string{"share.sh"}, nil, `script "share.sh", line 2: --prio-share is gone and never did anything to a job: leave it out`},
+		{[]string{"sharewrong.sh"}, nil, `script "sharewrong.sh", line 2: --prio-share is gone and never did anything to a job: leave it out`},
 		{[]string{"--prio-retry=sometimes", "plain.sh"}, nil, `command line: --prio-retry "sometimes": want never, infra or always`},
 		{[]string{"--prio-workload=\x1b[2J\xff", "plain.sh"}, nil, `command line: --prio-workload "\x1b[2J\xff": want 1 to 64 letters, digits, '.', '-' or '_'`},
 		{[]string{"--prio-workload=" + strings.Repeat("w", 10_000), "plain.sh"}, nil, `command line: --prio-workload "` + strings.Repeat("w", 80) + `"...: want 1 to 64 letters, digits, '.', '-' or '_'`},
@@ -451,7 +453,7 @@ func TestOutputLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"--prio-help"}, {"--prio-print", "--prio-type=te", "--wrap=true"}, {"--prio-print", "--prio-type=te", "--prio-canary=1", "job.sh"}, {"--help"}} {
+	for _, args := range [][]string{{"--prio-help"}, {"--prio-print", "--prio-type=te", "--wrap=true"}, {"--help"}} {
 		var errs bytes.Buffer
 		cmd := exec.Command(program(t, wrapperOnce), args...)
 		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SBATCHWRAP_SBATCH="+program(t, recordOnce))

@@ -12,23 +12,45 @@ func TestParseBounds(t *testing.T) {
 		name, head, text, tail string
 		want                   Bounds
 	}{
-		{"x", plain, "", "TresPerNode=gres:gpu:2", Bounds{Tasks: 1, CPUs: 1, MemByCPU: true}},
+		{"x", plain, "", "TresPerNode=gres:gpu:2", Bounds{Tasks: 1, CPUs: 1, MemPerCPU: 1024}},
 		{"x", "NumNodes=1-3 NumTasks=4 NtasksPerN:B:S:C=2:0:*:* MinCPUsNode=12 MinMemoryNode=50G", "", "", Bounds{Most: 3, Tasks: 4, TasksPerNode: 2, CPUs: 12, MemMB: 51200}},
 		{"x", "NumNodes=2 NumTasks=2", "", "CpusPerTres=gres:gpu:8", Bounds{Tasks: 2, CPUsPerGPU: 8}}, // 2 is an estimate
 		{"x", "NumNodes=4-4 NumTasks=1", "", "", Bounds{Most: 4, Tasks: 1}},                           // of -N1-4: the first 4 is one, too
 		{"x", "", "", "CpusPerTres=gres/gpu:8", Bounds{CPUsPerGPU: 8}},
 		{"x", "", "", "CpusPerTres=gpu:8", Bounds{CPUsPerGPU: 8}}, // DefCpuPerGPU
-		{"x", plain, "Comment=NumTasks=9 MinCPUsNode=900", "", Bounds{Tasks: 1, CPUs: 1, MemByCPU: true}},
-		{"x NumTasks=9 Command=y", plain, "", "", Bounds{Tasks: 1, CPUs: 1, MemByCPU: true}},
-		{"x", plain + " NumTasks=9", "", "", Bounds{CPUs: 1, MemByCPU: true}},
+		{"x", plain, "Comment=NumTasks=9 MinCPUsNode=900", "", Bounds{Tasks: 1, CPUs: 1, MemPerCPU: 1024}},
+		{"x NumTasks=9 Command=y", plain, "", "", Bounds{Tasks: 1, CPUs: 1, MemPerCPU: 1024}},
+		{"x", plain + " NumTasks=9", "", "", Bounds{CPUs: 1, MemPerCPU: 1024}},
 		{"x", "NumNodes=x-y NumTasks=-1 MinMemoryNode=much", "", "", Bounds{}},
 		{"a\nname", "NumTasks=2", "", "CpusPerTres=gpu:8\nJobId=8 JobName=a\nname NumTasks=3 Command=z", Bounds{Tasks: 2, CPUsPerGPU: 8}}, // an array, and a task of it
 		{"a\nJobId=9 JobName=b NumTasks=5", "NumTasks=2", "", "", Bounds{Tasks: 2}},
 		{"", "NumTasks=2", "", "", Bounds{Tasks: 2}},
+		{"x", "NumNodes=2-2 NumTasks=4", "", "SpreadJob=Yes", Bounds{Most: 2, Tasks: 4, Open: "as many nodes as there are (--spread-job)"}},
+		{"x", "NumTasks=4", "", "GresEnforceBind=Yes", Bounds{Tasks: 4, Binds: true}},
+		{"x", "NumTasks=4", "", "GresEnforceBind=No", Bounds{Tasks: 4}},
+		{"x", "NumNodes=1-1 NumTasks=4", "SpreadJob=Yes", "", Bounds{Most: 1, Tasks: 4}},
+		{"x", "NumTasks=1 CPUs/Task=4", "", "CpusPerTres=gres:gpu:2", Bounds{Tasks: 1, CPUsPerGPU: 2, Open: "CPUs by task and by GPU"}},
+		{"x", "NumTasks=2 MinMemoryTRES=0", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemPerGPU: 4000}}, // DefMemPerGPU beside --mem
+		{"x", "NumTasks=2 MinMemoryNode=2314M", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemMB: 2314}}, // of 22.05, where --mem counts alone
+		{"x", "NumTasks=2 MinMemoryNode=0", "", "", Bounds{Tasks: 2, AllMem: true}},
+		{"x", "NumTasks=2 MinMemoryNode=0", "", "MemPerTres=gres/gpu:3722", Bounds{Tasks: 2}}, // of --mem-per-gpu, which shows it, too
 	} {
 		line := "JobId=7 JobName=" + c.name + " UserId=a(1) Account=(null) " + c.head + " Command=y WorkDir=/ " + c.text + " StdOut=/dev/null " + c.tail
 		if got, err := parseBounds(&Job{Name: c.name}, line); err != nil || got != c.want {
 			t.Errorf("%q: %+v, want %+v, %v", line, got, c.want, err)
+		}
+	}
+	for nodes, want := range map[string]bool{"1-1": false, "1-12": true, "1": true} {
+		line := "JobId=7 JobName=x UserId=a(1) Account=(null) NumNodes=" + nodes + " NumTasks=12 Command=y"
+		if got, err := parseBounds(&Job{Name: "x", TresPerJob: "gres/gpu:a100:2"}, line); err != nil || got.OfJob != want {
+			t.Errorf("NumNodes=%s, GPUs of the job: %+v, %v", nodes, got, err)
+		}
+	}
+	for nodes, open := range map[string]bool{"node=1": false, "node=2": true} {
+		line := "JobId=7 JobName=x UserId=a(1) Account=(null) NumNodes=1 NumTasks=4 NtasksPerN:B:S:C=4:0:*:* Command=y"
+		record := Job{Name: "x", State: "PENDING", TRES: nodes, TresPerTask: "gres:gpu:1", NumTasks: 4}
+		if got, err := parseBounds(&record, line); err != nil || (got.Open != "") != open {
+			t.Errorf("%s, GPUs by task: %+v, %v", nodes, got, err)
 		}
 	}
 	for _, line := range []string{"", "JobId=7 NumTasks=2", "JobId=7 JobName=other NumTasks=2"} {
@@ -44,7 +66,14 @@ func TestParseBounds(t *testing.T) {
 			"hostile NumCPUs=1 UserId=x(5)": {Tasks: 1, CPUs: 4, MemMB: 4096}, "comment": {Tasks: 1, CPUs: 4, MemMB: 4096}, "odd\nJobId=7 JobName=x": {Tasks: 1, CPUs: 4, MemMB: 4096},
 		} {
 			ask := all[name]
-			want.MemByCPU = strings.Contains(ask.out, " MinMemoryCPU=")
+			if name == "default" && version != "22.05" { // which shows MinMemoryCPU=
+				want.MemPerGPU = 8192
+			}
+			if got, err := parseBounds(&ask.record, ask.out); err != nil || (got.MemPerCPU > 0) != strings.Contains(ask.out, " MinMemoryCPU=") {
+				t.Errorf("%s: %+v, %v", name, got, err)
+			} else {
+				want.MemPerCPU = got.MemPerCPU
+			}
 			if got, err := parseBounds(&ask.record, ask.out); err != nil || got != want {
 				t.Errorf("%s: %+v, want %+v, %v", name, got, want, err)
 			}

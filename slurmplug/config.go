@@ -170,6 +170,18 @@ func (c Config) DefMemPerCPU() int64 {
 	return mb
 }
 
+// BindsGPUs reports whether all jobs get CPUs of the sockets of their GPUs alone (ENFORCE_BINDING_GRES): then that is no
+// wish of a job's.
+func (c Config) BindsGPUs() bool { return c.lists("SelectTypeParameters", "ENFORCE_BINDING_GRES") }
+
+// SharingKeepsOthers reports whether beside a job of --oversubscribe no job without it starts on its nodes, whatever is free
+// there. So it is on 24.11.5 where some partition has OverSubscribe=YES, and not on 22.05.8 and 26.05.5; releases between
+// them are taken to be alike.
+func (c Config) SharingKeepsOthers() bool { return c.AtLeast(23, 2) && !c.AtLeast(26, 5) }
+
+// ListsGPUs reports whether what jobs hold lists their GPUs (AccountingStorageTRES).
+func (c Config) ListsGPUs() bool { return c.lists("AccountingStorageTRES", "gres/gpu") }
+
 // EnforcesLimits reports whether limits of associations and QOS count (AccountingStorageEnforce).
 func (c Config) EnforcesLimits() bool {
 	return c.lists("AccountingStorageEnforce", "limits") || c.lists("AccountingStorageEnforce", "safe")

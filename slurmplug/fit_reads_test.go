@@ -9,7 +9,7 @@ func TestNodesWithoutWhatTheSystemKeeps(t *testing.T) {
 	if err != nil || len(nodes) != 1 {
 		t.Fatal(nodes, err)
 	}
-	if n := nodes[0]; n.CPUs != 14 || n.MemMB != 49536 || n.Threads != 2 || n.SocketCPUs != 8 || n.TmpMB != 500 || n.Owner == "" {
+	if n := nodes[0]; n.CPUs != 14 || n.MemMB != 49536 || n.RealMB != 65536 || n.Threads != 2 || n.SocketCPUs != 8 || n.TmpMB != 500 || n.Owner == "" {
 		t.Errorf("%+v", n)
 	}
 	for kind, want := range map[string]int{"CR_CORE_MEMORY": 2, "CR_Socket_Memory": 8} {

@@ -103,6 +103,13 @@ func (j *Job) NodeGPUs() (count int) {
 	return count
 }
 
+// byTask reports whether the job asks for GPUs by task.
+func (j *Job) byTask() bool {
+	all, _ := requestedGres(j.TresPerTask)
+	n, _ := countGPUs(all)
+	return n > 0
+}
+
 // requestedGres reads a request by job, node, socket or task. From 23.11 on one by task
 // may name more than GRES, "cpu=4,gres/gpu=1", and -c sets it (seen on 24.11.5).
 func requestedGres(list string) ([]Gres, error) {

@@ -512,6 +512,8 @@ func (p *jobParser) job(j *Job) error {
 		j.Whole = true
 	case "USER", "MCS", "TOPO":
 		j.SharedWith = shown
+	case "YES":
+		j.Shares = true
 	}
 	j.Interactive = string(p.fields[colBatch]) == "0"
 	j.NodeList = p.free(colNodeList)

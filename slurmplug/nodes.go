@@ -110,7 +110,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 			n.CPUsAlloc, err = nodeNumber[int](value)
 		case "RealMemory":
 			memory++
-			n.MemMB, err = nodeNumber[int64](value)
+			n.RealMB, err = nodeNumber[int64](value)
 		case "MemSpecLimit": // memory of slurmd and the system, which no job gets
 			special, err = nodeNumber[int64](value)
 		case "TmpDisk":
@@ -138,7 +138,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 	if n.Name == "" || n.State == nil || total != 1 || memory != 1 {
 		return fmt.Errorf("NodeName, State, CPUTot or RealMemory is missing, or comes twice, in %q", clip(line))
 	}
-	n.Threads, n.MemMB = max(n.Threads, 1), max(n.MemMB-special, 0)
+	n.Threads, n.MemMB = max(n.Threads, 1), max(n.RealMB-special, 0)
 	n.SocketCPUs *= n.Threads
 	return nil
 }

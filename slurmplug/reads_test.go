@@ -29,7 +29,7 @@ func testRecordedNodes(t *testing.T, version string) {
 	}
 	want := Node{
 		Name: "mix-1", State: []string{"MIXED"}, Features: []string{"a100", "t4"}, Available: []string{"a100", "t4"}, Partitions: []string{"gpu"},
-		CPUs: 8, Threads: 1, SocketCPUs: 4, MemMB: 65536,
+		CPUs: 8, Threads: 1, SocketCPUs: 4, RealMB: 65536, MemMB: 65536,
 		Gres: []Gres{{Name: "gpu", Type: "a100", Count: 2}, {Name: "gpu", Type: "t4", Count: 2}}, Weight: 1,
 	}
 	got := byName["mix-1"]

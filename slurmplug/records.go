@@ -48,6 +48,7 @@ type Job struct {
 	Interactive bool          // of srun or salloc
 	Whole       bool          // it gets nodes for itself: --exclusive, and of some Slurms its partition
 	SharedWith  string        // whose jobs alone may start on its nodes: USER, MCS or TOPO; "" for any
+	Shares      bool          // it shares its resources with jobs that do so, too: --oversubscribe
 	NodeList    string        // compact host list of a job that holds nodes
 	TimeLimit   time.Duration // 0 when not set
 	Submit      time.Time
@@ -68,6 +69,7 @@ type Node struct {
 	CPUsAlloc  int
 	SocketCPUs int   // of each socket
 	Threads    int   // per core, at least 1: Slurm gives out whole cores
+	RealMB     int64 // RealMemory
 	MemMB      int64 // that jobs can have: RealMemory without MemSpecLimit
 	MemAllocMB int64
 	Gres       []Gres // configured

@@ -60,23 +60,42 @@ func parseQOS(out string, t *table) (all []string, err error) {
 	return all, nil
 }
 
-// NodeLimits are what QOS allow a job of each of its nodes (MaxTRESPerNode), by their names; those without such a limit are
-// left out. slurmctld looks at them only once it has chosen nodes: until then the reason says nothing of them.
-func (c *Client) NodeLimits(ctx context.Context) (map[string]TRES, error) {
-	out, err := c.sacctmgr(ctx, "qos", "format=Name,MaxTRESPerNode")
+// QOSLimits are what a QOS allows of TRES.
+type QOSLimits struct {
+	Node, Job          TRES // to a job: of each of its nodes, and in all
+	User, Account, All TRES // to the jobs of a user, of an account, and to all together
+}
+
+// QOSLimits reads the limits of all QOS, by their names; those without any are left out. Of a QOS whose limits are per
+// cent (Relative) only those of each node count. Without slurmdbd it is an error.
+func (c *Client) QOSLimits(ctx context.Context) (map[string]QOSLimits, error) {
+	out, err := c.sacctmgr(ctx, "qos", "format=Name,MaxTRESPerNode,MaxTRES,MaxTRESPU,MaxTRESPA,GrpTRES,Flags")
 	if err != nil {
 		return nil, err
 	}
-	limits := map[string]TRES{}
 	t := table{name: "sacctmgr show qos"}
-	err = t.eachRow(out, 2, func(f []string) error {
-		limit, err := ParseTRES(f[1])
-		if len(limit) > 0 {
-			limits[f[0]] = limit
+	limits, err := parseQOSLimits(out, &t)
+	c.leave(&t, err)
+	return limits, err
+}
+
+func parseQOSLimits(out string, t *table) (map[string]QOSLimits, error) {
+	limits := map[string]QOSLimits{}
+	err := t.eachRow(out, 7, func(f []string) (err error) {
+		var l QOSLimits
+		for i, into := range []*TRES{&l.Node, &l.Job, &l.User, &l.Account, &l.All} {
+			tres, unread := ParseTRES(f[i+1])
+			err = cmp.Or(err, unread)
+			*into = tres
+		}
+		if slices.ContainsFunc(strings.Split(f[6], ","), func(flag string) bool { return strings.EqualFold(flag, "Relative") }) {
+			l = QOSLimits{Node: l.Node}
+		}
+		if len(l.Node)+len(l.Job)+len(l.User)+len(l.Account)+len(l.All) > 0 {
+			limits[f[0]] = l
 		}
 		return err
 	})
-	c.leave(&t, err)
 	return limits, err
 }
 

@@ -148,8 +148,12 @@ type Bounds struct {
 	Tasks, TasksPerNode int
 	CPUs, CPUsPerGPU    int   // CPUs: of each node
 	MemMB               int64 // of each node
-	MemByCPU            bool  // it asks for memory for each CPU
+	MemPerCPU           int64 // MB for each CPU; by a default, too
+	MemPerGPU           int64 // MB for each GPU, beside what it asks for in another way: Slurm starts it where these are free, too (26.05)
+	AllMem              bool  // all memory of each node: --mem=0
 	TmpMB               int64 // disk for temporary files, of each node
+	OfJob               bool  // it asks for several GPUs in all, for tasks on any number of nodes: --gpus, without --nodes=1
+	Binds               bool  // it gets CPUs of the sockets of its GPUs alone: --gres-flags=enforce-binding
 	// Open is what is asked for that does not count by amounts: sockets or cores of a layout, tasks of each socket or core,
 	// cores kept for the system, adjacent nodes, licences; "" for none.
 	Open string
@@ -185,8 +189,9 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 			}
 		}
 	}
-	collect(s.head, func(key string) bool { return key != "CpusPerTres" })
-	collect(s.tail, func(key string) bool { return key == "CpusPerTres" })
+	byGPU := func(key string) bool { return key == "CpusPerTres" || key == "MemPerTres" }
+	collect(s.head, func(key string) bool { return !byGPU(key) })
+	collect(s.tail, byGPU)
 	number := func(key, text string) int {
 		n, err := parseUint(text, math.MaxInt32)
 		if err != nil || twice[key] {
@@ -207,10 +212,28 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if mb, err := ParseMemory(words["MinTmpDiskNode"]); err == nil {
 		b.TmpMB = mb
 	}
-	_, b.MemByCPU = words["MinMemoryCPU"]
-	b.Open = openWords(words)
+	all, _ := requestedGres(record.TresPerJob)
+	gpus, _ := countGPUs(all)
+	b.OfJob = gpus > 1 && b.Tasks > 1 && b.Most != 1
+	b.Binds = strings.Contains(s.free, "GresEnforceBind=Yes") // a comment that says so, or the next, leaves the job waiting
+	switch b.Open = openWords(words); {
+	case b.Open != "":
+	case strings.Contains(s.free, "SpreadJob=Yes") && b.Most != 1:
+		b.Open = "as many nodes as there are (--spread-job)"
+	case b.TasksPerNode > 0 && b.Tasks != b.TasksPerNode*max(record.NodeCount(), 1) && record.byTask():
+		b.Open = "GPUs by task, and other tasks of each node than there are" // 22.05 may want GPUs for these
+	case b.CPUsPerGPU > 0 && number("CPUs/Task", words["CPUs/Task"]) > 1: // by MaxMemPerCPU: 22.05 starts none whose task gets fewer by GPU
+		b.Open = "CPUs by task and by GPU"
+	}
 	if mb, err := ParseMemory(words["MinMemoryNode"]); err == nil && !twice["MinMemoryNode"] {
 		b.MemMB = mb
+		b.AllMem = mb == 0 && words["MinMemoryNode"] != "" && words["MemPerTres"] == ""
+	}
+	if _, hides := words["MinMemoryTRES"]; hides && !twice["MemPerTres"] {
+		b.MemPerGPU, _ = perGPU64(words["MemPerTres"])
+	}
+	if mb, err := ParseMemory(words["MinMemoryCPU"]); err == nil && !twice["MinMemoryCPU"] {
+		b.MemPerCPU = mb
 	}
 	return b, nil
 }

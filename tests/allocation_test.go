@@ -17,7 +17,7 @@ type shared struct{ Share *store.Share }
 // longest to run last. Each cycle here is a process of its own, which knows what jobs received; reset takes all of
 // it back.
 func TestOrderByAllocation(t *testing.T) {
-	s := newSite(t, quick+"[ranking]\norder = \"owed\"\n[rounds]\nfinish_bonus = \"24h\"\nfinish_bonus_half_life = \"1h\"\n[allocation]\npolicy = \"max-min\"\n[allocation.weights]\nbiology = 8.0\n")
+	s := newSite(t, quick+"[ranking]\norder = \"owed\"\n[allocation]\npolicy = \"max-min\"\n[allocation.weights]\nbiology = 8.0\n")
 	submit := func(args ...string) string {
 		return s.submit(append(append([]string{"--prio-type=be", "--gres=gpu:4", "--time=60"}, args...), "--wrap", "sleep 600")...)
 	}

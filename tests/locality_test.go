@@ -74,7 +74,7 @@ func TestGangWaitsForItsSwitch(t *testing.T) {
 	}
 }
 
-// defrag names the small job that would open a node, and leaves it alone.
+// explain --victims names the small job that would open a node, and leaves it alone.
 func TestDefragShowsTheMoves(t *testing.T) {
 	s := newSite(t, quick+"[preemption]\nmin_run = \"0s\"\n")
 	small := s.submit("--prio-type=be", "--gres=gpu:a100:1", "--nodelist=a100-1", "--time=60", "--wrap", "sleep 600")
@@ -83,16 +83,16 @@ func TestDefragShowsTheMoves(t *testing.T) {
 	gang := s.submit("--prio-type=be", "--gres=gpu:a100:4", "--nodes=2", "--time=60", "--wrap", "sleep 600")
 	says := ""
 	s.wait("the gang to want room", func() bool {
-		says = s.must("defrag")
+		says = s.must("explain", "--victims")
 		return strings.Contains(says, "Job "+gang+" of ")
 	})
 	for _, want := range []string{"8 GPUs (10 are free): ", "a100-1", "\n" + small + " "} {
 		if !strings.Contains(says, want) {
-			t.Errorf("defrag does not say %q:\n%s", want, says)
+			t.Errorf("explain --victims does not say %q:\n%s", want, says)
 		}
 	}
 	t.Log(says)
-	if out := s.must("defrag", "--json"); !strings.Contains(out, `"wait_s":`) {
+	if out := s.must("explain", "--victims", "--json", gang); !strings.Contains(out, `"wait_s":`) {
 		t.Errorf("until when is not said:\n%s", out)
 	}
 	if out := s.slurm("squeue", "--noheader", "--job="+small, "--format=%T"); strings.TrimSpace(out) != "RUNNING" {

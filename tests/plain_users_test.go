@@ -185,7 +185,7 @@ exec sleep $n
 			Reason string
 		}
 	}
-	s.json(&history, "history", "--most", "1000000")
+	s.json(&history, "report", "history", "--most", "1000000")
 	sized, steered := map[string]bool{}, map[string]bool{}
 	for _, w := range history.Writes {
 		switch {

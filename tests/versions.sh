@@ -64,6 +64,6 @@ SLURMPRIO_BUILT=$(mktemp -d)
 export SLURMPRIO_BUILT
 trap 'rm -rf "$SLURMPRIO_BUILT"' EXIT
 chmod 755 "$SLURMPRIO_BUILT" # other users run them, too
-"$GO" build -o "$SLURMPRIO_BUILT/" ./priod ./tests/lab/cmd/lab ./tests/shim/cmd/shim ./tests/training/cmd/training
+"$GO" build -ldflags "-X slurmprio/priod/config.Settable=yes" -o "$SLURMPRIO_BUILT/" ./priod ./tests/lab/cmd/lab ./tests/shim/cmd/shim ./tests/training/cmd/training
 CGO_ENABLED=0 "$GO" build -o "$SLURMPRIO_BUILT/" ./sbatchwrap ./sbatchwrap/testdata/record
 xargs -P "$at_once" -n 1 tests/versions.sh on "$1" <<<"$SUITES"

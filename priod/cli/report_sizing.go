@@ -37,7 +37,7 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 		if err != nil {
 			return fmt.Errorf("read accounting: %w", err)
 		}
-		past, shares = sensitivity.Learn(used.Stays, time.Duration(cfg.Speeds.Shortest)), used.Shares
+		past, shares = sensitivity.Learn(used.Stays, cfg.Constants.ShortestRun), used.Shares
 	}
 	s := report.OfSizing(&snapshot, table, past, shares)
 	holding := s.Holding(&snapshot)
@@ -57,7 +57,7 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 		}
 		switch {
 		case last > 0 && len(past) == 0:
-			fmt.Fprintf(w, "\nAccounting says of no run with GPUs what it used: %s.\n", unmeasured(c, slurm, used.Stays, time.Duration(cfg.Speeds.Shortest)))
+			fmt.Fprintf(w, "\nAccounting says of no run with GPUs what it used: %s.\n", unmeasured(c, slurm, used.Stays, cfg.Constants.ShortestRun))
 		case last > 0 && len(s.Programs) == 0:
 			fmt.Fprintln(w, "\nNo program in accounting had twice the CPUs or the memory that it can use.")
 		}

@@ -82,6 +82,7 @@ type Job struct {
 	Interactive     bool  // of srun or salloc: it cannot be requeued
 	Whole           bool  // it gets nodes for itself, by --exclusive or its partition
 	OneThread       bool  // of each core it takes one CPU and holds all: --hint=nomultithread, --threads-per-core=1
+	AllMem          bool  // it gets all memory of each of its nodes: --mem=0
 	MemByCPU        bool  // MemMB grows with the CPUs that Slurm adds to fill cores: --mem-per-cpu, DefMemPerCPU
 	GPUs            int   // whole job, one task: that it holds, or that Slurm will give it
 	Admitted        bool  // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle
@@ -329,7 +330,7 @@ type Node struct {
 	Together   int         // CPUs that are given out together: those of a core, or a socket
 	TmpMB      int64       // for temporary files
 	Gres       []GresCount // beside GPUs and parts of them
-	Owned      bool        // only jobs of the user who runs there start on it now
+	Owned      bool        // only some jobs start on it now: of the user who runs there, or such as share like those that run there
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool      // more than one GPU type on this node

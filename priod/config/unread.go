@@ -98,7 +98,9 @@ var removed = map[string]string{
 func suggest(key string) string {
 	table, rest, _ := strings.Cut(key, ".")
 	name, _, _ := strings.Cut(rest, ".")
-	if now := renamed[table+"."+name]; now != "" {
+	if now := renamed[table+"."+name]; constantOf(now) != nil {
+		return fmt.Sprintf("; it was %s, a constant now (%s): remove it", now, constantOf(now).words())
+	} else if now != "" {
 		return fmt.Sprintf("; it is %s now", now)
 	}
 	if why := removed[table+"."+name]; why != "" {
@@ -122,14 +124,12 @@ func suggest(key string) string {
 
 var knownKeys = sync.OnceValue(func() []string {
 	var keys []string
-	for _, text := range []string{etc.Priod, etc.Constants} {
-		meta, err := toml.Decode(text, &Config{})
-		if err != nil {
-			return nil
-		}
-		for _, k := range meta.Keys() {
-			keys = append(keys, k.String())
-		}
+	meta, err := toml.Decode(etc.Priod, &Config{})
+	if err != nil {
+		return nil
+	}
+	for _, k := range meta.Keys() {
+		keys = append(keys, k.String())
 	}
 	return keys
 })

@@ -38,7 +38,7 @@ func (c *Claim) Vet(s plan.JobStatus, place cluster.Place) preemption.Why {
 		return Unhelpful
 	case s.ReqNodes != "", place.Excluded != "" && err != nil:
 		return Constraint
-	case place.Bounds.Open != "", !tasksAllow(place.Bounds, len(c.Nodes())):
+	case place.Bounds.Open != "", place.Bounds.Binds, !tasksAllow(place.Bounds, len(c.Nodes())):
 		return Uncountable
 	case slices.ContainsFunc(c.Nodes(), func(n string) bool { return slices.Contains(refused, n) }):
 		return Constraint
@@ -69,17 +69,21 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 	})
 }
 
-// counts reports whether a claim counts what its job asks of each node that no poll shows: disk for temporary files,
-// and memory by CPU where Slurm adds CPUs to fill a core, or whole sockets are taken, as many as the GPUs lie on (26.05).
+// counts reports whether a claim counts what its job asks of each node that no poll shows: disk for temporary files, all
+// memory, and memory for each CPU and GPU that Slurm gives it there. Where whole sockets are taken these are as many as
+// the GPUs lie on (26.05); and where a job asks for GPUs in all, and for tasks on any number of nodes, it gets CPUs of
+// the sockets of these GPUs alone (26.05).
 func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) bool {
-	return asks.TmpMB == 0 && !asks.MemByCPU || !slices.ContainsFunc(c.Nodes(), func(name string) bool {
-		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
+	return !slices.ContainsFunc(c.Shares, func(share ClaimShare) bool {
+		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == share.Node })
 		if at < 0 {
 			return false
 		}
 		n := &j.nodes[at]
-		grows := n.Together > 1 && (!s.MemByCPU || n.Together > max(n.Threads, 1))
-		return n.TmpMB < asks.TmpMB || asks.MemByCPU && grows
+		sockets := n.Together > max(n.Threads, 1)
+		short := share.MemMB < max(asks.MemPerCPU*int64(share.CPUs), asks.MemPerGPU*int64(share.GPUs)) || asks.MemPerCPU > 0 && sockets
+		apart := sockets && share.GPUs*n.CPUs > n.GPUs*share.CPUs || asks.OfJob && 2*share.CPUs > n.CPUs && share.GPUs < n.GPUs
+		return n.TmpMB < asks.TmpMB || apart || !j.memShared && (short || asks.AllMem && !s.AllMem)
 	})
 }
 
@@ -169,11 +173,12 @@ func (e *Feature) withChecks(ctx context.Context, s *cluster.Snapshot, decide fu
 
 // check looks closer at the jobs of these changes, and adds those to vetoed that are ruled
 // out: a poll does not show whether a job can be requeued, nor which nodes a TE job
-// names or excludes.
+// names or excludes. So it does at trials that fit and have not started.
 func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, vetoed map[cluster.JobID]preemption.Why) error {
 	var targets []plan.Target
-	for i := range t.Claims {
-		targets = append(targets, plan.Target{Job: t.Claims[i].Job, RawID: t.Claims[i].RawID})
+	claims := slices.Concat(t.Claims, t.fit)
+	for i := range claims {
+		targets = append(targets, plan.Target{Job: claims[i].Job, RawID: claims[i].RawID})
 	}
 	for i := range t.Evictions {
 		targets = append(targets, plan.Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
@@ -186,15 +191,15 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 		return fmt.Errorf("look at the jobs to evict: %w", err)
 	}
 	raw := map[cluster.JobID]uint32{}
-	for i := range t.Claims {
-		raw[t.Claims[i].Job] = t.Claims[i].RawID
+	for i := range claims {
+		raw[claims[i].Job] = claims[i].RawID
 	}
 	places, err := e.Slurm.Places(ctx, raw)
 	if err != nil {
 		return fmt.Errorf("look at the jobs that others leave for: %w", err)
 	}
-	for i := range t.Claims {
-		claim := &t.Claims[i]
+	for i := range claims {
+		claim := &claims[i]
 		status := statuses[claim.Job]
 		why := claim.Vet(status, places[claim.Job])
 		if why == "" && !e.Journal.counts(claim, places[claim.Job].Bounds, &status) {

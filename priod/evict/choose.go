@@ -64,23 +64,41 @@ func Choose(s *cluster.Snapshot, m *nodemap.Map, held *Holders, p *plan.Plan, j 
 		for _, x := range v.Victims {
 			t.Victims = append(t.Victims, c.running[x].ID)
 		}
-		if v.Why == preemption.Evicts {
-			c.addRows(s, m, waiting[i], Claim{Purpose: ForTrial, Job: t.Job, RawID: t.RawID, User: t.User, GPUs: waiting[i].GPUs, Wait: t.Wait}, v.Shares, v.Victims, set)
+		claim := Claim{Purpose: ForTrial, Job: t.Job, RawID: t.RawID, User: t.User, GPUs: waiting[i].GPUs, Wait: t.Wait}
+		switch {
+		case v.Why == preemption.Evicts:
+			c.addRows(s, m, waiting[i], claim, v.Shares, v.Victims, set)
+		case v.Why == preemption.Fits && waiting[i].Reason == noRoom && len(c.Changes.fit) < maxFit:
+			claim.Shares = sharesOf(s, m, waiting[i], v.Shares)
+			c.Changes.fit = append(c.Changes.fit, claim)
 		}
 	}
 	c.setGates(s, j, set)
 	return c
 }
 
+const (
+	// noRoom is Slurm's reason for a job that it would start and has found no place for.
+	noRoom = "Resources"
+	// maxFit is for how many of such jobs that fit a cycle looks closer.
+	maxFit = 10
+)
+
+// sharesOf are the shares of a place as rows.
+func sharesOf(s *cluster.Snapshot, m *nodemap.Map, job *cluster.Job, place []placement.Share) (shares []ClaimShare) {
+	for _, share := range place {
+		shares = append(shares, ClaimShare{Node: m.Names[share.Node], GPUType: m.PartOf(share.Node), GPUs: int(share.GPUs), CPUs: int(share.CPUs), MemMB: share.MemMB, Others: m.Named(share.Others), Kind: lessonKey(s, m, job, m.Nodes.Type(share.Node))})
+	}
+	return shares
+}
+
 // addRows adds the rows of a claim and its evictions to the changes.
 func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, job *cluster.Job, claim Claim, shares []placement.Share, victims []int, set *Settings) {
 	claim.State, claim.At, claim.Changed = Planned, s.At, s.At
-	for _, share := range shares {
-		claim.Shares = append(claim.Shares, ClaimShare{Node: m.Names[share.Node], GPUType: m.PartOf(share.Node), GPUs: int(share.GPUs), CPUs: int(share.CPUs), MemMB: share.MemMB, Others: m.Named(share.Others), Kind: lessonKey(s, m, job, m.Nodes.Type(share.Node))})
-	}
+	claim.Shares = sharesOf(s, m, job, shares)
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
 	claim.Awaits = c.awaits(shares, victims)
-	if set.Reserve && (len(claim.Awaits) > 0 || c.comesFreeInParts(shares, victims)) {
+	if len(claim.Awaits) > 0 || c.comesFreeInParts(shares, victims) {
 		claim.Resv = "yes" // Number gives it its name
 	}
 	index := int64(len(c.Changes.Claims))

@@ -156,6 +156,79 @@ func TestVetoes(t *testing.T) {
 	}
 }
 
+// A closer look rules out what a poll takes to fit, where Slurm says that it has found no place: else the trial would be
+// said to start in the next pass, and no job would leave for it (seen on 22.05.8 and 26.05.5 with --exclude).
+func TestVetoesOfWhatFits(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason, excluded string
+		bounds           slurmplug.Bounds
+		why              preemption.Why
+	}{
+		"nothing is known against it": {"Resources", "", slurmplug.Bounds{}, preemption.Fits},
+		"it refuses the node":         {"Resources", "n1", slurmplug.Bounds{}, Constraint},
+		"sockets of a layout":         {"Resources", "", slurmplug.Bounds{Open: "sockets of each node"}, Uncountable},
+		"CPUs of the GPUs' sockets":   {"Resources", "", slurmplug.Bounds{Binds: true}, Uncountable},
+		"memory for each CPU":         {"Resources", "", slurmplug.Bounds{MemPerCPU: 101}, Uncountable},
+		"as much of it as is counted": {"Resources", "", slurmplug.Bounds{MemPerCPU: 100}, preemption.Fits},
+		"memory for each GPU":         {"Resources", "", slurmplug.Bounds{MemPerGPU: 101}, Uncountable},
+		"all memory":                  {"Resources", "", slurmplug.Bounds{AllMem: true}, Uncountable},
+		"Slurm has not looked yet":    {"Priority", "n1", slurmplug.Bounds{}, preemption.Fits},
+	} {
+		f, e, s, p := newCluster()
+		n := &s.Nodes[0]
+		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB, s.Jobs = 0, 0, 0, s.Jobs[2:]
+		s.Jobs[0].Reason, f.excluded, f.bounds = c.reason, c.excluded, c.bounds
+		p.MakeQueue(s)
+		e.Journal.SetNodes(s.Nodes)
+		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := choice.Trials[0].Why; got != c.why || len(choice.Changes.Claims) > 0 {
+			t.Errorf("%s: %s, want %s; %d claims", name, got, c.why, len(choice.Changes.Claims))
+		}
+	}
+}
+
+// Memory for each CPU counts of the CPUs that a place has, which are more than the job names where it gets some for each
+// GPU, or the whole node (seen on 22.05.8 with --cpus-per-gpu, on 26.05.5 with --exclusive).
+func TestMemoryForEachCPUOfThePlace(t *testing.T) {
+	j := NewJournal()
+	j.SetNodes([]cluster.Node{{Name: "n1", CPUs: 8, Threads: 1, Together: 1}, {Name: "s1", CPUs: 8, Threads: 1, Together: 4}})
+	for _, c := range []struct {
+		share  ClaimShare
+		counts bool
+	}{{ClaimShare{Node: "n1", CPUs: 3, MemMB: 15192}, true}, {ClaimShare{Node: "n1", CPUs: 3, MemMB: 5064}, false}, {ClaimShare{Node: "s1", CPUs: 4, MemMB: 64000}, false}} {
+		claim := &Claim{Shares: []ClaimShare{c.share}}
+		if got := j.counts(claim, slurmplug.Bounds{MemPerCPU: 5064}, &plan.JobStatus{}); got != c.counts {
+			t.Errorf("%+v: %v", c.share, got)
+		}
+		if j.memShared = true; !j.counts(claim, slurmplug.Bounds{MemPerCPU: 5064}, &plan.JobStatus{}) {
+			t.Errorf("%+v: memory counts where Slurm hands out none", c.share)
+		}
+		j.memShared = false
+	}
+}
+
+// Slurm may give a job only CPUs of the sockets on which its GPUs lie (26.05.5): whole sockets, and for --gpus=2 -n12.
+func TestGPUsApartFromCPUs(t *testing.T) {
+	j := NewJournal()
+	j.SetNodes([]cluster.Node{{Name: "n1", CPUs: 16, GPUs: 4, Threads: 2, Together: 2}, {Name: "s1", CPUs: 16, GPUs: 4, Threads: 2, Together: 8}})
+	for _, c := range []struct {
+		share  ClaimShare
+		ofJob  bool
+		counts bool
+	}{
+		{ClaimShare{Node: "n1", GPUs: 2, CPUs: 12}, false, true}, {ClaimShare{Node: "n1", GPUs: 2, CPUs: 12}, true, false},
+		{ClaimShare{Node: "n1", GPUs: 2, CPUs: 8}, true, true}, {ClaimShare{Node: "n1", GPUs: 4, CPUs: 12}, true, true},
+		{ClaimShare{Node: "s1", GPUs: 2, CPUs: 8}, false, true}, {ClaimShare{Node: "s1", GPUs: 3, CPUs: 8}, false, false},
+	} {
+		if got := j.counts(&Claim{Shares: []ClaimShare{c.share}}, slurmplug.Bounds{OfJob: c.ofJob}, &plan.JobStatus{}); got != c.counts {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // Of an array no more tasks get a place than may run at a time; those that run and those
 // with a claim count. Who comes behind is not kept from its own.
 func TestArrayLimit(t *testing.T) {

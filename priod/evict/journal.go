@@ -25,8 +25,9 @@ type Journal struct {
 	Times                   map[cluster.JobID]int // evictions of each job in its life
 	LastClaim, LastEviction int64                 // the last numbers given
 
-	nodes []cluster.Node // see SetNodes
-	swept time.Time      // when Forget last looked at all rows, a multiple of sweepEvery
+	nodes     []cluster.Node // see SetNodes
+	memShared bool           // see cluster.Snapshot
+	swept     time.Time      // when Forget last looked at all rows, a multiple of sweepEvery
 
 	openClaims, openEvictions openRows
 

@@ -160,13 +160,13 @@ func (k *checker) steps() {
 		}
 	}
 	places := p.Band.Capacity() / 2
-	const fix = "lower the PriorityWeight* values, or raise ranking.top"
+	const fix = "lower the PriorityWeight* values"
 	if m := k.f.Snapshot.Multifactor; k.set.Step <= 0 && k.set.Lever != slurmplug.Priority && m.Polled && p.Band.Step <= m.Span {
-		k.say(Pass, "steps", "", "the priority weights add up to %d, which leaves few steps below ranking.top = %d: the step follows the factors of the jobs in the queue, which differ by %d now", m.Span, k.set.Top, m.Seen)
+		k.say(Pass, "steps", "", "the priority weights add up to %d, which leaves few steps below %d, the highest value that priod writes: the step follows the factors of the jobs in the queue, which differ by %d now", m.Span, k.set.Top, m.Seen)
 	}
 	switch {
 	case places < 2:
-		k.say(Fail, "steps", fix, "fewer than two steps of %d (the sum of the priority weights and the Nice range in use) fit below ranking.top = %d", p.Band.Step, k.set.Top)
+		k.say(Fail, "steps", fix, "fewer than two steps of %d (the sum of the priority weights and the Nice range in use) fit below %d, the highest value that priod writes", p.Band.Step, k.set.Top)
 	case places < te:
 		k.say(Warn, "steps", fix, "%d ranks, %d apart; %d TE jobs wait, so the last %d share a rank", places, p.Band.Step, te, te-places)
 	case places < 100:

@@ -132,7 +132,7 @@ func TestFindings(t *testing.T) {
 		{name: "sizing without restricted cores", conf: []string{"SLURM_VERSION=24.11.5"}, level: Warn, fix: "NodeName=a1 RestrictedCoresPerGPU", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
 		{name: "basic priority", conf: []string{"PriorityType=priority/basic"}, level: Fail, fix: "PriorityType=priority/multifactor"},
 		{name: "a plugin", conf: []string{"PrioritySiteFactorPlugin=site_factor/x"}, level: Fail, fix: "PrioritySiteFactorPlugin="},
-		{name: "steps do not fit", conf: []string{"PriorityWeightAge=1999999999"}, level: Fail, fix: "ranking.top"},
+		{name: "steps do not fit", conf: []string{"PriorityWeightAge=1999999999"}, level: Fail, fix: "the highest value that priod writes"},
 		{name: "few steps", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "ranks, "},
 		{name: "more TE jobs than places", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "30 TE jobs wait",
 			change: func(f *Facts, _ *order.Settings) {
@@ -288,7 +288,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Weights that add up to more than ranking.top leave exact places where the queue's factors lie
+// Weights that add up to more than the highest value that priod writes leave exact places where the queue's factors lie
 // close together, and check says by what the step goes.
 func TestLargeWeights(t *testing.T) {
 	f := facts(t, "PriorityWeightAge=1000000000", "PriorityWeightQOS=2000000000")

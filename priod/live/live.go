@@ -32,7 +32,8 @@ type Cluster struct {
 	unreadPartitions []cluster.UnreadRecord
 	wholeNodes       wholeNodes
 	nodeSizes        nodeSizes
-	nodeLimits       map[string]slurmplug.TRES // of QOS; nil: none, or not known
+	qosLimits        map[string]slurmplug.QOSLimits // nil: none, or not known
+	qosHeld          qosHeld
 	partitionQOS     map[string]string
 	partitions       []cluster.Partition
 	admitting        cluster.Partitions  // the same
@@ -54,6 +55,7 @@ type Cluster struct {
 	topologyAt       time.Time
 	jobs             []slurmplug.Job          // records of the last poll
 	nodeMB           []int64                  // memory of the nodes, each amount once
+	allMB            []int64                  // the same with MemSpecLimit, which no job gets
 	runs             map[cluster.JobID]string // SLUIDs of the jobs that Apply writes to
 	outputs          *tail.Reader
 }

@@ -42,12 +42,6 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 		return cluster.Snapshot{}, err
 	}
 	c.jobs, c.countedFor = jobs, nil
-	c.nodeMB = c.nodeMB[:0]
-	for i := range nodes {
-		if mb := nodes[i].MemMB; nodes[i].Unread == "" && !slices.Contains(c.nodeMB, mb) {
-			c.nodeMB = append(c.nodeMB, mb)
-		}
-	}
 	s := c.snapshot(at, jobs, nodes)
 	c.findFragile(ctx, s.Jobs, jobs)
 	if err := c.findHeadroom(ctx, s.Nodes); err != nil {
@@ -81,6 +75,22 @@ func (c *Cluster) ObserveQueue(ctx context.Context) (cluster.Snapshot, error) {
 		s.Multifactor = addFactors(s.Jobs, factors, c.weights)
 	}
 	return s, nil
+}
+
+// keepOthers has the nodes of running jobs that share (--oversubscribe) start no other job.
+func keepOthers(nodes []cluster.Node, jobs []slurmplug.Job) {
+	kept := map[string]bool{}
+	for i := range jobs {
+		if j := &jobs[i]; j.Shares && j.Unread == "" && state(j.State) != cluster.Pending {
+			hosts, _ := slurmplug.ExpandHosts(j.NodeList)
+			for _, h := range hosts {
+				kept[h] = true
+			}
+		}
+	}
+	for i := range nodes {
+		nodes[i].Owned = nodes[i].Owned || kept[nodes[i].Name]
+	}
 }
 
 // unread are the records of nodes, partitions and jobs that could not be read.
@@ -124,15 +134,28 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 	s := cluster.Snapshot{At: at.Round(0), Cluster: c.name, Config: c.stamp, Nodes: ConvertNodes(nodes), MemShared: !c.conf.ConsumesMemory(), Fresh: true}
 	s.Jobs = make([]cluster.Job, len(jobs))
 	c.tags.begin()
+	c.nodeMB, c.allMB = c.nodeMB[:0], c.allMB[:0]
+	for i := range nodes {
+		if mb := nodes[i].MemMB; nodes[i].Unread == "" && !slices.Contains(c.nodeMB, mb) {
+			c.nodeMB = append(c.nodeMB, mb)
+		}
+		if mb := nodes[i].RealMB; nodes[i].Unread == "" && !slices.Contains(c.allMB, mb) {
+			c.allMB = append(c.allMB, mb)
+		}
+	}
 	for i, k := 0, 0; i < len(nodes); i++ {
 		if nodes[i].Unread == "" {
-			if s.Nodes[k].Together = c.conf.Together(&nodes[i]); !c.conf.ConsumesMemory() { // each job may have all of a node's
-				s.Nodes[k].MemUsedMB = 0
+			if s.Nodes[k].Together = c.conf.Together(&nodes[i]); !c.conf.ConsumesMemory() { // each job may have all of a node's, MemSpecLimit too
+				s.Nodes[k].MemMB, s.Nodes[k].MemUsedMB = nodes[i].RealMB, 0
 			}
 			k++
 		}
 	}
+	if c.conf.SharingKeepsOthers() {
+		keepOthers(s.Nodes, jobs)
+	}
 	s.Partitions, c.nodeSizes = c.partitions, sizesOf(s.Nodes)
+	c.qosHeld = heldUnder(c.qosLimits, c.partitionQOS, jobs)
 	v := c.conversion(gpuTypes(s.Nodes), &c.tags)
 	for i := range jobs {
 		v.job(&s.Jobs[i], &jobs[i])
@@ -266,14 +289,17 @@ func gpuTypes(nodes []cluster.Node) map[string]string {
 
 // conversion turns Slurm's records of jobs into cluster.Jobs. It is used by one goroutine.
 type conversion struct {
-	limits       timeLimits                // read only
-	wholeNodes   wholeNodes                // read only
-	types        map[string]string         // GPU types by node, read only
-	sizes        nodeSizes                 // read only
-	nodeLimits   map[string]slurmplug.TRES // read only
-	partitionQOS map[string]string         // read only
-	partitions   cluster.Partitions        // read only
-	defMemPerCPU int64                     // MB
+	limits       timeLimits                     // read only
+	wholeNodes   wholeNodes                     // read only
+	types        map[string]string              // GPU types by node, read only
+	sizes        nodeSizes                      // read only
+	nodeMB       []int64                        // memory of the nodes, with and without MemSpecLimit, each amount once; read only
+	qosLimits    map[string]slurmplug.QOSLimits // read only
+	qosHeld      qosHeld                        // read only
+	partitionQOS map[string]string              // read only
+	partitions   cluster.Partitions             // read only
+	defMemPerCPU int64                          // MB
+	listsGPUs    bool                           // tres-alloc lists the GPUs of each job that holds some (AccountingStorageTRES)
 	tags         *tagCache
 	demands      demandCache
 }
@@ -281,8 +307,8 @@ type conversion struct {
 // conversion goes by what was last read of the site. types are the GPU types by node, nil where they do not count.
 func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion {
 	return conversion{
-		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeLimits: c.nodeLimits, partitionQOS: c.partitionQOS,
-		partitions: c.admitting, defMemPerCPU: c.conf.DefMemPerCPU(), tags: tags,
+		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeMB: c.allMB, qosLimits: c.qosLimits, qosHeld: c.qosHeld,
+		partitionQOS: c.partitionQOS, partitions: c.admitting, defMemPerCPU: c.conf.DefMemPerCPU(), listsGPUs: c.conf.ListsGPUs(), tags: tags,
 	}
 }
 
@@ -302,10 +328,10 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	if o.TimeLimit == 0 {
 		o.TimeLimit = v.limits.of(j.Partition)
 	}
-	d := v.demands.of(j, o.Whole, v.sizes, v.defMemPerCPU)
-	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs
-	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.gres, d.open
-	if limited := v.beyond(o); limited != "" {
+	d := v.demands.of(j, o.Whole, v)
+	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs, o.Node.MemMB = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs, d.nodeMB
+	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.AllMem, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.allMem, d.gres, d.open
+	if limited := v.beyond(o, d.most); limited != "" {
 		o.Open = limited
 	}
 	if j.SharedWith != "" {
@@ -445,12 +471,15 @@ type demand struct {
 
 	nodeGPUs       int
 	nodeCPUs       int
+	nodeMB         int64
 	cpus, taskCPUs int
 	memByCPU       bool
+	allMem         bool
+	most           held // that Slurm may allocate to it on the nodes that it may have; of a pending job
 	gres, open     string
 }
 
-func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes, defMemPerCPU int64) demand {
+func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 	r := request{
 		j.State, j.Partition, j.TRES, j.TresPerJob, j.TresPerNode, j.TresPerTask, j.TresPerSock, j.CPUsPerTRES, j.Nodes, j.CPUs, j.NumTasks, j.Sockets, j.Threads,
 		j.MinCPUs, j.MinMemMB, whole,
@@ -465,7 +494,12 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, sizes nodeSizes, defMemPe
 		d.nodeGPUs = j.NodeGPUs()
 		d.gres, d.open = j.OtherGres()
 		if j.State == "PENDING" {
-			d.allocate(j, whole, sizes.of(j.Partition, d.gpuType, d.nodeGPUs), defMemPerCPU)
+			nodes := v.sizes.of(j.Partition, d.gpuType, d.nodeGPUs)
+			d.allocate(j, whole, nodes, v.defMemPerCPU)
+			d.allMem = j.MinMemMB == 0 && d.memMB > 0 && slices.Contains(v.nodeMB, d.memMB/int64(max(d.nodes, 1))) // a request by GPU has no MinMemMB either
+			d.bound(j, whole, nodes, v.nodeMB)
+		} else if holds, err := slurmplug.ParseTRES(j.TRES); v.listsGPUs && err == nil && len(holds) > 0 {
+			_, d.gpus, _ = holds.GPUs() // none of --gpus-per-socket, which 22.05 may start without GPUs
 		}
 		if c.all == nil {
 			c.all = map[request]demand{}
@@ -489,7 +523,7 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 		if least < 0 || n.gpus < least {
 			least = n.gpus
 		}
-		if n.sockets && j.CPUsPerGPU() > 0 {
+		if n.bySocket() && j.CPUsPerGPU() > 0 {
 			d.open = "CPUs for each GPU on whole sockets"
 		}
 	}
@@ -504,6 +538,9 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 	if d.memByCPU = j.MinMemMB > 0 && d.memMB == j.MinMemMB*int64(max(j.CPUs, 1)) && (!one || j.MinMemMB == defMemPerCPU); d.memByCPU {
 		d.memMB = j.MinMemMB * int64(d.cpus)
 	}
+	if !d.memByCPU && d.memMB == j.MinMemMB*int64(max(d.nodes, 1)) {
+		d.nodeMB = j.MinMemMB
+	}
 	if most > 0 && d.cpus > most*max(d.nodes, 1) {
 		wider := (d.cpus + most - 1) / most
 		if d.nodeGPUs > 0 && d.gpus == d.nodeGPUs*max(d.nodes, 1) {
@@ -512,38 +549,21 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 		if d.nodes = wider; whole {
 			d.gpus = max(d.gpus, least*wider)
 		}
-	}
-}
-
-// beyond names the QOS, of the job or of one of its partitions, whose limit on each node a waiting job exceeds with an
-// equal part of what it asks for; "": none.
-func (v *conversion) beyond(j *cluster.Job) string {
-	if len(v.nodeLimits) == 0 || j.State != cluster.Pending {
-		return ""
-	}
-	nodes, qos := max(j.Nodes, 1), []string{j.QOS}
-	for p := range strings.SplitSeq(j.Partition, ",") {
-		qos = append(qos, v.partitionQOS[p])
-	}
-	for _, name := range qos {
-		for _, x := range []struct {
-			tres string
-			part int64
-		}{{"gres/gpu", int64((j.GPUs + nodes - 1) / nodes)}, {"gres/gpu:" + j.GPUType, int64((j.GPUs + nodes - 1) / nodes)}, {"cpu", int64((j.CPUs + nodes - 1) / nodes)}, {"mem", j.MemMB / int64(nodes)}} {
-			if most, limited := v.nodeLimits[name].Get(x.tres); limited && x.part > most {
-				return "more " + x.tres + " than QOS " + name + " allows of a node"
-			}
+		if d.nodeMB > 0 {
+			d.memMB = d.nodeMB * int64(wider)
 		}
 	}
-	return ""
 }
 
 // nodeSize is the size of some nodes of a partition.
 type nodeSize struct {
 	gpuType             string
 	gpus, cpus, threads int
-	sockets             bool // its CPUs are given out by whole sockets
+	together            int // CPUs that are given out together
 }
+
+// bySocket reports whether its CPUs are given out by whole sockets.
+func (n *nodeSize) bySocket() bool { return n.together > max(n.threads, 1) }
 
 // nodeSizes are the sizes of nodes by partition, each once.
 type nodeSizes map[string][]nodeSize
@@ -552,7 +572,7 @@ func sizesOf(nodes []cluster.Node) nodeSizes {
 	sizes := nodeSizes{}
 	for i := range nodes {
 		n := &nodes[i]
-		size := nodeSize{n.GPUType, n.GPUs, n.CPUs, n.Threads, n.Together > n.Threads}
+		size := nodeSize{n.GPUType, n.GPUs, n.CPUs, n.Threads, n.Together}
 		if n.MixedTypes {
 			size.gpuType = ""
 		}
@@ -643,8 +663,8 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	if err := c.readPartitions(ctx, at); err != nil {
 		return err
 	}
-	if c.nodeLimits = nil; c.conf.EnforcesLimits() {
-		c.nodeLimits, _ = c.client.NodeLimits(ctx) // without slurmdbd they are not known
+	if c.qosLimits = nil; c.conf.EnforcesLimits() {
+		c.qosLimits, _ = c.client.QOSLimits(ctx) // without slurmdbd they are not known
 	}
 	c.configAt = at
 	return nil

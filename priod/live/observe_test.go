@@ -197,7 +197,7 @@ func TestUnreadRecords(t *testing.T) {
 // What a pending job is charged and placed with is what Slurm will allocate (research on 22.05.8, 24.11.5 and 26.05.5:
 // whole nodes with all of their GPUs, as many nodes as the CPUs need, the CPUs of --cpus-per-gpu).
 func TestWhatSlurmWillAllocate(t *testing.T) {
-	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, false}}, "mixed": {{"a100", 8, 16, 1, false}, {"v100", 4, 16, 1, false}, {"", 0, 16, 1, false}}, "threads": {{"a100", 4, 16, 2, false}}}
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, 1}}, "mixed": {{"a100", 8, 16, 1, 1}, {"v100", 4, 16, 1, 1}, {"", 0, 16, 1, 1}}, "threads": {{"a100", 4, 16, 2, 2}}}
 	for name, c := range map[string]struct {
 		job                    slurmplug.Job
 		gpus, nodes, cpus, one int
@@ -214,7 +214,7 @@ func TestWhatSlurmWillAllocate(t *testing.T) {
 	} {
 		c.job.State = "PENDING"
 		var cache demandCache
-		d := cache.of(&c.job, c.job.Whole, sizes, 1024)
+		d := cache.of(&c.job, c.job.Whole, &conversion{sizes: sizes, defMemPerCPU: 1024})
 		if d.gpus != c.gpus || max(d.nodes, 1) != c.nodes || d.cpus != c.cpus || d.taskCPUs != c.one {
 			t.Errorf("%s: %+v", name, d)
 		}
@@ -222,6 +222,64 @@ func TestWhatSlurmWillAllocate(t *testing.T) {
 	runs := slurmplug.Job{State: "RUNNING", Partition: "gpu", TRES: "cpu=16,node=1,gres/gpu=4", TresPerNode: "gres:gpu:1", Nodes: 1, CPUs: 16, Whole: true}
 	if _, gpus := runs.GPUs(); gpus != 4 {
 		t.Errorf("a running job on a whole node holds %d GPUs", gpus)
+	}
+}
+
+// All memory of each node is what --mem=0 asks for: Slurm shows it as that of one of the nodes (22.05.8, 26.05.5).
+func TestAllMemory(t *testing.T) {
+	for name, c := range map[string]struct {
+		job  slurmplug.Job
+		want bool
+	}{
+		"--mem=0":       {slurmplug.Job{TRES: "cpu=9,mem=16000M,node=1,gres/gpu=1", TresPerJob: "gres:gpu:1"}, true},
+		"on two nodes":  {slurmplug.Job{TRES: "cpu=9,mem=32000M,node=2,gres/gpu=2", TresPerNode: "gres:gpu:1"}, true},
+		"--mem":         {slurmplug.Job{TRES: "cpu=9,mem=16000M,node=1,gres/gpu=1", TresPerJob: "gres:gpu:1", MinMemMB: 16000}, false},
+		"--mem-per-gpu": {slurmplug.Job{TRES: "cpu=9,mem=7444M,node=1,gres/gpu=2", TresPerJob: "gres:gpu:2"}, false},
+	} {
+		c.job.State = "PENDING"
+		var cache demandCache
+		if d := cache.of(&c.job, false, &conversion{nodeMB: []int64{16000, 64000}}); d.allMem != c.want {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+// A job that runs holds the GPUs that Slurm lists: with --gpus-per-socket 22.05.8 may start it without any.
+func TestGPUsThatSlurmLists(t *testing.T) {
+	job := slurmplug.Job{State: "RUNNING", Nodes: 1, CPUs: 18, TRES: "cpu=18,mem=50472M,node=1,billing=18", TresPerSock: "gres:gpu:1", Sockets: 2}
+	for lists, want := range map[bool]int{true: 0, false: 2} {
+		var cache demandCache
+		if d := cache.of(&job, false, &conversion{listsGPUs: lists}); d.gpus != want {
+			t.Errorf("GPUs listed %v: it holds %d, want %d", lists, d.gpus, want)
+		}
+	}
+}
+
+// On 24.11.5 no other job starts beside one of --oversubscribe, whatever is free of its nodes.
+func TestNodesOfSharingJobs(t *testing.T) {
+	nodes := []cluster.Node{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}, {Name: "n4", Owned: true}}
+	keepOthers(nodes, []slurmplug.Job{{State: "RUNNING", Shares: true, NodeList: "n[1-2]"}, {State: "RUNNING", NodeList: "n3"}, {State: "PENDING", Shares: true, NodeList: "n3"}})
+	for i, want := range []bool{true, true, false, true} {
+		if nodes[i].Owned != want {
+			t.Errorf("%+v", nodes[i])
+		}
+	}
+}
+
+// Memory by node is of each, also where the CPUs need more nodes than the job names (24.11.5).
+func TestMemoryOfMoreNodes(t *testing.T) {
+	job := slurmplug.Job{State: "PENDING", Partition: "gpu", TRES: "cpu=12,mem=57421M,node=1,gres/gpu=2", TresPerTask: "gres/gpu=1", CPUs: 12, NumTasks: 2, MinMemMB: 57421}
+	var cache demandCache
+	if d := cache.of(&job, false, &conversion{sizes: nodeSizes{"gpu": {{"a100", 4, 8, 2, 2}}}}); d.nodes != 2 || d.memMB != 2*57421 || d.nodeMB != 57421 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Where memory is not handed out a job may ask for all of a node's, MemSpecLimit or not (22.05.8, 26.05.5).
+func TestMemoryThatIsNotHandedOut(t *testing.T) {
+	c, nodes := New(nil), []slurmplug.Node{{Name: "n", State: []string{"IDLE"}, RealMB: 64000, MemMB: 48000, MemAllocMB: 100}}
+	if n := c.snapshot(time.Unix(1, 0), nil, nodes).Nodes[0]; n.MemMB != 64000 || n.MemUsedMB != 0 {
+		t.Errorf("%+v", n)
 	}
 }
 
@@ -246,7 +304,7 @@ func TestGPUsInUseThroughShards(t *testing.T) {
 func TestLookIsAsThePoll(t *testing.T) {
 	c := New(nil)
 	c.setLimits([]slurmplug.Partition{{Name: "v100", QOS: "small", DefaultTime: time.Hour, WholeNodes: "EXCLUSIVE"}})
-	c.nodeLimits, c.nodeSizes = map[string]slurmplug.TRES{"small": {{Name: "gres/gpu", Count: 2}}}, nodeSizes{"v100": {{gpuType: "v100", gpus: 4, cpus: 16}}}
+	c.qosLimits, c.nodeSizes = map[string]slurmplug.QOSLimits{"small": {Node: slurmplug.TRES{{Name: "gres/gpu", Count: 2}}}}, nodeSizes{"v100": {{gpuType: "v100", gpus: 4, cpus: 16}}}
 	job := slurmplug.Job{
 		ID: slurmplug.Plain(7), RawID: 7, State: "PENDING", Partition: "v100,a100", QOS: "normal", Nodes: 1, CPUs: 4, TaskCount: 1, Reason: "Priority", TresPerNode: "gres/gpu:3",
 	}
@@ -264,13 +322,49 @@ func TestLookIsAsThePoll(t *testing.T) {
 // The limit of the QOS of one of a job's partitions counts, as it does of its only one.
 func TestNodeLimitOfOneOfSeveralPartitions(t *testing.T) {
 	v := &conversion{
-		nodeLimits:   map[string]slurmplug.TRES{"small": {{Name: "gres/gpu", Count: 2}}},
+		qosLimits:    map[string]slurmplug.QOSLimits{"small": {Node: slurmplug.TRES{{Name: "gres/gpu", Count: 2}}}},
 		partitionQOS: map[string]string{"v100": "small"},
 	}
 	for partition, limited := range map[string]bool{"v100": true, "a100": false, "a100,v100": true, "v100,t4": true, "a100,t4": false} {
 		j := &cluster.Job{State: cluster.Pending, Partition: partition, QOS: "normal", GPUs: 4, Nodes: 1}
-		if got := v.beyond(j); (got != "") != limited {
+		if got := v.beyond(j, held{nodes: 1, gpus: map[string]int64{"": 4}}); (got != "") != limited {
 			t.Errorf("partitions %s: %q, want a limit: %v", partition, got, limited)
+		}
+	}
+}
+
+// Slurm compares what it would allocate with the limits of the QOS, once it has found a place: whole cores and nodes, and
+// the CPUs of --cpus-per-gpu, beside what runs (QOSMaxCpuPerUserLimit of 22.05.8).
+func TestLimitsOnWhatIsAllocated(t *testing.T) {
+	tres := func(name string, count int64) slurmplug.TRES { return slurmplug.TRES{{Name: name, Count: count}} }
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 2, 2}}}
+	asks := slurmplug.Job{ID: slurmplug.Plain(1), State: "PENDING", Partition: "gpu", QOS: "q", User: "ann", Account: "phys", Nodes: 1, TRES: "cpu=1,mem=4000M,node=1,gres/gpu=2",
+		TresPerNode: "gres:gpu:2", CPUsPerTRES: "gres:gpu:4", CPUs: 1, NumTasks: 1, MinMemMB: 4000}
+	odd, whole := asks, asks
+	odd.CPUsPerTRES, odd.CPUs, odd.TRES = "", 7, "cpu=7,mem=4000M,node=1,gres/gpu=2"
+	whole.Whole = true
+	running := []slurmplug.Job{{State: "RUNNING", Partition: "gpu", QOS: "q", User: "bob", Account: "phys", Nodes: 1, CPUs: 4, TRES: "cpu=4,mem=1000M,node=1,gres/gpu=1"}}
+	for name, c := range map[string]struct {
+		job    slurmplug.Job
+		limits slurmplug.QOSLimits
+		beyond bool
+	}{
+		"CPUs by GPU":           {asks, slurmplug.QOSLimits{User: tres("cpu", 7)}, true},
+		"as many CPUs":          {asks, slurmplug.QOSLimits{User: tres("cpu", 8)}, false},
+		"whole cores":           {odd, slurmplug.QOSLimits{Job: tres("cpu", 7)}, true},
+		"whole node":            {whole, slurmplug.QOSLimits{Job: tres("gres/gpu", 3)}, true},
+		"beside the account's":  {asks, slurmplug.QOSLimits{Account: tres("cpu", 11)}, true},
+		"beside all jobs'":      {asks, slurmplug.QOSLimits{All: tres("gres/gpu", 2)}, true},
+		"another user's":        {asks, slurmplug.QOSLimits{User: tres("gres/gpu", 2)}, false},
+		"what is not asked for": {asks, slurmplug.QOSLimits{User: tres("gres/lscratch", 1)}, false},
+	} {
+		var tags tagCache
+		tags.begin()
+		limits := map[string]slurmplug.QOSLimits{"q": c.limits}
+		v := conversion{sizes: sizes, qosLimits: limits, qosHeld: heldUnder(limits, nil, running), tags: &tags}
+		var o cluster.Job
+		if v.job(&o, &c.job); (o.Open != "") != c.beyond {
+			t.Errorf("%s: %q", name, o.Open)
 		}
 	}
 }

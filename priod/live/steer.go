@@ -31,6 +31,7 @@ func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map
 				err = slurmplug.ErrNoJob
 			} else if err == nil {
 				bounds, err = c.client.Bounds(ctx, record)
+				bounds.Binds = bounds.Binds && !c.conf.BindsGPUs()
 			}
 			mu.Lock()
 			defer mu.Unlock()

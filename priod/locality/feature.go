@@ -66,7 +66,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	f.Memory.end()
 	if w.later > 0 {
-		c.Plan.Note(plan.LocalityWrites, w.later, "%d jobs' switches wait for the next cycle: locality.writes_per_cycle is reached", w.later)
+		c.Plan.Note(plan.LocalityWrites, w.later, "%d jobs' switches wait for the next cycle: the writes of one cycle are used up", w.later)
 	}
 	c.Plan.Ask(w.actions)
 	return nil

@@ -65,7 +65,7 @@ const (
 	ForeignValue = "set by another program or an administrator; left alone until it is 0 again"
 	LeverChange  = "the lever changed: values of the old one are reverted first"
 	KeepsGoing   = "reset by another program after each write; gave up after 3 attempts"
-	WriteLimit   = "limits.writes_per_cycle is reached; the rest follows in the next cycle"
+	WriteLimit   = "the writes of one cycle are used up; the rest follows in the next cycle"
 )
 
 // Decide makes one cycle's plan. It reads no clock and writes nothing.
@@ -355,6 +355,6 @@ func (d *decider) addNotes() {
 		d.plan.Note(plan.ForeignValues, d.foreign, "%d jobs have a value that another program or an administrator wrote; left alone", d.foreign)
 	}
 	if d.overLimit > 0 {
-		d.plan.Note(plan.WritesPerCycle, d.overLimit, "%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.overLimit)
+		d.plan.Note(plan.WritesPerCycle, d.overLimit, "%d writes wait for the next cycle: those of one cycle are used up", d.overLimit)
 	}
 }

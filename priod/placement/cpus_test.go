@@ -47,6 +47,33 @@ func plainCPUs(n, within *Nodes, r Request) []Share {
 	return nil
 }
 
+// A job with all memory of its nodes takes as much as each has, whatever the size of the others.
+func TestAllMemory(t *testing.T) {
+	n := New(Packed, []Node{{Amount: Amount{GPUs: 4, CPUs: 8, MemMB: 100}}, {Amount: Amount{GPUs: 2, CPUs: 8, MemMB: 300}}})
+	r := Request{Types: 1, Amount: Amount{GPUs: 1, CPUs: 2}, Nodes: 1, AllMem: true}
+	n.Take([]Share{{Node: 1, Amount: Amount{MemMB: 1}}})
+	if place, found := n.Fit(r, nil); !found || place[0].Node != 0 || place[0].MemMB != 100 {
+		t.Errorf("%+v, %v", place, found)
+	}
+	n.Take([]Share{{Node: 0, Amount: Amount{MemMB: 1}}})
+	if place, found := n.Fit(r, nil); found {
+		t.Errorf("%+v, where each node's memory is in use", place)
+	}
+}
+
+// Memory of each node is that, however few of the GPUs lie there.
+func TestMemoryOfEachNode(t *testing.T) {
+	n := New(Packed, []Node{{Amount: Amount{GPUs: 4, CPUs: 8, MemMB: 100}}, {Amount: Amount{GPUs: 4, CPUs: 8, MemMB: 100}}})
+	r := Request{Types: 1, Amount: Amount{GPUs: 5, CPUs: 5, MemMB: 60}, NodeMemMB: 60}
+	if place, found := n.Fit(r, nil); !found || len(place) != 2 || place[0].MemMB != 60 || place[1].MemMB != 60 {
+		t.Errorf("%+v, %v", place, found)
+	}
+	n.Take([]Share{{Node: 1, Amount: Amount{MemMB: 50}}})
+	if place, found := n.Fit(r, nil); found {
+		t.Errorf("%+v, where one node has less", place)
+	}
+}
+
 func drawCPUNodes(t *rapid.T) *Nodes {
 	var nodes []Node
 	for range rapid.IntRange(1, 24).Draw(t, "nodes") {

@@ -381,6 +381,13 @@ func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
 		a = a.most(n.all(node))
 		a.MemMB = r.memory(a)
 	}
+	switch {
+	case size.MemMB >= Plenty:
+	case r.AllMem:
+		a.MemMB = size.MemMB
+	default:
+		a.MemMB = max(a.MemMB, r.NodeMemMB)
+	}
 	return a
 }
 

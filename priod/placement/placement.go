@@ -90,8 +90,10 @@ type Request struct {
 	Switches            int32 // leaf switches at most; 0: any number. Where they are unknown it says nothing
 	TaskCPUs            int32 // CPUs that lie on one node together; 0: any number
 	NodeCPUs            int32 // of each of its nodes at least; 0: any number
+	NodeMemMB           int64 // likewise
 	CPUsIn              uint8 // bit k: its CPUs count as Others[k], too
 	OneThread, MemByCPU bool  // as in cluster.Job
+	AllMem              bool  // each of its nodes gives it all memory
 	Whole               bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }
 

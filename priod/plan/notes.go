@@ -21,9 +21,9 @@ type NoteKind string
 
 // What plans note: limits that hold something back.
 const (
-	WritesPerCycle NoteKind = "writes-per-cycle" // limits.writes_per_cycle
-	SteeringWrites NoteKind = "steering-writes"  // steering.writes_per_cycle
-	LocalityWrites NoteKind = "locality-writes"  // locality.writes_per_cycle
+	WritesPerCycle NoteKind = "writes-per-cycle" // of order.Constants
+	SteeringWrites NoteKind = "steering-writes"  // of steer.Constants
+	LocalityWrites NoteKind = "locality-writes"  // of locality.Constants
 	TESteps        NoteKind = "te-steps"         // the band holds fewer places than TE jobs wait
 	ShareSteps     NoteKind = "share-steps"      // the same of the order by allocation
 	NodeKinds      NoteKind = "node-kinds"       // nodes of more kinds than placement tells apart

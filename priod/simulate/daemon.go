@@ -24,11 +24,11 @@ func daemonOf(c *config.Config, table *workload.Table, divided, waits bool) virt
 	d := virtual.Daemon{
 		Settings:   everywhere.Features(nil, table, cycle.NewState()),
 		Partitions: c.Slurm.Partitions,
-		Interval:   time.Duration(c.Cycle.Interval), Watch: time.Duration(c.Preemption.Watch),
+		Interval:   time.Duration(c.Cycle.Interval), Watch: c.Constants.Watch,
 	}
 	speeds := c.Speeds.History > 0 && slices.ContainsFunc(c.Consents, func(x config.Consent) bool { return x.GPUType })
 	if c.Locality.SlowNodes || speeds {
-		d.LearnEvery, d.LearnFrom = time.Duration(c.Speeds.Every), time.Duration(c.Speeds.History)
+		d.LearnEvery, d.LearnFrom = c.Constants.LearnEvery, time.Duration(c.Speeds.History)
 		d.Learn = func(set *cycle.Settings, past []cluster.PastStay) {
 			if c.Locality.SlowNodes {
 				set.Refusals.Slow = everywhere.SlowNodes(past, table)
@@ -43,7 +43,7 @@ func daemonOf(c *config.Config, table *workload.Table, divided, waits bool) virt
 		d.Settings.Waits.Tracker = nil // it changes no decision
 	}
 	if len(c.Wake.Listen) > 0 {
-		d.Calls = c.Wake.PollsPerMinute
+		d.Calls = c.Constants.Polls
 	}
 	return d
 }

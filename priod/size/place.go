@@ -125,7 +125,7 @@ func (d *decider) placeWithOwnRequest(free *placement.Nodes, x *raisedJob, types
 
 // resize gives a request another size: what the job asked for each task, node or CPU counts no more.
 func resize(r *placement.Request, cpus int32, memMB int64) {
-	r.CPUs, r.MemMB, r.TaskCPUs, r.NodeCPUs, r.MemByCPU = cpus, memMB, 0, 0, false
+	r.CPUs, r.MemMB, r.TaskCPUs, r.NodeCPUs, r.NodeMemMB, r.MemByCPU = cpus, memMB, 0, 0, 0, false
 }
 
 // leastToPlace is the least that a job may get, on the kind of nodes where that is

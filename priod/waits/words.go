@@ -21,7 +21,7 @@ func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string, fits *pl
 	have := fmt.Sprintf("requests %s; %d are free on %d nodes, at most %d on one", shape(g), g.free, nodes, most) + w.keptForTE(j, g)
 	without := func(change func(r *placement.Request)) bool {
 		relaxed := r
-		relaxed.TaskCPUs, relaxed.NodeCPUs, relaxed.MemByCPU = 0, 0, false // of the size that it asks for
+		relaxed.TaskCPUs, relaxed.NodeCPUs, relaxed.NodeMemMB, relaxed.MemByCPU = 0, 0, 0, false // of the size that it asks for
 		change(&relaxed)
 		return w.place(relaxed, g.byType)
 	}

@@ -85,7 +85,7 @@ func TestFit(t *testing.T) {
 			all, err := s.decide(t.Context())
 			if _, ended := s.PID("slurmctld"); err != nil && ended != nil && strings.HasPrefix(lab.Version(), "24.11.") {
 				crashes++ // 24.11.5 does with some of the requests (segmentation fault): the others are decided by another seed
-				t.Logf("seed %d: %v", seed, ended)
+				t.Logf("seed %d: %v: %v", seed, ended, err)
 			} else if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -142,6 +142,9 @@ func TestCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cases = slices.DeleteFunc(cases, func(c *Case) bool {
+		return slices.ContainsFunc(deadly[release()], func(option string) bool { return strings.Contains(c.String(), option) })
+	})
 	s := newSite(t)
 	for _, b := range batches(cases) {
 		if err := s.configure(t.Context(), b); err != nil {
@@ -156,7 +159,7 @@ func TestCases(t *testing.T) {
 			if slurmplug.RewritesTasks(lab.Version()) && strings.Contains(j.Case.String(), "--ntasks-per-gpu") {
 				want = "stays" // an update would break such a job: it is no victim
 			}
-			if fault, got := j.fault(), j.outcome(); fault != "" || got != want {
+			if fault, got := j.fault(), j.outcome(); fault != "" || want != "" && got != want {
 				t.Errorf("%s, %s, want %s\n%s", fault, got, want, j.describe())
 			}
 		}

@@ -319,8 +319,20 @@ func (g generator) extra(h *hardware, m *machine) []string {
 		fmt.Sprintf("--cores-per-socket=%d", g.from(1, m.cores)), fmt.Sprintf("--sockets-per-node=%d", m.sockets), "--contiguous", "--spread-job",
 		fmt.Sprintf("--mincpus=%d", g.from(1, m.cpus)), "--tmp=5000", "--constraint=fast", "--constraint=fast|slow", "--gres-flags=enforce-binding",
 		"--overcommit", "--use-min-nodes", "--exclude=@a1", "--oversubscribe", "--licenses=@lic:1", "--switches=1", "--gres-flags=disable-binding", "--prefer=fast")
-	if strings.HasPrefix(one, "--licenses") && h.Licences == "" {
+	if strings.HasPrefix(one, "--licenses") && h.Licences == "" || slices.Contains(deadly[release()], one) {
 		return nil
 	}
 	return []string{one}
+}
+
+// deadly are options with which any user ends a slurmctld of a release. On 24.11.5 --gpus=1 --spread-job is a segmentation
+// fault in each pass: _eval_nodes_spread hands eval_nodes_cpus_to_use no place for the number of tasks, and eval_nodes_gres
+// reads it (topology/common/eval_nodes.c; seen with one node and nothing on it; --gres=gpu:1 --spread-job starts there).
+var deadly = map[string][]string{"24.11": {"--spread-job"}}
+
+// release is that of the Slurm here, "24.11".
+func release() string {
+	major, rest, _ := strings.Cut(lab.Version(), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return major + "." + minor
 }

@@ -278,8 +278,9 @@ func (s *site) sbatch(ctx context.Context, p *place, args, comment string, more 
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
-		if e := errs.String(); ctx.Err() == nil && (strings.Contains(e, "error:") || strings.Contains(e, "fatal:")) {
-			return "", strings.TrimSpace(errs.String()), nil
+		e, silent := errs.String(), func(words string) bool { return strings.Contains(errs.String(), words) } // of a slurmctld that has ended
+		if ctx.Err() == nil && (strings.Contains(e, "error:") || strings.Contains(e, "fatal:")) && !slices.ContainsFunc(unanswered, silent) {
+			return "", strings.TrimSpace(e), nil
 		}
 		return "", "", fmt.Errorf("sbatch %s: %w: %s", args, err, errs.String())
 	}
@@ -287,6 +288,9 @@ func (s *site) sbatch(ctx context.Context, p *place, args, comment string, more 
 	_, err = strconv.Atoi(id)
 	return id, "", err
 }
+
+// unanswered is what sbatch says of a slurmctld that does not answer.
+var unanswered = []string{"Unable to contact slurm controller", "Zero Bytes were transmitted", "Socket timed out", "Connection refused"}
 
 const (
 	consents = "prio:type=be&v=1"
@@ -334,7 +338,9 @@ func (s *site) startRunning(ctx context.Context, cases []*judged) error {
 		})
 	}
 	if len(waiting) > 0 {
-		_, err = s.Run(ctx, "scancel", waiting...)
+		if _, err = s.Run(ctx, "scancel", waiting...); err == nil {
+			err = s.gone(ctx, waiting) // one may have started meanwhile
+		}
 	}
 	return err
 }

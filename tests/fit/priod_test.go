@@ -75,15 +75,6 @@ func (p *priod) decide(ctx context.Context, release bool) (map[string]verdict, e
 				v.pin = c.Pin
 			}
 		}
-		if v.fits { // what a closer look at its request would say, which comes before an eviction
-			places, err := p.slurm.Places(ctx, map[cluster.JobID]uint32{t.Job: t.RawID})
-			if err != nil {
-				return all, err
-			}
-			if open := places[t.Job].Bounds.Open; open != "" {
-				v = verdict{why: string(evict.Uncountable) + ": " + open}
-			}
-		}
 		all[t.Job.String()] = v
 	}
 	return all, nil

@@ -28,6 +28,7 @@ type Map struct {
 	sizes   []placement.Node
 	parts   map[string][]int32 // by node with several GPU types, where its parts stand; nil: there is none
 	largest []placement.Amount // by kind, the most of each that one of its nodes has
+	mixed   map[int32]int32    // by kind of parts, the most GPUs of all types that one of these nodes has; nil: there is none
 	others  []other            // what Amount.Others are amounts of
 	open    map[string]string  // by partition or GRES, why it is not counted
 	limits  cluster.Partitions
@@ -100,6 +101,10 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 				taken = placement.Amount{GPUs: taken.GPUs}
 			}
 			m.parts[n.Name] = append(m.parts[n.Name], at)
+			if m.mixed == nil {
+				m.mixed = map[int32]int32{}
+			}
+			m.mixed[kind] = max(m.mixed[kind], int32(n.GPUs))
 		} else {
 			m.Index[n.Name] = at
 		}
@@ -374,7 +379,10 @@ func (m *Map) ByGPUType() (sets []placement.Types) {
 func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 	r := placement.Request{
 		Types: types, Nodes: int32(j.Nodes), Whole: j.Whole, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB},
-		TaskCPUs: int32(j.TaskCPUs), NodeCPUs: int32(j.Node.CPUs), OneThread: j.OneThread, MemByCPU: j.MemByCPU,
+		TaskCPUs: int32(j.TaskCPUs), NodeCPUs: int32(j.Node.CPUs), NodeMemMB: j.Node.MemMB, OneThread: j.OneThread, MemByCPU: j.MemByCPU,
+	}
+	if j.AllMem { // as much as each node has
+		r.AllMem, r.MemMB = true, 0
 	}
 	r.Others, r.CPUsIn = m.asks(j)
 	if r.Nodes > 1 {

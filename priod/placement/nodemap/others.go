@@ -189,11 +189,32 @@ func (o other) String() string {
 	return "CPUs of partition " + o.partition
 }
 
+// mixes reports whether Slurm may give a waiting job GPUs of several types on one node: it names no type, and asks for
+// more of each node than there are of one.
+func (m *Map) mixes(j *cluster.Job) bool {
+	if m.mixed == nil || j.GPUType != "" || j.GPUs == 0 {
+		return false
+	}
+	nodes, whole := max(j.Nodes, 1), *j
+	each := int32(max(j.Node.GPUs, (j.GPUs+nodes-1)/nodes))
+	whole.Node = cluster.Least{} // which is of one part
+	types, _ := m.Types(&whole)
+	for kind, all := range m.mixed {
+		if types.Has(kind) && each > m.largest[kind].GPUs && (each <= all || j.Node.GPUs < int(each)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Open names what a waiting job asks for, or a limit of its partitions, that is not counted: where it fits is not
 // known. "": all counts.
 func (m *Map) Open(j *cluster.Job) string {
-	if j.Open != "" {
+	switch {
+	case j.Open != "":
 		return j.Open
+	case m.mixes(j):
+		return "GPUs of several types on one node"
 	}
 	for p := range strings.SplitSeq(j.Partition, ",") {
 		if why := m.open[p]; why != "" {

@@ -7,6 +7,30 @@ import (
 	"slurmprio/priod/placement"
 )
 
+// A job that names no type may get GPUs of several types of one node, which is not counted (22.05.8).
+func TestGPUsOfSeveralTypes(t *testing.T) {
+	m := New(&cluster.Snapshot{Nodes: []cluster.Node{
+		{Name: "m1", Usable: true, MixedTypes: true, GPUs: 4, CPUs: 16, MemMB: 64000, Partitions: []string{"gpu"}, Parts: []cluster.GPUPart{{Type: "a100", Count: 2}, {Type: "v100", Count: 2}}},
+		{Name: "a1", Usable: true, GPUType: "a100", GPUs: 8, CPUs: 16, MemMB: 64000, Partitions: []string{"pure"}},
+	}})
+	for _, c := range []struct {
+		job  cluster.Job
+		open bool
+	}{
+		{cluster.Job{Partition: "gpu", GPUs: 3}, true},
+		{cluster.Job{Partition: "gpu", GPUs: 3, Node: cluster.Least{GPUs: 3}}, true},
+		{cluster.Job{Partition: "gpu", GPUs: 2, Node: cluster.Least{GPUs: 2}}, false},
+		{cluster.Job{Partition: "gpu", GPUs: 3, GPUType: "a100"}, false},
+		{cluster.Job{Partition: "gpu", GPUs: 4, Nodes: 2, Node: cluster.Least{GPUs: 2}}, false},
+		{cluster.Job{Partition: "gpu", GPUs: 6, Node: cluster.Least{GPUs: 6}}, false}, // no node has them
+		{cluster.Job{Partition: "pure", GPUs: 6}, false},
+	} {
+		if open := m.Open(&c.job); (open != "") != c.open {
+			t.Errorf("%+v: %q", c.job, open)
+		}
+	}
+}
+
 // With 49,536 MB and what a job holds that stays, a node has room for what Slurm counts and no more:
 // local disk, CPUs within the limit of a partition, whole cores.
 func TestOthersCount(t *testing.T) {

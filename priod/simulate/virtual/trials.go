@@ -98,7 +98,7 @@ const minJobAge = 300
 
 // retries reports whether priod says what becomes of a job that fails.
 func (s *slurm) retries(j *job) bool {
-	return s != nil && s.classifies() && s.e.opt.Daemon.Settings.Retries.Settings.Enabled && (j.Retry == "infra" || j.Retry == "always")
+	return s != nil && s.classifies() && (j.Retry == "infra" || j.Retry == "always")
 }
 
 // classifies reports whether priod gives runs that failed a class.

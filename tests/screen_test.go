@@ -12,8 +12,8 @@ import (
 	"slurmprio/tests/lab"
 )
 
-// On a terminal top and queue --watch show a job that comes while they run, within the
-// terminal's width, and leave the terminal as it was; into a pipe they print once, without colours.
+// On a terminal queue --watch shows a job that comes while it runs, within the
+// terminal's width, and leaves the terminal as it was; into a pipe it prints once, without colours.
 func TestScreens(t *testing.T) {
 	s := newSite(t, quick)
 	s.fill()
@@ -21,10 +21,10 @@ func TestScreens(t *testing.T) {
 	s.eligible(1)
 	s.daemon()
 	s.wait("the first cycle", func() bool {
-		out, _, status := s.priod("top")
+		out, _, status := s.priod("queue", "--stored")
 		return status == 0 && strings.Contains(out, first)
 	})
-	for _, verb := range [][]string{{"top"}, {"queue", "--watch"}} {
+	for _, verb := range [][]string{{"queue", "--watch", "--stored"}, {"queue", "--watch"}} {
 		if out := s.must(verb...); strings.Contains(out, "\x1b") || !strings.Contains(out, "te") {
 			t.Errorf("%v into a pipe: %q", verb, out)
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +17,7 @@ import (
 	"slurmprio/slurmplug/sbatch"
 )
 
-var adviseOptions = []string{"each", "slurm", "json"}
-
-// adviseOn reads a command line as advise does, with a script in the working
+// adviseOn reads a command line as eta does, with a script in the working
 // directory.
 func adviseOn(t *testing.T, script string, args ...string) (adviseJob, error) {
 	t.Helper()
@@ -28,7 +25,7 @@ func adviseOn(t *testing.T, script string, args ...string) (adviseJob, error) {
 	if err := os.WriteFile(filepath.Join(".", "train.sh"), []byte(script), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	grammar := sbatch.For(2205).With(prio.Exact(adviseOptions...)...)
+	grammar := sbatch.For(2205).With(prio.Exact(aboutWrapper...)...)
 	cmd, err := grammar.ParseArgs(args)
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +48,6 @@ func TestAdviseReadsTheTag(t *testing.T) {
 		{train, "t4:1", []string{"--prio-speed=x:1", "--prio-type=te"}, "prio:speed=x:1&type=te&v=1"},
 		{"#!/bin/sh\n#SBATCH --gpus=2\n", "", []string{"--comment=prio:v=1&type=be mine"}, "prio:v=1&type=be"},
 		{"#!/bin/sh\n#SBATCH --gpus=2\n", "", nil, ""},
-		{train, "", []string{"--prio-canary=10m"}, "prio:speed=a100:1,v100:0.5&v=1"}, // no part of a tag
-		{"#!/bin/sh\n#SBATCH --gpus=2\n#PRIO --prio-canary 10m\n", "", nil, ""},
 	} {
 		t.Setenv("SBATCHWRAP_SPEED", c.env)
 		j, err := adviseOn(t, c.script, append(c.args, "train.sh", "--prio-type=be")...)
@@ -79,7 +74,7 @@ func TestAdviseTrouble(t *testing.T) {
 	}
 }
 
-// The line to copy is the user's own without what is advise's, and with the type
+// The line to copy is the user's own without what is about the wrapper, and with the type
 // where it counts.
 func TestAdviseSubmission(t *testing.T) {
 	fast, slow := &advise.Answer{Answer: speed.Answer{GPUType: "a100"}, End: 10}, &advise.Answer{Answer: speed.Answer{GPUType: "v100"}, End: 20}
@@ -88,7 +83,7 @@ func TestAdviseSubmission(t *testing.T) {
 		open []*advise.Answer
 		want string
 	}{
-		{[]string{"--json", "-c", "4", "--slurm", "train.sh", "--json"}, []*advise.Answer{slow}, "sbatchwrap -c 4 --gres=gpu:a100:1 train.sh --json"},
+		{[]string{"--prio-print", "-c", "4", "train.sh", "--json"}, []*advise.Answer{slow}, "sbatchwrap -c 4 --gres=gpu:a100:1 train.sh --json"},
 		{[]string{"--prio-type=te", "train.sh"}, []*advise.Answer{fast, slow}, "sbatchwrap --prio-type=te --gres=gpu:a100:1 train.sh"},
 		{[]string{"--gpus=2", "train.sh"}, []*advise.Answer{slow}, "sbatchwrap --gpus=2 --gpus=a100:2 train.sh"},
 		{[]string{"train.sh", "it's"}, []*advise.Answer{fast}, "sbatchwrap train.sh it's"},
@@ -98,7 +93,7 @@ func TestAdviseSubmission(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := adviser{own: adviseOptions}
+		a := adviser{}
 		advice := &advise.Advice{Best: fast, Open: c.open}
 		if got := strings.Join(a.submission(&j, advice, advice.Typed()), " "); got != c.want {
 			t.Errorf("%q: %q, want %q", c.args, got, c.want)
@@ -144,7 +139,7 @@ func TestAdviseIsSafe(t *testing.T) {
 	const bad = "x\x1b[2J\n\u202e"
 	best := &advise.Answer{Answer: speed.Answer{GPUType: bad, Speed: 1, Source: speed.Tag, Factor: 1}, Fits: true, Start: 90000, End: 90001, Rough: true}
 	v := adviceView{
-		Script: bad, GPUs: 1, GPUType: bad, BestType: bad, OpenOn: []string{bad}, Submit: []string{"sbatch", bad}, Slurm: bad,
+		Script: bad, GPUs: 1, GPUType: bad, BestType: bad, OpenOn: []string{bad}, Submit: []string{"sbatch", bad},
 		Advice: &advise.Advice{Best: best, Types: []advise.Answer{*best, {Why: bad}}, Partitions: []string{bad}, Notes: []string{bad}},
 	}
 	for _, open := range []string{bad, ""} {
@@ -154,15 +149,5 @@ func TestAdviseIsSafe(t *testing.T) {
 		if strings.ContainsAny(out.String(), "\x1b\u202e") || !strings.Contains(out.String(), "about in 1d01h") {
 			t.Errorf("%q", out.String())
 		}
-	}
-}
-
-func TestAdviseFlagsAreDocumented(t *testing.T) {
-	var names []string
-	for _, f := range adviseCommand().Flags {
-		names = append(names, f.Names()[0])
-	}
-	if !slices.Equal(names, adviseOptions) {
-		t.Errorf("%q", names)
 	}
 }

@@ -32,108 +32,55 @@ import (
 	"slurmprio/slurmplug/sbatch"
 )
 
-func adviseCommand() *cli.Command {
-	return &cli.Command{
-		Name: "advise", Usage: "when a job would start, and how fast it would run, on each GPU type; for any user", ArgsUsage: "SBATCH-OPTIONS SCRIPT [ARGUMENTS]",
-		Description: "Takes the command line of sbatchwrap or sbatch, and submits nothing: replace sbatchwrap with priod advise.\n" +
-			"Based on the queue and the nodes as you see them now. Running jobs are assumed to end at their time limits, and\n" +
-			"jobs ahead of yours to start in order where they fit first. Its speed comes from its tag, its workload or the GPU\n" +
-			"type. It runs at most as long as its time limit on the slowest type, or as its --prio-steps\n" +
-			"take. Options of priod itself stand before advise. Exit status 1 when a job fits nowhere.\n" +
-			"    priod advise --gres=gpu:1 --time=4:00:00 train.sh",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "each", Usage: "each word after the options is a script; else the words after the first one are its arguments"},
-			&cli.BoolFlag{Name: "slurm", Usage: "show what Slurm itself expects, too (sbatch --test-only); it looks at running jobs only"},
-			jsonFlag(),
-		},
-		SkipFlagParsing: true, // -c is sbatch's here
-		Action:          runAdvise,
-	}
-}
-
-// adviseFlags are the names of the options that go neither to sbatch nor into the
-// tag: advise's own, and those of sbatchwrap about itself.
-func adviseFlags(c *cli.Context) (names []string) {
-	names = []string{"prio-print", "prio-help"}
-	for _, f := range c.Command.Flags {
-		if f != cli.HelpFlag {
-			names = append(names, f.Names()[0])
-		}
-	}
-	return names
-}
-
-func runAdvise(c *cli.Context) error {
-	if first := c.Args().First(); isHelp(first) || first == "help" && c.NArg() == 1 {
-		return cli.ShowCommandHelp(c, c.Command.Name)
-	}
-	cfg, err := loadConfig(c)
-	if err != nil {
-		return err
-	}
-	a, err := newAdviser(cfg, adviseFlags(c), c.Args().Slice())
-	switch {
-	case err != nil:
-		return err
-	case a == nil:
-		return cli.ShowCommandHelp(c, c.Command.Name)
+// etaOfScripts are jobs that are not submitted, with what each GPU type would be worth to them; at is when the cluster was read.
+// unread is why the state folder cannot be read: then the daemon says what is expected, and without one time limits do.
+func etaOfScripts(c *cli.Context, cfg *config.Config, r *store.Reader, words []string, unread error) (views []*etaView, at time.Time, err error) {
+	a, err := newAdviser(cfg, words, c.Bool("each") || !afterDashes(c))
+	if err != nil || a == nil {
+		return nil, at, err
 	}
 	view, err := live.New(newClient(cfg)).View(c.Context)
 	if err != nil {
-		return fmt.Errorf("the cluster cannot be read: %w", err)
+		return nil, at, fmt.Errorf("the cluster cannot be read: %w", err)
 	}
 	a.site = siteOf(cfg, view)
-	views := make([]adviceView, len(a.jobs))
-	expected, notExpected := a.expected(c.Context)
-	nowhere := false
+	expected, why := a.expected(c.Context, r, unread)
+	views = make([]*etaView, len(a.jobs))
 	for i := range a.jobs {
-		if views[i], err = a.view(c.Context, &a.jobs[i], view.OwnJobs); err != nil {
-			return err
+		j := &a.jobs[i]
+		advice, err := a.view(c.Context, j, view.OwnJobs)
+		if err != nil {
+			return nil, at, err
 		}
+		v := &etaView{Partition: strings.Join(advice.Partitions, ","), GPUs: advice.GPUs, GPUType: advice.GPUType, Why: why, Alternatives: []alternative{}}
 		if expected != nil {
-			views[i].Expect(expected[i].Types, a.jobs[i].request.GPUType == "")
-			a.choose(&views[i], &a.jobs[i])
+			v = expected[i]
+		} else if advice.Best != nil {
+			v.LimitsS = secondsOf(advice.Best.Start)
 		}
-		views[i].NotExpected = notExpected
-		nowhere = nowhere || views[i].Best == nil
-	}
-	if a.given("json") {
-		if err := report.JSON(c.App.Writer, map[string]any{"at": view.Snapshot.At, "jobs": views}); err != nil {
-			return err
+		if v.Types != nil {
+			advice.Expect(v.Types, j.request.GPUType == "")
+			a.choose(&advice, j)
 		}
-	} else {
-		for i := range views {
-			if i > 0 {
-				fmt.Fprintln(c.App.Writer)
-			}
-			views[i].show(c.App.Writer, view.Snapshot.At)
+		if c.Bool("slurm") {
+			v.Slurm = a.testOnly(c.Context, j)
 		}
+		v.Script, v.Advice = filepath.Base(cmp.Or(advice.Script, "job")), &advice
+		views[i] = v
 	}
-	if nowhere {
-		return errProblem
-	}
-	return nil
+	return views, view.Snapshot.At, nil
 }
 
 // expected is what past runs let expect of the jobs; nil, and why, where the state folder is not for this user and the daemon
 // does not answer.
-func (a *adviser) expected(ctx context.Context) (views []*etaView, why string) {
+func (a *adviser) expected(ctx context.Context, r *store.Reader, unread error) (views []*etaView, why string) {
 	requests := make([]*advise.Request, len(a.jobs))
 	for i := range a.jobs {
 		requests[i] = &a.jobs[i].request
 	}
-	r, err := store.OpenReader(ctx, a.cfg.State.Dir)
-	if err == nil {
-		defer r.Close()
-	}
-	if views, err = etaOfRequests(ctx, a.cfg, r, requests, a.user, err, a.site); err != nil {
+	views, err := etaOfRequests(ctx, a.cfg, r, requests, a.user, unread, a.site)
+	if err != nil {
 		return nil, "by time limits alone: " + err.Error()
-	}
-	for _, v := range views {
-		why = cmp.Or(why, v.Why)
-	}
-	if len(views) > 0 && views[0].Types == nil && why != "" {
-		return nil, "by time limits alone: " + why
 	}
 	return views, ""
 }
@@ -151,11 +98,10 @@ func siteOf(cfg *config.Config, view *live.View) *advise.Site {
 	return site
 }
 
-// adviser is one call of advise.
+// adviser is one question about jobs that are not submitted.
 type adviser struct {
 	cfg    *config.Config
 	sbatch string // path of sbatch
-	own    []string
 	cmd    *sbatch.Command
 	jobs   []adviseJob
 	table  *workload.Table
@@ -176,27 +122,27 @@ func (a *adviser) given(name string) bool {
 	return ok
 }
 
-// newAdviser reads a command line of sbatch, with options of its own that go neither to sbatch nor into the tag, and the
-// scripts; nil when help is asked for.
-func newAdviser(cfg *config.Config, own, args []string) (*adviser, error) {
-	if len(args) > 0 && args[0] == "--" { // as for profile
-		args = args[1:]
-	}
+// aboutWrapper are the options of sbatchwrap about itself, which go neither to sbatch nor into the tag.
+var aboutWrapper = []string{"prio-print", "prio-help"}
+
+// newAdviser reads a command line of sbatch and its script, or scripts of which each gets the options before the first one; nil
+// when help is asked for.
+func newAdviser(cfg *config.Config, args []string, each bool) (*adviser, error) {
 	if len(args) == 0 {
-		return nil, usagef("advise: want a job as sbatchwrap takes it: priod advise --gres=gpu:1 train.sh")
+		return nil, usagef("eta: want a job as sbatchwrap takes it: priod eta -- --gres=gpu:1 train.sh")
 	}
-	a := &adviser{cfg: cfg, own: own, sbatch: filepath.Join(cfg.Slurm.BinDir, "sbatch")}
+	a := &adviser{cfg: cfg, sbatch: filepath.Join(cfg.Slurm.BinDir, "sbatch")}
 	var err error
 	if cfg.Slurm.BinDir == "" {
 		if a.sbatch, err = exec.LookPath("sbatch"); err != nil {
-			return nil, fmt.Errorf("advise needs Slurm's commands: %w", err)
+			return nil, fmt.Errorf("a job that is not submitted needs Slurm's commands: %w", err)
 		}
 	}
 	grammar, err := sbatch.Installed{Path: a.sbatch}.Grammar()
 	if err != nil {
 		return nil, err
 	}
-	grammar = grammar.With(prio.Exact(a.own...)...)
+	grammar = grammar.With(prio.Exact(aboutWrapper...)...)
 	if a.cmd, err = grammar.ParseArgs(args); err != nil {
 		return nil, usagef("command line: %v", err)
 	}
@@ -204,7 +150,7 @@ func newAdviser(cfg *config.Config, own, args []string) (*adviser, error) {
 		return nil, nil
 	}
 	commands := []*sbatch.Command{a.cmd}
-	if a.given("each") {
+	if each {
 		commands = nil
 		options := args[:len(args)-len(a.cmd.Script)]
 		for _, script := range a.cmd.Script {
@@ -215,7 +161,7 @@ func newAdviser(cfg *config.Config, own, args []string) (*adviser, error) {
 			commands = append(commands, cmd)
 		}
 		if len(commands) == 0 {
-			return nil, usagef("advise --each: name at least one script behind the options")
+			return nil, usagef("eta --each: name at least one script behind the options")
 		}
 	}
 	a.jobs = make([]adviseJob, len(commands))
@@ -263,10 +209,7 @@ func readAdviseJob(grammar *sbatch.Grammar, cmd *sbatch.Command) (adviseJob, err
 		return j, usageError{err}
 	}
 	fromEnv, _ := prio.FromEnvironment(os.Environ())
-	_, given, err = prio.Canary(slices.Concat(given, fromEnv, prio.FromArguments(cmd)))
-	if err != nil {
-		return j, usageError{err}
-	}
+	given = slices.Concat(given, fromEnv, prio.FromArguments(cmd))
 	var tag jobtag.Tag
 	if len(given) > 0 {
 		if tag, j.tag, err = prio.Tag(given); err != nil {
@@ -299,10 +242,7 @@ type adviceView struct {
 	Steered  bool     `json:"steered"`          // left open, the type is the site's choice: priod steers the job
 	Barred   string   `json:"barred,omitempty"` // why priod, which steers the job, does not steer it to the best type
 	Say      string   `json:"say,omitempty"`    // the option that would let priod steer it
-	Slurm    string   `json:"slurm,omitempty"`  // what Slurm itself expects
 	Stdin    bool     `json:"-"`                // the script comes from standard input
-
-	NotExpected string `json:"not_expected,omitempty"` // why past runs say nothing
 }
 
 func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceView, error) {
@@ -337,9 +277,6 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 		v.LimitS = &s
 	}
 	a.choose(&v, j)
-	if a.given("slurm") {
-		v.Slurm = a.testOnly(ctx, j)
-	}
 	return v, nil
 }
 
@@ -469,7 +406,7 @@ func (a *adviser) submission(j *adviseJob, advice *advise.Advice, typed bool) []
 	}
 	part := j.cmd.Components[0]
 	for _, f := range part.Found {
-		if slices.Contains(a.own, f.Option.Name) {
+		if slices.Contains(aboutWrapper, f.Option.Name) {
 			copyTo(f.At)
 			next += f.Words
 		}
@@ -490,7 +427,7 @@ func (a *adviser) testOnly(ctx context.Context, j *adviseJob) string {
 	if j.cmd.Tangled {
 		return "not asked: the command line cannot be changed safely"
 	}
-	ctx, stop := context.WithTimeout(ctx, time.Duration(a.cfg.Slurm.CommandTimeout))
+	ctx, stop := context.WithTimeout(ctx, a.cfg.Constants.Commands.ReadTimeout)
 	defer stop()
 	cmd := exec.CommandContext(ctx, a.sbatch, j.cmd.Rewrite([][]string{{"--test-only"}})...)
 	if len(j.cmd.Script) == 0 {
@@ -562,15 +499,9 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 		rows = append(rows, append(row, start, end))
 	}
 	report.Table(w, header, rows)
-	if v.NotExpected != "" {
-		fmt.Fprintf(w, "note: %s\n", report.Safe(v.NotExpected))
-	}
 	v.showBest(w)
 	for _, n := range v.Notes {
 		fmt.Fprintf(w, "note: %s\n", report.Safe(n))
-	}
-	if v.Slurm != "" {
-		fmt.Fprintf(w, "Slurm itself: %s\n", report.Safe(v.Slurm))
 	}
 }
 
