@@ -16,7 +16,7 @@ export SLURMPRIO_REQUIRE_LAB=1 GO=${GO:-go} SUITES=${SUITES:-trixie sid}
 # one and of its steps, scontrol show and ping, updates on standard input and single ones,
 # requeue, reservations, scancel, srun, sprio, sdiag, sacct of runs, of command lines and
 # of steps, sacctmgr, sbatch. Some are among the long ones.
-smoke_tests='^Test(LiveReads|LiveRights|LiveLevers|Submissions|EvictionMakesRoom|EvictionInParts|Steering|SizesGivenBack|GiveBack|SpeedsFromAccounting|UsageFromAccounting|Profile)$'
+smoke_tests='^Test(LiveReads|LiveRights|LiveLevers|Submissions|EvictionMakesRoom|EvictionInParts|Steering|SizesGivenBack|SpeedsFromAccounting|UsageFromAccounting|Profile)$'
 
 # on runs a tier in one root and says in one line how it went.
 on() {

@@ -74,7 +74,7 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 		return slices.Concat(away, checkState(ctx, cfg), checkShared(cfg, ""))
 	}
 	findings := slurm.Check(ctx, cfg.Decide(), live.Uses{
-		Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Switches: cfg.SwitchWait(),
+		Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, Switches: cfg.SwitchWait(),
 		Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
 	})
 	findings = checkProfile(cfg, checkUser(cfg, findings))

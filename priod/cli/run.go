@@ -158,11 +158,11 @@ func slowNodes(ctx context.Context, cfg *config.Config, table *workload.Table) (
 // ledger is what the daemon knows of allocations, and takes speeds from; an empty
 // one without a state folder.
 func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *allocate.Settings) (*allocate.Ledger, error) {
-	if set.Policy.Name == "" {
+	if set.Policy == "" {
 		return nil, nil
 	}
 	var err error
-	if set.Policy.Name == "hierarchical" {
+	if set.Policy == "hierarchical" {
 		if set.Accounts, err = slurm.AccountShares(ctx); err != nil {
 			return nil, err
 		}

@@ -27,12 +27,12 @@ func moved(flag string) string {
 const aConstant = "nothing: it is a constant"
 
 var movedToSet = map[string]string{
-	"allocation": "--order priod --set allocation.policy=NAME --set steering.enabled=true", "sizing": "--order priod --set sizing.enabled=true --set sizing.mechanism=NAME",
+	"allocation": "--order priod --set allocation.policy=NAME --set steering.enabled=true", "sizing": "--order priod --set sizing.enabled=true",
 	"round": "--order priod --set rounds.enabled=true --set rounds.length=TIME", "steering-cycle": "--set cycle.interval=TIME", "steering-wait": aConstant,
 	"steering-depth": aConstant, "steering-busy": "nothing: it changed nothing", "lead": aConstant, "round-pay": aConstant,
 	"defrag": "--set preemption.defrag=true", "max-evictions": "--set preemption.max_evictions=TIMES", "min-runtime": "--set preemption.min_run=TIME",
 	"eviction-rise": aConstant, "urgency": "--set preemption.urgency=NUMBER", "min-gain": aConstant, "locality": "--set locality.enabled=true",
-	"few-nodes": "--set locality.few_nodes=true", "locality-wait": aConstant, "locality-others": aConstant,
+	"few-nodes": "nothing: jobs wait for few switches alone", "locality-wait": aConstant, "locality-others": aConstant,
 	"locality-longest": "--set locality.max_wait=TIME", "locality-of-limit": aConstant, "fitgpp-s": aConstant,
 	"fitgpp-fallback": aConstant, "evictions-at-once": aConstant, "evictions-per-hour": "--set preemption.max_per_hour=JOBS",
 	"eviction-gpu-hours-per-day": "--set preemption.gpu_hours_per_day=HOURS", "switch-nodes": "--cluster FILE, with switch in its [[nodes]] tables",

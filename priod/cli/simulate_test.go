@@ -189,7 +189,6 @@ func TestSimulateDaemonsKeys(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"[sizing]\ngive_back = true\n", nil, "sizing.give_back"},
 		{"[sizing]\nenabled = true\n", nil, "sizing.enabled"},
 		{"", []string{"--set", "allocation.policy=allox"}, "allocation.policy"},
 		{"", []string{"--set", "cycle.interval=5s", "--set", "preemption.max_evictions=-1"}, "preemption.max_evictions"},

@@ -209,7 +209,7 @@ func (t *tuning) config(set []string) (*config.Config, error) {
 		return nil, err
 	}
 	cfg.Cycle.Interval = max(cfg.Cycle.Interval, config.Duration(tuneCycle))
-	cfg.Retry.Output, cfg.Retry.Drain, cfg.Sizing.GiveBack = false, false, false
+	cfg.Retry.Output, cfg.Retry.Drain = false, false
 	return cfg, nil
 }
 

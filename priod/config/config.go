@@ -61,16 +61,12 @@ type Config struct {
 	Consents []Consent          `toml:"consent" json:"consent,omitempty"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	Sizing   struct {
-		Enabled   bool   `toml:"enabled" json:"enabled"`
-		Mechanism string `toml:"mechanism" json:"mechanism"`
-
-		GiveBack bool `toml:"give_back" json:"give_back"`
+		Enabled bool `toml:"enabled" json:"enabled"`
 	} `toml:"sizing" json:"sizing"`
 	Locality struct {
 		Enabled   bool      `toml:"enabled" json:"enabled"`
 		Costs     []float64 `toml:"costs" json:"costs"`
 		Longest   Duration  `toml:"max_wait" json:"max_wait"`
-		FewNodes  bool      `toml:"few_nodes" json:"few_nodes"`
 		SlowNodes bool      `toml:"slow_nodes" json:"slow_nodes"`
 	} `toml:"locality" json:"locality"`
 	TEBudget struct {

@@ -144,7 +144,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[limits]\nwrites_per_second = 0.0", "limits.writes_per_second: want more than 0, not 0"},
 		{"[ranking]\nte_qos = [\"\"]", `ranking.te_qos: want names of QOS, not [""]`},
 		{"[ranking]\norder = \"owed\"", "want an allocation.policy beside order owed"},
-		{"[ranking]\norder = \"due\"", "ranking.order: want slurm, gavel, owed, slack"},
+		{"[ranking]\norder = \"due\"", "ranking.order: want slurm, owed"},
 		{"[[class]]\nname = \"a b\"\ntype = \"te\"", `[[class]] "a b": name: want letters`},
 		{"[[class]]\nname = \"a\"\ntype = \"x\"", `[[class]] "a": type: want te or be`},
 		{"[[class]]\nname = \"a\"\ntype = \"te\"\n[[class]]\nname = \"a\"\ntype = \"be\"", "each name once"},

@@ -25,28 +25,26 @@ import (
 
 // Constants are the settings that no site changes: each stands in its room, with its source.
 type Constants struct {
-	Commands      slurmplug.Options
-	Order         order.Settings
-	Allocation    allocate.Settings
-	Steering      steer.Settings
-	Rounds        yield.Settings
-	Sizing        size.Settings
-	GiveBackAfter time.Duration
-	Locality      locality.Settings
-	NodeCosts     []float64
-	Eviction      evict.Settings
-	Watch         time.Duration // evictions under way
-	Headroom      headroom.Settings
-	Retries       retry.Settings
-	LearnEvery    time.Duration
-	ShortestRun   time.Duration
-	Polls         int // by TE submissions in a minute
+	Commands    slurmplug.Options
+	Order       order.Settings
+	Allocation  allocate.Settings
+	Steering    steer.Settings
+	Rounds      yield.Settings
+	Sizing      size.Settings
+	Locality    locality.Settings
+	Eviction    evict.Settings
+	Watch       time.Duration // evictions under way
+	Headroom    headroom.Settings
+	Retries     retry.Settings
+	LearnEvery  time.Duration
+	ShortestRun time.Duration
+	Polls       int // by TE submissions in a minute
 }
 
 func constantsOfRooms() Constants {
 	return Constants{
 		Commands: slurmplug.Constants, Order: order.Constants, Allocation: allocate.Constants, Steering: steer.Constants, Rounds: yield.Defaults,
-		Sizing: size.Constants, GiveBackAfter: size.GiveBackAfter, Locality: locality.Constants, NodeCosts: locality.NodeCosts,
+		Sizing: size.Constants, Locality: locality.Constants,
 		Eviction: evict.Constants, Watch: evict.Watch, Headroom: headroom.Constants, Retries: retry.Constants,
 		LearnEvery: speed.LearnEvery, ShortestRun: speed.ShortestRun, Polls: wake.PollsPerMinute,
 	}
@@ -82,8 +80,6 @@ var constants = []constant{
 	{"rounds.finish_bonus_half_life", func(k *Constants) any { return (*seconds)(&k.Rounds.Lead.Half) }},
 	{"sizing.start_timeout", func(k *Constants) any { return (*Duration)(&k.Sizing.Within) }},
 	{"sizing.depth", func(k *Constants) any { return &k.Sizing.Jobs }},
-	{"sizing.give_back_after", func(k *Constants) any { return (*Duration)(&k.GiveBackAfter) }},
-	{"locality.node_costs", func(k *Constants) any { return &k.NodeCosts }},
 	{"locality.wait_weight", func(k *Constants) any { return &k.Locality.Rule.Wait }},
 	{"locality.queue_weight", func(k *Constants) any { return &k.Locality.Rule.Others }},
 	{"locality.limit_share", func(k *Constants) any { return &k.Locality.OfLimit }},

@@ -45,9 +45,7 @@ func (c *Config) Decide() order.Settings {
 func (c *Config) AllocationSettings() allocate.Settings {
 	set := c.Constants.Allocation
 	set.Weights, set.Ranking, set.Speeds = c.Allocation.Weights, c.Decide().Ranking, c.SpeedSettings()
-	if c.Allocation.Policy != "" {
-		set.Policy, _ = allocate.ParsePolicy(c.Allocation.Policy) // validated
-	}
+	set.Policy = allocate.Policy(c.Allocation.Policy)
 	return set
 }
 
@@ -88,26 +86,13 @@ func (c *Config) Steps() *regexp.Regexp {
 func (c *Config) Sizes() size.Settings {
 	set := c.Constants.Sizing
 	set.Enabled = c.Sizing.Enabled
-	set.Mechanism, _ = size.Parse(c.Sizing.Mechanism) // validated
 	return set
-}
-
-// GiveBack returns which running jobs give back memory.
-func (c *Config) GiveBack() size.GiveBackSettings {
-	return size.GiveBackSettings{Enabled: c.Sizing.GiveBack, After: c.Constants.GiveBackAfter, Ranking: c.Decide().Ranking}
 }
 
 // LocalitySettings returns which jobs wait for few switches.
 func (c *Config) LocalitySettings() locality.Settings {
 	set := c.Constants.Locality
 	set.Enabled, set.Rule.Costs, set.Rule.Longest = c.Locality.Enabled, c.Locality.Costs, time.Duration(c.Locality.Longest).Seconds()
-	return set
-}
-
-// FewNodesSettings returns which jobs wait for few nodes.
-func (c *Config) FewNodesSettings() locality.Settings {
-	set := c.LocalitySettings()
-	set.Enabled, set.Rule.Costs = c.Locality.FewNodes, c.Constants.NodeCosts
 	return set
 }
 

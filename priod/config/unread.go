@@ -85,6 +85,11 @@ var renamed = map[string]string{
 // removed are keys of earlier versions that nothing took the place of, and why.
 var removed = map[string]string{
 	"steering.busy":           "it changed nothing (docs/evidence/steering.md)",
+	"locality.few_nodes":      "jobs wait for few switches alone",
+	"locality.node_costs":     "jobs wait for few switches alone",
+	"sizing.give_back":        "it had no measured gain",
+	"sizing.give_back_after":  "it had no measured gain",
+	"sizing.mechanism":        "sizes are those of waterfill; tests/papers has Synergy's others",
 	"speeds.within":           "history is used where it is surer than speeds.types, or than all types being equal",
 	"speeds.max_error_factor": "history is used where it is surer than speeds.types, or than all types being equal",
 }

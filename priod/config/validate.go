@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -19,7 +18,6 @@ import (
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
-	"slurmprio/priod/size"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/wake"
@@ -73,7 +71,7 @@ func (c *Config) hostRules() []rule {
 		{"state.shared", c.State.Shared == "" || filepath.IsAbs(c.State.Shared) && !inside(c.State.Shared, c.State.Dir), "empty, or an absolute path outside of state.dir, which is of this host alone"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || c.State.Shared != "" || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Locality.FewNodes && !c.Locality.SlowNodes && !c.Retry.Enabled,
+		{"cycle.follow_controller", !c.Cycle.FollowController || c.State.Shared != "" || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Locality.Enabled && !c.Locality.SlowNodes && !c.Retry.Enabled,
 			"false beside steering or sizing, and beside locality and retry, without state.shared: what a job's user asked for would stand only on the host that wrote (docs/reference/high-availability.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
@@ -108,9 +106,7 @@ func (c *Config) steeringRules() []rule {
 
 // sizeRules hold for CPUs, memory and speeds.
 func (c *Config) sizeRules() []rule {
-	_, sizingErr := size.Parse(c.Sizing.Mechanism)
 	return []rule{
-		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
 		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
@@ -254,7 +250,7 @@ func oneGroup(expression string) bool {
 	return err == nil && e.NumSubexp() == 1
 }
 
-var orders = []string{string(order.SlurmOrder), string(order.GavelOrder), string(order.OwedOrder), string(order.SlackOrder)}
+var orders = []string{string(order.SlurmOrder), string(order.OwedOrder)}
 
 // checkAllocation looks at the policy and its weights.
 func (c *Config) checkAllocation() error {
@@ -272,30 +268,15 @@ func (c *Config) checkAllocation() error {
 	return nil
 }
 
-// Of the policies that tests/papers knows besides, two only
-// compare, one needs prices of GPUs, and of space sharing Slurm knows nothing.
-var (
-	comparisons  = []string{"allox", "strategy-proof"}
-	priced       = "min-cost"
-	spaceSharing = []string{"gandiva", "packed"} // a policy, or the variant of one
-)
+// papersOnly are policies of Gavel's table that priod does not run.
+var papersOnly = []string{"water-filling", "min-cost", "fifo", "sjf", "isolated", "proportional", "allox", "gandiva", "strategy-proof"}
 
 func checkPolicy(text string) error {
-	words := strings.Split(text, ":")
-	all := slices.DeleteFunc(allocate.Names(), func(name string) bool { return name == priced })
-	names := strings.Join(all, ", ")
-	switch name := words[0]; {
-	case slices.ContainsFunc(words, func(w string) bool { return slices.Contains(spaceSharing, w) }):
-		return errors.New("want a policy without space sharing: Slurm gives a GPU to one job")
-	case slices.Contains(comparisons, name):
-		return fmt.Errorf("%s is there to compare with, in tests/papers: want one of %s", name, names)
-	case name == priced:
-		return fmt.Errorf("%s needs a price for each GPU type, and priod.toml has none: want one of %s", name, names)
-	case !slices.Contains(all, name):
-		return fmt.Errorf("no policy %.80q: want one of %s", name, names)
+	name, variant, _ := strings.Cut(text, ":")
+	if names := strings.Join(allocate.Names(), ", "); slices.Contains(papersOnly, name) || variant == "agnostic" || variant == "packed" {
+		return fmt.Errorf("%.80s is there to compare with, in tests/papers: want one of %s", text, names)
 	}
-	_, err := allocate.ParsePolicy(text)
-	return err
+	return allocate.Policy(text).Check()
 }
 
 // checkTypes looks at the GPU types of speeds.types and speeds.renamed.

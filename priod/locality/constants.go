@@ -10,6 +10,3 @@ var Constants = Settings{
 	Depth:          500,
 	WritesPerCycle: 100,
 }
-
-// NodeCosts are the costs of nodes in the place of switches.
-var NodeCosts = []float64{0.146, 0.199, 0.441}

@@ -53,8 +53,6 @@ type Order string
 // The orders.
 const (
 	SlurmOrder Order = "slurm" // as Slurm itself puts them
-	GavelOrder Order = "gavel" // by Share.Priority
-	SlackOrder Order = "slack" // jobs that would end unfairly late, then those with the longest run left: see bySlack
 	OwedOrder  Order = "owed"  // by what the allocations promised and the job has not received, see Settings.Lead
 )
 
@@ -84,9 +82,6 @@ func newDecider(s *cluster.Snapshot, h *cluster.History, set Settings) *decider 
 	d.held = make([]held, len(d.verdicts))
 	for i := range d.verdicts {
 		d.held[i] = d.heldBy(&s.Jobs[d.verdicts[i].Job])
-	}
-	if set.Order == SlackOrder {
-		d.contention = contention(s, h)
 	}
 	return d
 }
@@ -161,8 +156,6 @@ type decider struct {
 	narrow    bool // step goes by the factors in the queue, see stepFor
 	foreign   int
 	overLimit int // writes that WritesPerCycle keeps for the next cycle
-
-	contention func(partitions string) float64 // in order slack: jobs for each GPU that is reached
 
 	refused map[cluster.JobID]bool // as Memory.since says
 }

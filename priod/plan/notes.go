@@ -38,8 +38,6 @@ const (
 	NodesUnlabelled  NoteKind = "nodes-unlabelled"  // steered jobs do not run there
 	SteeringUnread   NoteKind = "steering-unread"
 	SizesUnread      NoteKind = "sizes-unread"
-	MemoryUnread     NoteKind = "memory-unread"
-	MemoryKept       NoteKind = "memory-kept" // sizing.give_back does nothing
 	LocalityUnread   NoteKind = "locality-unread"
 	NoSwitches       NoteKind = "no-switches" // Slurm knows no tree of them
 	HeadroomRefused  NoteKind = "headroom-refused"
@@ -53,7 +51,7 @@ const ForeignValues NoteKind = "foreign-value"
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
 	WritesPerCycle, SteeringWrites, LocalityWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
-	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, MemoryUnread, MemoryKept, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain,
+	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain,
 	ForeignValues,
 }
 

@@ -7,6 +7,3 @@ var Constants = Settings{
 	Within: time.Minute, // several cycles of Slurm's main scheduler, which starts a job that fits (docs/reference/sizes.md)
 	Jobs:   100,
 }
-
-// GiveBackAfter is how long a job runs before it gives back memory.
-const GiveBackAfter = 15 * time.Minute

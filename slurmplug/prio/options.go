@@ -46,7 +46,6 @@ var Options = []Option{
 	{"prio-cpu", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N CPUs per GPU: a100:3x1-9x2.4", verbatim},
 	{"prio-mem", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N MB of memory per GPU", verbatim},
 	{"prio-steps", sbatch.Required, "N", "total work of the job, in steps of its own", steps},
-	{"prio-give-back", sbatch.Optional, "yes|no", "the job starts no srun later on: memory that it holds and has not used may be reclaimed while it runs", yesNo},
 	{"prio-retry", sbatch.Required, "never|infra|always", "after which failures to requeue the job: none, those of the machine, or also those whose cause is not clear", lower},
 }
 
@@ -56,6 +55,7 @@ const optOut = "prio-none"
 // gone are removed options. They are still read, so that an error says what to do; the variable of one that had a value, too.
 var gone = []Option{
 	{Name: "prio-share", Arg: sbatch.Optional, Help: " and never did anything to a job: leave it out"},
+	{Name: "prio-give-back", Arg: sbatch.Optional, Help: " and does nothing to a job: leave it out"},
 	{Name: "prio-canary", Arg: sbatch.Required, Value: "TIME", Help: ": submit a short run of the script, and the job with --dependency=afterok on it (docs/users/canary.md)"},
 }
 
@@ -107,9 +107,6 @@ func (o *Option) apply(tag *jobtag.Tag, value string) (want string) {
 			tag.Type = jobtag.None
 		}
 		return ""
-	case o.Name == "prio-give-back" && text == takenBack:
-		tag.GiveBack = false
-		return ""
 	}
 	var bad *jobtag.Error
 	if err := tag.Set(o.key(), text); errors.As(err, &bad) {
@@ -132,8 +129,7 @@ func signal(value string) (string, string) {
 	return name, ""
 }
 
-// takenBack is the answer no. Of all that can be said, only --prio-give-back
-// and --prio-none can be taken back.
+// takenBack is the answer no. Of all that can be said, only --prio-none can be taken back.
 const takenBack = "no"
 
 func yesNo(value string) (string, string) {

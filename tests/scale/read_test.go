@@ -231,7 +231,7 @@ func TestSimulationIsRead(t *testing.T) {
 		}
 		fmt.Fprintf(&jobs, "%d,%d,%d,%d,%s,u%d\n", i, i*20, 100+i*37%3000, 1+i%4, class, i%5)
 	}
-	trace, config := write("jobs.csv", jobs.String()), write("priod.toml", strings.ReplaceAll(everything, "give_back = true", "")) // a trace does not say what memory jobs use
+	trace, config := write("jobs.csv", jobs.String()), write("priod.toml", everything)
 	nodes := ""
 	for _, gpuType := range []string{"a100", "t4"} {
 		nodes += fmt.Sprintf("[[nodes]]\ncount = 4\ngpu_type = %q\ngpus = 4\ncpus = 32\nmem_mb = 400000\nswitch = %q\n", gpuType, gpuType)

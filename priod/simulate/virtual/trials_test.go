@@ -66,8 +66,8 @@ func TestTrialsUnderEachBackfill(t *testing.T) {
 		}
 		jobs = append(jobs, j)
 	}
-	for _, b := range []Backfill{NoBackfill, EASY, Conservative, Skip} {
-		for _, mode := range []placement.Mode{placement.Pool, placement.Packed} {
+	for _, b := range []Backfill{NoBackfill, EASY} {
+		for _, mode := range []placement.Mode{placement.Packed, placement.Consolidated} {
 			o := run(t, nodes(2, 4), jobs, Options{Backfill: b, Placement: mode, RequeueDelay: 121}).Outcomes
 			for i := range o {
 				if want := len(jobs[i].Trials); !o[i].Done || o[i].Failed || int(o[i].Failures) != want || int(o[i].Trials) != want+1 {

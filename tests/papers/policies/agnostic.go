@@ -1,16 +1,16 @@
-package allocate
+package policies
 
 import (
 	"slices"
 )
 
-// Agnostic solves the problem as if all GPU types were equally fast: as fast
+// agnostic solves the problem as if all GPU types were equally fast: as fast
 // as the type that the jobs like best where steps count (finish-time fairness,
 // makespan), else 1. Which type a job is on makes no difference then, so
 // each job's time is spread over the types in proportion to their GPUs, unless
 // each job stays on one. Objective and bound are those of the problem as the
 // policy sees it.
-func (p *Problem) Agnostic(solve func(*Problem) (*Allocation, error), steps, stays bool) (*Allocation, error) {
+func (p *Problem) agnostic(solve solver, steps, stays bool) (*Allocation, error) {
 	a, err := solve(p.withEqualSpeeds(steps))
 	if err == nil && !stays {
 		p.spreadOverTypes(a)
@@ -70,7 +70,7 @@ func (p *Problem) mostLiked() int {
 func (p *Problem) spreadOverTypes(a *Allocation) {
 	c := p.Classify(nil)
 	wanted := make([][]float64, len(p.Jobs))
-	gpus, factor := p.gpus(), make([]float64, len(p.Types))
+	gpus, factor := c.GPUs, make([]float64, len(p.Types))
 	for t := range factor {
 		factor[t] = 1
 	}

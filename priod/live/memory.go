@@ -12,9 +12,6 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// KeepsMemory says why the memory of running jobs cannot be lowered here; "" when it can.
-func (c *Cluster) KeepsMemory() string { return c.conf.KeepsMemory() }
-
 // AskMemory reads how jobs ask for memory, into their AskedMB. A job that cannot be read
 // or is gone is left without, with an error; the others are read all the same.
 func (c *Cluster) AskMemory(ctx context.Context, jobs []*cluster.Job) error {

@@ -1,4 +1,4 @@
-package size_test
+package mechanisms_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"slurmprio/priod/size"
 	"slurmprio/priod/workload"
+	"slurmprio/tests/papers/mechanisms"
 )
 
 // server is Synergy's: 8 GPUs, 24 CPUs, 500 GB.
@@ -70,53 +71,32 @@ func TestOneServer(t *testing.T) {
 	hungryFirst := []string{"alexnet", "alexnet", "alexnet", "alexnet", "gnmt", "gnmt", "gnmt", "gnmt"}
 	hungryLast := []string{"gnmt", "gnmt", "gnmt", "gnmt", "alexnet", "alexnet", "alexnet", "alexnet"}
 	for _, c := range []struct {
-		mechanism size.Mechanism
+		mechanism string
 		models    []string
 		want      []string
 	}{
-		{size.Proportional, hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "3x1", "3x1", "3x1", "3x1"}},
-		{size.Greedy, hungryFirst, []string{"12x2.94", "12x2.94", "-", "-", "-", "-", "-", "-"}},
-		{size.Tune, hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "1x1", "1x1", "1x1", "1x1"}},
-		{size.Tune, hungryLast, []string{"1x1", "1x1", "1x1", "1x1", "3x1", "3x1", "3x1", "3x1"}},
-		{size.TuneBestFit, hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "1x1", "1x1", "1x1", "1x1"}},
-		{size.Waterfill, hungryFirst, []string{"5x1.53", "5x1.53", "5x1.53", "5x1.53", "1x1", "1x1", "1x1", "1x1"}},
+		{"proportional", hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "3x1", "3x1", "3x1", "3x1"}},
+		{"greedy", hungryFirst, []string{"12x2.94", "12x2.94", "-", "-", "-", "-", "-", "-"}},
+		{"tune", hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "1x1", "1x1", "1x1", "1x1"}},
+		{"tune", hungryLast, []string{"1x1", "1x1", "1x1", "1x1", "3x1", "3x1", "3x1", "3x1"}},
+		{"tune-best-fit", hungryFirst, []string{"3x1", "3x1", "3x1", "3x1", "1x1", "1x1", "1x1", "1x1"}},
+		{"waterfill", hungryFirst, []string{"5x1.53", "5x1.53", "5x1.53", "5x1.53", "1x1", "1x1", "1x1", "1x1"}},
 	} {
 		var jobs []size.Job
 		for _, m := range c.models {
 			jobs = append(jobs, job(curve(m), 1))
 		}
-		got := sizes(len(jobs), size.NewPacker(size.Rule{Mechanism: c.mechanism}).Pack(jobs, servers(1)))
+		got := sizes(len(jobs), pack(t, c.mechanism)(jobs, servers(1)))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%v of %v: %v, want %v", c.mechanism, c.models, got, c.want)
 		}
 	}
 }
 
-// The same model needs more cores on a faster GPU, and nodes differ.
-func TestTypes(t *testing.T) {
-	at := func(demand, best float64) *workload.Curve {
-		return &workload.Curve{
-			IterationS: 1, DemandCPUs: demand, DemandMemMB: 1000, CPUs: []float64{1, demand}, MemMB: []int64{1000}, Speed: [][]float64{{1}, {best}},
-		}
-	}
-	small, large := size.Amount{GPUs: 2, CPUs: 4, MemMB: 1e5}, size.Amount{GPUs: 2, CPUs: 32, MemMB: 1e5}
-	nodes := []size.Node{{Type: 0, Total: small, Free: small}, {Type: 1, Total: large, Free: large}}
-	j := size.Job{GPUs: 1, On: []size.Sensitivity{{Speed: 1, Curve: at(3, 1.5)}, {Speed: 2, Curve: at(20, 2)}}}
-	got := sizes(4, size.NewPacker(size.Rule{}).Pack([]size.Job{j, j, j, j}, nodes))
-	// Shares: 16 CPUs on the second type, whose curve rises between 1 and 20; 2 on the first.
-	if want := []string{"16x1.7894736842105263", "16x1.7894736842105263", "2x1.25", "2x1.25"}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	only := size.Job{GPUs: 3, On: []size.Sensitivity{{}, {Speed: 1}}}
-	if got := size.NewPacker(size.Rule{}).Pack([]size.Job{only}, nodes); len(got) != 0 {
-		t.Errorf("a gang larger than its only type was granted %v", got)
-	}
-}
-
 // What nobody knows gets its share and is never resized.
 func TestUnknown(t *testing.T) {
-	for m := size.Waterfill; m <= size.Proportional; m++ {
-		got := sizes(1, size.NewPacker(size.Rule{Mechanism: m}).Pack([]size.Job{job(nil, 2)}, servers(1)))
+	for _, m := range mechanisms.Names {
+		got := sizes(1, pack(t, m)([]size.Job{job(nil, 2)}, servers(1)))
 		if want := []string{"6x1"}; !slices.Equal(got, want) {
 			t.Errorf("%v: %v, want %v", m, got, want)
 		}
@@ -133,9 +113,9 @@ func TestCurvesNoNodeCanMeet(t *testing.T) {
 		"demands what makes it slower": {IterationS: 1, DemandCPUs: 12, DemandMemMB: 64000, CPUs: []float64{3, 6, 12}, MemMB: []int64{64000}, Speed: [][]float64{{1}, {3}, {0.1}}},
 	} {
 		jobs := []size.Job{job(c, 1), job(c, 1), job(c, 2), job(c, 4)}
-		for m := size.Waterfill; m <= size.Proportional; m++ {
-			grants := size.NewPacker(size.Rule{Mechanism: m}).Pack(jobs, servers(1))
-			if m == size.Greedy {
+		for _, m := range mechanisms.Names {
+			grants := pack(t, m)(jobs, servers(1))
+			if m == "greedy" {
 				continue // passes over whom it cannot satisfy
 			}
 			if len(grants) != len(jobs) {
@@ -156,15 +136,19 @@ func TestCurvesNoNodeCanMeet(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
-	for m := size.Waterfill; m <= size.Proportional; m++ {
-		if got, err := size.Parse(m.String()); got != m || err != nil {
-			t.Errorf("%v: %v, %v", m, got, err)
-		}
-	}
-	if _, err := size.Parse("most"); err == nil {
+func TestByName(t *testing.T) {
+	if _, err := mechanisms.ByName("most"); err == nil {
 		t.Error("no error")
 	}
+}
+
+// pack is a mechanism.
+func pack(t testing.TB, name string) mechanisms.Pack {
+	p, err := mechanisms.ByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // situation is a cluster of two GPU types and kinds of nodes, and jobs.
@@ -236,20 +220,18 @@ const rounding = 1e-6
 // same input gives the same result.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		reserve := rapid.Bool().Draw(r, "reserve")
 		s := drawSituation(r, rapid.Bool().Draw(r, "busy"))
-		total := map[size.Mechanism]float64{}
+		total := map[string]float64{}
 		var admitted []int
-		for m := size.Waterfill; m <= size.Proportional; m++ {
-			set := size.Rule{Mechanism: m, Reserve: reserve}
-			sizer := size.NewPacker(set)
-			grants := slices.Clone(sizer.Pack(s.jobs, s.nodes))
-			checkGrants(r, m, s, grants, reserve)
-			if again := size.NewPacker(set).Pack(s.jobs, s.nodes); !reflect.DeepEqual(slices.Clone(again), grants) {
+		for _, m := range mechanisms.Names {
+			one := pack(t, m)
+			grants := slices.Clone(one(s.jobs, s.nodes))
+			checkGrants(r, m, s, grants)
+			if again := pack(t, m)(s.jobs, s.nodes); !reflect.DeepEqual(slices.Clone(again), grants) {
 				r.Fatalf("%v: %v, then %v", m, grants, again)
 			}
-			sizer.Pack(s.jobs[:len(s.jobs)/2], s.nodes)
-			if again := sizer.Pack(s.jobs, s.nodes); len(grants) > 0 && !reflect.DeepEqual(again, grants) {
+			one(s.jobs[:len(s.jobs)/2], s.nodes)
+			if again := one(s.jobs, s.nodes); len(grants) > 0 && !reflect.DeepEqual(again, grants) {
 				r.Fatalf("%v, asked again: %v, not %v", m, again, grants)
 			}
 			var who []int
@@ -257,14 +239,14 @@ func TestProperties(t *testing.T) {
 				total[m] += g.Speed
 				who = append(who, g.Job)
 			}
-			if m == size.Waterfill {
+			if m == "waterfill" {
 				admitted = who
-			} else if m != size.Greedy && !slices.Equal(who, admitted) {
+			} else if m != "greedy" && !slices.Equal(who, admitted) {
 				r.Fatalf("%v runs %v, waterfill %v", m, who, admitted)
 			}
 		}
-		if total[size.Waterfill] < total[size.TuneBestFit]*(1-rounding) {
-			r.Fatalf("waterfill %v, TUNE %v", total[size.Waterfill], total[size.TuneBestFit])
+		if total["waterfill"] < total["tune-best-fit"]*(1-rounding) {
+			r.Fatalf("waterfill %v, TUNE %v", total["waterfill"], total["tune-best-fit"])
 		}
 	})
 }
@@ -278,13 +260,12 @@ func TestOthersHoldCPUs(t *testing.T) {
 			s.nodes[i].Free.CPUs *= rapid.Float64Range(0, 1).Draw(r, "cpus left")
 			s.nodes[i].Free.MemMB *= rapid.Float64Range(0, 1).Draw(r, "mem left")
 		}
-		reserve := rapid.Bool().Draw(r, "reserve")
-		for m := size.Waterfill; m <= size.Proportional; m++ {
+		for _, m := range mechanisms.Names {
 			left := make([]size.Amount, len(s.nodes))
 			for i := range left {
 				left[i] = s.nodes[i].Free
 			}
-			for _, g := range size.NewPacker(size.Rule{Mechanism: m, Reserve: reserve}).Pack(s.jobs, s.nodes) {
+			for _, g := range pack(t, m)(s.jobs, s.nodes) {
 				gpus := 0
 				for _, p := range g.Parts {
 					l := &left[p.Node]
@@ -304,7 +285,7 @@ func TestOthersHoldCPUs(t *testing.T) {
 	})
 }
 
-func checkGrants(r *rapid.T, m size.Mechanism, s situation, grants []size.Grant, reserve bool) {
+func checkGrants(r *rapid.T, m string, s situation, grants []size.Grant) {
 	left := make([]size.Amount, len(s.nodes))
 	largest := map[int]size.Amount{}
 	free := map[int]int{}
@@ -350,12 +331,8 @@ func checkGrants(r *rapid.T, m size.Mechanism, s situation, grants []size.Grant,
 		if l.GPUs < 0 || l.CPUs < -rounding*n.Total.CPUs || l.MemMB < -rounding*n.Total.MemMB {
 			r.Fatalf("%v: node %d is left with %v", m, i, l)
 		}
-		part := float64(l.GPUs) / float64(n.Total.GPUs)
-		if reserve && m != size.Greedy && (l.CPUs < (part-rounding)*n.Total.CPUs || l.MemMB < (part-rounding)*n.Total.MemMB) {
-			r.Fatalf("%v: node %d leaves %d GPUs without their share: %v", m, i, l.GPUs, l)
-		}
 	}
-	if m == size.Greedy {
+	if m == "greedy" {
 		return
 	}
 	for i, j := range s.jobs {
@@ -364,23 +341,5 @@ func checkGrants(r *rapid.T, m size.Mechanism, s situation, grants []size.Grant,
 				r.Fatalf("%v: job %d waits for %d GPUs beside %d", m, i, j.GPUs, free[t])
 			}
 		}
-	}
-}
-
-func BenchmarkSize(b *testing.B) {
-	curve := curves(b)
-	models := []string{"alexnet", "gnmt", "res18", "lstm", "m5", "transformer", "shufflenet", "res50", "deepspeech", "mobilenet"}
-	var jobs []size.Job
-	for i := range 10_000 {
-		jobs = append(jobs, job(curve(models[i*7%10]), []int{1, 1, 1, 1, 1, 1, 1, 2, 2, 4}[i*3%11%10]))
-	}
-	nodes := servers(2000)
-	for m := size.Waterfill; m <= size.Proportional; m++ {
-		b.Run(m.String(), func(b *testing.B) {
-			s := size.NewPacker(size.Rule{Mechanism: m})
-			for b.Loop() {
-				b.ReportMetric(float64(len(s.Pack(jobs, nodes))), "granted")
-			}
-		})
 	}
 }

@@ -1,4 +1,4 @@
-package size_test
+package mechanisms_test
 
 import (
 	"encoding/json"
@@ -43,7 +43,7 @@ const gb = 1024 // MB
 // on every job list ours is as fast as the published TUNE, either placement.
 func TestGolden(t *testing.T) {
 	curve := curves(t)
-	exact := map[string]size.Mechanism{"fair": size.Proportional, "greedy": size.Greedy, "tune": size.Tune}
+	exact := map[string]string{"fair": "proportional", "greedy": "greedy", "tune": "tune"}
 	replayed, better := 0, 0
 	for _, c := range goldens(t) {
 		var jobs []size.Job
@@ -62,7 +62,7 @@ func TestGolden(t *testing.T) {
 		if c.Strategy == "SYNERGY_RANDOM" {
 			replayed++
 			got := map[int]size.Grant{}
-			for _, g := range size.NewPacker(size.Rule{Mechanism: exact[c.Mechanism]}).Pack(jobs, servers(c.Servers)) {
+			for _, g := range pack(t, exact[c.Mechanism])(jobs, servers(c.Servers)) {
 				got[g.Job] = g
 			}
 			for i, j := range c.Jobs {

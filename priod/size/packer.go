@@ -1,41 +1,14 @@
 package size
 
 import (
-	"fmt"
 	"slices"
 
 	"slurmprio/priod/workload"
 )
 
-// Mechanism is how CPUs and memory are handed out (Synergy, section 4). From every
-// mechanism but Greedy a job gets at least the smaller of its proportional share, which
-// is a node's total in proportion to its GPUs, and its demand, beyond which it gets no
-// faster. Greedy passes a job over whose demand does not fit.
-type Mechanism int
-
-const (
-	Waterfill    Mechanism = iota // what waterfill.go improves on Synergy-TUNE
-	TuneBestFit                   // Synergy-TUNE as the paper describes it
-	Tune                          // Synergy-TUNE as its authors' simulator has it: first fit, in the policy's order
-	Greedy                        // demand or nothing
-	Proportional                  // the baseline
-)
-
-var mechanisms = []string{"waterfill", "tune-best-fit", "tune", "greedy", "proportional"}
-
-func (m Mechanism) String() string { return mechanisms[m] }
-
-// Parse reads the name of a mechanism.
-func Parse(name string) (Mechanism, error) {
-	if i := slices.Index(mechanisms, name); i >= 0 {
-		return Mechanism(i), nil
-	}
-	return 0, fmt.Errorf("sizing %q: want one of %v", name, mechanisms)
-}
-
 // Rule says how a Packer works.
 type Rule struct {
-	Mechanism Mechanism
+	Tuned bool // it stops at Synergy-TUNE with best fit, which waterfill improves on
 	// Reserve leaves, on every node, each GPU that is still free its
 	// proportional share: nothing can be taken back from a job that Slurm has
 	// started.
@@ -98,7 +71,10 @@ func (p point) exceeds(q point) bool { return p.cpus > q.cpus*rounding || p.mem 
 // rounding forgives what floating point does to sums of shares.
 const rounding = 1 + 1e-9
 
-// Packer sizes and places jobs by a mechanism. It keeps its buffers from call to call,
+// Packer sizes and places jobs by waterfill, what improves on Synergy-TUNE as the paper
+// describes it (section 4). A job gets at least the smaller of its proportional share, which
+// is a node's total in proportion to its GPUs, and its demand, beyond which it gets no
+// faster. A Packer keeps its buffers from call to call,
 // and is not safe for concurrent use.
 type Packer struct {
 	set      Rule
@@ -131,29 +107,17 @@ type demand struct {
 	want  point
 }
 
-// Pack returns what the mechanism grants to the jobs, in the order of admission. Jobs
+// Pack returns what is granted to the jobs, in the order of admission. Jobs
 // stand in the order of the queue: each is admitted to the GPU type on which it is
 // fastest among those with enough free GPUs, and passed over when there is none, so
-// that the mechanism never changes which jobs run. The grants are valid until the next call.
+// that sizes never change which jobs run. The grants are valid until the next call.
 func (s *Packer) Pack(jobs []Job, nodes []Node) []Grant {
 	s.reset(jobs, nodes)
-	if s.set.Mechanism == Greedy {
-		return s.greedy()
-	}
 	s.admit()
 	p := &s.plans[0]
 	p.reset(s)
-	switch s.set.Mechanism {
-	case Proportional:
-		for i := range s.admitted {
-			p.grantParts(i, p.firstFit(i, p.share))
-		}
-	case Tune:
-		p.tune()
-	case TuneBestFit:
-		p.tuneBestFit()
-	case Waterfill:
-		p.tuneBestFit()
+	p.tuneBestFit()
+	if !s.set.Tuned {
 		p = s.waterfill(p)
 	}
 	return p.result()
@@ -215,21 +179,16 @@ func (s *Packer) request(job, t int) request {
 	if r.curve == nil {
 		r.want = share(&Node{Total: s.largest[t]})
 	} else {
-		r.want, r.known = usable(r.curve, j.GPUs, s.largest[t]), true
+		r.want.cpus, r.want.mem = Usable(r.curve, j.GPUs, s.largest[t])
+		r.known = true
 	}
 	return r
 }
 
-// Best is the relative speed of a job when its demand is met on a node.
-func Best(c *workload.Curve, gpus int, node Amount) float64 {
-	want := usable(c, gpus, node)
-	return c.Relative(want.cpus, want.mem)
-}
-
-// usable is what each of a job's GPUs can use: its curve's demand, at most what the
+// Usable is what each of a job's GPUs can use: its curve's demand, at most what the
 // largest node has; for a job of more GPUs than that node, the node's share
 // (add_synergy_profile in Synergy's simulator).
-func usable(c *workload.Curve, gpus int, largest Amount) point {
+func Usable(c *workload.Curve, gpus int, largest Amount) (cpus, memMB float64) {
 	g := float64(gpus)
 	most := func(want, node float64) float64 {
 		switch {
@@ -240,49 +199,5 @@ func usable(c *workload.Curve, gpus int, largest Amount) point {
 		}
 		return node / g
 	}
-	return point{most(c.DemandCPUs, largest.CPUs), most(float64(c.DemandMemMB), largest.MemMB)}
-}
-
-// Request is a job that Pack admits, with what each of its GPUs can use.
-type Request struct {
-	Job, GPUs, Type int
-	Curve           *workload.Curve
-	CPUs, MemMB     float64
-	Known           bool // that it can use that; else it gets its share
-}
-
-// Admitted returns the jobs that Pack runs with any mechanism but Greedy.
-func Admitted(jobs []Job, nodes []Node) (all []Request) {
-	s := NewPacker(Rule{})
-	s.reset(jobs, nodes)
-	s.admit()
-	for _, r := range s.admitted {
-		all = append(all, Request{Job: r.job, GPUs: r.gpus, Type: r.typ, Curve: r.curve, CPUs: r.want.cpus, MemMB: r.want.mem, Known: r.known})
-	}
-	return all
-}
-
-// greedy gives each job its demand or nothing.
-func (s *Packer) greedy() []Grant {
-	p := &s.plans[0]
-	p.reset(s)
-	for i := range s.jobs {
-		if !s.anyFree() {
-			break
-		}
-		t := s.fastest(&s.jobs[i])
-		if t < 0 {
-			continue
-		}
-		s.admitted = append(s.admitted, s.request(i, t))
-		at := len(s.admitted) - 1
-		p.grow(at + 1)
-		if parts := p.firstFit(at, p.demanded); parts != nil {
-			p.grantParts(at, parts)
-			s.free[t] -= s.jobs[i].GPUs
-		} else {
-			s.admitted = s.admitted[:at]
-		}
-	}
-	return p.result()
+	return most(c.DemandCPUs, largest.CPUs), most(float64(c.DemandMemMB), largest.MemMB)
 }

@@ -1,8 +1,7 @@
-package allocate
+package policies
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
@@ -14,32 +13,38 @@ import (
 //	maximise  sum over jobs m of (M - m) x rate_m / fastest speed_m
 //
 // and that sum is the objective here; it has no bound.
-func fifo(p *Problem) (*Allocation, error) { return p.InOrder(p.Arrivals()), nil }
+func fifo(p *Problem) (*Allocation, error) { return p.inOrder(p.Arrivals()), nil }
 
-// Arrivals lists the jobs by arrival, then as they stand.
-func (p *Problem) Arrivals() []int {
-	order := make([]int, len(p.Jobs))
-	for i := range order {
-		order[i] = i
+// sjf is shortest job first (Gavel, section 4.2), fifo in another order: that of
+// the time that is left to job m,
+//
+//	steps left_m / fastest speed_m
+//
+// so it is a rule, with fifo's sum over that order as its objective.
+func sjf(p *Problem) (*Allocation, error) {
+	order := p.Arrivals()
+	left := make([]float64, len(p.Jobs))
+	for i := range p.Jobs {
+		left[i] = p.Jobs[i].StepsLeft / slices.Max(p.Speeds(&p.Jobs[i]))
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Jobs[a].Arrival, p.Jobs[b].Arrival) })
-	return order
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(left[a], left[b]) })
+	return p.inOrder(order), nil
 }
 
-// InOrder gives each job in turn the fastest type with room; of equally fast
+// inOrder gives each job in turn the fastest type with room; of equally fast
 // ones the one that it had, then the one with most free GPUs for its size.
-func (p *Problem) InOrder(order []int) *Allocation {
+func (p *Problem) inOrder(order []int) *Allocation {
 	free := make([]int, len(p.Types))
 	for t := range free {
 		free[t] = p.Types[t].GPUs
 	}
-	a := p.NoTimes()
+	a := p.nothing()
 	a.Objective = 0
 	for place, i := range order {
 		j := &p.Jobs[i]
 		best, fastest := -1, 0.0
 		better := func(t int) bool {
-			switch had := func(t int) bool { return t < len(j.Previous) && j.Previous[t] > 0 }; {
+			switch had := func(t int) bool { return t < len(p.before(i)) && p.before(i)[t] > 0 }; {
 			case best < 0 || j.Speed[t] != j.Speed[best]:
 				return best < 0 || j.Speed[t] > j.Speed[best]
 			case had(t) != had(best):
@@ -61,16 +66,6 @@ func (p *Problem) InOrder(order []int) *Allocation {
 			a.Time[i][best] = 1
 			a.Objective += float64(len(order)-place-1) * j.Speed[best] / fastest
 		}
-	}
-	return a
-}
-
-// NoTimes returns an allocation in which no job has any time.
-func (p *Problem) NoTimes() *Allocation {
-	a := &Allocation{Time: make([][]float64, len(p.Jobs)), Bound: math.NaN(), Objective: math.NaN()}
-	flat := make([]float64, len(p.Jobs)*len(p.Types))
-	for i := range a.Time {
-		a.Time[i], flat = flat[:len(p.Types):len(p.Types)], flat[len(p.Types):]
 	}
 	return a
 }

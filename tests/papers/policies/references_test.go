@@ -1,4 +1,4 @@
-package allocate
+package policies
 
 import (
 	"math"

@@ -1,8 +1,9 @@
-package allocate
+package policies
 
 import (
 	"slices"
 
+	"slurmprio/priod/allocate"
 	"slurmprio/priod/allocate/lp"
 )
 
@@ -10,7 +11,7 @@ import (
 // decompose. It has a variable for each column: how many run so at once, on
 // average.
 type Program struct {
-	*Classes
+	*allocate.Classes
 	Columns []Column
 
 	limit   []float64
@@ -29,16 +30,6 @@ type Column struct {
 type Run struct {
 	Class, Jobs int
 	Speed       float64
-}
-
-// Alone are the columns of jobs of a class alone.
-func (c *Classes) Alone(class int) (all []Column) {
-	for t, s := range c.Jobs[class].Speed {
-		if s > 0 {
-			all = append(all, Column{Type: t, Runs: []Run{{class, 1, s}}})
-		}
-	}
-	return all
 }
 
 // Solve maximises t up to most such that each class's jobs have t x need, and
@@ -135,19 +126,4 @@ func (g *Program) Prices(need []float64) []float64 {
 		}
 	}
 	return of
-}
-
-// times gives the classes' times to their jobs, the same to each, of columns
-// alone.
-func (g *Program) times() [][]float64 {
-	time := make([][]float64, len(g.Jobs))
-	for i := range time {
-		time[i] = make([]float64, len(g.GPUs))
-	}
-	for i, c := range g.Columns {
-		if x := g.Value(i); x > Crumb {
-			time[c.Runs[0].Class][c.Type] = x / g.Jobs[c.Runs[0].Class].Count
-		}
-	}
-	return g.Allocation(time).Time
 }

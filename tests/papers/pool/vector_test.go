@@ -1,4 +1,4 @@
-package virtual
+package pool
 
 import (
 	"encoding/csv"
