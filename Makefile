@@ -126,7 +126,6 @@ install-client: build ## programs, completions and the users' man page: the pack
 
 install-daemon: ## unit, user, example configuration, man page, boards, alerts, these pages: the package slurmprio
 	install -D -m 0644 etc/priod.toml $(DESTDIR)/etc/slurmprio/priod.toml.example
-	install -D -m 0644 etc/constants.toml $(SHARE)/slurmprio/constants.toml
 	install -D -m 0644 etc/man/priod.8 $(SHARE)/man/man8/priod.8
 	install -D -m 0644 etc/grafana/priod.json $(SHARE)/slurmprio/grafana/priod.json
 	install -d $(SHARE)/slurmprio/prometheus $(SHARE)/slurmprio/slurm

@@ -4,15 +4,10 @@ package etc
 
 import "embed"
 
-// Priod is priod.toml: every key that a site sets, with its default.
+// Priod is priod.toml: every key, with its default.
 //
 //go:embed priod.toml
 var Priod string
-
-// Constants is constants.toml: the other keys, which no site had a reason to change.
-//
-//go:embed constants.toml
-var Constants string
 
 // ExplainSchema is the JSON Schema of what priod explain --json prints for one job.
 //

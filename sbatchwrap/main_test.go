@@ -162,7 +162,7 @@ func TestCommandLine(t *testing.T) {
 	writeFile(t, dir+"/plain.sh", "#!/bin/sh\ntrue\n")
 	writeFile(t, dir+"/prio.sh", "#!/bin/sh\n#SBATCH --comment='from script'\n#PRIO --prio-type be --prio-grace 5:00\n\n# a comment\n#PRIO --prio-retry=infra # why\ntrue\n#PRIO --prio-type te\n")
 	writeFile(t, dir+"/het.sh", "#!/bin/sh\n#SBATCH --comment=first -H\n#SBATCH hetjob\n#SBATCH --comment=second\n")
-	writeFile(t, dir+"/prose.sh", "#!/bin/sh\n#PRIORITY high\n#PRIO\n# PRIO x\n ##PRIO y\n#PRIO --prio-give-back\n")
+	writeFile(t, dir+"/prose.sh", "#!/bin/sh\n#PRIORITY high\n#PRIO\n# PRIO x\n ##PRIO y\n#PRIO --prio-retry=never\n")
 	writeFile(t, dir+"/later.sh", "#!/bin/sh\n#SBATCH --comment='my own'\n#SBATCH hetjob\n#SBATCH stray\n")
 	writeFile(t, dir+"/bad.sh", "#!/bin/sh\n#SBATCH --comment='open\n")
 	for _, c := range []struct {
@@ -175,13 +175,13 @@ func TestCommandLine(t *testing.T) {
 		{"nothing said", []string{"-N1", "--comm=x", "plain.sh", "--prio-type", "te"}, nil, "", nil},
 		{"one option", []string{"--prio-type", "te", "plain.sh"}, nil, "", []string{"--comment=prio:type=te&v=1", "plain.sh"}},
 		{"every option", []string{"--prio-type=TE", "--prio-grace=90s", "-N1", "--prio-ckpt", "1:00:00", "--prio-signal=B:SIGUSR1", "--prio-workload", "resnet50",
-			"--prio-speed=a100:1,v100:0.45", "--prio-cpu", "a100:3x1-9x2.4", "--prio-mem=a100:16000x1", "--prio-steps", "5e4", "--prio-give-back", "--prio-retry", "always", "plain.sh"}, nil, "",
-			[]string{"-N1", "--comment=prio:ckpt=3600&cpu=a100:3x1-9x2.4&give-back=1&grace=90&mem=a100:16000x1&retry=always&signal=B:USR1&speed=a100:1,v100:0.45&steps=50000&type=te&v=1&workload=resnet50", "plain.sh"}},
+			"--prio-speed=a100:1,v100:0.45", "--prio-cpu", "a100:3x1-9x2.4", "--prio-mem=a100:16000x1", "--prio-steps", "5e4", "--prio-retry", "always", "plain.sh"}, nil, "",
+			[]string{"-N1", "--comment=prio:ckpt=3600&cpu=a100:3x1-9x2.4&grace=90&mem=a100:16000x1&retry=always&signal=B:USR1&speed=a100:1,v100:0.45&steps=50000&type=te&v=1&workload=resnet50", "plain.sh"}},
 		{"comment on the command line", []string{"--comment", "my  words", "--prio-type=te", "--", "plain.sh"}, nil, "", []string{"--comment", "my  words", "--comment=prio:type=te&v=1 my  words", "--", "plain.sh"}},
 		{"not UTF-8", []string{"--comment=\xff\xfe\x1b[2J", "--prio-type=te", "plain.sh"}, nil, "", []string{"--comment=\xff\xfe\x1b[2J", "--comment=prio:type=te&v=1 \xff\xfe\x1b[2J", "plain.sh"}},
 		{"script", []string{"prio.sh", "a", "--prio-type=te"}, nil, "", []string{"--comment=prio:grace=300&retry=infra&type=be&v=1 from script", "prio.sh", "a", "--prio-type=te"}},
-		{"variable over script", []string{"prio.sh"}, []string{"SBATCHWRAP_TYPE=te", "SBATCHWRAP_GRACE=", "SBATCHWRAP_GIVE_BACK=yes"}, "", []string{"--comment=prio:give-back=1&grace=300&retry=infra&type=te&v=1 from script", "prio.sh"}},
-		{"command line over variable", []string{"--prio-type=be", "--prio-give-back=no", "--comment=mine", "prio.sh"}, []string{"SBATCHWRAP_TYPE=te", "SBATCHWRAP_GIVE_BACK=1"}, "",
+		{"variable over script", []string{"prio.sh"}, []string{"SBATCHWRAP_TYPE=te", "SBATCHWRAP_GRACE=", "SBATCHWRAP_STEPS=7"}, "", []string{"--comment=prio:grace=300&retry=infra&steps=7&type=te&v=1 from script", "prio.sh"}},
+		{"command line over variable", []string{"--prio-type=be", "--comment=mine", "prio.sh"}, []string{"SBATCHWRAP_TYPE=te"}, "",
 			[]string{"--comment=mine", "--comment=prio:grace=300&retry=infra&type=be&v=1 mine", "prio.sh"}},
 		{"last one wins", []string{"--prio-type=be", "--prio-type=te", "plain.sh"}, nil, "", []string{"--comment=prio:type=te&v=1", "plain.sh"}},
 		{"standard input", []string{"-N1"}, nil, "#!/bin/sh\n#PRIO --prio-type te\n#SBATCH --comment=x\ntrue\n", []string{"-N1", "--comment=prio:type=te&v=1 x"}},
@@ -189,7 +189,7 @@ func TestCommandLine(t *testing.T) {
 		{"het on the command line", []string{"-N1", ":", "-N2", "--prio-type=te", "plain.sh", ":"}, nil, "", []string{"-N1", "--comment=prio:type=te&v=1", ":", "-N2", "--comment=prio:type=te&v=1", "plain.sh", ":"}},
 		{"het in the script", []string{"--prio-type=te", "-J", "x", "het.sh"}, nil, "",
 			[]string{"-J", "x", "--comment=prio:type=te&v=1 first", ":", "--job-name=x", "--comment=prio:type=te&v=1 second", "het.sh"}},
-		{"prose after the magic word", []string{"prose.sh"}, nil, "", []string{"--comment=prio:give-back=1&v=1", "prose.sh"}},
+		{"prose after the magic word", []string{"prose.sh"}, nil, "", []string{"--comment=prio:retry=never&v=1", "prose.sh"}},
 		{"directive that sbatch refuses", []string{"--prio-type=te", "bad.sh"}, nil, "", []string{"--comment=prio:type=te&v=1", "bad.sh"}},
 		{"directive of a later component that sbatch refuses", []string{"--prio-type=te", "later.sh"}, nil, "", []string{"--comment=prio:type=te&v=1 my own", "later.sh"}},
 		{"script that is not there", []string{"--prio-type=te", "nowhere.sh"}, nil, "", []string{"--comment=prio:type=te&v=1", "nowhere.sh"}},
@@ -346,10 +346,12 @@ func TestRefuses(t *testing.T) {
 		{[]string{"--prio-signal=KILL", "plain.sh"}, nil, `command line: --prio-signal "KILL": want a signal that a program can catch, such as USR1, or B:USR1 for the batch shell alone`},
 		{[]string{"--prio-steps=many", "plain.sh"}, nil, `command line: --prio-steps "many": want a number, such as 50000 or 1e6`},
 		{[]string{"--prio-steps=-1", "plain.sh"}, nil, `command line: --prio-steps "-1": want a plain number from 0.000001 to 1000000000000000`},
-		{[]string{"--prio-give-back=maybe", "plain.sh"}, nil, `command line: --prio-give-back "maybe": want yes or no`},
+		{[]string{"--prio-give-back=maybe", "plain.sh"}, nil, `command line: --prio-give-back is gone and does nothing to a job: leave it out`},
 		{[]string{"--prio-share", "plain.sh"}, nil, `command line: --prio-share is gone and never did anything to a job: leave it out`},
 		{[]string{"--prio-share=no", "--prio-type=te", "plain.sh"}, nil, `command line: --prio-share is gone and never did anything to a job: leave it out`},
 		{[]string{"--prio-share", "yes"}, nil, `command line: --prio-share is gone and never did anything to a job: leave it out`},
+		{[]string{"--prio-canary=20m", "plain.sh"}, nil, `command line: --prio-canary is gone: submit a short run of the script, and the job with --dependency=afterok on it (docs/users/canary.md)`},
+		{[]string{"plain.sh"}, []string{"SBATCHWRAP_CANARY=20m"}, `variable SBATCHWRAP_CANARY is gone: submit a short run of the script, and the job with --dependency=afterok on it (docs/users/canary.md)`},
 		{[]string{"share.sh"}, nil, `script "share.sh", line 2: --prio-share is gone and never did anything to a job: leave it out`},
 		{[]string{"sharewrong.sh"}, nil, `script "sharewrong.sh", line 2: --prio-share is gone and never did anything to a job: leave it out`},
 		{[]string{"--prio-retry=sometimes", "plain.sh"}, nil, `command line: --prio-retry "sometimes": want never, infra or always`},
@@ -451,7 +453,7 @@ func TestOutputLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	for _, args := range [][]string{{"--prio-help"}, {"--prio-print", "--prio-type=te", "--wrap=true"}, {"--prio-print", "--prio-type=te", "--prio-canary=1", "job.sh"}, {"--help"}} {
+	for _, args := range [][]string{{"--prio-help"}, {"--prio-print", "--prio-type=te", "--wrap=true"}, {"--help"}} {
 		var errs bytes.Buffer
 		cmd := exec.Command(program(t, wrapperOnce), args...)
 		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SBATCHWRAP_SBATCH="+program(t, recordOnce))

@@ -52,13 +52,6 @@ They are spelled in full and stand before the script.
 variables, variables before the script. A bare number is a time in minutes, as for sbatch --time; 90s, 5m and 1h30m are
 understood too.
 
-# CANARY
-**--prio-canary** *TIME* submits the script twice: first as a canary, a te job of one task on one node with one GPU of the
-type that the job asks for, then the job itself, with --dependency=afterok on it and --kill-on-invalid-dep=yes. A script
-that still runs after *TIME* is killed, and its canary has succeeded. One that fails before fails the canary, and Slurm cancels the job.
-SLURMPRIO\_CANARY is 1 in the canary. Some failures show only on more than one node, so submit a large job on two nodes as well.
-Heterogeneous jobs, --wait and what else cannot be made small are refused.
-
 # FILES
 */etc/slurmprio/sbatch*
 : a link to the real sbatch, where **sbatchwrap** has taken its place (variable SBATCHWRAP\_SBATCH)

@@ -79,7 +79,7 @@ func TestFindSbatch(t *testing.T) {
 		{"a guard inherited by a job", "", []string{path("site"), "SBATCHWRAP_GUARD=1:0"}, nil, ""},
 	}
 	for _, loop := range []string{"loop", "execloop"} { // a script that runs the wrapper, or becomes it
-		for _, args := range [][]string{nil, {"--wrap=true"}, {"te.sh"}, {"--help"}, {"--version"}, {"--prio-canary=5m", "te.sh"}, {"--no-such", "te.sh"}} {
+		for _, args := range [][]string{nil, {"--wrap=true"}, {"te.sh"}, {"--help"}, {"--version"}, {"--no-such", "te.sh"}} {
 			calls = append(calls, call{fmt.Sprint(loop, args), "", []string{path(loop), "SBATCHWRAP_TYPE=te"}, args, `"ROOT/` + loop + `/sbatch" is a script that runs sbatchwrap again: set SBATCHWRAP_SBATCH to the path of the real sbatch`})
 		}
 	}

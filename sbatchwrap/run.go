@@ -65,18 +65,12 @@ func run(name string, args []string) error {
 	for _, v := range strange {
 		warn("%s is no variable of sbatchwrap (see sbatchwrap --prio-help)", prio.Quote(v))
 	}
-	lasts, options, err := prio.Canary(slices.Concat(options, fromEnv, prio.FromArguments(p.cmd)))
-	if err != nil {
-		return err
-	}
+	options = slices.Concat(options, fromEnv, prio.FromArguments(p.cmd))
 	final, tag, said := p.cmd.Rewrite(nil), "", jobtag.Tag{}
 	if len(options) > 0 {
 		if said, tag, err = prio.Tag(options); err != nil {
 			return err
 		}
-	}
-	if lasts > 0 && !given(p.cmd, "test-only") {
-		return tryFirst(p, name, script, said, tag, lasts)
 	}
 	if tag != "" {
 		if final, err = tagged(p, script, said, tag); err != nil {
@@ -207,13 +201,7 @@ func refused(p *parser, name string) error {
 		return usagef("command line: %v", p.err)
 	}
 	options, _ := prio.FromEnvironment(os.Environ())
-	lasts, options, err := prio.Canary(append(options, prio.FromArguments(p.cmd)...))
-	switch {
-	case err != nil:
-		return err
-	case lasts > 0:
-		return usagef("command line: %v", p.err)
-	}
+	options = append(options, prio.FromArguments(p.cmd)...)
 	var add [][]string
 	if len(options) > 0 {
 		_, tag, err := prio.Tag(options)

@@ -25,14 +25,20 @@ type Options struct {
 	DBDQueue        int           // writing pauses above this "DBD Agent queue size"; 5000
 }
 
+// Constants are the options that no site changes.
+var Constants = Options{
+	ReadTimeout: time.Minute, WriteTimeout: time.Minute, // a busy slurmctld answers within a minute or not at all
+	AgentQueue: 200, DBDQueue: 5000,
+}
+
 func (o Options) filled() Options {
-	o.ReadTimeout = cmp.Or(o.ReadTimeout, time.Minute)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, time.Minute)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, Constants.ReadTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, Constants.WriteTimeout)
 	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, 500)
 	o.Burst = cmp.Or(o.Burst, max(1, int(o.WritesPerSecond)))
 	o.MaxWait = cmp.Or(o.MaxWait, 10*time.Second)
-	o.AgentQueue = cmp.Or(o.AgentQueue, 200)
-	o.DBDQueue = cmp.Or(o.DBDQueue, 5000)
+	o.AgentQueue = cmp.Or(o.AgentQueue, Constants.AgentQueue)
+	o.DBDQueue = cmp.Or(o.DBDQueue, Constants.DBDQueue)
 	return o
 }
 

@@ -32,10 +32,6 @@ func ParseNodes(text string) (least, most int, err error) {
 	return int(n), int(m), nil
 }
 
-// OpensNodes reports whether scontrol takes an open number of nodes, "1-0", so that it can be
-// given back: 24.11.5 and 26.05.5 do, 22.05.8 says "Invalid numeric value".
-func (c Config) OpensNodes() bool { return c.AtLeast(24, 11) }
-
 // Booted is when slurmctld started; zero where it does not say.
 func (c Config) Booted() time.Time {
 	n, err := parseUint(c.values["BOOT_TIME"], math.MaxInt64)

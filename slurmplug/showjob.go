@@ -312,24 +312,6 @@ func parseNodeMemory(record *Job, out string) (NodeMemory, error) {
 	return m, nil
 }
 
-// KeepsMemory says why this Slurm cannot lower the memory of jobs that run, by what they
-// have used; "" when it can. No command offers that: slurmctld takes MinMemoryNode= of
-// such a job since 26.05, by its extern step (seen on 26.05.5; 24.11.5 answers "Job is no
-// longer pending execution").
-func (c Config) KeepsMemory() string {
-	switch {
-	case !c.AtLeast(26, 5):
-		return fmt.Sprintf("Slurm %s lowers no memory of a job that runs; 26.05 and later do", c.Version())
-	case !c.lists("PrologFlags", "Contain"):
-		return "PrologFlags has not Contain: Slurm lowers the memory of a job that runs only by its extern step"
-	case !c.MeasuresMemory():
-		return "JobAcctGatherType is none: nothing tells what memory jobs use"
-	case !c.ConsumesMemory():
-		return "Slurm does not count memory (SelectTypeParameters)"
-	}
-	return ""
-}
-
 // MeasuresMemory reports whether the memory that jobs use is measured.
 func (c Config) MeasuresMemory() bool {
 	kind := c.values["JobAcctGatherType"]

@@ -35,8 +35,8 @@ const (
 	PartitionList Lever = "Partition"
 )
 
-// MinMemoryNode is the lever on the memory of a job that asked for it by --mem, in MB.
-// Since 26.05 it lowers that of a job that runs, too: see Config.KeepsMemory.
+// MinMemoryNode is the lever on the memory of a job that asked for it by --mem, in MB. An earlier
+// priod lowered that of running jobs by it: reset gives it back.
 const MinMemoryNode Lever = "MinMemoryNode"
 
 // Ranks reports whether the lever moves a job in the order, by a number; any other

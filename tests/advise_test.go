@@ -15,22 +15,25 @@ import (
 type advised struct {
 	At   time.Time
 	Jobs []struct {
-		Types []struct {
-			GPUType string   `json:"gpu_type"`
-			Start   *float64 `json:"start_s"`
-			Run     *float64 `json:"run_s"`
-			Why     string
+		Slurm  string
+		Advice struct {
+			Types []struct {
+				GPUType string   `json:"gpu_type"`
+				Start   *float64 `json:"start_s"`
+				Run     *float64 `json:"run_s"`
+				Why     string
+			}
+			Best   string
+			Behind int
+			Submit []string
 		}
-		Best, Slurm string
-		Behind      int
-		Submit      []string
 	}
 }
 
 // start is when the first job would start on a type.
 func (a *advised) start(t *testing.T, gpuType string) time.Time {
 	t.Helper()
-	for _, x := range a.Jobs[0].Types {
+	for _, x := range a.Jobs[0].Advice.Types {
 		if x.GPUType == gpuType && x.Start != nil {
 			return a.At.Add(time.Duration(*x.Start * float64(time.Second)))
 		}
@@ -39,11 +42,10 @@ func (a *advised) start(t *testing.T, gpuType string) time.Time {
 	return time.Time{}
 }
 
-// advise asks as a user without rights; --json stands first, because the words
-// behind the script are its own.
+// advise asks for a job that is not submitted, with options of sbatch.
 func (s *site) advise(args ...string) *advised {
 	s.Helper()
-	out := s.must(append([]string{"advise", "--json"}, args...)...)
+	out := s.must(append([]string{"eta", "--slurm", "--json", "--"}, args...)...)
 	a := &advised{}
 	if err := json.Unmarshal([]byte(out), a); err != nil {
 		s.Fatal(err)
@@ -89,7 +91,7 @@ func TestAdvise(t *testing.T) {
 	}
 	script := s.script("train.sh", "#!/bin/bash\n#SBATCH --gres=gpu:1 --time=10 --output=/dev/null\n#PRIO --prio-speed a100:1,v100:0.5,t4:0.1\nsleep 60\n")
 
-	typed := s.advise("--slurm", "--gres=gpu:a100:4", script)
+	typed := s.advise("--gres=gpu:a100:4", script)
 	near(t, "the start on the full type", typed.start(t, "a100"), ends[1])
 	slurm, _, _ := strings.Cut(strings.TrimPrefix(typed.Jobs[0].Slurm, "would start it at "), " ")
 	expected, err := time.ParseInLocation("2006-01-02T15:04:05", slurm, time.Local)
@@ -100,10 +102,10 @@ func TestAdvise(t *testing.T) {
 
 	open := s.advise("-c", "2", script)
 	near(t, "the start on the full type, left open", open.start(t, "a100"), ends[1])
-	if best := open.Jobs[0].Best; best != "v100" || open.start(t, "v100").After(open.At) {
+	if best := open.Jobs[0].Advice.Best; best != "v100" || open.start(t, "v100").After(open.At) {
 		t.Fatalf("best is %s: %+v", best, open)
 	}
-	words := open.Jobs[0].Submit
+	words := open.Jobs[0].Advice.Submit
 	out, err := s.client().Run(t.Context(), filepath.Join(bin, words[0]), append([]string{"--parsable"}, words[1:]...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -118,15 +120,15 @@ func TestAdvise(t *testing.T) {
 	}
 
 	hold(50, "sleep 600") // waits, and takes the node that is free first
-	if a := s.advise("--gres=gpu:a100:4", script); a.Jobs[0].Behind != 1 {
-		t.Errorf("behind %d jobs", a.Jobs[0].Behind)
+	if a := s.advise("--gres=gpu:a100:4", script); a.Jobs[0].Advice.Behind != 1 {
+		t.Errorf("behind %d jobs", a.Jobs[0].Advice.Behind)
 	} else {
 		near(t, "the start behind another", a.start(t, "a100"), ends[0])
 	}
-	if _, errs, status := s.priod("advise", "--gres=gpu:a100:64", script); status != 1 || errs != "" {
+	if _, errs, status := s.priod("eta", "--", "--gres=gpu:a100:64", script); status != 1 || errs != "" {
 		t.Errorf("a job that fits nowhere: exit status %d, %s", status, errs)
 	}
-	if _, errs, status := s.priod("advise", "--no-such-option", script); status != 2 || !strings.Contains(errs, "--no-such-option") {
+	if _, errs, status := s.priod("eta", "--", "--no-such-option", script); status != 2 || !strings.Contains(errs, "--no-such-option") {
 		t.Errorf("a wrong option: exit status %d, %s", status, errs)
 	}
 }
@@ -152,7 +154,7 @@ func TestAdviseOnAClosedSite(t *testing.T) {
 		s.wait("the job to run", func() bool {
 			return strings.Contains(s.slurm("squeue", "--noheader", "--states=RUNNING", "--format=%i"), job)
 		})
-		out, errs, status := s.priod("advise", s.script("train.sh", "#!/bin/bash\n#SBATCH --gres=gpu:1 --time=10\n"))
+		out, errs, status := s.priod("eta", s.script("train.sh", "#!/bin/bash\n#SBATCH --gres=gpu:1 --time=10\n"))
 		for _, want := range c.want {
 			if status != c.status || !strings.Contains(out+errs, want) {
 				t.Errorf("PrivateData=%s: exit status %d\n%s%s; want %q", c.private, status, out, errs, want)

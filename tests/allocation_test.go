@@ -13,15 +13,15 @@ import (
 // shared is what explain --json shows of a job's allocation.
 type shared struct{ Share *store.Share }
 
-// Jobs stand in Gavel's order: the one that its account's weight gives more of its
-// time first, the one that has had its share last. Each cycle here is a process of
-// its own, which knows what jobs received; reset takes all of it back.
+// Jobs stand in the order of what they are owed: the one that is nearly done first, the one that has
+// longest to run last. Each cycle here is a process of its own, which knows what jobs received; reset takes all of
+// it back.
 func TestOrderByAllocation(t *testing.T) {
-	s := newSite(t, quick+"[ranking]\norder = \"gavel\"\n[allocation]\npolicy = \"max-min\"\n[allocation.weights]\nbiology = 8.0\n")
+	s := newSite(t, quick+"[ranking]\norder = \"owed\"\n[allocation]\npolicy = \"max-min\"\n[allocation.weights]\nbiology = 8.0\n")
 	submit := func(args ...string) string {
 		return s.submit(append(append([]string{"--prio-type=be", "--gres=gpu:4", "--time=60"}, args...), "--wrap", "sleep 600")...)
 	}
-	running := []string{submit("--gres=gpu:a100:4")}
+	running := []string{submit("--gres=gpu:a100:4", "--time=120")}
 	for range len(s.lab.Nodes) - 1 {
 		running = append(running, submit())
 	}
@@ -33,7 +33,7 @@ func TestOrderByAllocation(t *testing.T) {
 	s.must("run", "--once") // sees who runs
 	lm := submit("--prio-speed=a100:1,v100:0.4,t4:0.2")
 	vision := submit("--prio-workload=imagenet-of-nobody")
-	weighty := submit("--prio-speed=a100:1,v100:0.4,t4:0.2", "--account="+lab.Biology)
+	weighty := submit("--prio-speed=a100:1,v100:0.4,t4:0.2", "--time=20", "--account="+lab.Biology)
 	trial := s.submit("--prio-type=te", "--gres=gpu:4", "--time=5", "--wrap", "sleep 600")
 	s.eligible(4)
 	// Once earlier tests of this lab have run for a minute, Slurm's fair share ranks the other account's job first.
@@ -54,7 +54,7 @@ func TestOrderByAllocation(t *testing.T) {
 			t.Errorf("explain lacks %q:\n%s", want, out)
 		}
 	}
-	if out := s.must("explain", vision); !strings.Contains(out, "unknown, assumed equal on a100, t4 and v100") || !strings.Contains(out, "and 1 best-effort job") {
+	if out := s.must("explain", vision); !strings.Contains(out, "unknown, assumed equal on a100, t4 and v100") || !strings.Contains(out, "and 2 best-effort jobs") {
 		t.Errorf("explain says\n%s", out)
 	}
 	s.must("reset")

@@ -44,14 +44,12 @@ gpus = 20000
 enabled = true
 [sizing]
 enabled = true
-give_back = true
 [rounds]
 enabled = true
 [retry]
 enabled = true
 [locality]
 enabled = true
-few_nodes = true
 slow_nodes = true
 [preemption]
 enabled = true

@@ -312,7 +312,7 @@ func (r *chaosRun) bounded(ctx context.Context, v *chaos.View) (all []string, er
 
 // asked asks priod about jobs, by every name that squeue prints, and of what happened.
 func (r *chaosRun) asked() {
-	verbs := [][]string{{"evictions", "--json"}, {"history", "--json"}, {"queue", "--json"}}
+	verbs := [][]string{{"evictions", "--json"}, {"report", "history", "--json"}, {"queue", "--json"}}
 	seen, since := map[string]bool{}, map[string]time.Time{}
 	first := 10 * time.Second // until some cycle has seen a job
 	if len(r.Faults) > 0 {

@@ -53,7 +53,6 @@ per_hour = 1000
 [locality]
 enabled = true
 max_wait = "1m"
-few_nodes = true
 slow_nodes = true
 [speeds]
 min_run = "1s"

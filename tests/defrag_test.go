@@ -23,9 +23,9 @@ func TestSmallJobMovesForAGang(t *testing.T) {
 	e.slurm("scancel", fill...)
 	e.wait("their ends", func() bool { return strings.Count(e.slurm("squeue", "--noheader", "--format=%i"), "\n") == 4 })
 	gang := e.submit("--prio-type=be", "--gres=gpu:a100:4", "--time=60", "--wrap", "sleep 600")
-	e.wait("defrag to name it", func() bool { return strings.Contains(e.must("defrag"), "Job "+gang+" of ") })
-	if says := e.must("defrag"); !strings.Contains(says, "moving others would cost more GPU time") || !strings.Contains(says, "\n"+small["w0"]+" ") {
-		t.Errorf("before the daemon has seen it wait, defrag says\n%s", says)
+	e.wait("explain --victims to name it", func() bool { return strings.Contains(e.must("explain", "--victims"), "Job "+gang+" of ") })
+	if says := e.must("explain", "--victims"); !strings.Contains(says, "moving others would cost more GPU time") || !strings.Contains(says, "\n"+small["w0"]+" ") {
+		t.Errorf("before the daemon has seen it wait, explain --victims says\n%s", says)
 	}
 	d := e.daemon()
 	e.runs(gang)

@@ -77,13 +77,10 @@ cat >>"$PRIOD_CONFIG" <<TOML
 policy = "max-min"
 [steering]
 enabled = true
-min_share = 0.1
 TOML
 open() { submit --begin=now+8 --prio-type be --gres=gpu:4 --job-name="$1" --prio-speed "$2" --wrap 'sleep 300'; }
-for _ in 1 2 3 4 5 6; do
-  open game a100:1,v100:0.9,t4:0.8 >/dev/null
-  language=$(open language a100:1,v100:0.3,t4:0.1)
-done
+for _ in 1 2 3 4 5 6; do language=$(open language a100:1,v100:0.3,t4:0.1); done
+for _ in 1 2 3 4 5 6; do open game a100:1,v100:0.9,t4:0.8 >/dev/null; done
 show priod run --once
 show squeue --noheader --sort=j,i --format='%.6i %10j %.9T  %f'
 show priod explain "$language"

@@ -148,7 +148,7 @@ func TestDocsCommandsAreKnown(t *testing.T) {
 			}
 		}
 		for _, words := range words(t, said.String()) {
-			if err := known(words); err != nil {
+			if err := known(words); err != nil && (page != "../CHANGELOG.md" || !isGone(words)) {
 				t.Errorf("%s: %s: %v", page, strings.Join(words, " "), err)
 			}
 		}
@@ -178,12 +178,18 @@ func words(t *testing.T, script string) (commands [][]string) {
 	return commands
 }
 
+// isGone reports whether priod says of a command that it was a verb of an earlier version, of which CHANGELOG.md tells.
+func isGone(words []string) bool {
+	var said strings.Builder
+	return len(words) > 1 && cli.Main("", words[:2], io.Discard, &said) == 2 && strings.Contains(said.String(), words[1]+" is gone: ")
+}
+
 // known tells what is wrong with a command of ours.
 func known(words []string) error {
 	args := words[1:]
 	switch words[0] {
 	case "priod":
-		return appKnows(cli.App(""), args)
+		return appKnows(cli.App("v1"), args)
 	case "make":
 		if _, err := exec.LookPath("make"); err != nil {
 			return nil // the roots of other Slurms have none

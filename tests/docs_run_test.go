@@ -26,6 +26,7 @@ var runBy = []struct{ page, heading, file, has string }{
 	{"docs/features/job-submit.md", "Slurm's own hooks", "lua_test.go", "func TestLuaGrammar("},
 	{"docs/reference/sbatchwrap.md", "In sbatch's place", "packages.sh", `commands docs/reference/sbatchwrap.md "In sbatch's place"`},
 	{"docs/users/profiling.md", "", "profile_test.go", "func TestProfilePrintsLinesToCopy("},
+	{"docs/users/canary.md", "", "try_first_test.go", "func TestTryFirst("},
 	{"docs/two-hosts.md", "", "two_hosts_test.go", "func TestTwoHostsByThePage("},
 }
 

@@ -65,7 +65,7 @@ func (s *site) becomes(undisturbed endState, now func() endState) {
 		return slices.Equal(got, undisturbed), nil
 	})
 	if err != nil {
-		s.Fatalf("the run ends in\n%s\nundisturbed it ends in\n%s\n%s", got, undisturbed, s.must("history"))
+		s.Fatalf("the run ends in\n%s\nundisturbed it ends in\n%s\n%s", got, undisturbed, s.must("report", "history"))
 	}
 }
 
@@ -183,7 +183,7 @@ func (s *site) checkStore(values map[uint32]int64) []store.Write {
 		s.Fatal(err)
 	}
 	var history struct{ Writes []store.Write }
-	s.json(&history, "history", "--most", "1000000")
+	s.json(&history, "report", "history", "--most", "1000000")
 	slices.Reverse(history.Writes)
 
 	sent := map[slurmplug.JobID][]store.Write{} // that may have arrived

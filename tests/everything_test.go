@@ -119,7 +119,7 @@ func TestEditAgainstAPin(t *testing.T) {
 func (s *site) written() map[cluster.JobID][]store.Write {
 	s.Helper()
 	var history struct{ Writes []store.Write }
-	s.json(&history, "history", "--most", "1000000")
+	s.json(&history, "report", "history", "--most", "1000000")
 	all := map[cluster.JobID][]store.Write{}
 	for _, w := range slices.Backward(history.Writes) {
 		if w.Lever == slurmplug.Features && (w.Status == slurmplug.Applied || w.Status == slurmplug.Unknown) {

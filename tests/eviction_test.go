@@ -554,7 +554,7 @@ func TestEvictionByAnOperator(t *testing.T) {
 }
 
 // Jobs that did not agree, cannot be requeued or run in a reservation are left
-// alone, and evict --dry-run says so.
+// alone, and explain --victims says so.
 func TestEvictionLeavesAlone(t *testing.T) {
 	e := newEvictable(t, evicting)
 	stays := e.full(5, "save", "--no-requeue")
@@ -564,14 +564,14 @@ func TestEvictionLeavesAlone(t *testing.T) {
 		t.Errorf("a job that cannot be requeued: %+v\n%s", e.journal(), text)
 	}
 	e.looked()
-	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "cannot be requeued") || !strings.Contains(out, "did not agree") {
-		t.Errorf("evict --dry-run says\n%s", out)
+	if out := e.must("explain", "--victims", trial); !strings.Contains(out, "cannot be requeued") || !strings.Contains(out, "did not agree") {
+		t.Errorf("explain --victims says\n%s", out)
 	}
 	e.slurm("scancel", stays)
 	e.completes(trial)
 }
 
-// A job that asked for an expedited requeue (26.05) is left alone, and evict --dry-run
+// A job that asked for an expedited requeue (26.05) is left alone, and explain --victims
 // says so: Slurm would hold it when it leaves by itself, and start it again before the
 // TE job when it is requeued.
 func TestExpeditedJobsAreNotEvicted(t *testing.T) {
@@ -592,8 +592,8 @@ func TestExpeditedJobsAreNotEvicted(t *testing.T) {
 		t.Errorf("%+v\n%s", e.journal(), text)
 	}
 	e.looked()
-	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "--requeue=expedite") {
-		t.Errorf("evict --dry-run says\n%s", out)
+	if out := e.must("explain", "--victims", trial); !strings.Contains(out, "--requeue=expedite") {
+		t.Errorf("explain --victims says\n%s", out)
 	}
 	e.slurm("scancel", stays)
 	e.completes(trial)

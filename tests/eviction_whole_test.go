@@ -41,8 +41,8 @@ func TestEvictionForWholeNodes(t *testing.T) {
 	d.stop()
 	e.once(1, 2)
 	e.looked()
-	if out := e.must("evict", "--dry-run", trial); !strings.Contains(out, "no evictable jobs make room for it") {
-		t.Errorf("evict --dry-run says\n%s", out)
+	if out := e.must("explain", "--victims", trial); !strings.Contains(out, "no evictable jobs make room for it") {
+		t.Errorf("explain --victims says\n%s", out)
 	}
 	if again := e.journal(); len(again) != 2 || strings.Contains(e.log("w"), "signal") {
 		t.Errorf("for a place that does not come free: %+v\n%s", again, e.log("w"))

@@ -44,10 +44,10 @@ func TestExpectedStart(t *testing.T) {
 	})
 	text := s.must("explain", waiting[2])
 	t.Log(text)
-	for _, args := range [][]string{{"eta"}, {"eta", "--slurm", waiting[2]}, {"queue"}, {"advise", "--gres=gpu:1", "--time=60", "--job-name=" + name, "--wrap", "sleep 5"}} {
+	for _, args := range [][]string{{"eta"}, {"eta", "--slurm", waiting[2]}, {"queue"}, {"eta", "--", "--gres=gpu:1", "--time=60", "--job-name=" + name, "--wrap", "sleep 5"}} {
 		out := s.must(args...)
 		t.Logf("priod %s\n%s", strings.Join(args, " "), out)
-		if args[0] != "advise" && !strings.Contains(out, waiting[2]) || args[0] == "advise" && !strings.Contains(out, "9 OF 10") {
+		if want := map[bool]string{true: "BY LIMITS: STARTS", false: waiting[2]}[slices.Contains(args, "--")]; !strings.Contains(out, want) {
 			t.Errorf("priod %s\n%s", strings.Join(args, " "), out)
 		}
 	}
@@ -56,7 +56,7 @@ func TestExpectedStart(t *testing.T) {
 	if err := errors.Join(err, os.WriteFile(script, []byte("#!/bin/sh\n#SBATCH --gres=gpu:1 --time=60 --job-name="+name+"\nsleep 5\n"), 0o755), os.WriteFile(config, settings, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"eta", "--slurm", script}, {"advise", script}} { // a user asks the daemon
+	for _, args := range [][]string{{"eta", "--slurm", script}, {"eta", "--", script}} { // a user asks the daemon
 		cmd := s.lab.As(lab.PlainUser).Command(context.Background(), filepath.Join(bin, "priod"), append([]string{"--config", config}, args...)...)
 		out, err := cmd.CombinedOutput()
 		t.Logf("priod %s\n%s", strings.Join(args, " "), out)

@@ -42,14 +42,14 @@ func TestJobIDsWrapRound(t *testing.T) {
 			}
 			s.settle()
 			if got, want := s.order(), []string{ids[1], ids[2], ids[0]}; !slices.Equal(got, want) {
-				t.Errorf("the order is %v, want %v\n%s", got, want, s.must("history"))
+				t.Errorf("the order is %v, want %v\n%s", got, want, s.must("report", "history"))
 			}
 			for i, want := range []int{0, 1, 1} {
 				var story struct {
 					Writes []struct{ Before string }
 				}
-				if s.json(&story, "history", ids[i]); len(story.Writes) != want {
-					t.Errorf("job %s: %d writes, want %d\n%s", ids[i], len(story.Writes), want, s.must("history", ids[i]))
+				if s.json(&story, "explain", "--history", ids[i]); len(story.Writes) != want {
+					t.Errorf("job %s: %d writes, want %d\n%s", ids[i], len(story.Writes), want, s.must("explain", "--history", ids[i]))
 				}
 			}
 			var queue struct {

@@ -108,7 +108,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 	s.settle()
 	var history struct{ Writes []store.Write }
-	s.json(&history, "history", "--most", "1000000")
+	s.json(&history, "report", "history", "--most", "1000000")
 	open := 0
 	for _, w := range history.Writes {
 		if w.Status == slurmplug.Unknown {

@@ -72,7 +72,7 @@ func TestOtherToolWritesToo(t *testing.T) {
 	s.eligible(3)
 	written := func(id string) int {
 		var story struct{ Writes []struct{ Status string } }
-		s.json(&story, "history", id, "--most", "1000")
+		s.json(&story, "explain", "--history", id, "--most", "1000")
 		return len(story.Writes)
 	}
 	value := func(id string) string {

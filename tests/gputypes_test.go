@@ -89,10 +89,10 @@ func TestSteeringOnUnequalNodes(t *testing.T) {
 			t.Errorf("%s: explain does not say %q:\n%s", f.args, f.why, out)
 		}
 	}
-	advice := b.must("advise", "--prio-speed="+toA100+",a100_1g.5gb:80", "--gres=gpu:1", "--wrap", "true")
+	advice := b.must("eta", "--", "--prio-speed="+toA100+",a100_1g.5gb:80", "--gres=gpu:1", "--wrap", "true")
 	for _, want := range []string{"a100_1g.5gb, to which this site does not steer jobs: it is a slice of a GPU", "--gres=gpu:a100_1g.5gb:1", "not looked at: mix1, with several GPU types"} {
 		if !strings.Contains(advice, want) {
-			t.Errorf("advise does not say %q:\n%s", want, advice)
+			t.Errorf("eta does not say %q:\n%s", want, advice)
 		}
 	}
 	b.must("reset")

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +74,7 @@ func TestGangWaitsForItsSwitch(t *testing.T) {
 	}
 }
 
-// defrag names the small job that would open a node, and leaves it alone.
+// explain --victims names the small job that would open a node, and leaves it alone.
 func TestDefragShowsTheMoves(t *testing.T) {
 	s := newSite(t, quick+"[preemption]\nmin_run = \"0s\"\n")
 	small := s.submit("--prio-type=be", "--gres=gpu:a100:1", "--nodelist=a100-1", "--time=60", "--wrap", "sleep 600")
@@ -84,108 +83,19 @@ func TestDefragShowsTheMoves(t *testing.T) {
 	gang := s.submit("--prio-type=be", "--gres=gpu:a100:4", "--nodes=2", "--time=60", "--wrap", "sleep 600")
 	says := ""
 	s.wait("the gang to want room", func() bool {
-		says = s.must("defrag")
+		says = s.must("explain", "--victims")
 		return strings.Contains(says, "Job "+gang+" of ")
 	})
 	for _, want := range []string{"8 GPUs (10 are free): ", "a100-1", "\n" + small + " "} {
 		if !strings.Contains(says, want) {
-			t.Errorf("defrag does not say %q:\n%s", want, says)
+			t.Errorf("explain --victims does not say %q:\n%s", want, says)
 		}
 	}
 	t.Log(says)
-	if out := s.must("defrag", "--json"); !strings.Contains(out, `"wait_s":`) {
+	if out := s.must("explain", "--victims", "--json", gang); !strings.Contains(out, `"wait_s":`) {
 		t.Errorf("until when is not said:\n%s", out)
 	}
 	if out := s.slurm("squeue", "--noheader", "--job="+small, "--format=%T"); strings.TrimSpace(out) != "RUNNING" {
 		t.Errorf("it is %s", out)
 	}
-}
-
-// A job that leaves its number of nodes open and has agreed waits for one node, while two have
-// room together, and in the end takes both; it gets back its own number by a reset and by
-// other settings. Others are left alone.
-func TestOpenJobWaitsForItsNode(t *testing.T) {
-	t.Parallel()
-	const settings = quick + "[locality]\nfew_nodes = true\nwait_weight = 45.0\nqueue_weight = 0.0\n" // 68 s for 5 h on two nodes
-	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 3, GPUType: "a100", GPUs: 4}}})
-	s := newSiteOn(t, l, settings)
-	if os.Geteuid() == 0 {
-		s.become(lab.OperatorUser, settings)
-	}
-	blockers := map[string]string{}
-	for _, node := range []string{"n1", "n2", "n3"} {
-		s.submit("--gres=gpu:2", "--nodelist="+node, "--time=60", "--wrap", "sleep 600")
-		blockers[node] = s.submit("--gres=gpu:2", "--nodelist="+node, "--time=60", "--wrap", "sleep 600")
-	}
-	s.wait("all nodes to be taken", func() bool { return strings.Count(s.slurm("squeue", "--noheader", "--format=%T"), "RUNNING") == 6 })
-	submit := func(args ...string) string {
-		return s.submit(append(args, "--time=600", "--wrap", "sleep 600")...)
-	}
-	ranged := submit("--prio-type=be", "--nodes=1-3", "--ntasks=4", "--gpus-per-task=1")
-	open := submit("--prio-type=be", "--ntasks=4", "--gpus-per-task=1")
-	byJob := submit("--prio-type=be", "--gpus=4")
-	silent, own, last := submit("--nodes=1-3", "--gpus=4"), submit("--prio-type=be", "--nodes=1", "--gpus=4"), submit("--prio-type=be", "--nodes=1-3", "--gpus=4")
-	asks := func(id string) string { return field(s.slurm("scontrol", "show", "job", id), "NumNodes") }
-	before := map[string]string{}
-	for _, id := range []string{ranged, open, byJob, silent, own, last} {
-		before[id] = asks(id)
-	}
-	bounded := []string{ranged, last}
-	if s.opensNodes() {
-		bounded = append(bounded, byJob)
-	}
-	if before[open] == "1" && s.opensNodes() { // 26.05 bounds it by its tasks, which cannot be taken back
-		bounded = append(bounded, open)
-	}
-	isBounded := func(id string) bool { return asks(id) == "1-1" }
-	d := s.daemon()
-	for _, id := range bounded {
-		s.wait("job "+id+" to ask for one node", func() bool { return isBounded(id) })
-	}
-	for id, want := range before {
-		if !slices.Contains(bounded, id) && asks(id) != want {
-			t.Errorf("%s asks for %s, before for %s", id, asks(id), want)
-		}
-	}
-	for id, says := range map[string]string{ranged: "nodes: 1 at most, of the 3", own: "it requests a number of nodes"} {
-		if out := s.must("explain", id); !strings.Contains(out, says) {
-			t.Errorf("explain does not say %q:\n%s", says, out)
-		}
-	}
-	d.stop()
-	s.configure(strings.Replace(settings, "few_nodes = true", "few_nodes = false", 1))
-	d = s.daemon()
-	s.wait("all to ask for what they did", func() bool {
-		return !slices.ContainsFunc(bounded, func(id string) bool { return asks(id) != before[id] })
-	})
-	d.stop()
-	s.configure(settings)
-	d = s.daemon()
-	for _, id := range bounded {
-		s.wait("job "+id+" to ask for one node again", func() bool { return isBounded(id) })
-	}
-	s.slurm("scancel", silent)
-	for _, id := range []string{open, byJob} {
-		s.slurm("scontrol", "hold", id)
-	}
-	s.slurm("scancel", blockers["n1"], blockers["n2"]) // two GPUs each on two nodes
-	s.waitsFor(ranged, plan.Locality, plan.FewNodes, "it could start now on more nodes than it accepts so far")
-	if long() {
-		s.wait("it to start on two nodes", func() bool {
-			return strings.TrimSpace(s.slurm("squeue", "--noheader", "--job="+ranged, "--format=%T %N")) == "RUNNING n[1-2]"
-		})
-	}
-	d.stop()
-	s.must("reset")
-	for _, id := range []string{last, open, byJob} {
-		if got := asks(id); got != before[id] {
-			t.Errorf("reset left job %s at %s, its user asked for %s", id, got, before[id])
-		}
-	}
-}
-
-// opensNodes reports whether scontrol takes an open number of nodes (slurmplug.Config.OpensNodes).
-func (s *site) opensNodes() bool {
-	out := s.slurm("scontrol", "--version")
-	return !strings.Contains(out, " 22.") && !strings.Contains(out, " 23.")
 }

@@ -53,7 +53,7 @@ installed() {
     says "### PriodAbsent" cat "$page"
   done
   says alerts.md sed -n '/runbook/p' /usr/share/slurmprio/prometheus/priod.rules.yml
-  says "priod $VERSION" priod version
+  says "priod $VERSION" priod --version
   says "no sbatch" sbatchwrap --help
   printf '#!/bin/sh\necho an sbatch\n' >/usr/local/bin/sbatch
   chmod 755 /usr/local/bin/sbatch
@@ -62,7 +62,7 @@ installed() {
   says "ExecStart=/usr/bin/priod run" cat $unit
   systemd-analyze security --offline=true --threshold=20 $unit >/dev/null || die "$unit: exposure above 2.0"
   # shellcheck disable=SC2016
-  says history bash -c 'source /usr/share/bash-completion/completions/priod; COMP_WORDS=(priod his) COMP_CWORD=1; _priod priod; echo "${COMPREPLY[@]}"'
+  says evictions bash -c 'source /usr/share/bash-completion/completions/priod; COMP_WORDS=(priod evi) COMP_CWORD=1; _priod priod; echo "${COMPREPLY[@]}"'
   # shellcheck disable=SC2016
   says "--gres --prio-type" bash -c '_sbatch() { COMPREPLY=(--gres); }; source /usr/share/bash-completion/completions/sbatchwrap; COMP_WORDS=(sbatchwrap --prio-t) COMP_CWORD=1; _sbatchwrap sbatchwrap; echo "${COMPREPLY[@]}"'
   [ ! -e /etc/systemd/system/multi-user.target.wants/priod.service ] || die "priod was enabled unasked"
@@ -85,7 +85,7 @@ kept() {
 debs() {
   export DEBIAN_FRONTEND=noninteractive
   dpkg -i /dist/slurmprio-client_*.deb >/dev/null
-  says "priod $VERSION" priod version
+  says "priod $VERSION" priod --version
   says "nothing was started" dpkg -i /dist/slurmprio_*.deb
   installed
   say "installed"
@@ -95,11 +95,11 @@ debs() {
   says .later- dpkg -s slurmprio
   kept
   says "# ours" tail -n 1 /etc/slurmprio/priod.toml.example
-  says "priod $VERSION" priod version
+  says "priod $VERSION" priod --version
   say "upgraded: configuration and state as they were"
   cp /newer.db /var/lib/priod/priod.db
   dpkg -i /dist/*.deb </dev/null >/tmp/log 2>&1 || die "$(cat /tmp/log)"
-  says "written by a newer priod (schema 99" priod history
+  says "written by a newer priod (schema 99" priod report history
   kept
   say "downgraded: the database of a newer priod is refused"
   says "priod reset" dpkg -r slurmprio

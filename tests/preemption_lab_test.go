@@ -431,7 +431,7 @@ func preemptionLab(t *testing.T, seed uint64, length time.Duration) {
 	t.Log(table)
 	t.Log("\n" + arms[2].must("report", "preemptions") + "\n" + arms[2].must("evictions"))
 	if slowest := results[2].slowest; slowest != "" {
-		t.Log("the TE job that waited longest:\n" + arms[2].must("explain", slowest) + "\n" + arms[2].must("history", slowest))
+		t.Log("the TE job that waited longest:\n" + arms[2].must("explain", slowest) + "\n" + arms[2].must("explain", "--history", slowest))
 	}
 	if results[0].gone > 0 {
 		t.Errorf("%s: %d jobs lost", arms[0].name, results[0].gone)

@@ -43,7 +43,7 @@ func TestTrialSubmittedLastStartsFirst(t *testing.T) {
 	if out := s.must("explain", trial); !strings.Contains(out, "TE (trial-and-error), because its tag says type=te") || !strings.Contains(out, "applied") {
 		t.Errorf("explain says\n%s", out)
 	}
-	if out := s.must("history", trial); !strings.Contains(out, "SiteFactor") {
+	if out := s.must("explain", "--history", trial); !strings.Contains(out, "SiteFactor") {
 		t.Errorf("history says\n%s", out)
 	}
 }
@@ -262,9 +262,9 @@ func TestHostileText(t *testing.T) {
 	if plan.Jobs != 14 || plan.Ranked != 6 || plan.TE != 2 {
 		t.Errorf("%+v: want 14 jobs, 6 ranked, 2 of them TE", plan)
 	}
-	outputs := s.must("queue") + s.must("history")
+	outputs := s.must("queue") + s.must("report", "history")
 	for _, id := range s.order() {
-		outputs += s.must("explain", id) + s.must("history", id)
+		outputs += s.must("explain", id) + s.must("explain", "--history", id)
 	}
 	for _, r := range outputs {
 		if r != '\n' && !unicode.IsPrint(r) {
@@ -368,7 +368,7 @@ func TestWrongUsage(t *testing.T) {
 	s := newSite(t, "")
 	for _, args := range [][]string{
 		{"frobnicate"}, {"explain"}, {"explain", "seventeen"}, {"explain", "1", "two"}, {"explain", "--schema", "1"}, {"run", "--nope"}, {"queue", "extra"},
-		{"history", "--most", "0"}, {"history", "-n", "many"}, {"config"}, {"run", "--json"}, {"--config", "/nowhere/priod.toml", "check"},
+		{"report", "history", "--most", "0"}, {"report", "history", "-n", "many"}, {"config"}, {"run", "--json"}, {"--config", "/nowhere/priod.toml", "check"},
 	} {
 		out, errs, status := s.priod(args...)
 		if status != 2 || strings.Count(errs, "\n") != 1 || out != "" {

@@ -187,8 +187,8 @@ func TestSimulateJobsWithoutGPUs(t *testing.T) {
 	}
 }
 
-// A sweep runs as a job array on the cluster that it is about, goes on where it
-// was stopped, and has the results of a sweep on one machine.
+// A grid runs as a job array on the cluster that it is about, goes on where it
+// was stopped, and has the results of a run on one machine.
 func TestSweepThroughSlurm(t *testing.T) {
 	s := newSite(t, "")
 	file := filepath.Join(s.dir, "it's a study.toml")
@@ -203,19 +203,19 @@ func TestSweepThroughSlurm(t *testing.T) {
 		} `json:"rows"`
 	}
 	cluster, local := filepath.Join(s.dir, "cluster"), filepath.Join(s.dir, "local")
-	s.must("sweep", "--sbatch", "--tasks", "2", "--out", cluster, file, "--", "--gres=gpu:1", "--time=5")
+	s.must("tune", "--grid", file, "--sbatch", "--tasks", "2", "--out", cluster, "--", "--gres=gpu:1", "--time=5")
 	var far, near table
-	s.wait("all points of the sweep", func() bool {
+	s.wait("all points of the grid", func() bool {
 		far = table{}
-		s.json(&far, "sweep", "--show", "--out", cluster, file)
+		s.json(&far, "tune", "--show", "--out", cluster, "--grid", file)
 		return len(far.Rows) == 2 && far.Rows[0].Runs == 2 && far.Rows[1].Runs == 2
 	})
-	s.json(&near, "sweep", "--out", local, file)
+	s.json(&near, "tune", "--grid", file, "--out", local)
 	if a, b := fmt.Sprint(far), fmt.Sprint(near); a != b {
 		t.Errorf("through Slurm\n%s\non this machine\n%s", a, b)
 	}
-	if out := s.must("sweep", "--sbatch", "--out", cluster, file); !strings.Contains(out, "Every point has its result") {
-		t.Errorf("a finished sweep is sent again: %s", out)
+	if out := s.must("tune", "--grid", file, "--sbatch", "--out", cluster); !strings.Contains(out, "Every point has its result") {
+		t.Errorf("a finished grid is sent again: %s", out)
 	}
 }
 

@@ -33,7 +33,7 @@ gpus = 0
 func (s *site) sizeWrites() (sizes []store.Write) {
 	s.Helper()
 	var history struct{ Writes []store.Write }
-	s.json(&history, "history", "--most", "1000000")
+	s.json(&history, "report", "history", "--most", "1000000")
 	for _, w := range history.Writes {
 		if w.Lever == slurmplug.Size {
 			sizes = append(sizes, w)

@@ -122,11 +122,11 @@ func TestSpeedsFromAccounting(t *testing.T) {
 
 	// Before a job is submitted, what was learned of its name says how fast it is,
 	// and its steps how long it runs.
-	if out := s.must("advise", "--job-name="+name, "--gres=gpu:1", "--time=5", "--wrap", program); strings.Count(out, "this site's history, within a factor") != 3 {
-		t.Errorf("advise says\n%s", out)
+	if out := s.must("eta", "--", "--job-name="+name, "--gres=gpu:1", "--time=5", "--wrap", program); strings.Count(out, "this site's history, within a factor") != 3 {
+		t.Errorf("eta says\n%s", out)
 	}
 	a := s.advise("--prio-workload="+workload, "--prio-steps=100", "--gres=gpu:1", "--time=5", "--wrap", program)
-	for _, x := range a.Jobs[0].Types {
+	for _, x := range a.Jobs[0].Advice.Types {
 		if x.Run == nil {
 			t.Errorf("advise does not know how long it runs on %s", x.GPUType)
 		} else if run := *x.Run; run < 2 || x.GPUType == "a100" && run > 9 || x.GPUType == "t4" && run < 10 {

@@ -216,7 +216,6 @@ finish_bonus_half_life = "1m"
 var schools = []school{
 	{name: "Slurm alone"},
 	{name: "the fastest type asked for", fastest: true},
-	{name: "priod", order: "gavel"},
 	{name: "priod, owed", order: "owed", more: lead},
 	{name: "priod, owed, rounds of 20 s", order: "owed", more: lead + `enabled = true
 length = "20s"

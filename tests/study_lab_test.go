@@ -367,7 +367,7 @@ func (a *studyArm) longest(t *testing.T, p *played) {
 	slices.SortFunc(trials, func(x, y jobRun) int { return cmp.Compare(y.start.Sub(y.submit), x.start.Sub(x.submit)) })
 	for _, j := range trials[:min(6, len(trials))] {
 		explained, _, _ := a.priod("explain", j.id)
-		history, _, _ := a.priod("history", j.id)
+		history, _, _ := a.priod("explain", "--history", j.id)
 		evictions, _, _ := a.priod("evictions", j.id)
 		t.Logf("job %s, %d GPUs, %s alone, submitted %s, waited %s\n%s\n%s\n%s", j.id, j.gpus, j.work, j.submit.Format(time.TimeOnly), j.start.Sub(j.submit), explained, history, evictions)
 	}

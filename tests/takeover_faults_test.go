@@ -267,7 +267,7 @@ func buildMisdated(t *testing.T) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "priod")
-	if out, err := exec.CommandContext(context.Background(), "go", "build", "-overlay", overlay, "-o", path, "slurmprio/priod").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(context.Background(), "go", "build", "-ldflags", "-s -X slurmprio/priod/config.Settable=yes", "-overlay", overlay, "-o", path, "slurmprio/priod").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path

@@ -23,7 +23,6 @@ var levers = []struct {
 	{slurmplug.Features, ` Features=`},
 	{slurmplug.Size, ` (?:NumCPUs|CPUsPerTask|MinCPUsNode|CpusPerTres)=`},
 	{slurmplug.Switches, ` Switches=`},
-	{slurmplug.NumNodes, ` NumNodes=`},
 }
 
 // A host is lost for ever between the undo line of each lever and its write, or right after
@@ -58,7 +57,6 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 		slurmplug.Features: {"--prio-type=be", "--prio-speed=v100:1,a100:3", "--gres=gpu:4", "--time=60", "--constraint=v100|a100"},
 		slurmplug.Size:     {"--prio-type=be", "--prio-cpu=a100:1x1-8x6", "--gres=gpu:a100:1", "-c", "1", "--mem=2000", "--time=60"},
 		slurmplug.Switches: {"--prio-type=be", "--gres=gpu:a100:4", "--nodes=2", "--time=600"},
-		slurmplug.NumNodes: {"--prio-type=be", "--nodes=1-3", "--ntasks=4", "--gpus-per-task=a100:1", "--time=600"},
 	} {
 		of[lever] = acts.submit(append(args, "--wrap", "sleep 600")...)
 		own := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "--prio-") })
@@ -89,18 +87,14 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 		for _, table := range []string{"steering", "sizing", "rounds", "locality"} {
 			off = regexp.MustCompile(`(\[`+table+`\]\n(?:[^\[]*\n)?)enabled = true`).ReplaceAllString(off, "${1}enabled = false")
 		}
-		stays.configure(strings.Replace(off, "few_nodes = true", "few_nodes = false", 1))
+		stays.configure(off)
 		standby.cmd.Process.Signal(syscall.SIGHUP)
 		standby.waitLog("configuration reloaded")
 	}
 	p.lose(t, first, standby)
-	switch hidden := !strings.Contains(field(stays.slurm("scontrol", "show", "job", id), "NumNodes"), "-"); {
-	case when == "before" && l == slurmplug.NumNodes && hidden:
-		// From 24.11 on no slurmctld shows that of jobs which it has read from its state: what was not
-		// known to arrive counts as written, and is given back by reset.
-	case when == "before":
+	if when == "before" {
 		stays.wait("the write", func() bool { return stays.asked(of)[l] != stays.asked(twins)[l] })
-	default:
+	} else {
 		stays.wait("each job to have its own request again", func() bool { return maps.Equal(stays.asked(of), stays.asked(twins)) })
 	}
 	if when == "after" {
@@ -117,44 +111,6 @@ func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 	}
 }
 
-// The same for the memory of a job that runs: wherever the host was lost, the job has its own
-// request again when it is requeued, and reset leaves nothing.
-func TestHostIsLostAmidGivingBack(t *testing.T) {
-	longOnly(t)
-	t.Parallel()
-	for n, when := range []string{"after", "before"}[:rounds(1, 2)] {
-		eitherHost(t, n, when, func(t *testing.T, backup bool) {
-			p := newHostPair(t, backup, lab.Options{
-				Nodes:     []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4, CPUs: 16, MemoryMB: 40000}},
-				ExtraConf: []string{"PrologFlags=Contain", "JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherFrequency=task=1"},
-			})
-			if !p.acts.namesRuns() {
-				t.Skip("Slurm 26.05 and later lower the memory of jobs that run")
-			}
-			idle, _ := p.acts.holding("--prio-give-back")
-			d, standby := p.begin(t)
-			p.acts.throw(d, shim.Fault{Command: "scontrol update", When: when, Has: " MinMemoryNode=", Do: shim.Kill})
-			first := p.acts.doomed()
-			p.acts.wait("the write", func() bool { return len(d.Thrown()) > 0 })
-			first.ends()
-			p.acts.throw(d)
-			if lowered := p.stays.memoryOf(idle) != "35000M RUNNING"; lowered != (when == "after") {
-				t.Fatalf("the write was carried out: %v", lowered)
-			}
-			p.lose(t, first, standby)
-			p.stays.wait("the lower memory", func() bool { return p.stays.memoryOf(idle) != "35000M RUNNING" })
-			p.stays.slurm("scontrol", "requeue", idle)
-			p.stays.wait("its own request", func() bool { return p.stays.memoryOf(idle) == "35000M PENDING" })
-			actsWithinTwoCycles(t, standby)
-			standby.stop()
-			p.stays.must("reset")
-			if now := p.stays.memoryOf(idle); now != "35000M PENDING" {
-				t.Errorf("after reset it asks for %s", now)
-			}
-		})
-	}
-}
-
 // asked is what waiting jobs ask for now, as far as levers change it.
 func (s *site) asked(of map[slurmplug.Lever]string) map[slurmplug.Lever]string {
 	s.Helper()
@@ -163,9 +119,6 @@ func (s *site) asked(of map[slurmplug.Lever]string) map[slurmplug.Lever]string {
 		text := s.slurm("scontrol", "show", "job", id)
 		switches := strings.Join(strings.Fields(s.slurm("squeue", "--noheader", "--job="+id, "--Format=ReqSwitch,Wait4Switch")), "@")
 		words := []string{field(text, "Features"), field(text, "NumCPUs"), field(text, "CPUs/Task"), field(text, "MinMemoryNode"), field(text, "ReqNodeList"), field(text, "ExcNodeList"), switches}
-		if lever == slurmplug.NumNodes { // of other jobs Slurm shows another number after any write
-			words = append(words, field(text, "NumNodes"))
-		}
 		all[lever] = strings.Join(words, " ")
 	}
 	return all

@@ -41,8 +41,7 @@ func sharing(t *testing.T, shared string) string {
 		t.Fatal("the page does not begin with the settings of a shared folder")
 	}
 	settings := strings.Replace(everything, quick, state+quick+cycle, 1)
-	return strings.Replace(settings, "[sizing]\n", "[sizing]\ngive_back = true\ngive_back_after = \"1s\"\n", 1) +
-		"[locality]\nenabled = true\nfew_nodes = true\nwait_weight = 45.0\nqueue_weight = 0.0\n[retry]\nenabled = true\nmin_run = \"0s\"\n"
+	return settings + "[locality]\nenabled = true\nwait_weight = 45.0\nqueue_weight = 0.0\n[retry]\nenabled = true\nmin_run = \"0s\"\n"
 }
 
 // newHostPair starts a lab of two hosts, on one of which Slurm acts; backup: on the second.

@@ -107,7 +107,7 @@ func TestAllTogether(t *testing.T) {
 	}
 	for id, now := range left {
 		if want := (request{"", "", own[id]}); now != want {
-			t.Errorf("reset leaves job %s with %+v, want %+v\n%s", id, now, want, e.must("history", id))
+			t.Errorf("reset leaves job %s with %+v, want %+v\n%s", id, now, want, e.must("explain", "--history", id))
 		}
 	}
 	for line := range strings.Lines(e.slurm("sacct", "--noheader", "--allocations", "--parsable2", "--format=JobID,State")) {

@@ -25,7 +25,7 @@ func sleepy(t *testing.T, settings string) (*running, wake.Address) {
 	d := s.daemon()
 	d.waitLog("started")
 	s.wait("the first cycle", func() bool {
-		out, _, _ := s.priod("history", "--json")
+		out, _, _ := s.priod("report", "history", "--json")
 		var seen struct{ Cycles []struct{} }
 		return json.Unmarshal([]byte(out), &seen) == nil && len(seen.Cycles) > 0
 	})

@@ -9,7 +9,7 @@ local folder = (debug.getinfo(1, "S").source:match("^@(.*/)") or "/etc/slurm/")
 local ok, tags = pcall(dofile, folder .. "prio.lua")
 if not ok then tags = nil end
 
-local keys = { "type", "grace", "ckpt", "signal", "workload", "speed", "cpu", "mem", "steps", "give-back", "retry" }
+local keys = { "type", "grace", "ckpt", "signal", "workload", "speed", "cpu", "mem", "steps", "retry" }
 
 local units = { s = 1, m = 60, h = 3600 }
 
@@ -51,9 +51,6 @@ local function value(key, v)
     return (shell or "") .. (name or v:upper()):gsub("^SIG", "")
   elseif key == "type" or key == "retry" then
     return v:lower()
-  elseif key == "give-back" then
-    local no = { no = true, ["false"] = true, ["0"] = true }
-    return not no[v:lower()] and "1" or nil
   end
   return v
 end

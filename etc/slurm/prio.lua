@@ -94,10 +94,10 @@ local keys = {
   cpu = function(v) return typed(v, want_curves, curve) end,
   mem = function(v) return typed(v, want_curves, curve) end,
   steps = function(v) if not number(v) then return "want a plain number from 0.000001 to 1000000000000000" end end,
-  ["give-back"] = function(v) if v ~= "1" then return "want 1" end end,
   v = function(v) if v ~= "1" then return "only version 1 is known" end end,
-  guess = function() end, -- never did anything; jobs may still carry them
+  guess = function() end, -- they do nothing any more; jobs may still carry them
   share = function() end,
+  ["give-back"] = function() end,
 }
 
 -- unescape reads a part of a URL query; nil: it is none.
@@ -137,7 +137,7 @@ function M.parse(tag)
       local want = keys[k](v)
       why = want and "tag: key " .. printable(k) .. ", value " .. printable(v) .. ": " .. want
       found[k] = v
-      more = more or not (k == "type" or k == "v" or k == "guess" or k == "share")
+      more = more or not (k == "type" or k == "v" or k == "guess" or k == "share" or k == "give-back")
     end
     return not why
   end)

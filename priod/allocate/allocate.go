@@ -27,12 +27,10 @@
 //   - problem.go: the input of a policy; json.go: the same as JSON
 //   - allocate.go: the list of policies, and what all of them have in common
 //   - maxmin.go, finishtime.go, makespan.go, waterfilling.go (hierarchical),
-//     throughput.go, fifo.go, sjf.go, isolated.go, proportional.go: one policy each,
-//     with its objective, its constraints and the paper's section; agnostic.go: each
-//     without regard to speeds
+//     throughput.go: one policy each, with its objective, its constraints and the
+//     paper's section; tests/papers has the others of Gavel's table
 //   - classes.go: jobs that nothing tells apart are solved as one
-//   - raise.go: policies that raise the rates of all jobs together, by package market;
-//     program.go: those that need a linear program, by package lp
+//   - raise.go: policies that raise the rates of all jobs together, by package market
 package allocate
 
 import (
@@ -55,62 +53,46 @@ type Allocation struct {
 	Notes     []string
 }
 
-// Policy is one of Names, with its variant.
-type Policy struct {
-	Name     string
-	Agnostic bool // takes all GPU types for equally fast
-}
+// Policy is one of Names.
+type Policy string
 
 type solver func(*Problem) (*Allocation, error)
 
-var policies = map[string]solver{
+var policies = map[Policy]solver{
 	"max-min":              maxMin,
-	"water-filling":        waterFilling,
 	"hierarchical":         hierarchical,
 	"finish-time-fairness": finishTimeFairness,
 	"makespan":             makespan,
 	"max-throughput":       maxThroughput,
-	"min-cost":             minCost,
-	"fifo":                 fifo,
-	"sjf":                  sjf,
-	"isolated":             isolatedPolicy,
-	"proportional":         proportionalPolicy,
 }
 
 // Names of the policies, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(policies)) }
-
-// ParsePolicy reads NAME[:agnostic].
-func ParsePolicy(text string) (Policy, error) {
-	words := strings.Split(text, ":")
-	p := Policy{Name: words[0]}
-	for _, w := range words[1:] {
-		if w != "agnostic" {
-			return p, fmt.Errorf("policy %.80q: %.40q is not agnostic", text, w)
-		}
-		p.Agnostic = true
+func Names() (names []string) {
+	for _, p := range slices.Sorted(maps.Keys(policies)) {
+		names = append(names, string(p))
 	}
-	return p, p.check()
+	return names
 }
 
-func (p Policy) check() error {
-	if policies[p.Name] == nil {
-		return fmt.Errorf("no policy %.80q: want one of %s", p.Name, strings.Join(Names(), ", "))
+// Check refuses what is none of Names.
+func (p Policy) Check() error {
+	if policies[p] == nil {
+		return fmt.Errorf("no policy %.80q: want one of %s", p, strings.Join(Names(), ", "))
 	}
 	return nil
 }
 
 // Allocate solves the problem.
 func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
-	if err := p.check(); err != nil {
+	if err := p.Check(); err != nil {
 		return nil, err
 	}
 	if err := problem.Check(); err != nil {
 		return nil, err
 	}
 	var a *Allocation
-	err := problem.SolveRetrying(p.Name, func(problem *Problem) (err error) {
-		a, err = problem.solve(p)
+	err := problem.SolveRetrying(string(p), func(problem *Problem) (err error) {
+		a, err = p.Solve(problem)
 		return err
 	})
 	if err != nil {
@@ -135,16 +117,11 @@ func (p *Problem) SolveRetrying(policy string, solve func(*Problem) error) error
 	return nil
 }
 
-func (p *Problem) solve(by Policy) (a *Allocation, err error) {
-	solve := policies[by.Name]
-	if by.Agnostic {
-		steps := by.Name == "finish-time-fairness" || by.Name == "makespan" || by.Name == "sjf"
-		a, err = p.Agnostic(solve, steps, by.Name == "fifo" || by.Name == "sjf")
-	} else {
-		a, err = solve(p)
-	}
+// Solve solves a problem that is sound, once, and without Rate.
+func (p Policy) Solve(problem *Problem) (*Allocation, error) {
+	a, err := policies[p](problem)
 	if err == nil {
-		err = p.CheckTimes(a.Time, nil, nil)
+		err = problem.CheckTimes(a.Time, nil, nil)
 	}
 	return a, err
 }

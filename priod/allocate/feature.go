@@ -15,7 +15,7 @@ type Feature struct {
 
 // Plan begins to work out what the allocation gives each job: the cycle's Shares.
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
-	if f.Ledger == nil || f.Settings.Policy.Name == "" && f.Ledger.profiles == nil {
+	if f.Ledger == nil || f.Settings.Policy == "" && f.Ledger.profiles == nil {
 		return nil
 	}
 	c.ReadNodes()

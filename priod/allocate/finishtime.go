@@ -70,3 +70,15 @@ func (p *Problem) IsolatedRates() []float64 {
 	}
 	return rates
 }
+
+// isolatedRate is Gavel's reference I of one of n jobs: its speed if each had an equal
+// part of every type.
+func isolatedRate(gpus, speed []float64, gang float64, n int) float64 {
+	sum, time := 0.0, 0.0
+	for t, s := range speed {
+		x := gpus[t] / (float64(n) * gang)
+		sum += s * x
+		time += x
+	}
+	return sum / max(1, time)
+}

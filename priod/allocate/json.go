@@ -1,31 +1,25 @@
 package allocate
 
-import (
-	"encoding/json"
-	"math"
-)
+import "encoding/json"
 
 // Instance is a problem as JSON.
 type Instance struct {
-	GPUTypes map[string]int     `json:"gpu_types"`
-	Prices   map[string]float64 `json:"price_per_h,omitempty"`
-	Jobs     []InstanceJob      `json:"jobs"`
-	Entities []InstanceEntity   `json:"entities,omitempty"`
+	GPUTypes map[string]int   `json:"gpu_types"`
+	Jobs     []InstanceJob    `json:"jobs"`
+	Entities []InstanceEntity `json:"entities,omitempty"`
 }
 
 // InstanceJob is a job of it; what is left out has a default.
 type InstanceJob struct {
-	ID       string             `json:"id"`
-	Speed    map[string]float64 `json:"speed"`
-	GPUs     *int               `json:"gpus"`
-	Weight   *float64           `json:"weight"`
-	Steps    *float64           `json:"steps_remaining"`
-	Elapsed  float64            `json:"elapsed_s"`
-	Alone    float64            `json:"isolated_elapsed_s"`
-	Arrival  float64            `json:"arrival_s"`
-	Deadline *float64           `json:"deadline_s,omitempty"`
-	Entity   *string            `json:"entity,omitempty"`
-	Previous map[string]float64 `json:"previous,omitempty"`
+	ID      string             `json:"id"`
+	Speed   map[string]float64 `json:"speed"`
+	GPUs    *int               `json:"gpus"`
+	Weight  *float64           `json:"weight"`
+	Steps   *float64           `json:"steps_remaining"`
+	Elapsed float64            `json:"elapsed_s"`
+	Alone   float64            `json:"isolated_elapsed_s"`
+	Arrival float64            `json:"arrival_s"`
+	Entity  *string            `json:"entity,omitempty"`
 }
 
 // InstanceEntity is an entity of it; Policy is fairness or fifo.
@@ -41,12 +35,9 @@ func (p *Problem) MarshalJSON() ([]byte, error) { return json.Marshal(p.Instance
 
 // Instance is the problem as JSON.
 func (p *Problem) Instance() Instance {
-	in := Instance{GPUTypes: map[string]int{}, Prices: map[string]float64{}}
+	in := Instance{GPUTypes: map[string]int{}}
 	for _, t := range p.Types {
 		in.GPUTypes[t.label()] = t.GPUs
-		if t.Price > 0 {
-			in.Prices[t.label()] = t.Price
-		}
 	}
 	for _, e := range p.Entities {
 		policy := "fairness"
@@ -67,10 +58,7 @@ func (p *Problem) Instance() Instance {
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		one := InstanceJob{ID: j.ID, Speed: byName(j.Speed), GPUs: &j.GPUs, Weight: &j.Weight, Steps: &j.StepsLeft,
-			Elapsed: j.Elapsed, Alone: j.IsolatedElapsed, Arrival: j.Arrival, Previous: byName(j.Previous)}
-		if !math.IsInf(j.Deadline, 1) {
-			one.Deadline = &j.Deadline
-		}
+			Elapsed: j.Elapsed, Alone: j.IsolatedElapsed, Arrival: j.Arrival}
 		if j.Entity != NoEntity {
 			one.Entity = &p.Entities[j.Entity].Name
 		}

@@ -15,7 +15,7 @@ import (
 
 // Settings say how the time of the GPUs is divided, and where speeds come from.
 type Settings struct {
-	Policy   Policy             // without a name nothing is allocated
+	Policy   Policy             // "": nothing is allocated
 	Every    time.Duration      // an allocation stands so long at most, and fractions received start over; at least a second
 	Weights  map[string]float64 // by account: of each of its jobs, or with policy hierarchical of itself; others have 1
 	Accounts map[string]float64 // with policy hierarchical: the accounts' shares as Slurm has them
@@ -110,7 +110,7 @@ func (l *Ledger) Allocate(s *cluster.Snapshot, h *cluster.History, set Settings)
 }
 
 func (l *Ledger) allocate(s *cluster.Snapshot, h *cluster.History, set Settings, nodes func() *nodemap.Map) *plan.Shares {
-	if set.Policy.Name == "" {
+	if set.Policy == "" {
 		*l = Ledger{}
 		return nil
 	}

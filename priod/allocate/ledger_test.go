@@ -36,7 +36,7 @@ func waiting(id uint32, gpus int, tag jobtag.Tag) cluster.Job {
 }
 
 func maxMinSettings() Settings {
-	return Settings{Policy: Policy{Name: "max-min"}, Every: 30 * time.Minute}
+	return Settings{Policy: "max-min", Every: 30 * time.Minute}
 }
 
 func close(a, b float64) bool { return math.Abs(a-b) < 1e-6*(1+math.Abs(b)) }
@@ -49,7 +49,7 @@ func TestAllocate(t *testing.T) {
 	h, l := cluster.NewHistory(), &Ledger{}
 	h.Observe(s)
 	set := maxMinSettings()
-	set.Policy.Name = "max-throughput"
+	set.Policy = "max-throughput"
 	got := l.Allocate(s, h, set)
 	if got.Jobs.Len() != 3 {
 		t.Fatalf("%d jobs", got.Jobs.Len())
@@ -92,7 +92,7 @@ func TestAllocationFails(t *testing.T) {
 	s := newSite(waiting(1, 1, speeds(1, 0.3)), waiting(2, 1, speeds(1, 0.6)))
 	had := slices.Clone(s.allocate(0).Jobs.Get(slurmplug.Plain(1)).Time)
 	failed := 0
-	s.set.Policy.Name = "nonsense"
+	s.set.Policy = "nonsense"
 	s.set.OnFailure = func(p *Problem, err error) string {
 		failed++
 		if len(p.Jobs) != 2 || err == nil {
@@ -106,7 +106,7 @@ func TestAllocationFails(t *testing.T) {
 			t.Errorf("%d failures: %+v", failed, got)
 		}
 	}
-	s.set.Policy.Name = "max-min"
+	s.set.Policy = "max-min"
 	if got := s.allocate(time.Minute); len(got.Notes) != 0 {
 		t.Errorf("%q", got.Notes)
 	}
@@ -206,7 +206,7 @@ func TestArraysAndAccounts(t *testing.T) {
 	if a, o := flat.Jobs.Get(array.ID), flat.Jobs.Get(other.ID); !close(a.Time[0]+a.Time[1], o.Time[0]+o.Time[1]) {
 		t.Errorf("eleven jobs: %v and %v", a.Time, o.Time)
 	}
-	s.set.Policy.Name, s.set.Accounts = "hierarchical", map[string]float64{"many": 0.5, "one": 0.5}
+	s.set.Policy, s.set.Accounts = "hierarchical", map[string]float64{"many": 0.5, "one": 0.5}
 	got := s.allocate(time.Hour)
 	if o := got.Jobs.Get(other.ID); !close(o.Time[0], 1) {
 		t.Errorf("an account's only job has %v", o.Time)
@@ -225,8 +225,9 @@ func TestArraysAndAccounts(t *testing.T) {
 func TestArrayHasTheMeanOfItsTasks(t *testing.T) {
 	array := waiting(1, 1, speeds(1, 0.5))
 	array.Tasks, array.TaskCount = "0-9", 10
+	array.Account = "one by one"
 	s := newSite(array)
-	s.set.Policy.Name = "fifo"
+	s.set.Policy, s.set.FIFO = "hierarchical", []string{array.Account}
 	if of := s.allocate(0).Jobs.Get(array.ID).Time; !close(of[0], 0.2) || !close(of[1], 0.2) {
 		t.Errorf("two GPUs of each type for ten tasks: %v", of)
 	}
@@ -235,7 +236,6 @@ func TestArrayHasTheMeanOfItsTasks(t *testing.T) {
 // What was asked about jobs that are gone is forgotten.
 func TestLedgerForgets(t *testing.T) {
 	s := newSite()
-	s.set.Policy.Name = "fifo"
 	for day := range 5 {
 		s.Jobs = nil
 		for i := range 700 {
@@ -271,7 +271,7 @@ func BenchmarkAllocate(b *testing.B) {
 			h.Observe(s)
 			shares := l.Allocate(s, h, maxMinSettings())
 			set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
-			set.Order, set.Shares = order.GavelOrder, shares
+			set.Order, set.Shares = order.OwedOrder, shares
 			for _, a := range order.Decide(s, h, set).Actions {
 				v := a.After.Number()
 				s.Jobs[a.Job.ID-1].SiteFactor = v
@@ -295,7 +295,7 @@ func BenchmarkAllocate(b *testing.B) {
 		}
 		h.Observe(s)
 		set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
-		set.Order, set.Shares = order.GavelOrder, l.Allocate(s, h, maxMinSettings())
+		set.Order, set.Shares = order.OwedOrder, l.Allocate(s, h, maxMinSettings())
 		for _, a := range order.Decide(s, h, set).Actions {
 			v := a.After.Number()
 			s.Jobs[a.Job.ID-1].SiteFactor = v
@@ -317,7 +317,7 @@ func TestExclude(t *testing.T) {
 	h, l := cluster.NewHistory(), &Ledger{}
 	h.Observe(s)
 	set := maxMinSettings()
-	set.Policy.Name = "max-throughput"
+	set.Policy = "max-throughput"
 	one := slurmplug.Plain(1)
 	for i, out := range []placement.Types{0, 1, 3, 0} {
 		l.Exclude(map[cluster.JobID]placement.Types{one: out})

@@ -7,7 +7,8 @@ package allocate
 //
 // where P is the rate of the proportional reference. A job with a gang of s
 // has 1/s of the time of a job with one GPU. Beyond the least, the next least
-// is raised, and so on: no GPU stays idle that some job could use.
+// is raised, and so on (water filling, section 4.3 and appendix): no GPU stays idle that
+// some job could use.
 func maxMin(p *Problem) (*Allocation, error) { return p.solveByLevel(p.Rise("max-min", nil)) }
 
 // shares are the rates of the classes at level 1.

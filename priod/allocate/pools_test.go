@@ -36,17 +36,14 @@ func timesOf(s *site, ids ...uint32) (times [][]float64) {
 // idle in the other, by every policy.
 func TestTypeInSeveralPartitions(t *testing.T) {
 	for _, policy := range Names() {
-		if policy == "min-cost" {
-			continue // no prices are known of a site
-		}
 		s := newSite(of("p", waiting(1, 1, speeds(1, 1))), of("p", waiting(2, 1, speeds(1, 1))), of("p", waiting(3, 1, speeds(1, 1))), of("p,q", waiting(4, 1, speeds(1, 1))))
-		s.set.Policy.Name = policy
+		s.set.Policy = Policy(policy)
 		s.Nodes = []cluster.Node{in(gpuNode("p1", "a100", 2), "p"), in(gpuNode("q1", "a100", 2), "q")}
 		sum := 0.0
 		for _, x := range timesOf(s, 1, 2, 3) {
 			sum += x[0]
 		}
-		if sum > 2+1e-6 || policy != "isolated" && policy != "proportional" && sum < 2-1e-6 {
+		if math.Abs(sum-2) > 1e-6 {
 			t.Errorf("%s: three jobs have %v of the 2 GPUs that they reach", policy, sum)
 		}
 	}
@@ -75,8 +72,7 @@ func TestNoMoreThanIsReached(t *testing.T) {
 			j.GPUs = 1 // a gang lies on nodes of the same partitions
 			whole.Jobs = append(whole.Jobs, of("p", j))
 		}
-		policies := slices.DeleteFunc(Names(), func(n string) bool { return n == "min-cost" })
-		divided.set.Policy = Policy{rapid.SampledFrom(policies).Draw(t, "policy"), rapid.Bool().Draw(t, "agnostic")}
+		divided.set.Policy = Policy(rapid.SampledFrom(Names()).Draw(t, "policy"))
 		whole.set.Policy = divided.set.Policy
 		shares := divided.allocate(0)
 		if divided.l.failure != "" {

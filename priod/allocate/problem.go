@@ -1,9 +1,11 @@
 package allocate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Problem is the input of a policy: GPU types and jobs.
@@ -16,10 +18,9 @@ type Problem struct {
 
 // GPUType is all GPUs of one type, or those of them that the same jobs can use.
 type GPUType struct {
-	Name  string
-	Pool  int // counts from 0 those of a type
-	GPUs  int
-	Price float64 // of one GPU for an hour, for min-cost; 0: unknown
+	Name string
+	Pool int // counts from 0 those of a type
+	GPUs int
 }
 
 // ProblemJob is one job of the problem. Every field has to be set: a zero is a zero.
@@ -29,16 +30,11 @@ type ProblemJob struct {
 	GPUs            int
 	Weight          float64 // its share against others', above 0
 	StepsLeft       float64
-	Elapsed         float64   // s since its arrival
-	IsolatedElapsed float64   // s that its steps so far would have taken in isolation (finish-time fairness)
-	Arrival         float64   // s
-	Deadline        float64   // s from now; NoDeadline
-	Entity          int       // index in Entities; NoEntity
-	Previous        []float64 // its times in the last allocation; nil: none
+	Elapsed         float64 // s since its arrival
+	IsolatedElapsed float64 // s that its steps so far would have taken in isolation (finish-time fairness)
+	Arrival         float64 // s
+	Entity          int     // index in Entities; NoEntity
 }
-
-// NoDeadline is the Deadline of a job without one.
-var NoDeadline = math.Inf(1)
 
 // NoEntity is the Entity of a job without one.
 const NoEntity = -1
@@ -91,8 +87,8 @@ func (p *Problem) Check() error {
 	}
 	total := 0
 	for _, t := range p.Types {
-		if t.GPUs < 0 || !isCount(t.Price) {
-			return fmt.Errorf("GPU type %.80q: %d GPUs at a price of %v: want no negative numbers", t.Name, t.GPUs, t.Price)
+		if t.GPUs < 0 {
+			return fmt.Errorf("GPU type %.80q: %d GPUs: want no negative number", t.Name, t.GPUs)
 		}
 		total += t.GPUs
 	}
@@ -130,10 +126,28 @@ func (p *Problem) checkJob(j *ProblemJob) error {
 		return fmt.Errorf("%v steps remaining after %v s (%v s in isolation): want numbers from 0", j.StepsLeft, j.Elapsed, j.IsolatedElapsed)
 	case math.IsNaN(j.Arrival) || math.IsInf(j.Arrival, 0):
 		return fmt.Errorf("arrival %v", j.Arrival)
-	case math.IsNaN(j.Deadline):
-		return errors.New("deadline is no number")
 	case j.Entity != NoEntity && (j.Entity < 0 || j.Entity >= len(p.Entities)):
 		return fmt.Errorf("no entity %d", j.Entity)
 	}
 	return nil
+}
+
+// Arrivals lists the jobs by arrival, then as they stand.
+func (p *Problem) Arrivals() []int {
+	order := make([]int, len(p.Jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Jobs[a].Arrival, p.Jobs[b].Arrival) })
+	return order
+}
+
+// NoTimes returns an allocation in which no job has any time.
+func (p *Problem) NoTimes() *Allocation {
+	a := &Allocation{Time: make([][]float64, len(p.Jobs)), Bound: math.NaN(), Objective: math.NaN()}
+	flat := make([]float64, len(p.Jobs)*len(p.Types))
+	for i := range a.Time {
+		a.Time[i], flat = flat[:len(p.Types):len(p.Types)], flat[len(p.Types):]
+	}
+	return a
 }

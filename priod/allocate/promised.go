@@ -40,7 +40,7 @@ func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
 		l.note(plan.AllocationFailed, l.failure)
 		return
 	}
-	if l.set.Policy.Name == "finish-time-fairness" {
+	if l.set.Policy == "finish-time-fairness" {
 		for i, rate := range l.problem.IsolatedRates() {
 			records[i].isolatedRate = rate
 		}
@@ -55,8 +55,8 @@ func (l *Ledger) allocateWhenDue(s *cluster.Snapshot) {
 	}
 }
 
-// mean returns the average of an array's tasks, which each of them gets: some policies,
-// fifo for one, give some tasks all of their time and others none.
+// mean returns the average of an array's tasks, which each of them gets: hierarchical with
+// accounts in order of arrival gives some tasks all of their time and others none.
 func mean(rows [][]float64) []float64 {
 	if len(rows) == 1 {
 		return rows[0]
@@ -117,9 +117,9 @@ func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 		row := ProblemJob{
 			ID: e.id, Speed: speeds[e.profile], GPUs: j.GPUs, Weight: l.weight(j.Account), StepsLeft: e.left,
 			Elapsed: max(s.At.Sub(j.Submit).Seconds(), 0), IsolatedElapsed: e.isolatedElapsed, Arrival: float64(j.Submit.Unix()),
-			Deadline: NoDeadline, Entity: NoEntity, Previous: l.spread(e.Time, e.request.partition),
+			Entity: NoEntity,
 		}
-		if l.set.Policy.Name == "hierarchical" {
+		if l.set.Policy == "hierarchical" {
 			row.Weight = 1
 			at, known := entity[j.Account]
 			if !known {

@@ -190,7 +190,7 @@ type Rise struct {
 	curve   bool // the classes do not depend on each other
 }
 
-// Rise returns what max-min (and water-filling), hierarchical, finish-time-fairness or
+// Rise returns what max-min, hierarchical, finish-time-fairness or
 // makespan raises. mark gives jobs that the policy would take for equal, but the caller
 // does not, different numbers; nil: there are none.
 func (p *Problem) Rise(policy string, mark func(i int) float64) *Rise {

@@ -7,15 +7,6 @@ import (
 	"sort"
 )
 
-// waterFilling is lexicographic weighted max-min fairness (Gavel, section 4.3
-// and appendix): of n_m = rate_m / P_m
-//
-//	maximise the least (gang_m / weight_m) x n_m, then the next least, and so on
-//
-// which is what maxMin does here, too: its least is the same, and what is left
-// continues being divided by the same measure.
-func waterFilling(p *Problem) (*Allocation, error) { return maxMin(p) }
-
 // hierarchical is water filling over entities (Gavel, section 4.3):
 //
 //	n_m rises by level x w_m / gang_m, where of an entity of weight W

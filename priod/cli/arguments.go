@@ -28,6 +28,7 @@ func interleave(app *cli.App, args []string) []string {
 	for rest := args[1:]; len(rest) > 0; {
 		word, n := rest[0], 1
 		if word == "--" {
+			app.Metadata[dashes] = len(operands) == 0
 			operands = append(operands, rest...)
 			break
 		}
@@ -58,6 +59,15 @@ func interleave(app *cli.App, args []string) []string {
 		}
 	}
 	return slices.Concat(args[:1], global, verbs, options, operands)
+}
+
+// dashes is the metadata of an app whose verb was given "--" and what stands behind it, as afterDashes tells: the library drops the
+// word.
+const dashes = "--"
+
+func afterDashes(c *cli.Context) bool {
+	after, _ := c.App.Metadata[dashes].(bool)
+	return after
 }
 
 // verb is the first word of a command line that is no global flag.
@@ -117,6 +127,9 @@ func wrongFlag(verb *cli.Command, err error) error {
 	if m := undefinedFlag.FindStringSubmatch(err.Error()); m != nil {
 		if to := moved(m[1]); to != "" && verb.Name == "simulate" {
 			return errors.New(to)
+		}
+		if strings.Contains(verb.ArgsUsage, "-- SBATCH-OPTIONS") {
+			see = "options of sbatch stand behind --; " + see
 		}
 		return fmt.Errorf("no option %s; %s", dashed(m[1]), see)
 	}

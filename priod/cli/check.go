@@ -74,7 +74,7 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 		return slices.Concat(away, checkState(ctx, cfg), checkShared(cfg, ""))
 	}
 	findings := slurm.Check(ctx, cfg.Decide(), live.Uses{
-		Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, GivesBack: cfg.Sizing.GiveBack, Switches: cfg.SwitchWait(),
+		Steer: cfg.Steer(), Evicts: cfg.Eviction().Enabled || cfg.Preemption.Defrag || cfg.Rounds.Enabled, Sizing: cfg.Sizing.Enabled, Switches: cfg.SwitchWait(),
 		Retries: cfg.Retry.Enabled, Outputs: cfg.Retry.Output, Root: os.Geteuid() == 0, Untried: cfg.Slurm.Untried,
 	})
 	findings = checkProfile(cfg, checkUser(cfg, findings))
@@ -191,9 +191,9 @@ func checkController(ctx context.Context, slurm *live.Cluster, cfg *config.Confi
 		out = append(out, live.Finding{Level: live.Fail, Name: name, Text: err.Error()})
 	}
 	// What cannot be read is found by the other checks.
-	if conf, err := newClient(cfg).Config(ctx); err == nil && time.Duration(cfg.Slurm.CommandTimeout) <= conf.MessageTimeout() {
-		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "slurm.command_timeout = \"60s\"",
-			Text: fmt.Sprintf("slurm.command_timeout is shorter than scontrol ping needs for a hanging controller (MessageTimeout, %s)", conf.MessageTimeout())})
+	if conf, err := newClient(cfg).Config(ctx); err == nil && cfg.Constants.Commands.ReadTimeout <= conf.MessageTimeout() {
+		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "MessageTimeout=10 in slurm.conf",
+			Text: fmt.Sprintf("a command of Slurm gets less time than scontrol ping needs for a hanging controller (MessageTimeout, %s)", conf.MessageTimeout())})
 	}
 	if cfg.Ranking.Lever != "site_factor" {
 		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "ranking.lever = \"site_factor\"",

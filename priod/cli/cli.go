@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -92,10 +93,10 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 // App is the command tree; the man page is made from it.
 func App(version string) *cli.App {
 	app := NewApp("priod", "ranks the jobs of a Slurm cluster; shows, explains and undoes its changes", version, slices.Concat(
-		grouped("1. LOOK", checkCommand(), queueCommand(), explainCommand(), etaCommand(), topCommand(), evictionsCommand(), historyCommand(), reportCommand(), webCommand()),
+		grouped("1. LOOK", checkCommand(), queueCommand(), explainCommand(), etaCommand(), evictionsCommand(), reportCommand(), webCommand()),
 		grouped("2. STOP AND UNDO", pauseCommand(), resumeCommand(), resetCommand()),
-		grouped("3. TRY, WITHOUT WRITING", diffCommand(), simulateCommand(), SweepCommand(simulatePoint), tuneCommand(), evictCommand(), defragCommand(), adviseCommand(), profileCommand()),
-		grouped("4. RUN AND SET UP", runCommand(), configCommand(), workloadsCommand(), versionCommand(version)),
+		grouped("3. TRY, WITHOUT WRITING", diffCommand(), simulateCommand(), tuneCommand(), profileCommand()),
+		grouped("4. RUN AND SET UP", runCommand(), configCommand(), workloadsCommand()),
 	)...)
 	app.Description = "The daemon (priod run) reads Slurm's queue in cycles, decides order, GPU types, sizes and evictions as priod.toml\n" +
 		"says, and writes them into jobs through scontrol. Slurm schedules, with or without priod.\n" +
@@ -113,10 +114,14 @@ func grouped(heading string, commands ...*cli.Command) []*cli.Command {
 	return commands
 }
 
+func init() {
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintln(c.App.Writer, c.App.Name, c.App.Version, runtime.Version()) }
+}
+
 // NewApp is a command tree with priod's manners: --config, errors and exit statuses.
 func NewApp(name, usage, version string, commands ...*cli.Command) *cli.App {
 	app := &cli.App{
-		Name: name, Usage: usage, Version: version, Commands: commands,
+		Name: name, Usage: usage, Version: version, Commands: commands, Metadata: map[string]any{},
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE` (default: " + config.DefaultPath + " if it exists)", EnvVars: []string{"PRIOD_CONFIG"}},
 		},
@@ -138,8 +143,15 @@ func NewApp(name, usage, version string, commands ...*cli.Command) *cli.App {
 	return app
 }
 
-// gone are verbs that priod had.
+// gone are verbs that priod had, and what stands for each; a year after the release without one its line may leave, too.
 var gone = map[string]string{
+	"advise":   "use priod eta SCRIPT, or priod eta -- SBATCH-OPTIONS SCRIPT",
+	"defrag":   "use priod explain --victims, or priod explain --victims JOBID for one gang",
+	"evict":    "use priod explain --victims JOBID",
+	"history":  "use priod report history, or priod explain --history JOBID for one job",
+	"sweep":    "use priod tune --grid FILE",
+	"top":      "use priod queue, or priod queue --watch --stored on a terminal",
+	"version":  "use priod --version",
 	"allocate": "to see what the optimiser makes of an instance, go run ./tests/papers allocate FILE in a checkout",
 	"trace":    "the papers' generators are go run ./tests/papers generate in a checkout",
 }
@@ -346,11 +358,7 @@ func newClient(cfg *config.Config) *slurmplug.Client { return newPatientClient(c
 // long as a cycle may be held up.
 func newPatientClient(cfg *config.Config, patience time.Duration) *slurmplug.Client {
 	conf := cmp.Or(cfg.Slurm.Conf, os.Getenv("SLURM_CONF"))
-	timeout := time.Duration(cfg.Slurm.CommandTimeout)
-	return slurmplug.NewClient(
-		slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}),
-		slurmplug.Options{
-			ReadTimeout: timeout, WriteTimeout: timeout, MaxWait: patience, WritesPerSecond: cfg.Limits.WritesPerSecond,
-			AgentQueue: cfg.Limits.AgentQueue, DBDQueue: cfg.Limits.DBDQueue,
-		})
+	opts := cfg.Constants.Commands
+	opts.WriteTimeout, opts.MaxWait, opts.WritesPerSecond = opts.ReadTimeout, patience, cfg.Limits.WritesPerSecond
+	return slurmplug.NewClient(slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}), opts)
 }

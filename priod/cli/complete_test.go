@@ -10,18 +10,18 @@ import (
 // where priod profile would submit jobs.
 func TestComplete(t *testing.T) {
 	for line, want := range map[string]string{
-		"his":                          "history",
-		"report ":                      "preemptions sizing failures classes eta learning nodes usage value waits",
+		"evi":                          "evictions",
+		"report ":                      "preemptions sizing failures classes eta history learning nodes usage value waits",
 		"report w":                     "waits",
 		"--conf":                       "--config",
-		"--config /etc/x ver":          "version",
+		"--config /etc/x res":          "resume reset",
 		"--config ":                    "",
-		"version --":                   "--json --help",
+		"resume --":                    "--json --help",
 		"explain 17 ":                  "",
 		"explain 17 --js":              "--json",
 		"explain --s":                  "--schema",
 		"simulate --comp":              "--compare",
-		"advise --":                    "",
+		"eta -- --":                    "",
 		"profile -- --gres=gpu:1 x.s":  "",
 		"profile -- --gres=gpu:1 -- ":  "",
 		"reset --no-such --generate-b": "",

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -32,16 +31,21 @@ import (
 
 func etaCommand() *cli.Command {
 	return &cli.Command{
-		Name: "eta", Usage: "when jobs are expected to start, how sure that is, and what would start them sooner; for any user", ArgsUsage: "[JOBID | SCRIPT...]",
+		Name: "eta", Usage: "when jobs start, waiting or not yet submitted, and what would start them sooner; for any user", ArgsUsage: "[JOBID... | SCRIPT... | -- SBATCH-OPTIONS SCRIPT [ARGUMENTS]]",
 		Description: "Half of such jobs start by STARTS, nine of ten by 9 OF 10: drawn from the run times of past\n" +
 			"jobs, and fitted to earlier predictions (priod report eta). For waiting jobs, named or all of yours, or scripts\n" +
-			"with their #SBATCH lines, which are not submitted.\n" +
+			"with their #SBATCH and #PRIO lines. Behind -- stands the command line of sbatchwrap or sbatch; nothing is submitted.\n" +
+			"Of a script it also says when it would start and how fast it would run on each GPU type: its speed comes from its tag, its\n" +
+			"workload or the type, its start BY LIMITS from the queue and the nodes as you see them now, where running jobs end at their\n" +
+			"time limits and jobs ahead start in order where they fit first. Exit status 1 when a script fits nowhere.\n" +
 			"    priod eta                   # your waiting jobs\n" +
 			"    priod eta 4711              # one job, and what would start it sooner\n" +
-			"    priod eta train.sh          # a future job; with options of sbatch: priod advise",
+			"    priod eta train.sh          # a future job\n" +
+			"    priod eta -- --gres=gpu:1 --time=4:00:00 train.sh",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "waiting jobs of `USER` instead of yours"},
-			&cli.BoolFlag{Name: "slurm", Usage: "show what Slurm itself expects, too"},
+			&cli.BoolFlag{Name: "each", Usage: "each word behind the options of sbatch is a script; else the words behind the first one are its arguments"},
+			&cli.BoolFlag{Name: "slurm", Usage: "show what Slurm itself expects, too; of a script by sbatch --test-only, which looks at running jobs only"},
 			jsonFlag(),
 		},
 		Action: runETA,
@@ -67,7 +71,8 @@ type etaView struct {
 	Slurm        string         `json:"slurm,omitempty"`   // what Slurm itself expects
 	Alternatives []alternative  `json:"alternatives"`
 
-	Types []advise.Expected `json:"types,omitempty"` // of a script, on each GPU type
+	Types  []advise.Expected `json:"types,omitempty"` // of a script, on each GPU type
+	Advice *adviceView       `json:"advice,omitempty"`
 
 	unplanned bool // it waits for room, and no time is stored
 }
@@ -79,7 +84,7 @@ func runETA(c *cli.Context) error {
 	words := c.Args().Slice()
 	jobs := 0
 	for _, w := range words {
-		if _, err := slurmplug.ParseJobName(w); err == nil {
+		if _, err := slurmplug.ParseJobName(w); err == nil && !afterDashes(c) {
 			jobs++
 		}
 	}
@@ -90,27 +95,30 @@ func runETA(c *cli.Context) error {
 		cfg, _ = config.Defaults()
 	}
 	var views []*etaView
+	at, byUser := time.Now(), c.String("user") != ""
+	scripts := jobs == 0 && (len(words) > 0 || afterDashes(c))
 	switch {
 	case jobs > 0 && jobs < len(words):
 		return usagef("eta: name jobs or scripts, not both: %q", strings.Join(words, " "))
-	case jobs == 0 && len(words) > 0:
-		if c.String("user") != "" {
-			return usagef("eta: --user is for waiting jobs, and %q is a script", words[0])
-		}
-		if cfg == nil {
-			return err
-		}
-		views, err = etaOfScripts(c, cfg, r, words, err)
-	default:
-		if jobs > 0 && c.String("user") != "" {
-			return usagef("eta: --user or job numbers, not both")
-		}
+	case scripts && byUser:
+		return usagef("eta: --user is for waiting jobs, not for scripts")
+	case byUser && jobs > 0:
+		return usagef("eta: --user or job numbers, not both")
+	case !scripts:
 		views, err = etaOfJobs(c, cfg, r, words, err)
+	case cfg != nil:
+		if views, at, err = etaOfScripts(c, cfg, r, words, err); err == nil && views == nil {
+			return cli.ShowCommandHelp(c, c.Command.Name)
+		}
 	}
 	if err != nil {
 		return err
 	}
-	return answer(c, map[string]any{"at": time.Now(), "jobs": views}, func(w io.Writer) { showExpected(w, views, len(words) > 0) })
+	err = answer(c, map[string]any{"at": at, "jobs": views}, func(w io.Writer) { showExpected(w, views, at, len(words) > 0) })
+	if err == nil && slices.ContainsFunc(views, func(v *etaView) bool { return v.Advice != nil && v.Advice.Best == nil }) {
+		err = errProblem
+	}
+	return err
 }
 
 // etaOfJobs are the named jobs, or all that wait of a user; why is why the state folder cannot be read.
@@ -463,28 +471,6 @@ func secondsOf(s advise.Seconds) *int64 {
 	return &n
 }
 
-// etaOfScripts are jobs that are not submitted.
-func etaOfScripts(c *cli.Context, cfg *config.Config, r *store.Reader, scripts []string, why error) ([]*etaView, error) {
-	a, err := newAdviser(cfg, []string{"each"}, append([]string{"--each"}, scripts...))
-	if err != nil {
-		return nil, err
-	}
-	requests := make([]*advise.Request, len(a.jobs))
-	for i := range a.jobs {
-		requests[i] = &a.jobs[i].request
-	}
-	views, err := etaOfRequests(c.Context, cfg, r, requests, a.user, why, nil)
-	if err != nil {
-		return nil, err
-	}
-	for i, v := range views {
-		if v.Script = filepath.Base(scripts[i]); c.Bool("slurm") {
-			v.Slurm = a.testOnly(c.Context, &a.jobs[i])
-		}
-	}
-	return views, nil
-}
-
 // etaOfRequests asks the state folder, or the daemon. site is the cluster where it was read already.
 func etaOfRequests(ctx context.Context, cfg *config.Config, r *store.Reader, requests []*advise.Request, user string, why error, site *advise.Site) (views []*etaView, err error) {
 	if why == nil {
@@ -519,7 +505,7 @@ func (f *forecaster) requests(ctx context.Context, r *store.Reader, requests []*
 		case f.forecast == nil:
 			v.Why = "not enough past runs are known"
 		case v.StartS == nil:
-			v.Why = "it fits on no GPU type, or its start is unknown: priod advise says why"
+			v.Why = "it fits on no GPU type, or its start is unknown"
 		}
 		views[i] = v
 	}
@@ -527,7 +513,7 @@ func (f *forecaster) requests(ctx context.Context, r *store.Reader, requests []*
 }
 
 // showExpected prints a row for each job, and of jobs that were named why they wait and what would start them sooner.
-func showExpected(w io.Writer, views []*etaView, named bool) {
+func showExpected(w io.Writer, views []*etaView, at time.Time, named bool) {
 	if len(views) == 0 {
 		fmt.Fprintln(w, "No GPU job waits.")
 		return
@@ -560,6 +546,10 @@ func showExpected(w io.Writer, views []*etaView, named bool) {
 		fmt.Fprintf(w, "The first %d; priod queue --user shows all.\n", etaMost)
 	}
 	for _, v := range views {
+		if v.Advice != nil {
+			fmt.Fprintln(w)
+			v.Advice.show(w, at)
+		}
 		if !named || len(v.Alternatives) < 2 {
 			continue
 		}

@@ -32,7 +32,7 @@ func TestExpectedIsShown(t *testing.T) {
 		{Script: "bad\x1b[2J.sh", Partition: "gpu", GPUs: 1, Why: "held"},
 	}
 	var out bytes.Buffer
-	showExpected(&out, views, true)
+	showExpected(&out, views, time.Now(), true)
 	text := out.String()
 	for _, want := range []string{
 		"4711 ", "2 a100", "in 12m00s", "in 41m00s", "in 22h14m", "(earlier estimates: between 11:30 and 15:00)", "no estimate", "as it is", "GPU type v100  now        within 1m  in 5h10m  sooner  --gres=gpu:v100:2", "-          -          -",
@@ -45,7 +45,7 @@ func TestExpectedIsShown(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	out.Reset()
-	if showExpected(&out, nil, false); out.String() != "No GPU job waits.\n" {
+	if showExpected(&out, nil, time.Now(), false); out.String() != "No GPU job waits.\n" {
 		t.Errorf("%q", out.String())
 	}
 }
@@ -182,7 +182,7 @@ func TestExpectedByLimits(t *testing.T) {
 		t.Errorf("%+v", asked[0])
 	}
 	var out bytes.Buffer
-	showExpected(&out, named[1:], true)
+	showExpected(&out, named[1:], time.Now(), true)
 	if text := out.String(); !strings.Contains(text, "BY TIME LIMITS  ") || !strings.Contains(text, "as it is       in 2h00m") {
 		t.Errorf("%s", text)
 	}

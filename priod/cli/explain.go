@@ -32,20 +32,36 @@ func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "explain", Usage: "say why a job waits or what became of it, when it starts, and what can be done", ArgsUsage: "JOBID...",
 		Description: "Why the job waits or what became of it, when it is expected to start, and what can be done; then what was\n" +
-			"known, decided and written in the last cycle. --all adds each figure.\n" +
+			"known, decided and written in the last cycle. --all adds each figure. --history shows the past decisions, writes and runs\n" +
+			"instead, newest first. --victims shows which running jobs would leave now for a TE job, and why others stay, also while\n" +
+			"preemption is off; for a gang, which waits though enough GPUs are free, the small jobs that would move: with consent to\n" +
+			"evictions (type=be), on part of a node, with room elsewhere, those that lose least work. Only the daemon evicts.\n" +
 			"    priod explain 4711\n" +
 			"    priod explain 4711_3        # a task of an array\n" +
 			"    priod explain 4711+1        # a component of a heterogeneous job\n" +
 			"    priod explain --json 4711 4712\n" +
+			"    priod explain --victims     # all gangs\n" +
 			"Users who may not read the state folder are answered about their own jobs by the daemon, on its host.\n" +
 			"For programs --json says all of it as fields, which --schema describes as a JSON Schema (draft 2020-12). Several\n" +
 			"jobs cost Slurm no more than one.",
-		Flags: []cli.Flag{jsonFlag(), &cli.BoolFlag{Name: "all", Usage: "print every figure"}, &cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of what --json prints for one job"}},
+		Flags: []cli.Flag{
+			jsonFlag(), &cli.BoolFlag{Name: "all", Usage: "print every figure"},
+			&cli.BoolFlag{Name: "history", Usage: "show all that happened to one job"},
+			&cli.BoolFlag{Name: "victims", Usage: "show the jobs that would leave for one job, or without JOBID for all gangs, and why others stay"},
+			mostFlag(50, "how many `ROWS` of each table of --history and --victims"),
+			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of what --json prints for one job"},
+		},
 		Action: func(c *cli.Context) error {
-			if c.Bool("schema") {
-				if c.NArg() > 0 {
-					return usagef("explain: --schema is the same for all jobs: name none")
-				}
+			switch {
+			case c.Bool("history") && c.Bool("victims"):
+				return usagef("explain: --history or --victims, not both")
+			case c.Bool("history"):
+				return explainHistory(c)
+			case c.Bool("victims"):
+				return explainVictims(c)
+			case c.Bool("schema") && c.NArg() > 0:
+				return usagef("explain: --schema is the same for all jobs: name none")
+			case c.Bool("schema"):
 				_, err := io.WriteString(c.App.Writer, etc.ExplainSchema)
 				return err
 			}

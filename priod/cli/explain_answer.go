@@ -284,7 +284,7 @@ func (v *explanation) startWords() string {
 	case v.startsNow():
 		all = append(all, "now")
 	case !typed.IsZero():
-		all = append(all, "about "+clock(typed))
+		all = append(all, "about "+report.TimeOfDay(typed.Round(time.Minute)))
 	case s != nil:
 		text := strings.TrimPrefix(report.Starts(s.At, s.Median, s.P90), "starts ")
 		if s.Median.IsZero() {

@@ -52,7 +52,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"Slurm's":   {func(v *explanation) { v.Now = &nowView{State: "PENDING", Reason: "Resources", Start: at} }, []string{"Why        Slurm's reason: Resources", "Start      Slurm's backfill expects "}, ""},
 		"paused":    {func(v *explanation) { v.Cycle.Hold = "paused by ann" }, []string{"; priod writes nothing: paused by ann"}, ""},
 		"a bad tag": {func(v *explanation) { v.Job.TagError = "type=x: want te, be or none" }, []string{"Advice     correct the tag: type=x: want te, be or none"}, ""},
-		"steered":   {steered, []string{"Why        waits for a100 until about 00:12", "Start      about " + clock(at.Add(12*time.Minute)) + "\n"}, ""},
+		"steered":   {steered, []string{"Why        waits for a100 until about 00:12", "Start      about " + report.TimeOfDay(at.Add(12*time.Minute).Round(time.Minute)) + "\n"}, ""},
 		"no victims": {func(v *explanation) {
 			v.Decision.Evict = "preemption.max_per_hour is reached, until 02:23 at the earliest"
 		}, []string{"; preemption.max_per_hour is reached, until 02:23"}, ""},

@@ -22,61 +22,56 @@ import (
 	"slurmprio/slurmplug"
 )
 
-func historyCommand() *cli.Command {
+func reportHistoryCommand() *cli.Command {
 	return &cli.Command{
-		Name: "history", Usage: "show past cycles and writes, or all that happened to one job", ArgsUsage: "[JOBID]",
+		Name: "history", Usage: "past cycles and writes",
 		Description: "Newest first. A row stands for POLLS polls with the same decisions. RENUMBERED of the WRITES are\n" +
-			"beyond the fewest possible, because a gap between values was used up; HELD BACK: why nothing was written.",
-		Flags: []cli.Flag{
-			mostFlag(20, "how many `ROWS` of each table"),
-			jsonFlag(),
-		},
-		Action: func(c *cli.Context) error {
-			n, err := most(c)
-			if err != nil {
-				return err
-			}
-			name, err := optionalJob(c)
-			if err != nil {
-				return err
-			}
-			cfg, r, err := openReader(c)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			if name != nil {
-				id, err := lookUp(c.Context, cfg, r, *name)
-				if err != nil {
-					return err
-				}
-				return jobHistory(c, r, id, n)
-			}
-			cycles, err := r.Cycles(c.Context, n)
-			if err != nil {
-				return err
-			}
-			writes, err := r.Writes(c.Context, n)
-			if err != nil {
-				return err
-			}
-			return answer(c, map[string]any{"cycles": cycles, "writes": writes}, func(w io.Writer) {
-				tabulate(w, []string{"CYCLE", "AT", "POLLS", "JOBS", "RANKED", "TE", "WRITES", "RENUMBERED", "HELD BACK"}, cycles, func(x *store.Cycle) []any {
-					return []any{x.Number, clock(x.At), x.Polls, x.Jobs, x.Ranked, x.TE, x.Actions, x.Renumbered, x.Hold}
-				})
-				fmt.Fprintln(w)
-				showWrites(w, writes, true)
-			})
-		},
+			"beyond the fewest possible, because a gap between values was used up; HELD BACK: why nothing was written.\n" +
+			"What happened to one job: priod explain --history JOBID.",
+		Flags:  []cli.Flag{mostFlag(20, "how many `ROWS` of each table"), jsonFlag()},
+		Before: checked(noArgs, validMost), Action: reading(reportHistory),
 	}
 }
 
-func jobHistory(c *cli.Context, r *store.Reader, id cluster.JobID, most int) error {
-	story, err := r.Job(c.Context, id, most)
+func reportHistory(c *cli.Context, _ *config.Config, r *store.Reader) error {
+	cycles, err := r.Cycles(c.Context, c.Int("most"))
 	if err != nil {
 		return err
 	}
-	return answer(c, story, func(w io.Writer) { showHistory(w, &story) })
+	writes, err := r.Writes(c.Context, c.Int("most"))
+	if err != nil {
+		return err
+	}
+	return answer(c, map[string]any{"cycles": cycles, "writes": writes}, func(w io.Writer) {
+		tabulate(w, []string{"CYCLE", "AT", "POLLS", "JOBS", "RANKED", "TE", "WRITES", "RENUMBERED", "HELD BACK"}, cycles, func(x *store.Cycle) []any {
+			return []any{x.Number, clock(x.At), x.Polls, x.Jobs, x.Ranked, x.TE, x.Actions, x.Renumbered, x.Hold}
+		})
+		fmt.Fprintln(w)
+		showWrites(w, writes, true)
+	})
+}
+
+// explainHistory shows all that happened to one job.
+func explainHistory(c *cli.Context) error {
+	n, err := most(c)
+	if err != nil {
+		return err
+	}
+	name, err := jobArg(c)
+	if err != nil {
+		return err
+	}
+	return reading(func(c *cli.Context, cfg *config.Config, r *store.Reader) error {
+		id, err := lookUp(c.Context, cfg, r, name)
+		if err != nil {
+			return err
+		}
+		story, err := r.Job(c.Context, id, n)
+		if err != nil {
+			return err
+		}
+		return answer(c, story, func(w io.Writer) { showHistory(w, &story) })
+	})(c)
 }
 
 func showHistory(w io.Writer, story *store.Story) {

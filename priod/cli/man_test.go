@@ -36,7 +36,7 @@ and writes that back with **scontrol**(1). All other commands look, explain or u
 of **sbatchwrap**(1). **priod --help** lists the commands, **priod** *COMMAND* **--help** explains one.
 
 # OPTIONS
-Options of a command may stand before or behind its arguments, but for *advise*.
+Options of a command may stand before or behind its arguments.
 
 `)
 	manFlags(&b, app.Flags)

@@ -15,9 +15,9 @@ func TestOutputOnAFullDisk(t *testing.T) {
 	}
 	defer full.Close()
 	t.Setenv("PRIOD_CONFIG", "")
-	for _, words := range []string{"version", "version --json", "config show", "config show --json", "config lua", "workloads list", "workloads export", "explain --schema", "--help", "queue --help", "simulate --help", "qu " + completeWord} {
+	for _, words := range []string{"--version", "config show", "config show --json", "config lua", "workloads list", "workloads export", "explain --schema", "--help", "queue --help", "simulate --help", "qu " + completeWord} {
 		var errs bytes.Buffer
-		status := Main("", append([]string{"priod"}, strings.Fields(words)...), full, &errs)
+		status := Main("v1", append([]string{"priod"}, strings.Fields(words)...), full, &errs)
 		if status != exitProblem || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), "no space left on device") {
 			t.Errorf("priod %s: %d, %q", words, status, &errs)
 		}

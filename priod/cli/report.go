@@ -51,8 +51,8 @@ func reportCommand() *cli.Command {
 				jsonFlag(),
 			},
 			Before: checked(noArgs, validSpan, validMost), Action: reading(reportFailures),
-		}, reportClassesCommand(), reportETACommand(), reportLearningCommand(), reportNodesCommand(), reportUsageCommand(), reportValueCommand(), reportWaitsCommand()},
-		Action: which("report: say which: classes, eta, failures, learning, nodes, preemptions, sizing, usage, value or waits"),
+		}, reportClassesCommand(), reportETACommand(), reportHistoryCommand(), reportLearningCommand(), reportNodesCommand(), reportUsageCommand(), reportValueCommand(), reportWaitsCommand()},
+		Action: which("report: say which: classes, eta, failures, history, learning, nodes, preemptions, sizing, usage, value or waits"),
 	}
 }
 

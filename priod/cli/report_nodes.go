@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -41,7 +40,7 @@ func reportNodes(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 		return err
 	}
 	set := cfg.SpeedSettings()
-	runs := set.Completed(stays, time.Duration(cfg.Speeds.Shortest), table)
+	runs := set.Completed(stays, cfg.Constants.ShortestRun, table)
 	p := report.OfNodes(since, until, runs, c.String("gpu-type"))
 	return answer(c, p, func(w io.Writer) {
 		showNodes(w, p, c.Int("most"))

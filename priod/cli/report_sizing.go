@@ -37,15 +37,13 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 		if err != nil {
 			return fmt.Errorf("read accounting: %w", err)
 		}
-		past, shares = sensitivity.Learn(used.Stays, time.Duration(cfg.Speeds.Shortest)), used.Shares
+		past, shares = sensitivity.Learn(used.Stays, cfg.Constants.ShortestRun), used.Shares
 	}
 	s := report.OfSizing(&snapshot, table, past, shares)
 	holding := s.Holding(&snapshot)
 	peaks, unasked := slurm.Peaks(c.Context, holding)
 	s.SetPeaks(holding, peaks)
 	s.Unread = unreadRows(slurm)
-	known, _ := recorded(c.Context, cfg) // without a state folder nothing was given back
-	s.SetGivenBack(&snapshot, known)
 	if err := writePage(c, func() *report.Page { return sizingPage(s) }); err != nil {
 		return err
 	}
@@ -59,7 +57,7 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 		}
 		switch {
 		case last > 0 && len(past) == 0:
-			fmt.Fprintf(w, "\nAccounting says of no run with GPUs what it used: %s.\n", unmeasured(c, slurm, used.Stays, time.Duration(cfg.Speeds.Shortest)))
+			fmt.Fprintf(w, "\nAccounting says of no run with GPUs what it used: %s.\n", unmeasured(c, slurm, used.Stays, cfg.Constants.ShortestRun))
 		case last > 0 && len(s.Programs) == 0:
 			fmt.Fprintln(w, "\nNo program in accounting had twice the CPUs or the memory that it can use.")
 		}
@@ -95,10 +93,6 @@ func sizingPage(s *report.Sizing) *report.Page {
 
 // sizingTables are the same for a page and for a terminal.
 func sizingTables(s *report.Sizing) []report.PageTable {
-	given := int64(0)
-	for _, j := range s.GivenBack {
-		given += j.Asked - j.MemMB
-	}
 	return []report.PageTable{
 		tableOf("NODE", []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, s.Nodes, func(n *report.StrandedOn) []any {
 			return []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}
@@ -107,13 +101,8 @@ func sizingTables(s *report.Sizing) []report.PageTable {
 			return []any{j.Job.String(), j.User, j.Nodes, j.CPUs, j.MemMB}
 		}),
 		tableOf("These hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them",
-			[]string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "COULD GIVE BACK", "AGREED"}, s.Idle, func(j *report.IdleMemory) []any {
-				agreed := map[bool]string{true: "yes", false: "no"}[j.Agreed]
-				return []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle, agreed}
-			}),
-		tableOf(fmt.Sprintf("These have given back %d MB while they run", given), []string{"JOB", "USER", "NODE", "ASKED FOR MB", "HOLDS MB", "GAVE BACK"}, s.GivenBack,
-			func(j *report.GivenBack) []any {
-				return []any{j.Job.String(), j.User, j.Node, j.Asked, j.MemMB, j.Asked - j.MemMB}
+			[]string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "IDLE"}, s.Idle, func(j *report.IdleMemory) []any {
+				return []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle}
 			}),
 		tableOf("Slower than possible next to idle CPUs", []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, s.Starving,
 			func(j *report.StarvingJob) []any {

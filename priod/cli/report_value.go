@@ -106,7 +106,7 @@ func replayedValue(ctx context.Context, args []string, since, until time.Time, r
 		return err
 	}
 	// What a replay cannot show is switched off.
-	args = append([]string{app.Name, "--set=retry.output=false", "--set=retry.drain=false", "--set=sizing.give_back=false"}, args...)
+	args = append([]string{app.Name, "--set=retry.output=false", "--set=retry.drain=false"}, args...)
 	if err := app.RunContext(ctx, args); err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ const endsWithin = 30 * time.Second
 func newReset(cfg *config.Config, say func(string), whom *reached) *undo.Reset {
 	slurm := live.New(newPatientClient(cfg, roundPatience))
 	return &undo.Reset{
-		Say: say, Await: endsWithin, Dir: cfg.Journals(), Lock: store.LockOfJournal(cfg.State.Dir), Slurm: slurm, Order: cfg.Decide(), Evict: cfg.Eviction(),
+		Say: say, Await: endsWithin, Dir: cfg.Journals(), Lock: store.LockOfJournal(cfg.State.Dir), Slurm: slurm, Order: cfg.Decide(),
 		Recorded:  func(ctx context.Context) (*cluster.History, error) { return recorded(ctx, cfg) },
 		Evictions: func() (*evict.Journal, error) { return store.OpenEvictions(cfg.Journals()) },
 		Hold:      func(ctx context.Context) (func(), error) { return holdForReset(ctx, slurm, cfg, say, whom) },

@@ -53,6 +53,7 @@ func runCommand() *cli.Command {
 			if c.Bool("json") && !c.Bool("once") {
 				return usagef("run: --json goes with --once or --dry-run")
 			}
+			logAdvice(log, cfg)
 			st, err := store.Open(ctx, cfg.State.Dir, store.Options{Shared: cfg.State.Shared, Once: c.Bool("once"), Retention: time.Duration(cfg.State.Retention), Logger: log})
 			if err != nil {
 				return err
@@ -60,7 +61,13 @@ func runCommand() *cli.Command {
 			defer st.Close()
 			d := &daemon.Daemon{
 				Config: cfg, Store: st, Log: log, Version: c.App.Version,
-				Reload: func() (*config.Config, error) { return config.Load(c.String("config")) },
+				Reload: func() (*config.Config, error) {
+					cfg, err := config.Load(c.String("config"))
+					if err == nil {
+						logAdvice(log, cfg)
+					}
+					return cfg, err
+				},
 				Connect: func(cfg *config.Config) daemon.Slurm {
 					st.SetRetention(time.Duration(cfg.State.Retention))
 					return live.New(newClient(cfg))
@@ -84,6 +91,13 @@ func runCommand() *cli.Command {
 			defer signal.Stop(hup)
 			return d.Run(ctx, hup)
 		}),
+	}
+}
+
+// logAdvice says what a file of an earlier version had better not have.
+func logAdvice(log hclog.Logger, cfg *config.Config) {
+	for _, text := range cfg.Advice {
+		log.Warn("configuration", "config", cfg.Path, "advice", text)
 	}
 }
 
@@ -144,11 +158,11 @@ func slowNodes(ctx context.Context, cfg *config.Config, table *workload.Table) (
 // ledger is what the daemon knows of allocations, and takes speeds from; an empty
 // one without a state folder.
 func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *allocate.Settings) (*allocate.Ledger, error) {
-	if set.Policy.Name == "" {
+	if set.Policy == "" {
 		return nil, nil
 	}
 	var err error
-	if set.Policy.Name == "hierarchical" {
+	if set.Policy == "hierarchical" {
 		if set.Accounts, err = slurm.AccountShares(ctx); err != nil {
 			return nil, err
 		}

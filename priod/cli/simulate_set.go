@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 )
@@ -14,7 +15,7 @@ func setFlag(category string) cli.Flag {
 // moved says where a flag of simulate is that is gone.
 func moved(flag string) string {
 	if to, known := movedToSet[flag]; known {
-		return fmt.Sprintf("--%s is gone: use %s", flag, to)
+		return strings.Replace(fmt.Sprintf("--%s is gone: use %s", flag, to), "use nothing: ", "", 1)
 	}
 	if movedToPapers[flag] {
 		return fmt.Sprintf("--%s compares with the papers: use go run ./tests/papers simulate in a checkout", flag)
@@ -22,15 +23,18 @@ func moved(flag string) string {
 	return ""
 }
 
+// aConstant takes the place of a flag whose value no site changes.
+const aConstant = "nothing: it is a constant"
+
 var movedToSet = map[string]string{
-	"allocation": "--order priod --set allocation.policy=NAME --set steering.enabled=true", "sizing": "--order priod --set sizing.enabled=true --set sizing.mechanism=NAME",
-	"round": "--order priod --set rounds.enabled=true --set rounds.length=TIME", "steering-cycle": "--set cycle.interval=TIME", "steering-wait": "--set steering.wait_weight=TIMES",
-	"steering-depth": "--set steering.depth=JOBS", "steering-busy": "nothing: it changed nothing", "lead": "--set rounds.finish_bonus=TIME", "round-pay": "--set rounds.min_gain_ratio=TIMES",
+	"allocation": "--order priod --set allocation.policy=NAME --set steering.enabled=true", "sizing": "--order priod --set sizing.enabled=true",
+	"round": "--order priod --set rounds.enabled=true --set rounds.length=TIME", "steering-cycle": "--set cycle.interval=TIME", "steering-wait": aConstant,
+	"steering-depth": aConstant, "steering-busy": "nothing: it changed nothing", "lead": aConstant, "round-pay": aConstant,
 	"defrag": "--set preemption.defrag=true", "max-evictions": "--set preemption.max_evictions=TIMES", "min-runtime": "--set preemption.min_run=TIME",
-	"eviction-rise": "--set preemption.repeat_penalty=SHARE", "urgency": "--set preemption.urgency=NUMBER", "min-gain": "--set preemption.min_gain=TIME", "locality": "--set locality.enabled=true",
-	"few-nodes": "--set locality.few_nodes=true", "locality-wait": "--set locality.wait_weight=TIMES", "locality-others": "--set locality.queue_weight=TIMES",
-	"locality-longest": "--set locality.max_wait=TIME", "locality-of-limit": "--set locality.limit_share=PART", "fitgpp-s": "--set preemption.fitgpp_s=WEIGHT",
-	"fitgpp-fallback": "--set preemption.fitgpp_fallback=NAME", "evictions-at-once": "--set preemption.max_at_once=JOBS", "evictions-per-hour": "--set preemption.max_per_hour=JOBS",
+	"eviction-rise": aConstant, "urgency": "--set preemption.urgency=NUMBER", "min-gain": aConstant, "locality": "--set locality.enabled=true",
+	"few-nodes": "nothing: jobs wait for few switches alone", "locality-wait": aConstant, "locality-others": aConstant,
+	"locality-longest": "--set locality.max_wait=TIME", "locality-of-limit": aConstant, "fitgpp-s": aConstant,
+	"fitgpp-fallback": aConstant, "evictions-at-once": aConstant, "evictions-per-hour": "--set preemption.max_per_hour=JOBS",
 	"eviction-gpu-hours-per-day": "--set preemption.gpu_hours_per_day=HOURS", "switch-nodes": "--cluster FILE, with switch in its [[nodes]] tables",
 	"waits": "--html, whose page has the causes of waiting", "sort": "nothing: traces are sorted", "skip-bad": "nothing: of accounting bad rows are left out",
 }

@@ -36,10 +36,10 @@ func TestSimulateRefuses(t *testing.T) {
 		{"two sources", []string{"--trace", jobs, "--from-slurm", "--nodes", "1:v100:8"}, exitUsage, "which jobs?"},
 		{"steering without backfill", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--set", "allocation.policy=max-min", "--set", "steering.enabled=true", "--backfill", "none"}, exitUsage, "wants backfill"},
 		{"order owed without an allocation", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--set", "ranking.order=owed"}, exitUsage, "ranking.order: want an allocation.policy"},
-		{"a key without priod", []string{"--trace", jobs, "--nodes", "1:v100:8", "--set", "steering.depth=5"}, exitUsage, "--set sets a key of priod.toml: it belongs to --order priod or --compare"},
-		{"a key's value", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--set", "steering.depth=many"}, exitUsage, "--set steering.depth=many: want a whole number"},
-		{"an unknown key", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--set", "steering.dept=5"}, exitUsage, `did you mean "steering.depth"?`},
-		{"a flag that a key replaces", []string{"--trace", jobs, "--nodes", "1:v100:8", "--steering-depth", "5"}, exitUsage, "--steering-depth is gone: use --set steering.depth=JOBS"},
+		{"a key without priod", []string{"--trace", jobs, "--nodes", "1:v100:8", "--set", "preemption.max_per_hour=5"}, exitUsage, "--set sets a key of priod.toml: it belongs to --order priod or --compare"},
+		{"a key's value", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--set", "preemption.max_per_hour=many"}, exitUsage, "--set preemption.max_per_hour=many: want a whole number"},
+		{"an unknown key", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--set", "preemption.max_per_hou=5"}, exitUsage, `did you mean "preemption.max_per_hour"?`},
+		{"a flag that a key replaces", []string{"--trace", jobs, "--nodes", "1:v100:8", "--steering-depth", "5"}, exitUsage, "--steering-depth is gone: it is a constant"},
 		{"a flag of the papers", []string{"--trace", jobs, "--nodes", "1:v100:8", "--engine", "rounds"}, exitUsage, "--engine compares with the papers: use go run ./tests/papers simulate"},
 		{"preemption of the papers", []string{"--trace", jobs, "--nodes", "1:v100:8", "--preemption", "fitgpp"}, exitUsage, `--preemption "fitgpp": want slurm-qos`},
 		{"preemption of two", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--preemption", "slurm-qos"}, exitUsage, "Slurm's own, without priod"},
@@ -189,7 +189,6 @@ func TestSimulateDaemonsKeys(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"[sizing]\ngive_back = true\n", nil, "sizing.give_back"},
 		{"[sizing]\nenabled = true\n", nil, "sizing.enabled"},
 		{"", []string{"--set", "allocation.policy=allox"}, "allocation.policy"},
 		{"", []string{"--set", "cycle.interval=5s", "--set", "preemption.max_evictions=-1"}, "preemption.max_evictions"},
@@ -210,7 +209,6 @@ func TestSweepRefuses(t *testing.T) {
 		status int
 		want   string
 	}{
-		{nil, exitUsage, "FILE"},
 		{[]string{"/nowhere.toml"}, exitUsage, "/nowhere.toml"},
 		{[]string{write(t, "s.toml", "[grid]\n")}, exitUsage, "nothing to sweep"},
 		{[]string{write(t, "s.toml", "metrics = [\"mean_wait\"]\n[grid]\nbackfill = [\"none\"]\n")}, exitUsage, `metrics: no figure "mean_wait"; there are jobs, mean_jct_s, `},
@@ -218,7 +216,7 @@ func TestSweepRefuses(t *testing.T) {
 		{[]string{good, "--workers", "0"}, exitUsage, "at least 1"},
 		{[]string{good, "--out", filepath.Join(t.TempDir(), "r")}, exitUsage, `--backfill "bad": want one of`},
 	} {
-		status, _, errs := run(append([]string{"sweep"}, c.args...)...)
+		status, _, errs := run(append([]string{"tune", "--grid"}, c.args...)...)
 		if status != c.status || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: exit status %d, want %d; said %q, want %q", c.args, status, c.status, errs, c.want)
 		}

@@ -25,7 +25,7 @@ import (
 func workloadsHistoryCommand() *cli.Command {
 	return &cli.Command{
 		Name: "history", Usage: "show speeds learned from this site's accounting, and how sure they are",
-		Description: "The daemon learns from the completed jobs of Slurm's accounting (speeds.interval);\n" +
+		Description: "The daemon learns from the completed jobs of Slurm's accounting (every hour);\n" +
 			"this shows what. A program is a workload, or a user's job name, on one number of\n" +
 			"GPUs. Its work is what the tag's steps say, or the command line (speeds.steps); else every run of it counts as the same. Each cell is\n" +
 			"TYPE:SPEED, the fastest being 1, how sure that is (two times in three not farther off than this factor), and on\n" +
@@ -64,7 +64,7 @@ func lessons(c *cli.Context, cfg *config.Config, table *workload.Table) (store.L
 	defer r.Close()
 	l, err := r.Lessons(c.Context, nil)
 	if err == nil && l.Knowledge == nil {
-		err = errors.New("nothing learned yet (speeds.history, speeds.interval): --since 14d reads accounting now")
+		err = errors.New("nothing learned yet (speeds.history): --since 14d reads accounting now")
 	}
 	return l, err
 }
@@ -115,7 +115,7 @@ func workloadsHistory(c *cli.Context, cfg *config.Config) error {
 // showTaught is a line for each program, or one that says that there is none.
 func showTaught(w io.Writer, views []taughtView) {
 	if len(views) == 0 {
-		fmt.Fprintln(w, "Nothing: accounting has no completed job on a typed GPU that ran for speeds.min_run or longer.")
+		fmt.Fprintln(w, "Nothing: accounting has no completed job on a typed GPU that ran for a minute or longer.")
 		return
 	}
 	tabulate(w, []string{"PROGRAM", "GPUS", "RUNS", "WORK IN", "SPEEDS (RUNS THERE)"}, views, func(v *taughtView) []any {

@@ -31,45 +31,34 @@ import (
 // returns figures by their names in JSON.
 type Point func(ctx context.Context, config string, args []string) (map[string]float64, error)
 
-// SweepCommand is the verb sweep over simulate, of priod or of tests/papers.
-func SweepCommand(simulate Point) *cli.Command {
-	return &cli.Command{
-		Name: "sweep", Usage: "simulate a grid of policies, loads and seeds", ArgsUsage: "FILE [-- SBATCH-OPTIONS]",
-		Description: "FILE is TOML: title, metrics, [base] and [grid], whose keys are simulate's flags and keys of priod.toml. Every point is kept in a\n" +
-			"file of its own, so an interrupted sweep can be resumed. The seed axis is averaged over. --sbatch\n" +
-			"runs the sweep as a job array; options after -- go to sbatch.\n" +
-			"    priod sweep study.toml && priod sweep study.toml --show",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "keep results and the page in `FOLDER` (default: FILE without .toml, .results)"},
-			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate `POINTS` in parallel"},
-			&cli.StringFlag{Name: "part", Usage: "simulate only part `K/N` of the points, K from 0"},
-			&cli.BoolFlag{Name: "show", Usage: "simulate nothing, show existing results"},
-			&cli.BoolFlag{Name: "sbatch", Usage: "run on the cluster, as a job array"},
-			&cli.IntFlag{Name: "tasks", Value: 100, Usage: "`TASKS` of the job array at most"},
-			jsonFlag(),
-		},
-		Action: func(c *cli.Context) error { return runSweep(c, simulate) },
-	}
+// Sweep is a grid of simulations that a file describes.
+type Sweep struct {
+	Simulate Point
+	File     string
+	Verb     []string // words of the verb that runs it, before the file
+	Sbatch   []string // options of sbatch
+	Tasks    int      // of a job array, at most
 }
 
 // study is a sweep with the place where its results are kept.
 type study struct {
+	Sweep
 	*sweep.Study
 	sweep.Runner
-	path   string
 	points []sweep.Point
 }
 
-func runSweep(c *cli.Context, simulate Point) error {
-	s, err := openStudy(c, simulate)
+// RunSweep runs a grid as the flags --out, --workers, --part, --show, --sbatch and --json of a verb say.
+func RunSweep(c *cli.Context, grid Sweep) error {
+	s, err := openStudy(c, grid)
 	if err != nil {
 		return err
 	}
 	if c.Bool("sbatch") {
 		return s.submit(c)
 	}
-	if c.NArg() > 1 {
-		return usagef("sweep: %q: options of sbatch go with --sbatch", c.Args().Get(1))
+	if len(s.Sbatch) > 0 {
+		return usagef("%s: %q: options of sbatch go with --sbatch", c.Command.Name, s.Sbatch[0])
 	}
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -92,30 +81,30 @@ func runSweep(c *cli.Context, simulate Point) error {
 	return failed
 }
 
-func openStudy(c *cli.Context, simulate Point) (*study, error) {
-	if c.NArg() < 1 {
-		return nil, usagef("sweep: name the study's FILE")
-	}
-	s := &study{path: c.Args().First()}
+func openStudy(c *cli.Context, grid Sweep) (*study, error) {
+	s := &study{Sweep: grid}
 	var err error
-	if s.Study, err = sweep.Load(s.path); err != nil {
+	if s.Study, err = sweep.Load(s.File); err != nil {
 		return nil, usageError{err}
 	}
 	for _, m := range s.Metrics {
 		if known := figureNames(); !slices.Contains(known, m) {
-			return nil, usagef("%s: metrics: no figure %.40q; there are %s", s.path, m, strings.Join(known, ", "))
+			return nil, usagef("%s: metrics: no figure %.40q; there are %s", s.File, m, strings.Join(known, ", "))
 		}
 	}
-	dir := cmp.Or(c.String("out"), strings.TrimSuffix(s.path, ".toml")+".results")
+	dir := strings.TrimSuffix(s.File, ".toml") + ".results"
+	if c.IsSet("out") {
+		dir = c.String("out")
+	}
 	workers := c.Int("workers")
 	if !c.IsSet("workers") {
 		workers = runtime.NumCPU()
 	}
-	if workers < 1 || c.Int("tasks") < 1 {
-		return nil, usagef("sweep: --workers and --tasks are at least 1")
+	if workers < 1 || s.Tasks < 1 {
+		return nil, usagef("%s: --workers and --tasks are at least 1", c.Command.Name)
 	}
 	s.Runner = sweep.Runner{Dir: dir, Version: c.App.Version, Workers: workers, Simulate: func(ctx context.Context, args []string) (map[string]float64, error) {
-		return simulate(ctx, c.String("config"), args)
+		return grid.Simulate(ctx, c.String("config"), args)
 	}}
 	s.points = s.Points()
 	return s, nil
@@ -215,23 +204,20 @@ func (s *study) submit(c *cli.Context) error {
 		return err
 	}
 	if len(missing) == 0 {
-		fmt.Fprintln(c.App.Writer, "Every point has its result; see priod sweep --show.")
+		fmt.Fprintln(c.App.Writer, "Every point has its result: --show shows them.")
 		return nil
 	}
-	file, err1 := filepath.Abs(s.path)
+	file, err1 := filepath.Abs(s.File)
 	dir, err2 := filepath.Abs(s.Dir)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	more := c.Args().Tail()
-	if len(more) > 0 && more[0] == "--" { // the library keeps it behind a first argument
-		more = more[1:]
-	}
-	tasks := min(c.Int("tasks"), len(s.points))
-	if err := submitArray(c, "priod-sweep", dir, tasks, []string{"sweep", "--out", dir, "--workers", "1", file}, more); err != nil {
+	tasks := min(s.Tasks, len(s.points))
+	verb := append(slices.Clone(s.Verb), file, "--out", dir, "--workers", "1")
+	if err := submitArray(c, "priod-sweep", dir, tasks, verb, s.Sbatch); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.App.Writer, "%d points in %d tasks; priod sweep --show %s shows what is there.\n", len(missing), tasks, s.path)
+	fmt.Fprintf(c.App.Writer, "%d points in %d tasks; %s %s %s --show shows what is there.\n", len(missing), tasks, c.App.Name, strings.Join(s.Verb, " "), s.File)
 	return nil
 }
 
@@ -290,7 +276,7 @@ func (s *study) show(c *cli.Context) error {
 	if len(plots) == 0 {
 		return nil
 	}
-	p := report.Page{Title: cmp.Or(s.Title, filepath.Base(s.path)), Words: []string{"priod sweep " + s.path}, Tables: []report.PageTable{{Title: "Means over seeds", Header: header, Rows: cells}}, Plots: plots}
+	p := report.Page{Title: cmp.Or(s.Title, filepath.Base(s.File)), Words: []string{strings.Join(slices.Concat([]string{c.App.Name}, s.Verb, []string{s.File}), " ")}, Tables: []report.PageTable{{Title: "Means over seeds", Header: header, Rows: cells}}, Plots: plots}
 	if err := writeFile(page, p.Write); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 // changes are tried one by one over the best profile: a feature off or on, an order, a price.
 var changes = []string{
 	"steering.enabled=false", "sizing.enabled=false", "locality.enabled=false", "preemption.enabled=false", "preemption.headroom=false", "preemption.headroom=true",
-	"rounds.enabled=true", "ranking.order=slurm", "ranking.order=owed", "ranking.order=slack", "preemption.urgency=2", "preemption.urgency=10", "preemption.max_per_hour=20",
+	"rounds.enabled=true", "ranking.order=slurm", "ranking.order=owed", "preemption.urgency=2", "preemption.urgency=10", "preemption.max_per_hour=20",
 }
 
 // tuned is what a study found.

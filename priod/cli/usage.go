@@ -57,7 +57,7 @@ func workloadsUsage(c *cli.Context, cfg *config.Config) error {
 		return fmt.Errorf("read accounting: %w", err)
 	}
 	views := []usageView{}
-	for _, l := range sensitivity.Learn(used.Stays, time.Duration(cfg.Speeds.Shortest)).All() {
+	for _, l := range sensitivity.Learn(used.Stays, cfg.Constants.ShortestRun).All() {
 		share, here := used.Shares[l.GPUType]
 		if !here {
 			continue // of a type that no node has any more
@@ -73,7 +73,7 @@ func workloadsUsage(c *cli.Context, cfg *config.Config) error {
 		showUsage(w, views)
 		if len(views) == 0 {
 			fmt.Fprintf(w, "%s in accounting, and none with GPUs says what it used: %s\n", plural(len(used.Stays), "run", "runs"),
-				unmeasured(c, slurm, used.Stays, time.Duration(cfg.Speeds.Shortest)))
+				unmeasured(c, slurm, used.Stays, cfg.Constants.ShortestRun))
 		}
 		showUnread(w, unread)
 	})
@@ -82,7 +82,7 @@ func workloadsUsage(c *cli.Context, cfg *config.Config) error {
 // unmeasured says why no run with GPUs counts for what it used; shortest is the least length of one that does.
 func unmeasured(c *cli.Context, slurm *live.Cluster, stays []sensitivity.Stay, shortest time.Duration) string {
 	if n := shorter(stays, shortest); n > 0 {
-		return fmt.Sprintf("%s measured, and runs shorter than speeds.min_run (%s) are not counted", plural(n, "run was", "runs were"), shortest)
+		return fmt.Sprintf("%s measured, and runs shorter than %s are not counted", plural(n, "run was", "runs were"), shortest)
 	}
 	if by, err := slurm.MeasuredBy(c.Context); err == nil && by != "" {
 		return fmt.Sprintf("none was measured by %s; runs shorter than its interval (JobAcctGatherFrequency) are not", by)

@@ -67,7 +67,7 @@ func TestUsageWithAnOddRow(t *testing.T) {
 	// Runs that were measured, and too short to count.
 	short := slurmOf(t, "jobacct_gather/linux", []string{row("2", "train", end-2, end)},
 		[]string{fmt.Sprintf("2|%d|%d|||1||||", end-2, end), fmt.Sprintf("2.batch|%d|%d|00:00.016|1M|1|1|||", end-2, end)})
-	if _, out, _ := run("--config", short, "workloads", "usage"); !strings.Contains(out, "1 run was measured, and runs shorter than speeds.min_run (1m0s) are not counted") {
+	if _, out, _ := run("--config", short, "workloads", "usage"); !strings.Contains(out, "1 run was measured, and runs shorter than 1m0s are not counted") {
 		t.Error(out)
 	}
 	// None was measured, by a plugin that does, and by none.

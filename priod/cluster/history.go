@@ -797,14 +797,6 @@ func (h *History) Asked(id JobID, l slurmplug.Lever, was, value slurmplug.Value,
 	h.SetRequest(id, l, r.Next(value, sure, at))
 }
 
-// Lowered reports whether a waiting job still asks for the memory that it was lowered to
-// while it ran, as far as is known.
-func (h *History) Lowered(j *Job) bool {
-	r, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
-	now, shown := j.Request(slurmplug.MinMemoryNode)
-	return written && (!shown || r.Ours(now))
-}
-
 // SizeRefused takes in that Slurm refused a write of a job's size, in its words.
 func (h *History) SizeRefused(id JobID, words string, at time.Time) {
 	p := h.Sizes[id]

@@ -1,4 +1,4 @@
-// Package config reads priod.toml over the defaults in etc/priod.toml and etc/constants.toml, and
+// Package config reads priod.toml over the defaults in etc/priod.toml, and
 // turns it into the settings of the packages that it steers. Every error names
 // the file and the key.
 package config
@@ -25,11 +25,10 @@ import (
 type Config struct {
 	Profile string `toml:"profile" json:"profile"`
 	Slurm   struct {
-		BinDir         string   `toml:"bin_dir" json:"bin_dir"`
-		Conf           string   `toml:"conf" json:"conf"`
-		Partitions     []string `toml:"partitions" json:"partitions"`
-		CommandTimeout Duration `toml:"command_timeout" json:"command_timeout"`
-		Untried        bool     `toml:"untried" json:"untried"`
+		BinDir     string   `toml:"bin_dir" json:"bin_dir"`
+		Conf       string   `toml:"conf" json:"conf"`
+		Partitions []string `toml:"partitions" json:"partitions"`
+		Untried    bool     `toml:"untried" json:"untried"`
 	} `toml:"slurm" json:"slurm"`
 	State struct {
 		Dir       string   `toml:"dir" json:"dir"`
@@ -42,61 +41,33 @@ type Config struct {
 		ControllerHost   string   `toml:"controller_host" json:"controller_host"`
 	} `toml:"cycle" json:"cycle"`
 	Ranking struct {
-		Lever     string   `toml:"lever" json:"lever"`
-		Top       int64    `toml:"top" json:"top"`
-		Step      int64    `toml:"step" json:"step"`
-		NiceLimit int64    `toml:"nice_limit" json:"nice_limit"`
-		TEQOS     []string `toml:"te_qos" json:"te_qos"`
-		BEQOS     []string `toml:"be_qos" json:"be_qos"`
-		Order     string   `toml:"order" json:"order"`
+		Lever string   `toml:"lever" json:"lever"`
+		TEQOS []string `toml:"te_qos" json:"te_qos"`
+		BEQOS []string `toml:"be_qos" json:"be_qos"`
+		Order string   `toml:"order" json:"order"`
 	} `toml:"ranking" json:"ranking"`
 	Allocation struct {
 		Policy  string             `toml:"policy" json:"policy"`
-		Every   Duration           `toml:"interval" json:"interval"`
 		Weights map[string]float64 `toml:"weights" json:"weights,omitempty"`
-		FIFO    []string           `toml:"fifo" json:"fifo"`
 	} `toml:"allocation" json:"allocation"`
 	Steering struct {
-		Enabled        bool    `toml:"enabled" json:"enabled"`
-		Depth          int     `toml:"depth" json:"depth"`
-		Wait           float64 `toml:"wait_weight" json:"wait_weight"`
-		Least          float64 `toml:"min_share" json:"min_share"`
-		Change         float64 `toml:"switch_threshold" json:"switch_threshold"`
-		Cycles         int     `toml:"max_passed_cycles" json:"max_passed_cycles"`
-		WritesPerCycle int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
+		Enabled bool `toml:"enabled" json:"enabled"`
 	} `toml:"steering" json:"steering"`
 	Rounds struct {
 		Enabled bool     `toml:"enabled" json:"enabled"`
 		Length  Duration `toml:"length" json:"length"`
-		Pay     float64  `toml:"min_gain_ratio" json:"min_gain_ratio"`
-		AtOnce  int      `toml:"max_yields" json:"max_yields"`
-		Lead    Duration `toml:"finish_bonus" json:"finish_bonus"`
-		Half    Duration `toml:"finish_bonus_half_life" json:"finish_bonus_half_life"`
 	} `toml:"rounds" json:"rounds"`
 	Classes  []ClassRule        `toml:"class" json:"class,omitempty"`
 	Consents []Consent          `toml:"consent" json:"consent,omitempty"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	Sizing   struct {
-		Enabled   bool     `toml:"enabled" json:"enabled"`
-		Mechanism string   `toml:"mechanism" json:"mechanism"`
-		Within    Duration `toml:"start_timeout" json:"start_timeout"`
-		Jobs      int      `toml:"depth" json:"depth"`
-
-		GiveBack      bool     `toml:"give_back" json:"give_back"`
-		GiveBackAfter Duration `toml:"give_back_after" json:"give_back_after"`
+		Enabled bool `toml:"enabled" json:"enabled"`
 	} `toml:"sizing" json:"sizing"`
 	Locality struct {
-		Enabled        bool      `toml:"enabled" json:"enabled"`
-		Costs          []float64 `toml:"costs" json:"costs"`
-		Wait           float64   `toml:"wait_weight" json:"wait_weight"`
-		Others         float64   `toml:"queue_weight" json:"queue_weight"`
-		Longest        Duration  `toml:"max_wait" json:"max_wait"`
-		OfLimit        float64   `toml:"limit_share" json:"limit_share"`
-		Depth          int       `toml:"depth" json:"depth"`
-		WritesPerCycle int       `toml:"writes_per_cycle" json:"writes_per_cycle"`
-		FewNodes       bool      `toml:"few_nodes" json:"few_nodes"`
-		NodeCosts      []float64 `toml:"node_costs" json:"node_costs"`
-		SlowNodes      bool      `toml:"slow_nodes" json:"slow_nodes"`
+		Enabled   bool      `toml:"enabled" json:"enabled"`
+		Costs     []float64 `toml:"costs" json:"costs"`
+		Longest   Duration  `toml:"max_wait" json:"max_wait"`
+		SlowNodes bool      `toml:"slow_nodes" json:"slow_nodes"`
 	} `toml:"locality" json:"locality"`
 	TEBudget struct {
 		User     Budget            `toml:"user" json:"user"`
@@ -107,66 +78,35 @@ type Config struct {
 	Speeds struct {
 		Workloads string             `toml:"workloads" json:"workloads"`
 		History   Duration           `toml:"history" json:"history"`
-		Every     Duration           `toml:"interval" json:"interval"`
-		Shortest  Duration           `toml:"min_run" json:"min_run"`
 		Steps     string             `toml:"steps" json:"steps"`
 		Types     map[string]float64 `toml:"types" json:"types"`
 		Formerly  map[string]string  `toml:"renamed" json:"renamed"`
 	} `toml:"speeds" json:"speeds"`
 	Preemption struct {
-		Enabled              bool     `toml:"enabled" json:"enabled"`
-		Defrag               bool     `toml:"defrag" json:"defrag"`
-		Headroom             bool     `toml:"headroom" json:"headroom"`
-		HeadroomEvery        Duration `toml:"headroom_interval" json:"headroom_interval"`
-		HeadroomShare        float64  `toml:"headroom_share" json:"headroom_share"`
-		Policy               string   `toml:"policy" json:"policy"`
-		FitGppS              float64  `toml:"fitgpp_s" json:"fitgpp_s"`
-		FitGppFallback       string   `toml:"fitgpp_fallback" json:"fitgpp_fallback"`
-		Urgency              float64  `toml:"urgency" json:"urgency"`
-		RunCost              float64  `toml:"run_cost" json:"run_cost"`
-		Rise                 float64  `toml:"repeat_penalty" json:"repeat_penalty"`
-		Each                 float64  `toml:"eviction_cost" json:"eviction_cost"`
-		MinGain              Duration `toml:"min_gain" json:"min_gain"`
-		MaxEvictions         int      `toml:"max_evictions" json:"max_evictions"`
-		MinRun               Duration `toml:"min_run" json:"min_run"`
-		MaxAtOnce            int      `toml:"max_at_once" json:"max_at_once"`
-		GraceShare           float64  `toml:"grace_share" json:"grace_share"`
-		MaxPerCycle          int      `toml:"max_per_cycle" json:"max_per_cycle"`
-		MaxPerHour           int      `toml:"max_per_hour" json:"max_per_hour"`
-		GPUHoursPerDay       float64  `toml:"gpu_hours_per_day" json:"gpu_hours_per_day"`
-		LossShare            float64  `toml:"loss_share" json:"loss_share"`
-		UserGPUMinutesPerDay float64  `toml:"user_gpu_minutes_per_day" json:"user_gpu_minutes_per_day"`
-		UserLossShare        float64  `toml:"user_loss_share" json:"user_loss_share"`
-		Grace                Duration `toml:"grace" json:"grace"`
-		MaxGrace             Duration `toml:"max_grace" json:"max_grace"`
-		Restart              Duration `toml:"restart" json:"restart"`
-		Reserve              bool     `toml:"reserve" json:"reserve"`
-		Hold                 Duration `toml:"reserve_for" json:"reserve_for"`
-		Retry                Duration `toml:"retry_after" json:"retry_after"`
-		Watch                Duration `toml:"poll_interval" json:"poll_interval"`
-		ZeroExit             string   `toml:"zero_exit" json:"zero_exit"`
+		Enabled        bool     `toml:"enabled" json:"enabled"`
+		Defrag         bool     `toml:"defrag" json:"defrag"`
+		Headroom       bool     `toml:"headroom" json:"headroom"`
+		Policy         string   `toml:"policy" json:"policy"`
+		Urgency        float64  `toml:"urgency" json:"urgency"`
+		MaxEvictions   int      `toml:"max_evictions" json:"max_evictions"`
+		MinRun         Duration `toml:"min_run" json:"min_run"`
+		GraceShare     float64  `toml:"grace_share" json:"grace_share"`
+		MaxPerHour     int      `toml:"max_per_hour" json:"max_per_hour"`
+		GPUHoursPerDay float64  `toml:"gpu_hours_per_day" json:"gpu_hours_per_day"`
+		LossShare      float64  `toml:"loss_share" json:"loss_share"`
+		UserLossShare  float64  `toml:"user_loss_share" json:"user_loss_share"`
+		Grace          Duration `toml:"grace" json:"grace"`
+		MaxGrace       Duration `toml:"max_grace" json:"max_grace"`
+		Restart        Duration `toml:"restart" json:"restart"`
 	} `toml:"preemption" json:"preemption"`
 	Retry struct {
-		Enabled       bool     `toml:"enabled" json:"enabled"`
-		Requeue       bool     `toml:"requeue" json:"requeue"`
-		Rules         string   `toml:"rules" json:"rules"`
-		Output        bool     `toml:"output" json:"output"`
-		PerJob        int      `toml:"per_job" json:"per_job"`
-		PerUserHour   int      `toml:"per_user_hour" json:"per_user_hour"`
-		PerHour       int      `toml:"per_hour" json:"per_hour"`
-		PerCycle      int      `toml:"per_cycle" json:"per_cycle"`
-		Quick         Duration `toml:"min_run" json:"min_run"`
-		Exclude       int      `toml:"max_excluded_nodes" json:"max_excluded_nodes"`
-		SuspectUsers  int      `toml:"suspect_users" json:"suspect_users"`
-		SuspectWithin Duration `toml:"suspect_window" json:"suspect_window"`
-		Drain         bool     `toml:"drain" json:"drain"`
-		DrainMost     int      `toml:"max_drained" json:"max_drained"`
+		Enabled bool   `toml:"enabled" json:"enabled"`
+		Rules   string `toml:"rules" json:"rules"`
+		Output  bool   `toml:"output" json:"output"`
+		Drain   bool   `toml:"drain" json:"drain"`
 	} `toml:"retry" json:"retry"`
 	Limits struct {
-		WritesPerCycle  int     `toml:"writes_per_cycle" json:"writes_per_cycle"`
 		WritesPerSecond float64 `toml:"writes_per_second" json:"writes_per_second"`
-		AgentQueue      int     `toml:"agent_queue" json:"agent_queue"`
-		DBDQueue        int     `toml:"dbd_queue" json:"dbd_queue"`
 	} `toml:"limits" json:"limits"`
 	Log struct {
 		Level  string `toml:"level" json:"level"`
@@ -174,8 +114,7 @@ type Config struct {
 	} `toml:"log" json:"log"`
 
 	Wake struct {
-		Listen         []string `toml:"listen" json:"listen"`
-		PollsPerMinute int      `toml:"polls_per_minute" json:"polls_per_minute"`
+		Listen []string `toml:"listen" json:"listen"`
 	} `toml:"wake" json:"wake"`
 
 	Metrics struct {
@@ -190,6 +129,8 @@ type Config struct {
 
 	sources map[string]string // of keys that are no defaults: a profile, or the file
 	Path    string            `toml:"-" json:"path,omitempty"` // the file read over the defaults, "" when there was none
+
+	Constants Constants `toml:"-" json:"-"`
 
 	Advice   []string     `toml:"-" json:"-"` // keys of the file that are read as what comes nearest, and what to write
 	failures *retry.Rules // where retry is enabled
@@ -275,11 +216,9 @@ func Load(path string, set ...string) (*Config, error) {
 
 // Defaults are the settings where there is no priod.toml.
 func Defaults() (*Config, error) {
-	c := &Config{}
-	for _, text := range []string{etc.Priod, etc.Constants} {
-		if _, err := toml.Decode(text, c); err != nil {
-			return nil, fmt.Errorf("built-in defaults: %w", err)
-		}
+	c := &Config{Constants: constantsOfRooms()}
+	if _, err := toml.Decode(etc.Priod, c); err != nil {
+		return nil, fmt.Errorf("built-in defaults: %w", err)
 	}
 	return c, nil
 }
@@ -303,7 +242,11 @@ func (c *Config) read(path, text string, set []string) error {
 	if err != nil {
 		return unread(path, err)
 	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
+	unknown, err := c.setConstants(path, text, meta.Undecoded())
+	if err != nil {
+		return err
+	}
+	if len(unknown) > 0 {
 		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
 	}
 	c.note(meta, filepath.Base(path))

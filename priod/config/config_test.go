@@ -50,17 +50,12 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-// etc/priod.toml, etc/constants.toml and the code know the same keys: none stands there that nothing reads,
-// none is read that stands in neither, and none stands in both.
+// etc/priod.toml and the code know the same keys: none stands there that nothing reads, none is read that does not stand there.
 func TestEveryKeyIsListed(t *testing.T) {
 	c := &Config{}
 	meta, err := toml.Decode(etc.Priod, c)
 	if err != nil || len(meta.Undecoded()) > 0 {
 		t.Fatalf("etc/priod.toml: %v, not read: %v", err, meta.Undecoded())
-	}
-	constants, err := toml.Decode(etc.Constants, c)
-	if err != nil || len(constants.Undecoded()) > 0 {
-		t.Fatalf("etc/constants.toml: %v, not read: %v", err, constants.Undecoded())
 	}
 	text, err := c.TOML()
 	if err != nil {
@@ -71,11 +66,12 @@ func TestEveryKeyIsListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range all.Keys() {
-		if site, constant := meta.IsDefined(k...), constants.IsDefined(k...); !site && !constant {
-			t.Errorf("neither etc/priod.toml nor etc/constants.toml has %s", k)
-		} else if site && constant && all.Type(k...) != "Hash" {
-			t.Errorf("both etc/priod.toml and etc/constants.toml have %s", k)
+		if !meta.IsDefined(k...) {
+			t.Errorf("etc/priod.toml does not have %s", k)
 		}
+	}
+	if n := len(regexp.MustCompile(`(?m)^[a-z_]+ = `).FindAllString(etc.Priod, -1)); n > 63 {
+		t.Errorf("etc/priod.toml has %d keys", n)
 	}
 }
 
@@ -85,7 +81,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 	key := regexp.MustCompile(`^[a-z_]+ = `)
 	explained := true
 	section := ""
-	for i, line := range strings.Split(etc.Priod+etc.Constants, "\n") {
+	for i, line := range strings.Split(etc.Priod, "\n") {
 		switch {
 		case strings.HasPrefix(line, "["):
 			section = line
@@ -102,11 +98,14 @@ func TestEveryKeyIsExplained(t *testing.T) {
 // A key of an earlier version is refused with the name that it has now, which is known.
 func TestRenamedKeys(t *testing.T) {
 	for was, now := range renamed {
-		if was == now || !slices.Contains(knownKeys(), now) || slices.Contains(knownKeys(), was) {
+		want := "it is " + now + " now"
+		if constantOf(now) != nil {
+			want = "it was " + now + ", a constant now ("
+		} else if was == now || !slices.Contains(knownKeys(), now) || slices.Contains(knownKeys(), was) {
 			t.Errorf("%s: %s is no new name of it", was, now)
 		}
 		table, key, _ := strings.Cut(was, ".")
-		if _, err := load(t, fmt.Sprintf("[%s]\n%s = 1\n", table, key)); err == nil || !strings.Contains(err.Error(), "it is "+now+" now") {
+		if _, err := load(t, fmt.Sprintf("[%s]\n%s = 1\n", table, key)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", was, err)
 		}
 	}
@@ -133,7 +132,6 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"frobnicate = 1", `unknown key "frobnicate"; priod config show lists all keys`},
 		{"[ranking]\nlever = \"magic\"", `ranking.lever: want nice, priority, site_factor, not "magic"`},
 		{"[ranking]\nlever = 5", "priod.toml:2: ranking.lever: want a text in quotes, not a whole number"},
-		{"[ranking]\ntop = \"5\"", "priod.toml:2: ranking.top: want a whole number, not a text in quotes"},
 		{"\n[sizing]\nenabled = \"yes\"", "priod.toml:3: sizing.enabled: want true or false, not a text in quotes"},
 		{"[ranking]\nlever = [5]", "priod.toml:2: ranking.lever: want a text in quotes, not a list in brackets"},
 		{"sizing = true", "priod.toml:1: sizing: want a table, not true or false"},
@@ -146,7 +144,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[limits]\nwrites_per_second = 0.0", "limits.writes_per_second: want more than 0, not 0"},
 		{"[ranking]\nte_qos = [\"\"]", `ranking.te_qos: want names of QOS, not [""]`},
 		{"[ranking]\norder = \"owed\"", "want an allocation.policy beside order owed"},
-		{"[ranking]\norder = \"due\"", "ranking.order: want slurm, gavel, owed, slack"},
+		{"[ranking]\norder = \"due\"", "ranking.order: want slurm, owed"},
 		{"[[class]]\nname = \"a b\"\ntype = \"te\"", `[[class]] "a b": name: want letters`},
 		{"[[class]]\nname = \"a\"\ntype = \"x\"", `[[class]] "a": type: want te or be`},
 		{"[[class]]\nname = \"a\"\ntype = \"te\"\n[[class]]\nname = \"a\"\ntype = \"be\"", "each name once"},
@@ -156,9 +154,6 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[[consent]]\npartitions = [\"gpu\"]", "[[consent]] 1: evict, gpu_type, size, switches, requeue: want one of them true"},
 		{"[[consent]]\nevict = true\nsignal = \"KILL\"", "[[consent]] 1: signal: want a signal that a program can catch"},
 		{"[[consent]]\nsize = true\ngrace = \"1m\"", "[[consent]] 1: grace, signal: want evict = true beside them"},
-		{"[ranking]\ntop = 0", "ranking.top: want from 1"},
-		{"[ranking]\ntop = 10\nstep = 9", "the band must hold two steps"},
-		{"[ranking]\ntop = 3000000000", "ranking.top: want from 1 to 2147483645"},
 		{"[cycle]\ninterval = \"1s\"", "cycle.interval: want at least 2s"},
 		{"[cycle]\ninterval = 10", "cycle.interval"},
 		{"[cycle]\ncontroller_host = \"ctl1(10.0.0.1)\"", "cycle.controller_host"},
@@ -176,14 +171,11 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[ranking", "priod.toml:1:"},
 		{"[state]\ndir = \"here\"", "state.dir: want an absolute path"},
 		{"[limits]\nwrites_per_second = 0", "limits.writes_per_second"},
-		{"[preemption]\nrepeat_penalty = inf", "preemption.repeat_penalty: want a number from 0"}, // inf times no eviction is no number
-		{"[preemption]\nfitgpp_s = inf", "preemption.fitgpp_s"},
 		{"[preemption]\nurgency = inf", "preemption.urgency"},
 		{"[log]\nlevel = \"loud\"", "log.level"},
 		{"[wake]\nlisten = [\"/run/priod/wake\"]", "wake.listen: want unix:/absolute/path or udp:ADDRESS:PORT"},
 		{"[wake]\nlisten = [\"unix:/a\", \"udp:ctl1:9818\"]", "wake.listen"},
 		{"[wake]\nlisten = \"unix:/a\"", "wake.listen"},
-		{"[wake]\npolls_per_minute = 0", "wake.polls_per_minute: want at least 1"},
 		{"[speeds]\nhistory = \"0s\"\n[locality]\nslow_nodes = true", "locality.slow_nodes: want speeds.history above 0s"},
 		{"[cycle]\nfollow_controller = true\n[locality]\nslow_nodes = true", "cycle.follow_controller"},
 		{"[state]\nshared = \"priod\"", "state.shared: want empty, or an absolute path"},
@@ -197,11 +189,6 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[rounds]\nenabled = true", "rounds.enabled: want steering.enabled beside rounds"},
 		{"[rounds]\nenabled = true\n[steering]\nenabled = true", "steering.enabled: want an allocation.policy"},
 		{"[rounds]\nlength = \"4s\"", "rounds.length: want at least 5s"},
-		{"[rounds]\nmin_gain_ratio = -1.0", "rounds.min_gain_ratio: want a number from 0"},
-		{"[rounds]\nmin_gain_ratio = nan", "rounds.min_gain_ratio"},
-		{"[rounds]\nmax_yields = -1", "rounds.max_yields"},
-		{"[rounds]\nfinish_bonus = \"-1s\"", "rounds.finish_bonus"},
-		{"[rounds]\nfinish_bonus_half_life = \"0s\"", "rounds.finish_bonus_half_life: want a time above 0s beside a lead"},
 		{"[metrics]\nlisten = \"0.0.0.0:9817\"", "metrics.listen: want a loopback address such as 127.0.0.1:9817"},
 		{"[metrics]\nlisten = \":9817\"", "metrics.listen"},
 		{"[metrics]\nlisten = \"[::]:9817\"", "metrics.listen"},
@@ -277,6 +264,7 @@ func TestShowReadsBack(t *testing.T) {
 // its limits; what is refused is refused in one line.
 func FuzzConfig(f *testing.F) {
 	f.Add("[ranking]\ntop = 1")
+	f.Add("[sizing]\ndepth = []\nstart_timeout = \"1s\"\n[limits]\nagent_queue = {}")
 	f.Add("[te_budget.users.\"e\\nve\"]\ngpus = 1\ntime_limit = \"2d\"\n[slurm]\npartitions = [\"a\\u001b\"]\n")
 	f.Add("[state]\nretention = \"36h\"\n[metrics]\nlisten = \"unix:/x\"\n")
 	f.Add("[limits]\nwrites_per_second = nan\n[log]\nlevl = \"\\u202e\"\n")

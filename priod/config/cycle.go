@@ -27,14 +27,11 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	costs := set.Evictions
 	set.Headroom = headroom.Feature{Settings: c.HeadroomSettings(), Memory: st.Headroom, Slurm: slurm, Evictions: &costs}
 	set.Steering = steer.Feature{Settings: c.Steer(), Memory: st.Steering, Slurm: slurm}
-	st.GiveBack.Set(c.GiveBack())
-	set.Memory = size.MemoryFeature{GiveBack: st.GiveBack, Slurm: slurm}
 	sizes := c.Sizes()
 	sizes.Table, sizes.Past, sizes.PastAt, sizes.Unread = table, st.Uses.Past, st.Uses.At, st.Uses.Unread
 	st.Sizes.Set(sizes)
 	set.Sizing = size.Feature{Sizes: st.Sizes, Slurm: slurm}
 	set.Locality = locality.Feature{Settings: c.LocalitySettings(), Memory: st.Locality, Slurm: slurm}
-	set.FewNodes = locality.Feature{Places: locality.OnNodes, Settings: c.FewNodesSettings(), Memory: st.FewNodes, Slurm: slurm}
 	set.Refusals = locality.Refusals{Settings: c.RefusalSettings(), Memory: st.Refusals, Slurm: slurm}
 	if c.Retry.Enabled {
 		set.Retries = retry.Feature{Settings: c.Retries(), Slurm: slurm, Memory: st.Failures}

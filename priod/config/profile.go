@@ -80,8 +80,8 @@ func (c *Config) On() []string {
 		words   string
 	}{
 		{c.Ranking.Order != "slurm", "order of BE jobs (" + c.Ranking.Order + ")"}, {c.Allocation.Policy != "", "allocation (" + c.Allocation.Policy + ")"},
-		{c.Steering.Enabled, "steering"}, {c.Rounds.Enabled, "rounds"}, {c.Sizing.Enabled, "sizing"}, {c.Sizing.GiveBack, "memory given back"},
-		{c.Locality.Enabled, "few switches"}, {c.Locality.FewNodes, "few nodes"}, {c.Locality.SlowNodes, "no slow nodes"},
+		{c.Steering.Enabled, "steering"}, {c.Rounds.Enabled, "rounds"}, {c.Sizing.Enabled, "sizing"},
+		{c.Locality.Enabled, "few switches"}, {c.Locality.SlowNodes, "no slow nodes"},
 		{c.Preemption.Enabled, "evictions for TE jobs"}, {c.Preemption.Headroom, "nodes kept for TE jobs"}, {c.Preemption.Defrag, "room for gangs"}, {c.Retry.Enabled, "classes of failures, requeues"},
 	} {
 		if f.enabled {

@@ -16,18 +16,18 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("%s: %+v", p.Name, c)
 		}
 	}
-	c, err := load(t, "profile = \"balanced\"\n[sizing]\nenabled = false\n[preemption]\nmax_at_once = 20\n")
+	c, err := load(t, "profile = \"balanced\"\n[sizing]\nenabled = false\n[preemption]\nmax_evictions = 20\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Sizing.Enabled || !c.Steering.Enabled || c.Preemption.MaxAtOnce != 20 {
+	if c.Sizing.Enabled || !c.Steering.Enabled || c.Preemption.MaxEvictions != 20 {
 		t.Errorf("%+v", c)
 	}
 	text, err := c.Effective()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"policy = \"max-min\"  # profile balanced\n", "max_at_once = 20  # priod.toml\n", "urgency = 5.0\n"} {
+	for _, want := range []string{"policy = \"max-min\"  # profile balanced\n", "max_evictions = 20  # priod.toml\n", "urgency = 5.0\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -31,6 +31,16 @@ func assignments(set []string) (all []assignment, err error) {
 
 // apply puts the value into the configuration.
 func (a assignment) apply(c *Config) error {
+	if k := constantOf(a.key); k != nil {
+		if Settable == "" {
+			return fmt.Errorf("--set %s=%s: it is a constant (%s)", a.key, a.value, k.words())
+		}
+		value, want := written(reflect.TypeOf(k.of(&c.Constants)).Elem(), a.value)
+		if c.assign(k, a.key+" = "+value) != nil {
+			return fmt.Errorf("--set %s=%s: want %s", a.key, a.value, want)
+		}
+		return nil
+	}
 	of, names := reflect.TypeFor[Config](), strings.Split(a.key, ".")
 	for _, name := range names {
 		of = part(of, name)
@@ -85,6 +95,9 @@ func written(of reflect.Type, value string) (text, want string) {
 	case reflect.Bool:
 		return value, "true or false"
 	case reflect.Float64:
+		if of == reflect.TypeFor[seconds]() {
+			return quoted(value), "a time such as 90s, 5m or 30d"
+		}
 		if _, err := strconv.ParseInt(value, 10, 64); err == nil {
 			value += ".0"
 		}

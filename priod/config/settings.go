@@ -9,7 +9,6 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/nodespeed"
@@ -24,47 +23,36 @@ import (
 
 // Decide returns the settings of the decisions.
 func (c *Config) Decide() order.Settings {
-	return order.Settings{
-		Lever:          levers[c.Ranking.Lever],
-		Top:            c.Ranking.Top,
-		Step:           c.Ranking.Step,
-		NiceLimit:      c.Ranking.NiceLimit,
-		WritesPerCycle: c.Limits.WritesPerCycle,
-		Peers:          c.Cycle.FollowController,
-		Order:          order.Order(c.Ranking.Order),
-		Lead:           c.RoundSettings().Policy.Lead,
-		Ranking: plan.Classes{
-			Partitions: c.Slurm.Partitions,
-			TEQOS:      c.Ranking.TEQOS,
-			BEQOS:      c.Ranking.BEQOS,
-			User:       c.TEBudget.User.over(Budget{}),
-			Account:    c.TEBudget.Account.over(Budget{}),
-			Users:      allOver(c.TEBudget.Users, c.TEBudget.User),
-			Accounts:   allOver(c.TEBudget.Accounts, c.TEBudget.Account),
-		},
+	set := c.Constants.Order
+	set.Lever = levers[c.Ranking.Lever]
+	set.Peers = c.Cycle.FollowController
+	set.Order = order.Order(c.Ranking.Order)
+	set.Lead = c.Constants.Rounds.Lead
+	set.Ranking = plan.Classes{
+		Partitions: c.Slurm.Partitions,
+		TEQOS:      c.Ranking.TEQOS,
+		BEQOS:      c.Ranking.BEQOS,
+		User:       c.TEBudget.User.over(Budget{}),
+		Account:    c.TEBudget.Account.over(Budget{}),
+		Users:      allOver(c.TEBudget.Users, c.TEBudget.User),
+		Accounts:   allOver(c.TEBudget.Accounts, c.TEBudget.Account),
 	}
+	return set
 }
 
 // AllocationSettings returns how the time of GPUs is divided; what speeds rest on
 // is the caller's to add.
 func (c *Config) AllocationSettings() allocate.Settings {
-	a := &c.Allocation
-	set := allocate.Settings{
-		Every: time.Duration(a.Every), Weights: a.Weights, FIFO: a.FIFO, Ranking: c.Decide().Ranking, Speeds: c.SpeedSettings(),
-	}
-	if a.Policy != "" {
-		set.Policy, _ = allocate.ParsePolicy(a.Policy) // validated
-	}
+	set := c.Constants.Allocation
+	set.Weights, set.Ranking, set.Speeds = c.Allocation.Weights, c.Decide().Ranking, c.SpeedSettings()
+	set.Policy = allocate.Policy(c.Allocation.Policy)
 	return set
 }
 
 // Steer returns how pending jobs are bound to GPU types.
 func (c *Config) Steer() steer.Settings {
-	s := &c.Steering
-	set := steer.Settings{
-		Enabled: s.Enabled, WritesPerCycle: s.WritesPerCycle, Features: map[string]string{},
-		Rule: steer.Rule{Depth: s.Depth, Wait: s.Wait, Least: s.Least, Keep: steer.Defaults.Keep, Away: steer.Defaults.Away, Change: s.Change, Cycles: s.Cycles},
-	}
+	set := c.Constants.Steering
+	set.Enabled, set.Features = c.Steering.Enabled, map[string]string{}
 	if c.Rounds.Enabled { // jobs that have the time in the next round may need another type
 		set.Rule.Keep = min(set.Rule.Keep, time.Duration(c.Rounds.Length).Seconds())
 	}
@@ -76,11 +64,9 @@ func (c *Config) Steer() steer.Settings {
 
 // RoundSettings returns which jobs yield to which at the end of a round.
 func (c *Config) RoundSettings() evict.RoundSettings {
-	r := &c.Rounds
-	return evict.RoundSettings{Enabled: r.Enabled, Policy: yield.Settings{
-		Round: time.Duration(r.Length).Seconds(), Pay: r.Pay, AtOnce: r.AtOnce,
-		Lead: plan.Lead{Most: time.Duration(r.Lead).Seconds(), Half: time.Duration(r.Half).Seconds()},
-	}}
+	set := evict.RoundSettings{Enabled: c.Rounds.Enabled, Policy: c.Constants.Rounds}
+	set.Policy.Round = time.Duration(c.Rounds.Length).Seconds()
+	return set
 }
 
 // SpeedSettings returns how speeds are judged.
@@ -98,30 +84,15 @@ func (c *Config) Steps() *regexp.Regexp {
 
 // Sizes are the settings of sizing but for the table of workloads and the past.
 func (c *Config) Sizes() size.Settings {
-	mechanism, _ := size.Parse(c.Sizing.Mechanism) // validate has read it
-	return size.Settings{
-		Enabled: c.Sizing.Enabled, Mechanism: mechanism, Within: time.Duration(c.Sizing.Within), Jobs: c.Sizing.Jobs,
-	}
-}
-
-// GiveBack returns which running jobs give back memory.
-func (c *Config) GiveBack() size.GiveBackSettings {
-	return size.GiveBackSettings{Enabled: c.Sizing.GiveBack, After: time.Duration(c.Sizing.GiveBackAfter), Ranking: c.Decide().Ranking}
+	set := c.Constants.Sizing
+	set.Enabled = c.Sizing.Enabled
+	return set
 }
 
 // LocalitySettings returns which jobs wait for few switches.
 func (c *Config) LocalitySettings() locality.Settings {
-	l := &c.Locality
-	return locality.Settings{
-		Enabled: l.Enabled, OfLimit: l.OfLimit, Depth: l.Depth, WritesPerCycle: l.WritesPerCycle,
-		Rule: locality.Rule{Costs: l.Costs, Wait: l.Wait, Others: l.Others, Longest: time.Duration(l.Longest).Seconds()},
-	}
-}
-
-// FewNodesSettings returns which jobs wait for few nodes.
-func (c *Config) FewNodesSettings() locality.Settings {
-	set := c.LocalitySettings()
-	set.Enabled, set.Rule.Costs = c.Locality.FewNodes, c.Locality.NodeCosts
+	set := c.Constants.Locality
+	set.Enabled, set.Rule.Costs, set.Rule.Longest = c.Locality.Enabled, c.Locality.Costs, time.Duration(c.Locality.Longest).Seconds()
 	return set
 }
 
@@ -135,14 +106,14 @@ func (c *Config) RefusalSettings() locality.Settings {
 // SlowNodes are those that runs of accounting show to be slow beyond doubt.
 func (c *Config) SlowNodes(stays []cluster.PastStay, table *workload.Table) locality.SlowNodes {
 	set := c.SpeedSettings()
-	nodes := nodespeed.Find(set.Completed(stays, time.Duration(c.Speeds.Shortest), table))
+	nodes := nodespeed.Find(set.Completed(stays, c.Constants.ShortestRun, table))
 	return locality.SlowNodes{Known: true, Table: table, Nodes: slices.DeleteFunc(nodes, func(n nodespeed.Node) bool { return !n.Slow })}
 }
 
 // Knowledge is what the runs of accounting teach of speeds, and of how many runs.
 func (c *Config) Knowledge(stays []cluster.PastStay, table *workload.Table) (*speed.Knowledge, int) {
 	set := c.SpeedSettings()
-	runs := set.Completed(stays, time.Duration(c.Speeds.Shortest), table)
+	runs := set.Completed(stays, c.Constants.ShortestRun, table)
 	var h speed.History
 	for _, r := range runs {
 		h.Add(r)
@@ -160,37 +131,30 @@ func (c *Config) SwitchWait() time.Duration {
 
 // Eviction returns the settings of making room.
 func (c *Config) Eviction() evict.Settings {
-	p := &c.Preemption
-	return evict.Settings{
-		Enabled: p.Enabled && p.Policy != noEvictions,
-		Defrag:  p.Defrag,
-		Policy: preemption.Settings{
-			Policy: preemption.Policy(p.Policy), S: p.FitGppS, Fallback: preemption.Fallback(p.FitGppFallback),
-			MaxEvictions: p.MaxEvictions, MinRun: time.Duration(p.MinRun).Seconds(),
-			Rise: p.Rise, Each: p.Each, Urgency: p.Urgency, RunCost: p.RunCost, MinGain: time.Duration(p.MinGain).Seconds(),
-			Limits: preemption.Limits{MaxAtOnce: p.MaxAtOnce, MaxPerCycle: p.MaxPerCycle, MaxPerHour: p.MaxPerHour, GPUHoursPerDay: p.GPUHoursPerDay, UserGPUMinutesPerDay: p.UserGPUMinutesPerDay},
-		},
-		GraceShare: p.GraceShare, LossShare: p.LossShare, UserLossShare: p.UserLossShare,
-		Ranking: c.Decide().Ranking, Rules: c.ConsentRules(),
-		Grace: time.Duration(p.Grace), MaxGrace: time.Duration(p.MaxGrace), Restart: time.Duration(p.Restart),
-		Reserve: p.Reserve, Hold: time.Duration(p.Hold), Retry: time.Duration(p.Retry),
-		ZeroEnds: p.ZeroExit == "done",
-	}
+	p, set := &c.Preemption, c.Constants.Eviction
+	set.Enabled, set.Defrag = p.Enabled && p.Policy != noEvictions, p.Defrag
+	set.Policy.Policy, set.Policy.Urgency = preemption.Policy(p.Policy), p.Urgency
+	set.Policy.MaxEvictions, set.Policy.MinRun = p.MaxEvictions, time.Duration(p.MinRun).Seconds()
+	set.Policy.Limits.MaxPerHour, set.Policy.Limits.GPUHoursPerDay = p.MaxPerHour, p.GPUHoursPerDay
+	set.GraceShare, set.LossShare, set.UserLossShare = p.GraceShare, p.LossShare, p.UserLossShare
+	set.Ranking, set.Rules = c.Decide().Ranking, c.ConsentRules()
+	set.Grace, set.MaxGrace, set.Restart = time.Duration(p.Grace), time.Duration(p.MaxGrace), time.Duration(p.Restart)
+	return set
 }
 
 // HeadroomSettings returns whether nodes are kept for TE jobs.
 func (c *Config) HeadroomSettings() headroom.Settings {
 	p := &c.Preemption
-	return headroom.Settings{Enabled: p.Headroom && p.Enabled && p.Policy != noEvictions, Share: p.HeadroomShare, Every: time.Duration(p.HeadroomEvery)}
+	set := c.Constants.Headroom
+	set.Enabled = p.Headroom && p.Enabled && p.Policy != noEvictions
+	return set
 }
 
 // Retries returns which jobs that failed are requeued.
 func (c *Config) Retries() retry.Settings {
-	r := &c.Retry
-	return retry.Settings{
-		Enabled: r.Requeue, Rules: c.failures, Output: r.Output, PerJob: r.PerJob, PerHour: r.PerHour, PerUser: r.PerUserHour, PerCycle: r.PerCycle,
-		Quick: time.Duration(r.Quick), Exclude: r.Exclude, Users: r.SuspectUsers, Within: time.Duration(r.SuspectWithin), Drain: r.Drain, MaxDrained: r.DrainMost,
-	}
+	set := c.Constants.Retries
+	set.Rules, set.Output, set.Drain = c.failures, c.Retry.Output, c.Retry.Drain
+	return set
 }
 
 func allOver(single map[string]Budget, general Budget) map[string]plan.Budget {

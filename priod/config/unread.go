@@ -85,6 +85,11 @@ var renamed = map[string]string{
 // removed are keys of earlier versions that nothing took the place of, and why.
 var removed = map[string]string{
 	"steering.busy":           "it changed nothing (docs/evidence/steering.md)",
+	"locality.few_nodes":      "jobs wait for few switches alone",
+	"locality.node_costs":     "jobs wait for few switches alone",
+	"sizing.give_back":        "it had no measured gain",
+	"sizing.give_back_after":  "it had no measured gain",
+	"sizing.mechanism":        "sizes are those of waterfill; tests/papers has Synergy's others",
 	"speeds.within":           "history is used where it is surer than speeds.types, or than all types being equal",
 	"speeds.max_error_factor": "history is used where it is surer than speeds.types, or than all types being equal",
 }
@@ -93,7 +98,9 @@ var removed = map[string]string{
 func suggest(key string) string {
 	table, rest, _ := strings.Cut(key, ".")
 	name, _, _ := strings.Cut(rest, ".")
-	if now := renamed[table+"."+name]; now != "" {
+	if now := renamed[table+"."+name]; constantOf(now) != nil {
+		return fmt.Sprintf("; it was %s, a constant now (%s): remove it", now, constantOf(now).words())
+	} else if now != "" {
 		return fmt.Sprintf("; it is %s now", now)
 	}
 	if why := removed[table+"."+name]; why != "" {
@@ -117,14 +124,12 @@ func suggest(key string) string {
 
 var knownKeys = sync.OnceValue(func() []string {
 	var keys []string
-	for _, text := range []string{etc.Priod, etc.Constants} {
-		meta, err := toml.Decode(text, &Config{})
-		if err != nil {
-			return nil
-		}
-		for _, k := range meta.Keys() {
-			keys = append(keys, k.String())
-		}
+	meta, err := toml.Decode(etc.Priod, &Config{})
+	if err != nil {
+		return nil
+	}
+	for _, k := range meta.Keys() {
+		keys = append(keys, k.String())
 	}
 	return keys
 })

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -19,7 +18,6 @@ import (
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
-	"slurmprio/priod/size"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/wake"
@@ -39,8 +37,7 @@ var headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,99}$`)
 const noEvictions = "none"
 
 var (
-	policies  = []string{string(preemption.LeastLoss), string(preemption.FitGpp), noEvictions}
-	fallbacks = []string{string(preemption.FallNode), string(preemption.FallNone)}
+	policies = []string{string(preemption.LeastLoss), string(preemption.FitGpp), noEvictions}
 )
 
 // maxTop is the largest SiteFactor and Nice that Slurm takes
@@ -70,12 +67,11 @@ func (c *Config) hostRules() []rule {
 		{"slurm.bin_dir", c.Slurm.BinDir == "" || filepath.IsAbs(c.Slurm.BinDir), "an absolute path, or empty"},
 		{"slurm.conf", c.Slurm.Conf == "" || filepath.IsAbs(c.Slurm.Conf), "an absolute path, or empty"},
 		{"slurm.partitions", single(c.Slurm.Partitions), "names of partitions, each in quotes of its own"},
-		{"slurm.command_timeout", c.Slurm.CommandTimeout >= Duration(time.Second), "at least 1s"},
 		{"state.dir", filepath.IsAbs(c.State.Dir), "an absolute path"},
 		{"state.shared", c.State.Shared == "" || filepath.IsAbs(c.State.Shared) && !inside(c.State.Shared, c.State.Dir), "empty, or an absolute path outside of state.dir, which is of this host alone"},
 		{"state.retention", c.State.Retention >= Duration(24*time.Hour), "at least 1d"},
 		{"cycle.interval", c.Cycle.Interval >= Duration(2*time.Second), "at least 2s"},
-		{"cycle.follow_controller", !c.Cycle.FollowController || c.State.Shared != "" || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Sizing.GiveBack && !c.Locality.Enabled && !c.Locality.FewNodes && !c.Locality.SlowNodes && !c.Retry.Enabled,
+		{"cycle.follow_controller", !c.Cycle.FollowController || c.State.Shared != "" || !c.Steering.Enabled && !c.Sizing.Enabled && !c.Locality.Enabled && !c.Locality.SlowNodes && !c.Retry.Enabled,
 			"false beside steering or sizing, and beside locality and retry, without state.shared: what a job's user asked for would stand only on the host that wrote (docs/reference/high-availability.md)"},
 		{"cycle.controller_host", !strings.ContainsAny(c.Cycle.ControllerHost, " ,()\t\n"), "one name of SlurmctldHost, without its address"},
 	}
@@ -92,15 +88,10 @@ func (c *Config) orderRules() []rule {
 	_, leverKnown := levers[c.Ranking.Lever]
 	return []rule{
 		{"ranking.lever", leverKnown, strings.Join(slices.Sorted(maps.Keys(levers)), ", ")},
-		{"ranking.top", c.Ranking.Top >= 1 && c.Ranking.Top <= maxTop, fmt.Sprintf("from 1 to %d", maxTop)},
-		{"ranking.step", c.Ranking.Step >= 0 && c.Ranking.Step <= c.Ranking.Top/2, "from 0 to half of ranking.top: the band must hold two steps"},
-		{"ranking.nice_limit", c.Ranking.NiceLimit >= 0 && c.Ranking.NiceLimit <= maxTop, fmt.Sprintf("from 0 to %d", maxTop)},
 		{"ranking.te_qos", single(c.Ranking.TEQOS), "names of QOS"},
 		{"ranking.be_qos", single(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
 		{"ranking.order", slices.Contains(orders, c.Ranking.Order), strings.Join(orders, ", ")},
 		{"ranking.order", c.Ranking.Order == string(order.SlurmOrder) || c.Allocation.Policy != "", "an allocation.policy beside order " + c.Ranking.Order},
-		{"allocation.interval", c.Allocation.Every >= Duration(time.Minute), "at least 1m"},
-		{"allocation.fifo", single(c.Allocation.FIFO), "names of accounts"},
 	}
 }
 
@@ -108,33 +99,16 @@ func (c *Config) orderRules() []rule {
 func (c *Config) steeringRules() []rule {
 	return []rule{
 		{"steering.enabled", !c.Steering.Enabled || c.Allocation.Policy != "", "an allocation.policy beside steering"},
-		{"steering.depth", c.Steering.Depth >= 0, "0 (all) or more"},
-		{"steering.wait_weight", finite(c.Steering.Wait), "a number from 0"},
-		{"steering.min_share", c.Steering.Least >= 0 && c.Steering.Least <= 1, "from 0 to 1"},
-		{"steering.switch_threshold", finite(c.Steering.Change), "a number from 0"},
-		{"steering.max_passed_cycles", c.Steering.Cycles >= 1, "at least 1"},
-		{"steering.writes_per_cycle", c.Steering.WritesPerCycle >= 1, "at least 1"},
 		{"rounds.enabled", !c.Rounds.Enabled || c.Steering.Enabled, "steering.enabled beside rounds: a job has to wait for one GPU type before others yield to it"},
 		{"rounds.length", c.Rounds.Length >= Duration(5*time.Second), "at least 5s"},
-		{"rounds.min_gain_ratio", finite(c.Rounds.Pay), "a number from 0"},
-		{"rounds.max_yields", c.Rounds.AtOnce >= 0, "0 (no limit) or more"},
-		{"rounds.finish_bonus", c.Rounds.Lead >= 0, "0s or more"},
-		{"rounds.finish_bonus_half_life", c.Rounds.Half > 0 || c.Rounds.Half == 0 && c.Rounds.Lead == 0, "a time above 0s beside a lead"},
 	}
 }
 
 // sizeRules hold for CPUs, memory and speeds.
 func (c *Config) sizeRules() []rule {
-	_, sizingErr := size.Parse(c.Sizing.Mechanism)
 	return []rule{
-		{"sizing.mechanism", sizingErr == nil, "waterfill, tune-best-fit, tune, greedy or proportional"},
-		{"sizing.start_timeout", c.Sizing.Within >= Duration(5*time.Second), "at least 5s"},
-		{"sizing.depth", c.Sizing.Jobs >= 1 && c.Sizing.Jobs <= 10000, "from 1 to 10000"},
-		{"sizing.give_back_after", c.Sizing.GiveBackAfter >= Duration(time.Second), "at least 1s"},
 		{"speeds.workloads", c.Speeds.Workloads == "" || filepath.IsAbs(c.Speeds.Workloads), "an absolute path, or empty"},
 		{"speeds.history", c.Speeds.History >= 0, "a time, or 0s"},
-		{"speeds.interval", c.Speeds.Every >= Duration(time.Second), "at least 1s"},
-		{"speeds.min_run", c.Speeds.Shortest >= 0, "a time, or 0s"},
 		{"speeds.steps", c.Speeds.Steps == "" || oneGroup(c.Speeds.Steps), "a regular expression with one group, or empty"},
 	}
 }
@@ -145,13 +119,7 @@ func (c *Config) localityRules() []rule {
 	share := func(v float64) bool { return v >= 0 && v < 1 }
 	return []rule{
 		{"locality.costs", len(l.Costs) > 0 && slices.IsSorted(l.Costs) && share(l.Costs[0]) && share(l.Costs[len(l.Costs)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... switches in the place of one"},
-		{"locality.node_costs", len(l.NodeCosts) > 0 && slices.IsSorted(l.NodeCosts) && share(l.NodeCosts[0]) && share(l.NodeCosts[len(l.NodeCosts)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... nodes in the place of one"},
-		{"locality.wait_weight", finite(l.Wait), "a number from 0"},
-		{"locality.queue_weight", finite(l.Others), "a number from 0"},
 		{"locality.max_wait", l.Longest >= Duration(locality.Shortest), "at least 1m"},
-		{"locality.limit_share", l.OfLimit > 0 && l.OfLimit <= 1, "above 0 and up to 1"},
-		{"locality.depth", l.Depth >= 0, "0 (all) or more"},
-		{"locality.writes_per_cycle", l.WritesPerCycle >= 1, "at least 1"},
 		{"locality.slow_nodes", !l.SlowNodes || c.Speeds.History > 0, "speeds.history above 0s beside it: slow nodes are found in the runs of accounting"},
 	}
 }
@@ -160,32 +128,17 @@ func (c *Config) localityRules() []rule {
 func (c *Config) evictionRules() []rule {
 	return []rule{
 		{"preemption.policy", slices.Contains(policies, c.Preemption.Policy), strings.Join(policies, ", ")},
-		{"preemption.fitgpp_fallback", slices.Contains(fallbacks, c.Preemption.FitGppFallback), strings.Join(fallbacks, ", ")},
-		{"preemption.fitgpp_s", finite(c.Preemption.FitGppS), "a number from 0"},
-		{"preemption.headroom_share", c.Preemption.HeadroomShare >= 0 && c.Preemption.HeadroomShare <= 1, "a part from 0 to 1"},
-		{"preemption.headroom_interval", c.Preemption.HeadroomEvery >= Duration(5*time.Second), "at least 5s"},
 		{"preemption.urgency", finite(c.Preemption.Urgency), "a number from 0"},
-		{"preemption.run_cost", finite(c.Preemption.RunCost), "a number from 0"},
-		{"preemption.repeat_penalty", finite(c.Preemption.Rise), "a number from 0"},
-		{"preemption.eviction_cost", finite(c.Preemption.Each), "a number from 0"},
-		{"preemption.min_gain", c.Preemption.MinGain >= 0, "0s or more"},
 		{"preemption.max_evictions", c.Preemption.MaxEvictions >= 0, "0 (no limit) or more"},
 		{"preemption.min_run", c.Preemption.MinRun >= 0, "0s or more"},
-		{"preemption.max_at_once", c.Preemption.MaxAtOnce >= 0, "0 (no limit) or more"},
 		{"preemption.grace_share", c.Preemption.GraceShare >= 0 && c.Preemption.GraceShare <= 1, "a part from 0 (no limit) to 1"},
 		{"preemption.loss_share", c.Preemption.LossShare >= 0 && c.Preemption.LossShare <= 1, "a part from 0 (no limit) to 1"},
 		{"preemption.user_loss_share", c.Preemption.UserLossShare >= 0 && c.Preemption.UserLossShare <= 1, "a part from 0 (no limit) to 1"},
-		{"preemption.max_per_cycle", c.Preemption.MaxPerCycle >= 0, "0 (no limit) or more"},
 		{"preemption.max_per_hour", c.Preemption.MaxPerHour >= 0, "0 (no limit) or more"},
 		{"preemption.gpu_hours_per_day", c.Preemption.GPUHoursPerDay >= 0, "0 (no limit) or more"},
-		{"preemption.user_gpu_minutes_per_day", c.Preemption.UserGPUMinutesPerDay >= 0, "0 (no limit) or more"},
 		{"preemption.grace", c.Preemption.Grace >= 0 && c.Preemption.Grace <= c.Preemption.MaxGrace, "from 0s to preemption.max_grace"},
 		{"preemption.max_grace", c.Preemption.MaxGrace >= 0, "0s or more"},
 		{"preemption.restart", c.Preemption.Restart >= 0, "0s or more"},
-		{"preemption.reserve_for", c.Preemption.Hold >= Duration(5*time.Second), "at least 5s"},
-		{"preemption.retry_after", c.Preemption.Retry >= 0, "0s or more"},
-		{"preemption.poll_interval", c.Preemption.Watch >= Duration(200*time.Millisecond), "at least 200ms"},
-		{"preemption.zero_exit", c.Preemption.ZeroExit == "requeue" || c.Preemption.ZeroExit == "done", "requeue or done"},
 	}
 }
 
@@ -194,15 +147,6 @@ func (c *Config) retryRules() []rule {
 	r := &c.Retry
 	return []rule{
 		{"retry.rules", r.Rules == "" || filepath.IsAbs(r.Rules), "an absolute path, or empty"},
-		{"retry.per_job", r.PerJob >= 0, "0 (no limit) or more"},
-		{"retry.per_user_hour", r.PerUserHour >= 0, "0 (no limit) or more"},
-		{"retry.per_hour", r.PerHour >= 0, "0 (no limit) or more"},
-		{"retry.per_cycle", r.PerCycle >= 1 && r.PerCycle <= 1000, "from 1 to 1000"},
-		{"retry.min_run", r.Quick >= 0, "0s or more"},
-		{"retry.max_excluded_nodes", r.Exclude >= 0, "0 or more"},
-		{"retry.suspect_users", r.SuspectUsers >= 2, "at least 2"},
-		{"retry.suspect_window", r.SuspectWithin >= Duration(time.Minute) && r.SuspectWithin <= Duration(retry.KeepOthers), "from 1m to 1d"},
-		{"retry.max_drained", r.DrainMost >= 0, "0 or more"},
 	}
 }
 
@@ -221,13 +165,9 @@ func (c *Config) loadRules() (err error) {
 func (c *Config) daemonRules() []rule {
 	_, wakeErr := wakeAddresses(c.Wake.Listen)
 	return []rule{
-		{"limits.writes_per_cycle", c.Limits.WritesPerCycle >= 1, "at least 1"},
 		{"limits.writes_per_second", c.Limits.WritesPerSecond > 0, "more than 0"},
-		{"limits.agent_queue", c.Limits.AgentQueue >= 1, "at least 1"},
-		{"limits.dbd_queue", c.Limits.DBDQueue >= 1, "at least 1"},
 		{"log.level", slices.Contains([]string{"error", "warn", "info", "debug", "trace"}, c.Log.Level), "error, warn, info, debug or trace"},
 		{"wake.listen", wakeErr == nil, "unix:/absolute/path or udp:ADDRESS:PORT with an address in numbers; [] for none"},
-		{"wake.polls_per_minute", c.Wake.PollsPerMinute >= 1, "at least 1"},
 		{"metrics.listen", LocalAddress(c.Metrics.Listen), "a loopback address such as 127.0.0.1:9817 or [::1]:9817, unix:/absolute/path, or empty"},
 		{"web.listen", LocalAddress(c.Web.Listen), "a loopback address such as 127.0.0.1:9818 or [::1]:9818, unix:/absolute/path, or empty"},
 		{"web.user_header", c.Web.UserHeader == "" || headerName.MatchString(c.Web.UserHeader), "the name of a header, such as X-Remote-User"},
@@ -310,7 +250,7 @@ func oneGroup(expression string) bool {
 	return err == nil && e.NumSubexp() == 1
 }
 
-var orders = []string{string(order.SlurmOrder), string(order.GavelOrder), string(order.OwedOrder), string(order.SlackOrder)}
+var orders = []string{string(order.SlurmOrder), string(order.OwedOrder)}
 
 // checkAllocation looks at the policy and its weights.
 func (c *Config) checkAllocation() error {
@@ -328,30 +268,15 @@ func (c *Config) checkAllocation() error {
 	return nil
 }
 
-// Of the policies that tests/papers knows besides, two only
-// compare, one needs prices of GPUs, and of space sharing Slurm knows nothing.
-var (
-	comparisons  = []string{"allox", "strategy-proof"}
-	priced       = "min-cost"
-	spaceSharing = []string{"gandiva", "packed"} // a policy, or the variant of one
-)
+// papersOnly are policies of Gavel's table that priod does not run.
+var papersOnly = []string{"water-filling", "min-cost", "fifo", "sjf", "isolated", "proportional", "allox", "gandiva", "strategy-proof"}
 
 func checkPolicy(text string) error {
-	words := strings.Split(text, ":")
-	all := slices.DeleteFunc(allocate.Names(), func(name string) bool { return name == priced })
-	names := strings.Join(all, ", ")
-	switch name := words[0]; {
-	case slices.ContainsFunc(words, func(w string) bool { return slices.Contains(spaceSharing, w) }):
-		return errors.New("want a policy without space sharing: Slurm gives a GPU to one job")
-	case slices.Contains(comparisons, name):
-		return fmt.Errorf("%s is there to compare with, in tests/papers: want one of %s", name, names)
-	case name == priced:
-		return fmt.Errorf("%s needs a price for each GPU type, and priod.toml has none: want one of %s", name, names)
-	case !slices.Contains(all, name):
-		return fmt.Errorf("no policy %.80q: want one of %s", name, names)
+	name, variant, _ := strings.Cut(text, ":")
+	if names := strings.Join(allocate.Names(), ", "); slices.Contains(papersOnly, name) || variant == "agnostic" || variant == "packed" {
+		return fmt.Errorf("%.80s is there to compare with, in tests/papers: want one of %s", text, names)
 	}
-	_, err := allocate.ParsePolicy(text)
-	return err
+	return allocate.Policy(text).Check()
 }
 
 // checkTypes looks at the GPU types of speeds.types and speeds.renamed.

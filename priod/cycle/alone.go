@@ -7,11 +7,10 @@ import "slurmprio/priod/order"
 func (set *Settings) OrdersTEAlone() bool {
 	o, e := &set.Order.Settings, &set.Evictions
 	moves := e.Journal != nil && (e.Settings.Enabled || e.Settings.Defrag || e.Rounds != nil && e.Rounds.Settings.Enabled)
-	shares := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy.Name != ""
-	lowers := set.Memory.GiveBack != nil && set.Memory.GiveBack.Enabled()
-	places := set.Locality.Settings.Enabled || set.FewNodes.Settings.Enabled || set.Refusals.Settings.Enabled
+	shares := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy != ""
+	places := set.Locality.Settings.Enabled || set.Refusals.Settings.Enabled
 	sizes := set.Steering.Settings.Enabled || set.Sizing.Sizes.Enabled()
 	reads := set.Retries.Memory != nil || set.Waits.Tracker != nil
 	decides := len(set.Consent.Classes)+len(set.Consent.Tables) > 0
-	return !(decides || moves || shares || lowers || places || sizes || reads) && o.Order == order.SlurmOrder && !o.Peers
+	return !(decides || moves || shares || places || sizes || reads) && o.Order == order.SlurmOrder && !o.Peers
 }

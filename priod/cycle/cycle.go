@@ -42,10 +42,8 @@ type Settings struct {
 	Headroom   headroom.Feature
 	Evictions  evict.Feature
 	Steering   steer.Feature
-	Memory     size.MemoryFeature
 	Sizing     size.Feature
 	Locality   locality.Feature
-	FewNodes   locality.Feature
 	Refusals   locality.Refusals
 	Retries    retry.Feature
 	Waits      waits.Feature
@@ -57,7 +55,7 @@ func (set *Settings) features() []plan.Feature {
 	departures, departed, retries := set.Retries.Parts()
 	return []plan.Feature{
 		&set.Allocation, // first: made in the background, until the order needs the shares
-		departures,      // which jobs left the queue: in the background, until memory is given back
+		departures,      // which jobs left the queue: in the background, until sizes are given
 		claimed,         // jobs with a claim rank ahead of others of the order
 		&set.Order,      // SiteFactor, Nice or Priority of each job
 		&set.Headroom,   // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
@@ -66,10 +64,8 @@ func (set *Settings) features() []plan.Feature {
 		&set.Steering,   // GPU types of pending jobs; not of those with a claim
 		rounds,          // yields at the end of a round, to jobs of the types that steering gave
 		departed,        // waits for departures: what follows changes jobs of the snapshot
-		&set.Memory,     // memory given back by running jobs, before sizes: else it would pass for the user's own size
 		&set.Sizing,     // CPUs and memory, on the types that steering gave
 		&set.Locality,   // few switches, with the sizes
-		&set.FewNodes,   // few nodes
 		&set.Refusals,   // no slow nodes
 		retries,         // last: failed jobs wait for no place
 	}

@@ -43,9 +43,7 @@ func (f *fakeSlurm) Look(_ context.Context, targets []plan.Target) (map[cluster.
 
 func (f *fakeSlurm) Excluded(context.Context, plan.Target) (string, error) { return f.excluded, nil }
 
-func (f *fakeSlurm) AskSwitches(context.Context, []*cluster.Job) error   { return nil }
-func (f *fakeSlurm) AskNodeCounts(context.Context, []*cluster.Job) error { return nil }
-func (f *fakeSlurm) OpensNodes(context.Context) (bool, error)            { return true, nil }
+func (f *fakeSlurm) AskSwitches(context.Context, []*cluster.Job) error { return nil }
 
 func (f *fakeSlurm) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
 	return nil, nil

@@ -25,7 +25,6 @@ type Slurm interface {
 	headroom.Slurm
 	plan.Failing // and what evictions ask of a cluster
 	size.Asker
-	size.Measurer
 	locality.Slurm
 	// Places reads what pending jobs say of their nodes: see steer.Feature.
 	Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
@@ -39,10 +38,8 @@ type State struct {
 	Rounds   *evict.Rounds
 	Vetoes   evict.Vetoes
 	Steering *steer.Memory
-	GiveBack *size.GiveBack
 	Sizes    *size.Sizes
 	Locality *locality.Memory
-	FewNodes *locality.Memory
 	Refusals *locality.Memory
 	Headroom *headroom.Memory
 	Failures *retry.Memory
@@ -61,7 +58,7 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Order: &order.Memory{}, Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		GiveBack: &size.GiveBack{}, Sizes: &size.Sizes{}, Locality: &locality.Memory{}, FewNodes: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
+		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
 	}
 }
 

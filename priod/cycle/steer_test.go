@@ -59,7 +59,7 @@ func steerable() (*asked, Settings) {
 	shares := &plan.Shares{Types: []string{"a100", "v100"}}
 	shares.Jobs.Set(j.ID, &plan.Share{Speed: []float64{1, 1. / 3}, Time: []float64{1, 0}, Received: make([]float64, 2), Run: []float64{1200, 3600}})
 	sizes := &size.Sizes{}
-	sizes.Set(size.Settings{Enabled: true, Mechanism: size.Waterfill, Jobs: 10})
+	sizes.Set(size.Settings{Enabled: true, Jobs: 10})
 	set := Settings{
 		Order:    order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}, Shares: shares}},
 		Steering: steer.Feature{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}, Slurm: a},

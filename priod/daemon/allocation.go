@@ -35,7 +35,7 @@ const accountsEvery = time.Hour
 // accounts share alike.
 func (d *Daemon) readAccounts(ctx context.Context) {
 	p := &d.learning.accounts
-	if d.Config.AllocationSettings().Policy.Name != "hierarchical" || !p.asked.IsZero() && time.Since(p.asked) < accountsEvery {
+	if d.Config.AllocationSettings().Policy != "hierarchical" || !p.asked.IsZero() && time.Since(p.asked) < accountsEvery {
 		return
 	}
 	p.asked = time.Now()

@@ -186,7 +186,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	if err := d.serve(d.Config); err != nil {
 		return err
 	}
-	d.wakes.listen(d.Config.WakeAddresses(), d.Config.Wake.PollsPerMinute, d.Log)
+	d.wakes.listen(d.Config.WakeAddresses(), d.Config.Constants.Polls, d.Log)
 	defer d.wakes.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.learning.speeds.finish()
@@ -283,7 +283,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.learning.speeds.resume(l, time.Duration(d.Config.Speeds.Every), d.Config.Locality.SlowNodes, d.clock.now())
+	d.learning.speeds.resume(l, d.Config.Constants.LearnEvery, d.Config.Locality.SlowNodes, d.clock.now())
 	d.history = cluster.NewHistory()
 	if d.Config.State.Shared != "" {
 		return nil // what other hosts write there counts: it is read when this one takes over
@@ -466,7 +466,7 @@ func (d *Daemon) wait(ctx context.Context, interval, soonest time.Duration, hup 
 		}
 	}
 	listen()
-	watch := time.NewTimer(time.Duration(d.Config.Preemption.Watch))
+	watch := time.NewTimer(d.Config.Constants.Watch)
 	defer watch.Stop()
 	watchdog := time.NewTicker(30 * time.Second)
 	defer watchdog.Stop()
@@ -519,7 +519,7 @@ func (d *Daemon) reload() {
 		}
 		d.Config, d.slurm, d.table = c, d.Connect(c), table
 		d.checks.next = time.Time{}
-		d.wakes.listen(c.WakeAddresses(), c.Wake.PollsPerMinute, d.Log)
+		d.wakes.listen(c.WakeAddresses(), c.Constants.Polls, d.Log)
 		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))
 		d.Log.Info("configuration reloaded", "config", c.Path)
 		return

@@ -155,16 +155,11 @@ func (f *fake) Used(context.Context, time.Time, time.Time, func(string) string) 
 	f.useReads++
 	return &live.Used{}, f.pastErr
 }
-func (f *fake) Ask(context.Context, []*cluster.Job) error           { return nil }
-func (f *fake) KeepsMemory() string                                 { return "" }
-func (f *fake) Topology(context.Context) (cluster.Topology, error)  { return cluster.Topology{}, nil }
-func (f *fake) AskSwitches(context.Context, []*cluster.Job) error   { return nil }
-func (f *fake) AskNodeCounts(context.Context, []*cluster.Job) error { return nil }
-func (f *fake) OpensNodes(context.Context) (bool, error)            { return true, nil }
-func (f *fake) AskMemory(context.Context, []*cluster.Job) error     { return nil }
-func (f *fake) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
-	return nil, nil
-}
+func (f *fake) Ask(context.Context, []*cluster.Job) error             { return nil }
+func (f *fake) Topology(context.Context) (cluster.Topology, error)    { return cluster.Topology{}, nil }
+func (f *fake) AskSwitches(context.Context, []*cluster.Job) error     { return nil }
+func (f *fake) AskNodeCounts(context.Context, []*cluster.Job) error   { return nil }
+func (f *fake) AskMemory(context.Context, []*cluster.Job) error       { return nil }
 func (f *fake) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
 func (f *fake) AtOnce(context.Context, plan.Target) (int, error)      { return 0, nil }
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {

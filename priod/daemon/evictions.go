@@ -44,7 +44,7 @@ func (d *Daemon) tend(ctx context.Context) (pause time.Duration, more bool) {
 		d.Log.Debug("evictions wait for the next cycle", "error", err) // which meets the same and says so
 		return 0, false
 	}
-	return max(time.Duration(d.Config.Preemption.Watch), politeness*time.Since(begun)), true
+	return max(d.Config.Constants.Watch, politeness*time.Since(begun)), true
 }
 
 // logEvent logs each step of a claim or an eviction.

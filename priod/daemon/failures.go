@@ -37,7 +37,7 @@ func (d *Daemon) failed(x *retry.Failure) {
 
 // drained logs a node that was taken out of use.
 func (d *Daemon) drained(x *retry.Drained, r *plan.Result) {
-	line := []any{"cycle", d.cycles + 1, "node", x.Node, "class", x.Class, "why", fmt.Sprintf("jobs of %d users failed there", d.Config.Retry.SuspectUsers)}
+	line := []any{"cycle", d.cycles + 1, "node", x.Node, "class", x.Class, "why", fmt.Sprintf("jobs of %d users failed there", d.Config.Constants.Retries.Users)}
 	if r.Status != slurmplug.Applied {
 		d.Log.Error("node not drained", append(line, "message", r.Message)...)
 		return

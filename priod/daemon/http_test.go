@@ -195,11 +195,11 @@ func TestAnswersFollowReload(t *testing.T) {
 	d, _ := newDaemon(t, &fake{})
 	folder := t.TempDir()
 	said := func(c *config.Config) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200 + c.Limits.WritesPerCycle) })
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200 + c.Preemption.MaxPerHour) })
 	}
 	d.Pages = func(c *config.Config, _ func() State) http.Handler { return said(c) }
 	d.OwnJobs = said
-	d.Config.Web.Listen, d.Config.Limits.WritesPerCycle = "unix:"+filepath.Join(folder, "pages"), 1
+	d.Config.Web.Listen, d.Config.Preemption.MaxPerHour = "unix:"+filepath.Join(folder, "pages"), 1
 	d.Config.Wake.Listen = []string{"unix:" + filepath.Join(folder, "wake")}
 	turn(t, d)
 	if err := d.serve(d.Config); err != nil {
@@ -219,7 +219,7 @@ func TestAnswersFollowReload(t *testing.T) {
 	check("at start", "201")
 	to := func(writes int, metrics string) {
 		next := *d.Config
-		next.Limits.WritesPerCycle, next.Metrics.Listen = writes, metrics
+		next.Preemption.MaxPerHour, next.Metrics.Listen = writes, metrics
 		d.Reload = func() (*config.Config, error) { return &next, nil }
 		d.reload()
 	}

@@ -98,7 +98,7 @@ func (c *speedLearner) resume(l store.Lessons, every time.Duration, anew bool, n
 // learn begins a reading when it is time for one, and takes in one that is over.
 func (d *Daemon) learn(ctx context.Context) {
 	c := &d.learning.speeds
-	every := time.Duration(d.Config.Speeds.Every)
+	every := d.Config.Constants.LearnEvery
 	busy, l, over := c.busy()
 	if over {
 		c.next = time.Now().Add(every)

@@ -101,5 +101,5 @@ func used(ctx context.Context, slurm UseReader, c *config.Config, now time.Time)
 	if err != nil {
 		return nil, err
 	}
-	return sensitivity.Learn(used.Stays, time.Duration(c.Speeds.Shortest)), nil
+	return sensitivity.Learn(used.Stays, c.Constants.ShortestRun), nil
 }

@@ -98,7 +98,7 @@ func (c *Choice) addRows(s *cluster.Snapshot, m *nodemap.Map, job *cluster.Job, 
 	claim.Shares = sharesOf(s, m, job, shares)
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
 	claim.Awaits = c.awaits(shares, victims)
-	if set.Reserve && (len(claim.Awaits) > 0 || c.comesFreeInParts(shares, victims)) {
+	if len(claim.Awaits) > 0 || c.comesFreeInParts(shares, victims) {
 		claim.Resv = "yes" // Number gives it its name
 	}
 	index := int64(len(c.Changes.Claims))

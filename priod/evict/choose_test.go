@@ -29,7 +29,7 @@ type scene struct {
 func newScene(nodes int) *scene {
 	s := &scene{journal: NewJournal(), set: Settings{
 		Enabled: true, Policy: preemption.Settings{Policy: preemption.LeastLoss}, Grace: 30 * time.Second, MaxGrace: 10 * time.Minute,
-		Restart: time.Second, Reserve: true, Retry: time.Minute,
+		Restart: time.Second, Retry: time.Minute,
 	}}
 	s.At = at
 	for i := range nodes {

@@ -147,7 +147,7 @@ type How string
 // The ways to leave.
 const (
 	Exited    How = "exited"    // by itself, because of the signal
-	Finished  How = "finished"  // with exit status 0, and by Settings.ZeroEnds that is the end of its work, or Slurm no longer knows it
+	Finished  How = "finished"  // with exit status 0, and Slurm no longer knows it
 	Forced    How = "forced"    // by the requeue at the end of its grace
 	Returned  How = "requeued"  // its owner, itself or Slurm put it back into the queue
 	Ended     How = "ended"     // cancelled, out of time or out of memory, whatever the signal did

@@ -42,7 +42,7 @@ func TestGatesOpen(t *testing.T) {
 			s.set.Policy.Limits.UserGPUMinutesPerDay = 30
 			evicted(s, 20*time.Hour, 1200)
 			evicted(s, 2*time.Hour, 1200)
-		}, 4 * time.Hour, "user_gpu_minutes_per_day or user_loss_share, until "},
+		}, 4 * time.Hour, "preemption.user_loss_share, until "},
 		{TooSoon, func(s *scene) {
 			s.set.Retry = 5 * time.Minute
 			s.journal.Claims = append(s.journal.Claims, Claim{Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(10), User: "bob", State: Released, At: at.Add(-3 * time.Minute), Ended: at.Add(-2 * time.Minute)})

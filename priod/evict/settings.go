@@ -26,10 +26,8 @@ type Settings struct {
 	Grace    time.Duration // of a job whose tag names none
 	MaxGrace time.Duration // a job that asks for more is never evicted
 	Restart  time.Duration // time that starting again costs a victim
-	Reserve  bool          // nodes whose place becomes free in parts are reserved meanwhile
 	Hold     time.Duration // how long a place is kept after the last victim left
 	Retry    time.Duration // how long after a failed claim a TE job gets no other; doubled each time
-	ZeroEnds bool          // a victim that exits 0 in its grace has done its work: it is not requeued
 
 	// Since is when this priod began to act for one on another host, whose journal
 	// it cannot read; zero: it never did.

@@ -78,7 +78,7 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	if e.Journal == nil || e.Journal.Blank() {
 		return nil
 	}
-	seen := Observation{Hold: e.Settings.Hold, ZeroEnds: e.Settings.ZeroEnds, Paused: paused}
+	seen := Observation{Hold: e.Settings.Hold, Paused: paused}
 	var queue *cluster.JobMap[*cluster.Job]
 	if s != nil {
 		e.Journal.told = 0

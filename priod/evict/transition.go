@@ -16,8 +16,6 @@ type Observation struct {
 	Statuses map[cluster.JobID]plan.JobStatus // the jobs that were looked at
 	Hold     time.Duration                    // how long a place is kept after the last victim left
 
-	// ZeroEnds is as in Settings.
-	ZeroEnds bool
 	// Paused says that priod is paused: recorded evictions are called off, and nothing is begun.
 	Paused bool
 	// MaxSignals is how many victims may be signalled by this look; 0: any number, below 0: none.

@@ -224,13 +224,6 @@ func TestHowVictimsLeave(t *testing.T) {
 		if e := turn.Evictions[0]; e.How != want.how || e.State != want.state || e.Paid != want.paid {
 			t.Errorf("%s: %+v", final, e)
 		}
-		seen.ZeroEnds = true
-		if final == "COMPLETED" {
-			want.how, want.state, want.requeue, want.paid = Finished, Done, false, 0
-		}
-		if turn := Advance(j, seen); turn.Evictions[0].How != want.how || turn.Evictions[0].State != want.state || (len(turn.Commands) == 1) != want.requeue {
-			t.Errorf("%s, where 0 is the end: %+v", final, turn)
-		}
 	}
 }
 

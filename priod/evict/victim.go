@@ -154,7 +154,7 @@ func (n *transition) recordLeaving(e *Eviction, s *plan.JobStatus) {
 			e.LeftAt = s.End
 		}
 		switch {
-		case s.Final == "COMPLETED" && (n.ZeroEnds || s.Gone):
+		case s.Final == "COMPLETED" && s.Gone:
 			e.How = Finished
 			e.close(Done, "", n.At)
 		case !slices.Contains(endsBySignal, s.Final):

@@ -58,15 +58,14 @@ type Facts struct {
 
 // Uses are what priod is to do beside ordering jobs.
 type Uses struct {
-	Steer     steer.Settings
-	Evicts    bool
-	Sizing    bool
-	Switches  time.Duration // have jobs wait so long for few switches; 0: not at all
-	GivesBack bool          // lower the memory of running jobs
-	Retries   bool          // look at jobs that failed
-	Outputs   bool          // read what they wrote
-	Root      bool          // priod runs as root
-	Untried   bool          // write also to a Slurm that is newer than any that was tried
+	Steer    steer.Settings
+	Evicts   bool
+	Sizing   bool
+	Switches time.Duration // have jobs wait so long for few switches; 0: not at all
+	Retries  bool          // look at jobs that failed
+	Outputs  bool          // read what they wrote
+	Root     bool          // priod runs as root
+	Untried  bool          // write also to a Slurm that is newer than any that was tried
 }
 
 // Check reads the facts of a cluster and reports what fits priod and what does not.
@@ -109,7 +108,6 @@ func (f *Facts) Findings(set order.Settings) []Finding {
 		{cmp.Or(f.ConfigErr, f.PartitionsErr), k.sizing},
 		{f.ConfigErr, k.switches},
 		{cmp.Or(f.ConfigErr, f.NodesErr), k.cores},
-		{f.ConfigErr, k.givesBack},
 		{f.ConfigErr, k.outputs},
 	} {
 		if r.needs == nil {
@@ -162,13 +160,13 @@ func (k *checker) steps() {
 		}
 	}
 	places := p.Band.Capacity() / 2
-	const fix = "lower the PriorityWeight* values, or raise ranking.top"
+	const fix = "lower the PriorityWeight* values"
 	if m := k.f.Snapshot.Multifactor; k.set.Step <= 0 && k.set.Lever != slurmplug.Priority && m.Polled && p.Band.Step <= m.Span {
-		k.say(Pass, "steps", "", "the priority weights add up to %d, which leaves few steps below ranking.top = %d: the step follows the factors of the jobs in the queue, which differ by %d now", m.Span, k.set.Top, m.Seen)
+		k.say(Pass, "steps", "", "the priority weights add up to %d, which leaves few steps below %d, the highest value that priod writes: the step follows the factors of the jobs in the queue, which differ by %d now", m.Span, k.set.Top, m.Seen)
 	}
 	switch {
 	case places < 2:
-		k.say(Fail, "steps", fix, "fewer than two steps of %d (the sum of the priority weights and the Nice range in use) fit below ranking.top = %d", p.Band.Step, k.set.Top)
+		k.say(Fail, "steps", fix, "fewer than two steps of %d (the sum of the priority weights and the Nice range in use) fit below %d, the highest value that priod writes", p.Band.Step, k.set.Top)
 	case places < te:
 		k.say(Warn, "steps", fix, "%d ranks, %d apart; %d TE jobs wait, so the last %d share a rank", places, p.Band.Step, te, te-places)
 	case places < 100:
@@ -451,17 +449,6 @@ func (k *checker) outputs() {
 		k.say(Warn, "failures", "JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherType is none: a kill for lack of memory is recognised only where Slurm says OUT_OF_MEMORY")
 	default:
 		k.say(Pass, "failures", "", "records of failed jobs can be read")
-	}
-}
-
-// givesBack reports whether memory of running jobs can be lowered.
-func (k *checker) givesBack() {
-	switch why := k.f.Config.KeepsMemory(); {
-	case !k.f.GivesBack:
-	case why != "":
-		k.say(Warn, "give back", "", "sizing.give_back has no effect: %s", why)
-	default:
-		k.say(Pass, "give back", "", "memory of running jobs that agree to it can be reduced")
 	}
 }
 

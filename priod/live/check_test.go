@@ -132,7 +132,7 @@ func TestFindings(t *testing.T) {
 		{name: "sizing without restricted cores", conf: []string{"SLURM_VERSION=24.11.5"}, level: Warn, fix: "NodeName=a1 RestrictedCoresPerGPU", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
 		{name: "basic priority", conf: []string{"PriorityType=priority/basic"}, level: Fail, fix: "PriorityType=priority/multifactor"},
 		{name: "a plugin", conf: []string{"PrioritySiteFactorPlugin=site_factor/x"}, level: Fail, fix: "PrioritySiteFactorPlugin="},
-		{name: "steps do not fit", conf: []string{"PriorityWeightAge=1999999999"}, level: Fail, fix: "ranking.top"},
+		{name: "steps do not fit", conf: []string{"PriorityWeightAge=1999999999"}, level: Fail, fix: "the highest value that priod writes"},
 		{name: "few steps", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "ranks, "},
 		{name: "more TE jobs than places", conf: []string{"PriorityWeightAge=90000000"}, level: Warn, fix: "30 TE jobs wait",
 			change: func(f *Facts, _ *order.Settings) {
@@ -197,11 +197,6 @@ func TestFindings(t *testing.T) {
 		{name: "outputs without root", level: Warn, fix: "only root can read", change: func(f *Facts, _ *order.Settings) { f.Retries, f.Outputs = true, true }},
 		{name: "memory of failures unmeasured", conf: []string{"JobAcctGatherType=jobacct_gather/none"}, level: Warn, fix: "OUT_OF_MEMORY", change: func(f *Facts, _ *order.Settings) { f.Retries = true }},
 		{name: "failures", conf: []string{"JobAcctGatherType=jobacct_gather/linux"}, level: Pass, fix: "can be read", change: func(f *Facts, _ *order.Settings) { f.Retries, f.Outputs, f.Root = true, true, true }},
-		{name: "give back", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Pass, fix: "can be reduced", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
-		{name: "give back before 26.05", conf: []string{"SLURM_VERSION=25.11.1", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "26.05 and later do", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
-		{name: "give back without extern steps", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "PrologFlags has not Contain", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
-		{name: "give back unmeasured", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/none", "SelectTypeParameters=CR_CORE_MEMORY"}, level: Warn, fix: "JobAcctGatherType is none", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
-		{name: "give back where memory does not count", conf: []string{"SLURM_VERSION=26.05.5", "PrologFlags=Alloc,Contain", "JobAcctGatherType=jobacct_gather/cgroup", "SelectTypeParameters=CR_CORE"}, level: Warn, fix: "does not count memory", change: func(f *Facts, _ *order.Settings) { f.GivesBack = true }},
 		{name: "sizing without backfill", conf: []string{"SchedulerType=sched/builtin"}, level: Warn, fix: "sched/backfill", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
 		{name: "sizing without cons_tres", conf: []string{"SelectType=select/linear"}, level: Fail, fix: "select/cons_tres", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
 		{name: "sizing without memory", conf: []string{"SelectType=select/cons_tres", "SelectTypeParameters=CR_CORE"}, level: Fail, fix: "does not count memory", change: func(f *Facts, _ *order.Settings) { f.Sizing = true }},
@@ -293,7 +288,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// Weights that add up to more than ranking.top leave exact places where the queue's factors lie
+// Weights that add up to more than the highest value that priod writes leave exact places where the queue's factors lie
 // close together, and check says by what the step goes.
 func TestLargeWeights(t *testing.T) {
 	f := facts(t, "PriorityWeightAge=1000000000", "PriorityWeightQOS=2000000000")

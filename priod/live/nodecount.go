@@ -71,11 +71,3 @@ func (c *Cluster) booted(ctx context.Context) (time.Time, error) {
 	}
 	return conf.Booted(), nil
 }
-
-// OpensNodes reports whether an open number of nodes can be given back to a job.
-func (c *Cluster) OpensNodes(ctx context.Context) (bool, error) {
-	if err := c.refreshConfig(ctx, time.Now()); err != nil {
-		return false, err
-	}
-	return c.conf.OpensNodes(), nil
-}

@@ -18,17 +18,10 @@ type Slurm interface {
 	// AskSwitches reads what waiting jobs ask of switches, into their Switches. Jobs that
 	// wait no more are left as they are.
 	AskSwitches(context.Context, []*cluster.Job) error
-	// AskNodeCounts reads how many nodes waiting jobs ask for, into their NodeCount, in the
-	// same way.
-	AskNodeCounts(context.Context, []*cluster.Job) error
-	// OpensNodes reports whether an open number of nodes can be given back to a job.
-	OpensNodes(context.Context) (bool, error)
 }
 
-// Feature has jobs wait for few places: jobs of several nodes for few switches, or such as
-// leave their number of nodes open for few nodes.
+// Feature has jobs of several nodes wait for few switches.
 type Feature struct {
-	Places   Places
 	Settings Settings
 	Memory   *Memory // nil: no job is looked at
 	Slurm    Slurm
@@ -41,38 +34,31 @@ type work struct {
 	memory   *Memory
 	topology cluster.Topology
 	actions  []plan.Action
-	places   Places // none for refusals
 	lever    slurmplug.Lever
-	opens    bool // an open number of nodes can be given back
-	later    int  // writes beyond Settings.WritesPerCycle
+	later    int // writes beyond Settings.WritesPerCycle
 
 	up     []cluster.Node                  // usable nodes; nil: not needed yet, as perGPU
 	perGPU func(partitions string) float64 // jobs that wait for each of their GPUs
 }
 
-// Plan says of each job that may lie on several places, near the head of the queue, how many
+// Plan says of each job that may lie on several switches, near the head of the queue, how many
 // it accepts, and writes that where it has changed.
 func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
-	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || !f.Settings.Enabled && !anyRequest(c.History, f.Places.lever()) {
+	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || !f.Settings.Enabled && !anyRequest(c.History, slurmplug.Switches) {
 		return nil
 	}
-	w := &work{set: &f.Settings, c: c, memory: f.Memory, places: f.Places, lever: f.Places.lever(), topology: cluster.Topology{MaxWait: -1}}
+	w := &work{set: &f.Settings, c: c, memory: f.Memory, lever: slurmplug.Switches}
 	var err error
-	if f.Places == OnNodes {
-		w.opens, err = f.Slurm.OpensNodes(ctx)
-	} else {
-		w.topology, err = f.Slurm.Topology(ctx)
+	if w.topology, err = f.Slurm.Topology(ctx); err != nil {
+		return fmt.Errorf("read the switches: %w", err)
 	}
-	if err != nil {
-		return fmt.Errorf("read the %s: %w", f.Places, err)
-	}
-	if f.Places != OnNodes && f.Settings.Enabled && len(w.topology.Leaves) == 0 {
+	if f.Settings.Enabled && len(w.topology.Leaves) == 0 {
 		c.Plan.Note(plan.NoSwitches, 1, "no switch topology (priod check): no job waits for few switches")
 	}
 	x := newCell(c.Nodes(), w.topology.Leaves)
 	gangs := w.gangs(x)
 	if err := f.ask(ctx, w, gangs); err != nil {
-		c.Plan.Note(plan.LocalityUnread, len(gangs), "what some jobs ask of %s could not be read: %.300s", f.Places, err)
+		c.Plan.Note(plan.LocalityUnread, len(gangs), "what some jobs ask of switches could not be read: %.300s", err)
 	}
 	f.Memory.begin()
 	for _, g := range gangs {
@@ -80,28 +66,19 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	f.Memory.end()
 	if w.later > 0 {
-		c.Plan.Note(plan.LocalityWrites, w.later, "%d jobs' %s wait for the next cycle: locality.writes_per_cycle is reached", w.later, f.Places)
+		c.Plan.Note(plan.LocalityWrites, w.later, "%d jobs' switches wait for the next cycle: the writes of one cycle are used up", w.later)
 	}
 	c.Plan.Ask(w.actions)
 	return nil
 }
 
-// ask reads what jobs ask of places. How many nodes they ask for is read job by job, so only
-// of those that agreed, and in one cycle of no more than may be written: of those first that were not
-// read for longest.
+// ask reads what jobs ask of switches.
 func (f *Feature) ask(ctx context.Context, w *work, gangs []*gang) error {
-	var ask, open []*cluster.Job
+	var ask []*cluster.Job
 	for _, g := range gangs {
-		_, written := w.c.History.Requests[g.job.ID][w.lever]
-		switch {
-		case f.Places != OnNodes && g.request.Nodes != 1, written:
+		if _, written := w.c.History.Requests[g.job.ID][w.lever]; written || g.request.Nodes != 1 {
 			ask = append(ask, g.job)
-		case f.Places == OnNodes && g.request.Nodes != 1 && g.excluded == "" && spreads(g.job) && w.refuses(g.job) == "":
-			open = append(open, g.job)
 		}
-	}
-	if f.Places == OnNodes {
-		return f.Slurm.AskNodeCounts(ctx, append(ask, f.Memory.inTurn(open, f.Settings.WritesPerCycle)...))
 	}
 	return f.Slurm.AskSwitches(ctx, ask)
 }
@@ -159,9 +136,6 @@ func (w *work) gangs(x *cell) (gangs []*gang) {
 		if !ok && !written {
 			continue
 		}
-		if w.places == OnNodes && spreads(j) {
-			r.Nodes = 0
-		}
 		g := &gang{job: j, decision: d, request: r}
 		if !waits {
 			g.excluded = "it is not near the head of the queue, or does not wait for room"
@@ -187,7 +161,7 @@ func (w *work) boundNow() map[cluster.JobID]string {
 // that would start now take their room from those behind.
 func (w *work) decide(x *cell, g *gang) {
 	far := g.excluded != ""
-	if g.request.Nodes == 1 || w.places == OnNodes && !spreads(g.job) {
+	if g.request.Nodes == 1 {
 		if _, written := w.c.History.Requests[g.job.ID][w.lever]; !written {
 			if !far {
 				x.take(g.job, g.request)
@@ -214,11 +188,7 @@ func (w *work) decide(x *cell, g *gang) {
 	}
 	if g.excluded != noConsent && g.rule.Most != 1 { // else no job asks
 		g.decision.Locality = joined(g.decision.Locality, w.words(g))
-		if w.places == OnNodes {
-			g.decision.Choices.Nodes = w.choice(g)
-		} else {
-			g.decision.Choices.Switches = w.choice(g)
-		}
+		g.decision.Choices.Switches = w.choice(g)
 	}
 }
 
@@ -232,11 +202,6 @@ func (w *work) measure(x *cell, g *gang) {
 		g.excluded = "no usable nodes hold it"
 		return
 	}
-	if w.places == OnNodes {
-		if _, most, err := slurmplug.ParseNodes(w.own(g.job)); err == nil && most > 0 {
-			j.Most = min(j.Most, most)
-		}
-	}
 	j.Run = w.expected(g.job)
 	j.Delayed = w.delayed(g.job)
 	state, known := w.memory.of(g.job, w.c.Snapshot.At)
@@ -244,7 +209,7 @@ func (w *work) measure(x *cell, g *gang) {
 	rule := w.rule()
 	at := w.c.History.Requests[g.job.ID][w.lever].At
 	again := at.Before(g.job.Submit) || at.Before(g.job.Eligible) // since then it has run
-	if count, err := w.count(w.asks(g.job)); !known && err == nil && count > 0 && w.ours(g.job) && !again {
+	if count, _, err := slurmplug.ParseSwitches(g.job.Switches); !known && err == nil && count > 0 && w.ours(g.job) && !again {
 		// priod was started after it had written this, or a task has left its array.
 		state.waited = rule.waitedFor(j, count) + max(w.c.Snapshot.At.Sub(at).Seconds(), 0)
 		state.accepts = count
@@ -256,7 +221,7 @@ func (w *work) measure(x *cell, g *gang) {
 	case j.Run == 0 && j.Most > j.Fewest:
 		g.excluded = runUnknown
 	case !w.unknown() && j.Most > j.Fewest && rule.Budget(j) < Shortest.Seconds():
-		g.excluded = fmt.Sprintf("its run is too short to wait for few %s", w.places)
+		g.excluded = "its run is too short to wait for few switches"
 	}
 }
 
@@ -295,10 +260,10 @@ func (w *work) wait(x *cell, g *gang) {
 		_, g.state.ticking = x.fit(anywhere)
 	}
 	if g.state.ticking {
-		w.c.Keep(g.job.ID, w.places.what())
+		w.c.Keep(g.job.ID, plan.FewSwitches)
 		w.c.Plan.Stands(rule.relaxes(&g.rule))
 	}
-	if !starts || w.ours(g.job) { // Slurm itself takes the fewest switches that are free, and one node if that is
+	if !starts || w.ours(g.job) { // Slurm itself takes the fewest switches that are free
 		w.write(g, accepts)
 	}
 }
@@ -306,7 +271,7 @@ func (w *work) wait(x *cell, g *gang) {
 // write puts the number of places into a job's request, unless that stands there.
 func (w *work) write(g *gang, accepts int) {
 	j, ours := g.job, w.ours(g.job)
-	now, err := w.count(w.asks(j))
+	now, _, err := slurmplug.ParseSwitches(j.Switches)
 	after := w.own(j)
 	switch {
 	case accepts == 0 && !ours:
@@ -314,14 +279,14 @@ func (w *work) write(g *gang, accepts int) {
 	case accepts > 0 && ours && err == nil && now == accepts:
 		return
 	case accepts > 0:
-		after = w.text(accepts)
+		after = slurmplug.SwitchesText(accepts, time.Duration(w.rule().Longest)*time.Second/time.Minute*time.Minute)
 	}
 	if most := w.set.WritesPerCycle; most > 0 && len(w.actions) >= most {
 		w.later++
 		return
 	}
 	w.actions = append(w.actions, plan.Action{
-		Job: j.ID, Tasks: j.Tasks, Lever: w.lever, Before: slurmplug.Text(w.asks(j)), After: slurmplug.Text(after),
+		Job: j.ID, Tasks: j.Tasks, Lever: w.lever, Before: slurmplug.Text(j.Switches), After: slurmplug.Text(after),
 		Was: slurmplug.Text(w.own(j)), Reason: w.words(g),
 	})
 }
@@ -332,16 +297,16 @@ func (w *work) words(g *gang) string {
 	span := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Minute) }
 	switch {
 	case g.excluded != "":
-		return fmt.Sprintf("%s: %s", w.places, g.excluded)
+		return "switches: " + g.excluded
 	case w.unknown():
 		return "switches: no switch topology"
 	case j.Most <= j.Fewest:
-		return fmt.Sprintf("%s: it cannot be spread over more than it needs", w.places)
+		return "switches: it cannot be spread over more than it needs"
 	case g.accepts == 0:
-		return fmt.Sprintf("%s: any number; it has waited as long as that pays", w.places)
+		return "switches: any number; it has waited as long as that pays"
 	}
-	return fmt.Sprintf("%s: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
-		w.places, g.accepts, j.Most, span(j.Run+rule.longer(j, j.Most)), span(j.Run), j.Most)
+	return fmt.Sprintf("switches: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
+		g.accepts, j.Most, span(j.Run+rule.longer(j, j.Most)), span(j.Run), j.Most)
 }
 
 // choice says the same as data; nil where the rule was not asked.
@@ -362,7 +327,7 @@ func (w *work) choice(g *gang) *plan.PlacesChoice {
 
 // Heard remembers what was written, and leaves those alone of which Slurm refused it.
 func (f *Feature) Heard(c *plan.Cycle) {
-	for id, o := range c.Written(f.Places.lever()) {
+	for id, o := range c.Written(slurmplug.Switches) {
 		c.Asked(id, o)
 		if f.Memory != nil && f.Memory.jobs[id] != nil && o.Status == slurmplug.Refused {
 			f.Memory.jobs[id].refused = o.Message

@@ -21,15 +21,13 @@ type world struct {
 	history  *cluster.History
 	switches map[cluster.JobID]string
 	topology cluster.Topology
-	counts   map[cluster.JobID]string // of nodes
-	deaf     bool                     // nobody can read what jobs ask of places
-	old      bool                     // an open number of nodes cannot be given back
+	deaf     bool // nobody can read what jobs ask of places
 	kept     map[cluster.JobID]string
 	binds    []plan.Action // what steering writes in the next cycle
 }
 
 func newWorld() *world {
-	w := &world{history: cluster.NewHistory(), switches: map[cluster.JobID]string{}, counts: map[cluster.JobID]string{}, topology: cluster.Topology{Leaves: map[string]string{}, MaxWait: 24 * time.Hour}}
+	w := &world{history: cluster.NewHistory(), switches: map[cluster.JobID]string{}, topology: cluster.Topology{Leaves: map[string]string{}, MaxWait: 24 * time.Hour}}
 	w.snapshot.At = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 16 {
 		n := cluster.Node{Name: fmt.Sprint("n", i), Usable: true, GPUType: "a100", GPUs: 4, CPUs: 64, MemMB: 1 << 20, Partitions: []string{"gpu"}}
@@ -61,18 +59,6 @@ func (w *world) use(but ...int) {
 }
 
 func (w *world) Topology(context.Context) (cluster.Topology, error) { return w.topology, nil }
-
-func (w *world) OpensNodes(context.Context) (bool, error) { return !w.old, nil }
-
-func (w *world) AskNodeCounts(_ context.Context, jobs []*cluster.Job) error {
-	if w.deaf {
-		return errors.New("no answer")
-	}
-	for _, j := range jobs {
-		j.NodeCount = w.counts[j.ID]
-	}
-	return nil
-}
 
 func (w *world) AskSwitches(_ context.Context, jobs []*cluster.Job) error {
 	if w.deaf {
@@ -109,16 +95,12 @@ func (w *world) cycle(t fataler, f *Feature, pass time.Duration) (actions []plan
 		t.Fatal(err)
 	}
 	w.kept = c.Kept
-	asks := w.switches
-	if f.Places == OnNodes {
-		asks = w.counts
-	}
-	p.Actions, w.binds = slices.DeleteFunc(p.Actions, func(a plan.Action) bool { return a.Lever != f.Places.lever() }), nil
+	p.Actions, w.binds = slices.DeleteFunc(p.Actions, func(a plan.Action) bool { return a.Lever != slurmplug.Switches }), nil
 	for _, a := range p.Actions {
-		if a.Before.String() != asks[a.Job] && asks[a.Job] != slurmplug.HiddenNodes {
-			t.Fatalf("%+v, and it asks for %s", a, asks[a.Job])
+		if a.Before.String() != w.switches[a.Job] {
+			t.Fatalf("%+v, and it asks for %s", a, w.switches[a.Job])
 		}
-		asks[a.Job] = a.After.String()
+		w.switches[a.Job] = a.After.String()
 		c.Outcomes = append(c.Outcomes, plan.Outcome{Action: a, Status: slurmplug.Applied})
 	}
 	f.Heard(c)

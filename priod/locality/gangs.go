@@ -179,15 +179,13 @@ func (w *work) excluded(j *cluster.Job) string {
 		return why
 	}
 	r, written := w.c.History.Requests[j.ID][w.lever]
-	switch now := w.asks(j); {
+	switch now := j.Switches; {
 	case now == "":
 		return unread
 	case written && r.Theirs(slurmplug.Text(now)):
 		return edited
 	case w.ours(j):
 		return ""
-	case w.places == OnNodes:
-		return w.fixedNodes(now)
 	case now != slurmplug.NoSwitches:
 		return "it requests switches"
 	}
@@ -207,10 +205,6 @@ func (w *work) refuses(j *cluster.Job) string {
 		return partOfHet
 	case w.c.History.Claiming[j.ID]:
 		return hasClaim
-	case w.places == OnNodes && j.Tasks != "":
-		return "it is an array: scontrol bounds the nodes of one job at a time"
-	case w.places == OnNodes && w.sized(j):
-		return "its size is set for one node"
 	}
 	return ""
 }

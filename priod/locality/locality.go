@@ -11,10 +11,6 @@
 // where priod is gone, Slurm itself lets it start anywhere then. A job that asks for
 // switches itself, or whose tag is missing or not valid, is left alone.
 //
-// A job that leaves its number of nodes open is spread by Slurm over whatever has room. The
-// same rule has it wait for few nodes: what is written is NumNodes=1-COUNT. In one cell each
-// node then has a switch of its own.
-//
 // A gang is also as slow as its slowest node. Refusals has it refuse nodes that are slow
 // beyond doubt (nodespeed), by the same rule: as long as its longer run there would be, in
 // such time as it could have started on them. That is the job's ExcNodeList, which retry
@@ -26,7 +22,7 @@
 //	rule.go      the rule: pure
 //	feature.go   how locality takes part in a cycle
 //	gangs.go     which jobs wait, and what the rule is told of them
-//	places.go    what differs between switches and nodes
+//	switches.go  what jobs ask of switches, and what is known of these
 //	refuse.go    which slow nodes jobs refuse
 //	memory.go    what is remembered of each job between cycles
 //	settings.go  the settings

@@ -1,8 +1,6 @@
 package locality
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -15,24 +13,6 @@ import (
 type Memory struct {
 	jobs  map[cluster.JobID]*jobState
 	cycle uint32
-	read  map[cluster.JobID]uint32 // the cycle in which a job's number of nodes was last read, of those that still wait
-}
-
-// inTurn are so many of the jobs (0: all) as may be read in a cycle: those that were not read for
-// longest, else in their order.
-func (m *Memory) inTurn(jobs []*cluster.Job, most int) []*cluster.Job {
-	if most == 0 || len(jobs) <= most {
-		return jobs
-	}
-	slices.SortStableFunc(jobs, func(a, b *cluster.Job) int { return cmp.Compare(m.read[a.ID], m.read[b.ID]) })
-	read := make(map[cluster.JobID]uint32, len(jobs))
-	for i, j := range jobs {
-		if read[j.ID] = m.read[j.ID]; i < most {
-			read[j.ID] = m.cycle + 1
-		}
-	}
-	m.read = read
-	return jobs[:most]
 }
 
 // jobState is what is remembered of a job, or of an array's record.

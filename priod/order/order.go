@@ -53,8 +53,6 @@ type Order string
 // The orders.
 const (
 	SlurmOrder Order = "slurm" // as Slurm itself puts them
-	GavelOrder Order = "gavel" // by Share.Priority
-	SlackOrder Order = "slack" // jobs that would end unfairly late, then those with the longest run left: see bySlack
 	OwedOrder  Order = "owed"  // by what the allocations promised and the job has not received, see Settings.Lead
 )
 
@@ -67,7 +65,7 @@ const (
 	ForeignValue = "set by another program or an administrator; left alone until it is 0 again"
 	LeverChange  = "the lever changed: values of the old one are reverted first"
 	KeepsGoing   = "reset by another program after each write; gave up after 3 attempts"
-	WriteLimit   = "limits.writes_per_cycle is reached; the rest follows in the next cycle"
+	WriteLimit   = "the writes of one cycle are used up; the rest follows in the next cycle"
 )
 
 // Decide makes one cycle's plan. It reads no clock and writes nothing.
@@ -84,9 +82,6 @@ func newDecider(s *cluster.Snapshot, h *cluster.History, set Settings) *decider 
 	d.held = make([]held, len(d.verdicts))
 	for i := range d.verdicts {
 		d.held[i] = d.heldBy(&s.Jobs[d.verdicts[i].Job])
-	}
-	if set.Order == SlackOrder {
-		d.contention = contention(s, h)
 	}
 	return d
 }
@@ -161,8 +156,6 @@ type decider struct {
 	narrow    bool // step goes by the factors in the queue, see stepFor
 	foreign   int
 	overLimit int // writes that WritesPerCycle keeps for the next cycle
-
-	contention func(partitions string) float64 // in order slack: jobs for each GPU that is reached
 
 	refused map[cluster.JobID]bool // as Memory.since says
 }
@@ -362,6 +355,6 @@ func (d *decider) addNotes() {
 		d.plan.Note(plan.ForeignValues, d.foreign, "%d jobs have a value that another program or an administrator wrote; left alone", d.foreign)
 	}
 	if d.overLimit > 0 {
-		d.plan.Note(plan.WritesPerCycle, d.overLimit, "%d writes wait for the next cycle: limits.writes_per_cycle is reached", d.overLimit)
+		d.plan.Note(plan.WritesPerCycle, d.overLimit, "%d writes wait for the next cycle: those of one cycle are used up", d.overLimit)
 	}
 }

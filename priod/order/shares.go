@@ -8,51 +8,21 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Jobs share a step, and keep Slurm's own order inside it, until the priority of the
-// first is so many times that of another (in order owed: until it is owed (limit - 1) x
-// owedUnit seconds more). Which limit holds depends on the values that they have now,
-// so that little is written when priorities move.
+// Jobs share a step, and keep Slurm's own order inside it, until the first is owed so many seconds more than
+// another on its fastest type. Which limit holds depends on the values that they have now, so that little is
+// written when what they are owed moves.
 const (
-	splitAt     = 1.5  // priod gave both the same value
-	reorderAt   = 1.25 // priod has given them no values yet, or the wrong one is above
-	keepApartAt = 1.1  // the right one is above
+	splitAt     = 300 // priod gave both the same value
+	reorderAt   = 150 // priod has given them no values yet, or the wrong one is above
+	keepApartAt = 60  // the right one is above
 )
 
-// owedUnit is the seconds owed that count in order owed as a factor of 2 of the
-// priority does in order gavel.
-const owedUnit = 600
-
-// byShares reports whether an order goes by what the allocation gives.
-func (o Order) byShares() bool { return o == GavelOrder || o == OwedOrder || o == SlackOrder }
-
-// precedence is the number by which BE jobs are ordered, the largest first.
-func (d *decider) precedence(v *Verdict, share *plan.Share) (precedence float64, late bool) {
-	switch d.set.Order {
-	case OwedOrder:
-		return d.set.Lead.Owed(share.Owed, share.Run), false
-	case SlackOrder:
-		return d.bySlack(v.Since, share, d.contention(d.h.Reaches(&d.s.Jobs[v.Job])))
-	}
-	return share.Priority, false
-}
-
-// separates reports whether one job's precedence lies above another's by at least a
-// limit.
-func (o Order) separates(first, other, limit float64) bool {
-	if o == OwedOrder || o == SlackOrder {
-		return first-other >= (limit-1)*owedUnit
-	}
-	return first >= limit*other && first > other
-}
-
-// maxShareSteps is the most steps that BE jobs get: twice as many as jobs need that
-// were all allocated and received something, and whose priorities differ by a factor of
-// a million.
+// maxShareSteps is the most steps that BE jobs get.
 const maxShareSteps = 128
 
 // shareSteps is how many of the band's lowest steps are for the order by shares.
 func (d *decider) shareSteps() int64 {
-	if !d.set.Order.byShares() || d.set.Shares == nil {
+	if d.set.Order != OwedOrder || d.set.Shares == nil {
 		return 0
 	}
 	return min(maxShareSteps, int64(d.plan.Band.Capacity()/4))
@@ -64,9 +34,8 @@ func (d *decider) lowestAbove() int64 { return d.plan.Band.Lo + d.shareSteps()*d
 // shareJob is a BE job that the allocation counts.
 type shareJob struct {
 	verdict    int     // its index
-	precedence float64 // see decider.precedence
-	late       bool    // in order slack
-	rises      float64 // by so much in a second while the job waits; see decider.rise
+	precedence float64 // s that it is owed, and its lead
+	rises      float64 // by so much in a second while the job waits; see rise
 	held       int64   // the value that it holds
 	known      bool    // whether that is known
 	wrote      bool    // priod wrote a value, even Slurm's own
@@ -78,7 +47,6 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	type key struct { // small, because all are moved about
 		precedence, rises float64
 		verdict           int
-		late              bool
 	}
 	keys := make([]key, 0, len(verdicts))
 	for i := range verdicts {
@@ -88,8 +56,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.held[i].foreign {
 			continue
 		}
-		precedence, late := d.precedence(v, share)
-		keys = append(keys, key{precedence, d.rise(share), i, late})
+		keys = append(keys, key{d.set.Lead.Owed(share.Owed, share.Run), rise(share), i})
 	}
 	slices.SortFunc(keys, func(a, b key) int {
 		if c := cmp.Compare(b.precedence, a.precedence); c != 0 {
@@ -100,7 +67,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	jobs := make([]shareJob, len(keys))
 	for k, key := range keys {
 		x := &d.held[key.verdict]
-		p := shareJob{verdict: key.verdict, precedence: key.precedence, rises: key.rises, late: key.late, held: x.value, known: x.known, wrote: x.wrote}
+		p := shareJob{verdict: key.verdict, precedence: key.precedence, rises: key.rises, held: x.value, known: x.known, wrote: x.wrote}
 		if p.held == 0 {
 			p.held = floor
 		}
@@ -109,19 +76,13 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	return jobs
 }
 
-// slackWords are Decision.Detail in order slack, of jobs that are late and of others.
-var slackWords = map[bool]string{
-	true:  "order slack: would end later than its share of the GPUs allows, first",
-	false: "order slack: in time, behind late jobs, the longest run left first",
-}
-
 // shareTiers groups jobs that share a step. It returns the values that each tier's jobs
 // hold, and each job's tier.
 func (d *decider) shareTiers(jobs []shareJob, floor int64) (tiers []plan.Tier, tierOf []int) {
 	head := 0
 	for i := range jobs {
 		first, p := &jobs[head], &jobs[i]
-		if i == 0 || d.set.Order.separates(first.precedence, p.precedence, first.limit(p, floor)) {
+		if i == 0 || first.precedence-p.precedence >= first.limit(p, floor) {
 			tiers, head = append(tiers, nil), i
 		}
 		tierOf = append(tierOf, len(tiers)-1)
@@ -173,9 +134,6 @@ func (d *decider) valueByShare(verdicts []Verdict) (order []int, placed []bool) 
 		order[i], placed[p.verdict] = p.verdict, true
 		if v := values[min(tierOf[i], len(tiers)-1)]; v != floor {
 			d.plan.Decisions[p.verdict].Value = v
-		}
-		if dec := &d.plan.Decisions[p.verdict]; d.set.Order == SlackOrder && dec.Detail == "" {
-			dec.Detail = slackWords[p.late]
 		}
 	}
 	return order, placed

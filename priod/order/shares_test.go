@@ -17,32 +17,27 @@ import (
 
 var levers = []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}
 
-// sharing is Settings whose order goes by these priorities of jobs.
+// sharing is Settings whose order goes by what these jobs are owed, s.
 func sharing(l slurmplug.Lever, priorities map[uint32]float64) Settings {
 	set := settings(l)
-	set.Order, set.Shares = GavelOrder, &plan.Shares{}
+	set.Order, set.Shares = OwedOrder, &plan.Shares{}
 	for id, p := range priorities {
-		set.Shares.Jobs.Set(slurmplug.Plain(id), &plan.Share{Priority: p, Owed: []float64{p}, Run: []float64{1}})
+		set.Shares.Jobs.Set(slurmplug.Plain(id), &plan.Share{Owed: []float64{p}, Run: []float64{1}})
 	}
 	return set
 }
 
 // TE jobs rank ahead of those of a round, these before evicted ones and these before
-// the others, and of those that the allocation counts the one with half as much again
-// of priority before the other, or in order owed the one that is owed five minutes
-// more, whatever happened before. A second cycle writes nothing.
+// the others, and of those that the allocation counts the one that is owed five minutes
+// more before the other, whatever happened before. A second cycle writes nothing.
 func TestOrderByShares(t *testing.T) {
 	for _, l := range levers {
 		t.Run(string(l), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c, h, at := newController(), cluster.NewHistory(), start
 				priorities := map[uint32]float64{}
-				order := rapid.SampledFrom([]Order{GavelOrder, OwedOrder}).Draw(t, "order")
 				draw := func() float64 {
-					if order == OwedOrder {
-						return rapid.SampledFrom([]float64{0, -1e6, 1e6, rapid.Float64Range(-1000, 1000).Draw(t, "seconds")}).Draw(t, "owed")
-					}
-					return rapid.SampledFrom([]float64{0, 1, 0.02 * plan.Untouched, math.Exp(rapid.Float64Range(-6, 6).Draw(t, "log"))}).Draw(t, "priority")
+					return rapid.SampledFrom([]float64{0, -1e6, 1e6, rapid.Float64Range(-1000, 1000).Draw(t, "seconds")}).Draw(t, "owed")
 				}
 				for round := range rapid.IntRange(1, 4).Draw(t, "rounds") {
 					for n := range uint32(rapid.IntRange(1, 8).Draw(t, "arrivals")) {
@@ -66,7 +61,6 @@ func TestOrderByShares(t *testing.T) {
 						}
 					}
 					set := sharing(l, priorities)
-					set.Order = order
 					for again := range 2 {
 						s := c.snapshot(at)
 						h.Observe(s)
@@ -96,7 +90,7 @@ func TestOrderByShares(t *testing.T) {
 						for k := range jobs[:i] {
 							tier, priority := rank(&jobs[i])
 							before, p := rank(&jobs[k])
-							if before > tier && before < 4 || before == tier && order.separates(priority, p, splitAt) {
+							if before > tier && before < 4 || before == tier && priority-p >= splitAt {
 								t.Fatalf("job %s (%d, %v) stands before %s (%d, %v)", jobs[k].ID, before, p, jobs[i].ID, tier, priority)
 							}
 						}
@@ -114,7 +108,7 @@ func TestOrderByShareWritesLittle(t *testing.T) {
 	priorities := map[uint32]float64{}
 	for id := uint32(1); id <= 90; id++ {
 		c.add(id, "be", int64(id), 0, start)
-		priorities[id] = float64(int(1) << (id % 3 * 2))
+		priorities[id] = float64(id % 3 * 1000)
 	}
 	cycle := func(at time.Time) plan.Plan {
 		s := c.snapshot(at)
@@ -127,7 +121,7 @@ func TestOrderByShareWritesLittle(t *testing.T) {
 		t.Fatalf("%d writes for two of three groups of 30: one stays where Slurm puts it", n)
 	}
 	for id := range priorities {
-		priorities[id] *= 0.5 + 0.1*float64(id%2)
+		priorities[id] += 100 * float64(id%2)
 	}
 	if n := len(cycle(start.Add(time.Minute)).Actions); n != 0 {
 		t.Errorf("%d writes although nobody changed places", n)
@@ -144,7 +138,7 @@ func TestOrderByShareWritesLittle(t *testing.T) {
 			c.jobs[len(c.jobs)-1].SiteFactor = h.Written[slurmplug.Plain(id)].Value
 		}
 	}
-	priorities[200] = 5
+	priorities[200] = 1500
 	c.add(200, "be", 1, 0, start)
 	if p := cycle(start.Add(2 * time.Minute)); len(p.Actions) != 1 || p.Actions[0].Job.ID != 200 {
 		t.Errorf("one came, a third went: %+v", p.Actions)
@@ -157,7 +151,7 @@ func TestOrderBySharesInASmallBand(t *testing.T) {
 	priorities := map[uint32]float64{}
 	for id := uint32(1); id <= 10; id++ {
 		c.add(id, "be", 0, 0, start)
-		priorities[id] = math.Pow(2, float64(id))
+		priorities[id] = 1000 * float64(id)
 	}
 	set := sharing(slurmplug.SiteFactor, priorities)
 	set.Step, set.Top = 50_000, 50_000*16 // 16 steps: 4 and Slurm's own are for shares
@@ -180,7 +174,7 @@ func TestOrderBySharesIsSwitchedOff(t *testing.T) {
 		priorities := map[uint32]float64{}
 		for id := uint32(1); id <= 9; id++ {
 			c.add(id, "be", int64(id), 3, start)
-			priorities[id] = math.Pow(3, float64(id))
+			priorities[id] = 1000 * float64(id)
 		}
 		before := fmt.Sprint(c.served(start))
 		for _, set := range []Settings{sharing(l, priorities), settings(l), settings(l)} {
@@ -201,8 +195,8 @@ func TestOrderByOwed(t *testing.T) {
 	const hour = 3600.0
 	c, h := newController(), cluster.NewHistory()
 	owed := map[uint32]*plan.Share{
-		1: {Owed: []float64{-hour, 0}, Run: []float64{50 * hour, 100 * hour}, Priority: 9}, // has had more than its due
-		2: {Owed: []float64{0, 4 * hour}, Run: []float64{50 * hour, 100 * hour}},           // of the slow type: two hours
+		1: {Owed: []float64{-hour, 0}, Run: []float64{50 * hour, 100 * hour}},    // has had more than its due
+		2: {Owed: []float64{0, 4 * hour}, Run: []float64{50 * hour, 100 * hour}}, // of the slow type: two hours
 		3: {Owed: []float64{5 * hour, 0}, Run: []float64{50 * hour, math.Inf(1)}},
 		4: {Owed: []float64{0, 0}, Run: []float64{10 * hour, 10 * hour}}, // nearly done: half of the lead
 		5: {Owed: []float64{5*hour - 100, 0}, Run: []float64{50 * hour, 100 * hour}},
@@ -238,7 +232,7 @@ func TestOrderByOwedOnTheLowestStep(t *testing.T) {
 	c, h := newController(), cluster.NewHistory()
 	cycle := func(owed map[uint32]float64) plan.Plan {
 		set := sharing(slurmplug.SiteFactor, owed)
-		set.Order, set.Step, set.Top = OwedOrder, 50_000, 50_000*28 // 7 steps and Slurm's own are for shares
+		set.Step, set.Top = 50_000, 50_000*28 // 7 steps and Slurm's own are for shares
 		s := c.snapshot(start)
 		h.Observe(s)
 		p := Decide(s, h, set)

@@ -7,40 +7,24 @@ import (
 )
 
 // rise is by how much the precedence of a job that waits grows in a second while nothing
-// happens; NaN when it does not grow evenly.
-func (d *decider) rise(share *plan.Share) float64 {
-	switch d.set.Order {
-	case OwedOrder:
-		return plan.Lead{}.Owed(share.Time, share.Run)
-	case SlackOrder:
-		return math.NaN() // a job in time becomes late
-	}
-	for t, had := range share.Received {
-		if had > 0 && share.Time != nil && share.Time[t] > 0 {
-			return math.NaN() // its part of what all jobs receive falls
-		}
-	}
-	return 0
-}
+// happens.
+func rise(share *plan.Share) float64 { return plan.Lead{}.Owed(share.Time, share.Run) }
 
 // tiersStand is for how long, s, jobs that wait stay in their tiers while nothing happens:
-// in order owed until one rises above the first of its tier, sinks below the first of the
+// until one rises above the first of its tier, sinks below the first of the
 // next one, or lies too far below its own first, or until the first of two tiers lie too
 // near each other.
 func (d *decider) tiersStand(jobs []shareJob, tierOf []int, floor int64) float64 {
 	stands, head := math.Inf(1), 0
-	apart := func(first, p *shareJob) float64 { return (first.limit(p, floor) - 1) * owedUnit }
 	for i := range jobs {
 		first, p := &jobs[head], &jobs[i]
 		below, nears := first.precedence-p.precedence, p.rises-first.rises
 		switch {
-		case math.IsNaN(p.rises):
-			return 0
-		case i == 0 || d.set.Order != OwedOrder:
+		case i == 0:
 		case tierOf[i] == tierOf[head]:
-			stands = min(stands, first.overtakenBy(p), meets(apart(first, p)-below, -nears))
+			stands = min(stands, first.overtakenBy(p), meets(first.limit(p, floor)-below, -nears))
 		default:
-			stands = min(stands, meets(below-apart(first, p), nears))
+			stands = min(stands, meets(below-first.limit(p, floor), nears))
 			for k := head + 1; k < i; k++ {
 				stands = min(stands, jobs[k].overtakenBy(p))
 			}

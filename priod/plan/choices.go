@@ -14,7 +14,6 @@ type Choices struct {
 	GPUType  *GPUTypeChoice  `json:"gpu_type,omitempty"`
 	Eviction *EvictionChoice `json:"eviction,omitempty"`
 	Switches *PlacesChoice   `json:"switches,omitempty"`
-	Nodes    *PlacesChoice   `json:"nodes,omitempty"`
 	Refused  *RefusedNodes   `json:"refused_nodes,omitempty"`
 }
 

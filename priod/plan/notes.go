@@ -21,9 +21,9 @@ type NoteKind string
 
 // What plans note: limits that hold something back.
 const (
-	WritesPerCycle NoteKind = "writes-per-cycle" // limits.writes_per_cycle
-	SteeringWrites NoteKind = "steering-writes"  // steering.writes_per_cycle
-	LocalityWrites NoteKind = "locality-writes"  // locality.writes_per_cycle
+	WritesPerCycle NoteKind = "writes-per-cycle" // of order.Constants
+	SteeringWrites NoteKind = "steering-writes"  // of steer.Constants
+	LocalityWrites NoteKind = "locality-writes"  // of locality.Constants
 	TESteps        NoteKind = "te-steps"         // the band holds fewer places than TE jobs wait
 	ShareSteps     NoteKind = "share-steps"      // the same of the order by allocation
 	NodeKinds      NoteKind = "node-kinds"       // nodes of more kinds than placement tells apart
@@ -38,8 +38,6 @@ const (
 	NodesUnlabelled  NoteKind = "nodes-unlabelled"  // steered jobs do not run there
 	SteeringUnread   NoteKind = "steering-unread"
 	SizesUnread      NoteKind = "sizes-unread"
-	MemoryUnread     NoteKind = "memory-unread"
-	MemoryKept       NoteKind = "memory-kept" // sizing.give_back does nothing
 	LocalityUnread   NoteKind = "locality-unread"
 	NoSwitches       NoteKind = "no-switches" // Slurm knows no tree of them
 	HeadroomRefused  NoteKind = "headroom-refused"
@@ -53,7 +51,7 @@ const ForeignValues NoteKind = "foreign-value"
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
 	WritesPerCycle, SteeringWrites, LocalityWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
-	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, MemoryUnread, MemoryKept, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain,
+	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain,
 	ForeignValues,
 }
 

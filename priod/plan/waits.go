@@ -32,11 +32,10 @@ const (
 // Causes are all of them, in the order in which tables show them.
 var Causes = []Cause{HeldBack, AfterJob, BeforeTime, AtLimit, NoLicence, NoNode, ByOther, Capacity, Fragmentation, Locality, Precedence, Starting, NotObserved}
 
-// What a wait for locality is for: a place on few leaf switches, on few nodes, or without slow
+// What a wait for locality is for: a place on few leaf switches, or without slow
 // nodes. Where it is for several they stand in parallel, with a comma.
 const (
 	FewSwitches = "switches"
-	FewNodes    = "nodes"
 	SlowNodes   = "slow-nodes"
 )
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/size/giveback"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
@@ -17,16 +16,15 @@ import (
 // Sizing is how well CPUs and memory go with the GPUs now, and what programs asked
 // for beyond what they used.
 type Sizing struct {
-	GPUs      int           `json:"gpus"`          // on nodes in service
-	Free      int           `json:"free_gpus"`     // of them
-	Stranded  int           `json:"stranded_gpus"` // of the free ones: without their share of CPUs or memory
-	Nodes     []StrandedOn  `json:"stranded"`
-	CPUOnly   []CPUOnlyJob  `json:"cpu_only"`    // on those nodes, the largest first
-	Idle      []IdleMemory  `json:"idle_memory"` // on nodes whose free GPUs lack memory; the most first
-	GivenBack []GivenBack   `json:"given_back"`
-	Starving  []StarvingJob `json:"starving"`
-	Programs  []Overasked   `json:"overasked"`
-	Unread    []string      `json:"unread"` // rows of accounting that are left out, and why
+	GPUs     int           `json:"gpus"`          // on nodes in service
+	Free     int           `json:"free_gpus"`     // of them
+	Stranded int           `json:"stranded_gpus"` // of the free ones: without their share of CPUs or memory
+	Nodes    []StrandedOn  `json:"stranded"`
+	CPUOnly  []CPUOnlyJob  `json:"cpu_only"`    // on those nodes, the largest first
+	Idle     []IdleMemory  `json:"idle_memory"` // on nodes whose free GPUs lack memory; the most first
+	Starving []StarvingJob `json:"starving"`
+	Programs []Overasked   `json:"overasked"`
+	Unread   []string      `json:"unread"` // rows of accounting that are left out, and why
 }
 
 // StrandedOn is a node whose free GPUs lack CPUs or memory.
@@ -54,34 +52,13 @@ type CPUOnlyJob struct {
 
 // IdleMemory is a running job that holds more memory than its steps have used so far.
 type IdleMemory struct {
-	Job    cluster.JobID `json:"job"`
-	User   string        `json:"user"`
-	Node   string        `json:"node"`
-	GPUs   int           `json:"gpus"`
-	MemMB  int64         `json:"mem_mb"`
-	Peak   int64         `json:"peak_mb"`
-	Idle   int64         `json:"idle_mb"` // beyond its peak with a margin
-	Agreed bool          `json:"agreed"`  // to give it back
-}
-
-// GivenBack is a running job whose memory was lowered.
-type GivenBack struct {
 	Job   cluster.JobID `json:"job"`
 	User  string        `json:"user"`
 	Node  string        `json:"node"`
-	Asked int64         `json:"asked_mb"`
+	GPUs  int           `json:"gpus"`
 	MemMB int64         `json:"mem_mb"`
-}
-
-// SetGivenBack finds the running jobs that hold less memory than they asked for.
-func (r *Sizing) SetGivenBack(s *cluster.Snapshot, h *cluster.History) {
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		x, written := h.Requests[j.ID][slurmplug.MinMemoryNode]
-		if written && x.Was.IsNumber() && j.State == cluster.Running && x.Ours(slurmplug.Number(j.MemMB)) {
-			r.GivenBack = append(r.GivenBack, GivenBack{Job: j.ID, User: j.User, Node: j.NodeList, Asked: x.Was.Number(), MemMB: j.MemMB})
-		}
-	}
+	Peak  int64         `json:"peak_mb"`
+	Idle  int64         `json:"idle_mb"` // beyond its peak with a margin
 }
 
 // Holding are the running jobs on the nodes whose free GPUs lack memory.
@@ -102,13 +79,15 @@ func (r *Sizing) Holding(s *cluster.Snapshot) (jobs []*cluster.Job) {
 func (r *Sizing) SetPeaks(jobs []*cluster.Job, peaks map[cluster.JobID]int64) {
 	for _, j := range jobs {
 		peak, measured := peaks[j.ID]
-		if idle := j.MemMB - giveback.Keep(peak); measured && idle > 0 {
-			agreed := j.TagErr == "" && j.Tag.GiveBack
-			r.Idle = append(r.Idle, IdleMemory{Job: j.ID, User: j.User, Node: j.NodeList, GPUs: j.GPUs, MemMB: j.MemMB, Peak: peak, Idle: idle, Agreed: agreed})
+		if idle := j.MemMB - needs(peak); measured && idle > 0 {
+			r.Idle = append(r.Idle, IdleMemory{Job: j.ID, User: j.User, Node: j.NodeList, GPUs: j.GPUs, MemMB: j.MemMB, Peak: peak, Idle: idle})
 		}
 	}
 	slices.SortStableFunc(r.Idle, func(a, b IdleMemory) int { return cmp.Compare(b.Idle, a.Idle) })
 }
+
+// needs is what a job that has used peak MB at most is taken to need: a quarter more, and no less than 1024 MB more.
+func needs(peak int64) int64 { return peak + max(peak/4, 1024) }
 
 // StarvingJob is a running job that would be faster with CPUs that lie idle beside
 // it. Only its next start can give it more.
@@ -140,7 +119,7 @@ const far = 2
 
 // OfSizing sums up a snapshot, and what accounting taught: past and shares may be nil.
 func OfSizing(s *cluster.Snapshot, table *workload.Table, past sensitivity.Past, shares map[string]sensitivity.Share) *Sizing {
-	r := &Sizing{Nodes: []StrandedOn{}, CPUOnly: []CPUOnlyJob{}, Idle: []IdleMemory{}, GivenBack: []GivenBack{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
+	r := &Sizing{Nodes: []StrandedOn{}, CPUOnly: []CPUOnlyJob{}, Idle: []IdleMemory{}, Starving: []StarvingJob{}, Programs: []Overasked{}}
 	r.stranded(s)
 	r.cpuOnly(s)
 	r.starving(s, table, past)
@@ -162,14 +141,20 @@ func (r *Sizing) stranded(s *cluster.Snapshot) {
 		on := StrandedOn{
 			Node: n.Name, GPUType: n.GPUType, FreeGPUs: free, FreeCPUs: max(n.CPUs-n.CPUsUsed, 0), FreeMemMB: max(n.MemMB-n.MemUsedMB, 0),
 		}
-		on.ForCPUs, on.ForMem = giveback.Node{
-			GPUs: n.GPUs, FreeGPUs: free, CPUs: n.CPUs, FreeCPUs: on.FreeCPUs, MemMB: n.MemMB, FreeMemMB: on.FreeMemMB,
-		}.Lacking()
+		on.ForCPUs, on.ForMem = lacking(n.GPUs, free, float64(on.FreeCPUs), float64(n.CPUs)), lacking(n.GPUs, free, float64(on.FreeMemMB), float64(n.MemMB))
 		if stranded := max(on.ForCPUs, on.ForMem); stranded > 0 {
 			r.Stranded += stranded
 			r.Nodes = append(r.Nodes, on)
 		}
 	}
+}
+
+// lacking is how many of a node's free GPUs do not get their share of something, in whole CPUs or MB.
+func lacking(gpus, freeGPUs int, free, all float64) int {
+	if share := math.Floor(all / float64(gpus)); share > 0 {
+		return freeGPUs - min(freeGPUs, int(free/share))
+	}
+	return 0
 }
 
 // starving finds jobs on one node that would gain by CPUs that lie idle there.

@@ -52,11 +52,11 @@ func Moved(s *store.ExpectedStart) string {
 	if s.Least.IsZero() || s.Median.IsZero() || s.Most.Sub(s.Least) <= max(10*time.Minute, time.Until(s.Median)) {
 		return ""
 	}
-	return fmt.Sprintf("earlier estimates: between %s and %s", timeOfDay(s.Least), timeOfDay(s.Most))
+	return fmt.Sprintf("earlier estimates: between %s and %s", TimeOfDay(s.Least), TimeOfDay(s.Most))
 }
 
-// timeOfDay is a time of day, with its date where that is not today's.
-func timeOfDay(at time.Time) string {
+// TimeOfDay is a time of day, with its date where that is not today's.
+func TimeOfDay(at time.Time) string {
 	at = at.Local()
 	if y, m, d := at.Date(); y == time.Now().Year() && m == time.Now().Month() && d == time.Now().Day() {
 		return at.Format("15:04")

@@ -40,7 +40,6 @@ const (
 	OnHold     Why = "on-hold"    // held while it ran
 	Caps       Why = "caps"       // too many within the hour: tried again later
 	TooLate    Why = "too-late"   // slurmctld no longer has its record
-	Off        Why = "off"        // requeues are switched off
 	Paused     Why = "paused"     // priod was told to write nothing
 	Released   Why = "released"   // it was held once, and its user released it
 	BySlurm    Why = "slurm"      // Slurm itself has put it back
@@ -58,7 +57,6 @@ func (v Verdict) Again() bool { return v.Do == Elsewhere || v.Do == Later || v.D
 
 // Settings say which jobs are requeued.
 type Settings struct {
-	Enabled  bool
 	Rules    *Rules
 	Output   bool // the end of the output is read
 	PerJob   int  // requeues of one job in its life, whatever its failures; 0: no limit, as below
@@ -95,8 +93,6 @@ func (set *Settings) Decide(c *Case) Verdict {
 	class := c.Class
 	no := func(do Do, why Why) Verdict { return Verdict{Do: do, Why: why} }
 	switch {
-	case !set.Enabled:
-		return no(Nothing, Off)
 	case c.Retry != "infra" && c.Retry != "always":
 		return no(Nothing, NotAsked)
 	case c.Fragile:
@@ -162,9 +158,9 @@ var words = map[Why]string{
 	NotMachine: "--prio-retry infra is for failures of the machine", NoRequeue: "Slurm may not requeue it (--no-requeue, JobRequeue=0 or no batch job)",
 	Unsaved: "no sign that it saves its state (--prio-ckpt or --prio-signal)", Repeated: "the same failure came again",
 	Quick: "it failed at once, twice in a row", Times: "its class's limit of requeues is reached",
-	PerJob: "retry.per_job is reached", Site: "MaxBatchRequeue is reached",
-	OnHold: "held while it ran", Caps: "retry.per_hour or retry.per_user_hour is reached",
-	TooLate: "slurmctld no longer has its record (MinJobAge)", Off: "retry.requeue is false", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
+	PerJob: "it was requeued as often as a job may be", Site: "MaxBatchRequeue is reached",
+	OnHold: "held while it ran", Caps: "as many jobs as may be in an hour were requeued, in all or of its user",
+	TooLate: "slurmctld no longer has its record (MinJobAge)", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
 }
 
 // Words are the reason as a sentence without its end.

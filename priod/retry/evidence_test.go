@@ -207,7 +207,7 @@ func TestAgainstBlindRequeue(t *testing.T) {
 	if trials != 39776 {
 		t.Fatalf("%d trials in the table", trials)
 	}
-	set := Settings{Enabled: true, Rules: rules(t), PerJob: 5, Quick: time.Minute}
+	set := Settings{Rules: rules(t), PerJob: 5, Quick: time.Minute}
 	var out strings.Builder
 	fmt.Fprintf(&out, "Table 7: %d trials of %d jobs; repeats of jobs that another run does not help: %d, %.1f %% of all trials.\n\n",
 		trials, jobs, fixed, 100*float64(fixed)/float64(trials))

@@ -292,7 +292,7 @@ func (f *Feature) tend(ctx context.Context, c *plan.Cycle) error {
 			if !seen {
 				continue
 			}
-			room := f.Settings.Enabled && c.Paused == "" && f.Memory.Room(&f.Settings, c.Snapshot.At, row.User, about)
+			room := c.Paused == "" && f.Memory.Room(&f.Settings, c.Snapshot.At, row.User, about)
 			if next, changed := advance(row, &s, room); changed {
 				if next.State == Recorded {
 					about[row.User]++

@@ -210,7 +210,7 @@ func (f *fake) restart() *Memory {
 
 func settings(t testing.TB) Settings {
 	return Settings{
-		Enabled: true, Rules: rules(t), Output: true, PerJob: 3, PerHour: 100, PerUser: 50, PerCycle: 100, Quick: time.Minute,
+		Rules: rules(t), Output: true, PerJob: 3, PerHour: 100, PerUser: 50, PerCycle: 100, Quick: time.Minute,
 		Exclude: 3, Users: 3, Within: 24 * time.Hour, MaxDrained: 1,
 	}
 }
@@ -296,13 +296,10 @@ func TestEachClassGetsItsVerdict(t *testing.T) {
 
 func TestNoWrongRequeue(t *testing.T) {
 	for name, change := range map[string]func(*fake, *fakeJob, *Feature){
-		"cancelled":  func(_ *fake, j *fakeJob, _ *Feature) { j.final = "CANCELLED" },
-		"completed":  func(_ *fake, j *fakeJob, _ *Feature) { j.final = "COMPLETED" },
-		"no requeue": func(_ *fake, j *fakeJob, _ *Feature) { j.requeue = false },
-		"evicted":    func(_ *fake, j *fakeJob, _ *Feature) { j.evicted = j.Start },
-		"switched off": func(_ *fake, _ *fakeJob, x *Feature) {
-			x.Settings.Enabled = false
-		},
+		"cancelled":              func(_ *fake, j *fakeJob, _ *Feature) { j.final = "CANCELLED" },
+		"completed":              func(_ *fake, j *fakeJob, _ *Feature) { j.final = "COMPLETED" },
+		"no requeue":             func(_ *fake, j *fakeJob, _ *Feature) { j.requeue = false },
+		"evicted":                func(_ *fake, j *fakeJob, _ *Feature) { j.evicted = j.Start },
 		"forgotten by slurmctld": func(_ *fake, j *fakeJob, _ *Feature) { j.forgot = true },
 		"another user's by now":  func(_ *fake, j *fakeJob, _ *Feature) { j.User = "eve" },
 	} {

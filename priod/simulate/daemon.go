@@ -24,11 +24,11 @@ func daemonOf(c *config.Config, table *workload.Table, divided, waits bool) virt
 	d := virtual.Daemon{
 		Settings:   everywhere.Features(nil, table, cycle.NewState()),
 		Partitions: c.Slurm.Partitions,
-		Interval:   time.Duration(c.Cycle.Interval), Watch: time.Duration(c.Preemption.Watch),
+		Interval:   time.Duration(c.Cycle.Interval), Watch: c.Constants.Watch,
 	}
 	speeds := c.Speeds.History > 0 && slices.ContainsFunc(c.Consents, func(x config.Consent) bool { return x.GPUType })
 	if c.Locality.SlowNodes || speeds {
-		d.LearnEvery, d.LearnFrom = time.Duration(c.Speeds.Every), time.Duration(c.Speeds.History)
+		d.LearnEvery, d.LearnFrom = c.Constants.LearnEvery, time.Duration(c.Speeds.History)
 		d.Learn = func(set *cycle.Settings, past []cluster.PastStay) {
 			if c.Locality.SlowNodes {
 				set.Refusals.Slow = everywhere.SlowNodes(past, table)
@@ -43,7 +43,7 @@ func daemonOf(c *config.Config, table *workload.Table, divided, waits bool) virt
 		d.Settings.Waits.Tracker = nil // it changes no decision
 	}
 	if len(c.Wake.Listen) > 0 {
-		d.Calls = c.Wake.PollsPerMinute
+		d.Calls = c.Constants.Polls
 	}
 	return d
 }
@@ -61,7 +61,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 	}
 	if s.Backfill == "" {
 		s.Backfill = string(virtual.NoBackfill)
-		if c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.FewNodes || c.Locality.SlowNodes {
+		if c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.SlowNodes {
 			s.Backfill = string(virtual.EASY)
 		}
 	}
@@ -97,24 +97,12 @@ func (s *Spec) shows(c *config.Config, in *Input) error {
 		return virtual.OptionError("retry.output: a trace has no job output; switch it off for a simulation")
 	case c.Retry.Enabled && c.Retry.Drain:
 		return virtual.OptionError("retry.drain: no operator returns a drained node in a simulation; switch it off there")
-	case c.Sizing.GiveBack:
-		return virtual.OptionError("sizing.give_back: a trace has no memory use; switch it off for a simulation")
 	case c.Sizing.Enabled && !in.sized():
 		return virtual.OptionError("sizing.enabled" + NeedsNodes)
-	case c.Sizing.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
-		return virtual.OptionError("sizing.enabled wants jobs placed on nodes, and no conservative backfill, which fixes sizes when it plans")
-	case c.Locality.SlowNodes && (s.Placement == "pool" || s.Backfill == "conservative"):
-		return virtual.OptionError("locality.slow_nodes wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
-	case c.Locality.FewNodes && (s.Placement == "pool" || s.Backfill == "conservative"):
-		return virtual.OptionError("locality.few_nodes wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
-	case c.Locality.Enabled && (s.Placement == "pool" || s.Backfill == "conservative"):
-		return virtual.OptionError("locality.enabled wants jobs placed on nodes, and no conservative backfill, which fixes places when it plans")
 	case c.Locality.Enabled && !in.switched():
 		return virtual.OptionError("locality.enabled wants nodes on switches: switch in the [[nodes]] tables of --cluster")
-	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.FewNodes || c.Locality.SlowNodes) && s.Backfill == "none":
-		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled, locality.few_nodes or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
-	case (c.Preemption.Enabled || c.Preemption.Defrag || c.Rounds.Enabled) && s.Placement == "pool":
-		return virtual.OptionError("preemption.enabled, preemption.defrag and rounds.enabled make room on nodes, and a pool counts GPUs of a type without placing them: use --placement packed or consolidated, not --pool")
+	case (c.Steering.Enabled || c.Sizing.Enabled || c.Locality.Enabled || c.Locality.SlowNodes) && s.Backfill == "none":
+		return virtual.OptionError("with steering.enabled, sizing.enabled, locality.enabled or locality.slow_nodes --order priod wants backfill: a job that waits for its GPU type, node or switches would block all others; leave --backfill out")
 	}
 	return nil
 }

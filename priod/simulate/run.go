@@ -50,58 +50,63 @@ type Result struct {
 
 // Run simulates; spec has passed Check.
 func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
-	r, err := slurm(ctx, spec, in)
+	opt, err := spec.Options(&in)
 	if err != nil {
-		return r, err
+		return Result{}, err
 	}
-	r.Figures, err = metrics.Measure(r.Jobs, r.Outcomes, spec.Window, in.Cluster.TotalGPUs())
+	return in.Run(ctx, opt)
+}
+
+// Run simulates with these options of the virtual Slurm.
+func (in *Input) Run(ctx context.Context, opt virtual.Options) (Result, error) {
+	v, err := virtual.Run(ctx, in.Cluster, in.Jobs, opt)
+	r := Result{Types: v.Types, Jobs: v.Jobs, Outcomes: v.Outcomes, Series: v.Series, Waited: waited(&opt.Daemon)}
+	if err == nil {
+		r.Figures, err = metrics.Measure(r.Jobs, r.Outcomes, opt.Window, in.Cluster.TotalGPUs())
+	}
 	return r, err
 }
 
-var placementModes = map[string]placement.Mode{"pool": placement.Pool, "packed": placement.Packed, "consolidated": placement.Consolidated}
+var placementModes = map[string]placement.Mode{"packed": placement.Packed, "consolidated": placement.Consolidated}
 
-func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
-	jobs := in.Jobs
-	if spec.Retry != "" {
-		jobs = agreeing(jobs, spec.Retry)
+// Options are those of the virtual Slurm for a Spec that has passed Check; jobs of in that say nothing of it agree to
+// requeues where the Spec says so.
+func (s *Spec) Options(in *Input) (virtual.Options, error) {
+	if s.Retry != "" {
+		in.Jobs = agreeing(in.Jobs, s.Retry)
 	}
-	o := spec.Overheads
+	o := s.Overheads
 	opt := virtual.Options{
-		Order: virtual.Order(spec.Order), Placement: placementModes[spec.Placement],
-		Depth:       spec.Depth,
-		Multifactor: in.Weights, Speed: in.Speed, Window: spec.Window, Seed: spec.Seed,
+		Order: virtual.Order(s.Order), Placement: placementModes[s.Placement],
+		Multifactor: in.Weights, Speed: in.Speed, Window: s.Window, Seed: s.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
-		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
+		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents, UserGPUs: s.UserGPUs, AccountGPUs: s.AccountGPUs,
 	}
-	if spec.Priod() {
-		c, err := spec.configured(&in)
+	if s.Priod() {
+		c, err := s.configured(in)
 		if err != nil {
-			return Result{}, err
+			return opt, err
 		}
-		opt.Order, opt.Daemon = virtual.Priod, daemonOf(c, in.Table, in.Cluster.Divided(), spec.Waits)
-		if spec.SlurmOrder == "fifo" {
+		opt.Order, opt.Daemon = virtual.Priod, daemonOf(c, in.Table, in.Cluster.Divided(), s.Waits)
+		if s.SlurmOrder == "fifo" {
 			opt.Multifactor = virtual.FIFOWeights
 		}
 	}
-	opt.Backfill = virtual.Backfill(spec.Backfill)
+	opt.Backfill = virtual.Backfill(s.Backfill)
 	if in.sized() {
 		opt.Speedup = in.speedup
 	}
-	if spec.Preemption == SlurmQOS {
+	if s.Preemption == SlurmQOS {
 		opt.TEFirst, opt.Evict = true, virtual.SlurmQOS
 	}
-	if len(spec.SpreadCosts) > 0 {
-		opt.Spread = func(times float64) float64 { return 1 - workload.SpreadLoss(spec.SpreadCosts, times) }
+	if len(s.SpreadCosts) > 0 {
+		opt.Spread = func(times float64) float64 { return 1 - workload.SpreadLoss(s.SpreadCosts, times) }
 	}
-	if len(spec.NodeCosts) > 0 {
-		opt.SpreadNodes = func(times float64) float64 { return 1 - workload.SpreadLoss(spec.NodeCosts, times) }
+	if len(s.NodeCosts) > 0 {
+		opt.SpreadNodes = func(times float64) float64 { return 1 - workload.SpreadLoss(s.NodeCosts, times) }
 	}
 	opt.Daemon.Settings.Waits.Strict = opt.Backfill == virtual.NoBackfill
-	if spec.Adjust != nil {
-		spec.Adjust(&opt)
-	}
-	r, err := virtual.Run(ctx, in.Cluster, jobs, opt)
-	return Result{Types: r.Types, Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series, Waited: waited(&opt.Daemon)}, err
+	return opt, nil
 }
 
 // Fitting leaves out of jobs those that the empty cluster cannot run, and hands each with the
@@ -113,7 +118,7 @@ func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string) erro
 	}), in.Jobs
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
-			if err == nil && (j.GPUs > 0 || !spec.GPUsOnly()) {
+			if err == nil {
 				if why := never(&j); why != "" {
 					if err = leftOut(&j, why); err == nil {
 						continue

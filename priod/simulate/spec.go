@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"slurmprio/priod/simulate/metrics"
-	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 )
 
@@ -16,8 +15,7 @@ type Spec struct {
 	Order       string // fifo, multifactor: Slurm's own; priod: its cycles beside these
 	SlurmOrder  string // of order priod: Slurm's own, to which priod adds; "": multifactor
 	Backfill    string // what may start before the head of the queue; "" with order priod: easy where priod steers, sizes or places
-	Depth       int    // how many jobs conservative backfill plans for; 0: all
-	Placement   string // packed ("": the same), consolidated, pool
+	Placement   string // packed ("": the same), consolidated
 	Preemption  string // "", slurm-qos: Slurm's own by QOS, without priod
 	Retry       string // what jobs that do not say count as sent with: never, infra, always; "": nothing
 	Waits       bool   // find the causes of waiting, too; needs order priod
@@ -28,9 +26,6 @@ type Spec struct {
 	SpreadCosts []float64 // what jobs lose on 2, 4, 8 ... times as many leaf switches as they need; see workload.SpreadLoss
 	UserGPUs    int       // at once, for each user; 0: no limit
 	AccountGPUs int       // at once, for each account; 0: no limit
-
-	// Adjust, if set, gets the options of the virtual Slurm last: what tests/papers compares with.
-	Adjust func(*virtual.Options)
 }
 
 // Overheads are what moving a job costs on a real cluster; zero costs nothing.
@@ -59,8 +54,8 @@ type Choice struct {
 var (
 	Orders      = Choice{"order", []string{"fifo", "multifactor", "priod"}}
 	SlurmOrders = Choice{"slurm-order", []string{"multifactor", "fifo"}}
-	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative", "skip"}}
-	Placements  = Choice{"placement", []string{"packed", "consolidated", "pool"}}
+	Backfills   = Choice{"backfill", []string{"none", "easy"}}
+	Placements  = Choice{"placement", []string{"packed", "consolidated"}}
 )
 
 // Values lists what the flag takes, for its help.
@@ -82,9 +77,9 @@ func (s *Spec) Check() error {
 	for _, d := range []struct {
 		choice Choice
 		value  *string
-		open   bool // decided later, or by Adjust
+		open   bool // decided later
 	}{
-		{Orders, &s.Order, s.Adjust != nil}, {SlurmOrders, &s.SlurmOrder, false}, {Placements, &s.Placement, false}, {Backfills, &s.Backfill, s.Backfill == "" && s.Priod()},
+		{Orders, &s.Order, false}, {SlurmOrders, &s.SlurmOrder, false}, {Placements, &s.Placement, false}, {Backfills, &s.Backfill, s.Backfill == "" && s.Priod()},
 	} {
 		if d.open {
 			continue
@@ -112,9 +107,6 @@ func (s *Spec) Check() error {
 	}
 	return nil
 }
-
-// GPUsOnly reports whether jobs without GPUs have no place in it.
-func (s *Spec) GPUsOnly() bool { return s.Placement == "pool" }
 
 // Priod reports whether the daemon's own cycles run.
 func (s *Spec) Priod() bool { return s.Order == "priod" }

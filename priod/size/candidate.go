@@ -39,14 +39,7 @@ const prefersNodes = "it uses --prefer, with which Slurm refuses the nodes that 
 // isBusy reports whether something else about a job is being changed, after which its size
 // may be.
 func (d *decider) isBusy(j *cluster.Job, id cluster.JobID) bool {
-	return d.h.Claiming[j.ID] || d.h.Claiming[id] || d.h.Lowered(j) || d.steered[j.ID]
-}
-
-// bounded reports whether locality has bounded the nodes of a job, which it may take back: a
-// size is for one node.
-func (d *decider) bounded(j *cluster.Job) bool {
-	_, written := d.h.Requests[j.ID][slurmplug.NumNodes]
-	return written
+	return d.h.Claiming[j.ID] || d.h.Claiming[id] || d.steered[j.ID]
 }
 
 // candidate returns nil and the reason for a job that keeps its size.
@@ -68,10 +61,6 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 		return nil, prefersNodes
 	case d.h.Claiming[j.ID], d.h.Claiming[id]:
 		return nil, "room is being made for it"
-	case d.bounded(j):
-		return nil, "it waits for few nodes"
-	case d.h.Lowered(j):
-		return nil, "the memory that it requested before it ran is not yet restored"
 	case d.steered[j.ID]:
 		return nil, "its GPU type is being chosen"
 	case d.kept[id] && ahead == nil, d.foreign[id]:

@@ -26,21 +26,12 @@ func ExamplePacker_Pack() {
 	node := size.Amount{GPUs: 4, CPUs: 24, MemMB: 256_000}
 	nodes := []size.Node{{Total: node, Free: node}}
 
-	for _, m := range []size.Mechanism{size.Proportional, size.Waterfill} {
-		fmt.Println(m)
-		for _, g := range size.NewPacker(size.Rule{Mechanism: m}).Pack(jobs, nodes) {
-			fmt.Printf("  job %d: %.0f CPUs, speed %.2f\n", g.Job, g.Parts[0].CPUs, g.Speed)
-		}
+	for _, g := range size.NewPacker(size.Rule{}).Pack(jobs, nodes) {
+		fmt.Printf("job %d: %.0f CPUs, speed %.2f\n", g.Job, g.Parts[0].CPUs, g.Speed)
 	}
 	// Output:
-	// proportional
-	//   job 0: 6 CPUs, speed 1.00
-	//   job 1: 6 CPUs, speed 0.60
-	//   job 2: 6 CPUs, speed 0.60
-	//   job 3: 6 CPUs, speed 1.00
-	// waterfill
-	//   job 0: 2 CPUs, speed 1.00
-	//   job 1: 10 CPUs, speed 0.90
-	//   job 2: 10 CPUs, speed 0.90
-	//   job 3: 2 CPUs, speed 1.00
+	// job 0: 2 CPUs, speed 1.00
+	// job 1: 10 CPUs, speed 0.90
+	// job 2: 10 CPUs, speed 0.90
+	// job 3: 2 CPUs, speed 1.00
 }

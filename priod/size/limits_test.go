@@ -117,7 +117,6 @@ func TestSizesKeepLimits(t *testing.T) {
 		}
 		q := newSizeQueue(t, nodes)
 		set := q.z.set
-		set.Mechanism = Mechanism(rapid.IntRange(0, 4).Draw(t, "mechanism"))
 		q.z.Set(set)
 		allowance := func(each bool) *slurmplug.Allowance {
 			return &slurmplug.Allowance{Limit: "l", CPUs: rapid.Int64Range(0, 40).Draw(t, "left"), MemMB: rapid.Int64Range(0, 300000).Draw(t, "left MB"), Each: each}

@@ -310,7 +310,8 @@ func (d *decider) takesAtSomeEnd(at int32, wider []placement.Amount, gpus, cpus 
 // the share of other GPUs at any of the node's widerEnds; of equally fast ones the smallest.
 func (d *decider) fastestIn(c *resizable, at int32, room placement.Amount, wider []placement.Amount) (best point, speed float64) {
 	curve, gpus := c.on[d.nodes.Nodes.Type(at)].Curve, float64(c.asked.GPUs)
-	r := request{curve: curve, want: usable(curve, c.asked.GPUs, amountOf(d.nodes.Nodes.Size(at)))}
+	r := request{curve: curve}
+	r.want.cpus, r.want.mem = Usable(curve, c.asked.GPUs, amountOf(d.nodes.Nodes.Size(at)))
 	for _, l := range d.packer.levelsOf(&r) {
 		if l.speed > speed*rounding && l.cpus*gpus <= float64(room.CPUs)*rounding && l.mem*gpus <= float64(room.MemMB)*rounding &&
 			!d.takesAtSomeEnd(at, wider, c.asked.GPUs, int(math.Ceil(l.cpus*gpus)), int64(math.Ceil(l.mem*gpus))) {

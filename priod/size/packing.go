@@ -35,11 +35,7 @@ func (p *packing) reset(s *Packer) {
 		p.open, p.fullNodes = append(p.open, slices.Clone(nodes)), append(p.fullNodes, 0)
 	}
 	p.grants = p.grants[:0]
-	p.grow(len(s.admitted))
-}
-
-func (p *packing) grow(n int) {
-	for len(p.grants) < n {
+	for range s.admitted {
 		p.grants = append(p.grants, Grant{})
 	}
 }
@@ -60,21 +56,8 @@ func (p *packing) demanded(i, node int) point {
 	return share(&p.nodes[node])
 }
 
-// share is the proportional share.
-func (p *packing) share(_, node int) point { return share(&p.nodes[node]) }
-
 // least is what no job gets less than: the smaller of its demand and its share.
 func (p *packing) least(i, node int) point { return p.demanded(i, node).min(share(&p.nodes[node])) }
-
-// published is what TUNE falls back to in its authors' simulator: the whole share when
-// some component of the demand is above it, else the demand.
-func (p *packing) published(i, node int) point {
-	want, fair := p.demanded(i, node), share(&p.nodes[node])
-	if want.exceeds(fair) {
-		return fair
-	}
-	return want
-}
 
 // gpusThatFit returns how many GPUs, at most n, fit on a node with that size each.
 func (p *packing) gpusThatFit(node int, size point, n int) int {
@@ -113,26 +96,6 @@ func (p *packing) gpusThatFitBeside(node int, size point, n int) int {
 
 func part(node, gpus int, size point) Part {
 	return Part{node, Amount{gpus, size.cpus * float64(gpus), size.mem * float64(gpus)}}
-}
-
-// firstFit takes GPUs node by node, as many as fit on each. nil: not all fit.
-func (p *packing) firstFit(i int, size sizeOn) []Part {
-	r := &p.admitted[i]
-	p.parts = p.parts[:0]
-	need := r.gpus
-	for _, node := range p.open[r.typ] {
-		if p.left[node].GPUs == 0 {
-			continue
-		}
-		at := size(i, node)
-		if n := p.gpusThatFit(node, at, need); n > 0 {
-			p.parts = append(p.parts, part(node, n, at))
-			if need -= n; need == 0 {
-				return p.parts
-			}
-		}
-	}
-	return nil
 }
 
 // bestFit takes the node with the least left on which all fits, by GPUs, then by

@@ -1,6 +1,5 @@
 // Package size gives waiting jobs other CPUs and memory beside their GPUs than they ask
-// for, as Synergy does (Mohan et al., OSDI 2022), and takes memory back that running
-// jobs do not use.
+// for, as Synergy does (Mohan et al., OSDI 2022).
 //
 // A training job of a certain number of GPUs is faster with more CPUs and memory, up to
 // its demand. The proportional share of a GPU is what a node has, divided by its GPUs.
@@ -25,12 +24,12 @@
 //   - ahead.go: those that wait for any node
 //   - grant.go: from the mechanism's sizes to whole CPUs and MB, and the write
 //   - limits.go: what associations and QOS leave a job
-//   - running_memory.go: memory of running jobs, by package giveback
-//   - feature.go: how both take part in a cycle
+//   - feature.go: how sizes take part in a cycle
 //
-// The mechanisms know jobs, nodes and curves only, and nothing of Slurm:
-//   - mechanism.go: the five mechanisms, which jobs they admit, and Greedy
-//   - packing.go: one way to place the admitted jobs: first fit, best fit, split
+// The mechanism knows jobs, nodes and curves only, and nothing of Slurm; tests/papers has
+// Synergy's others:
+//   - packer.go: its types, and which jobs it admits
+//   - packing.go: one way to place the admitted jobs: best fit, split
 //   - tune.go: Synergy-TUNE; waterfill.go: what improves on it
 package size
 
@@ -51,14 +50,13 @@ import (
 
 // Settings say which waiting jobs get other CPUs and memory than they ask for.
 type Settings struct {
-	Enabled   bool // new sizes are written; jobs get their own requests back in any case
-	Mechanism Mechanism
-	Within    time.Duration // a job that has not started so long after it got a place gets its own request back
-	Jobs      int           // jobs at the head of the queue that are looked at, and written to, in one cycle
-	Table     *workload.Table
-	Past      sensitivity.Past
-	PastAt    time.Time // when Past was learnt
-	Unread    bool      // Past has not been read from accounting yet: no job gets another size before
+	Enabled bool          // new sizes are written; jobs get their own requests back in any case
+	Within  time.Duration // a job that has not started so long after it got a place gets its own request back
+	Jobs    int           // jobs at the head of the queue that are looked at, and written to, in one cycle
+	Table   *workload.Table
+	Past    sensitivity.Past
+	PastAt  time.Time // when Past was learnt
+	Unread  bool      // Past has not been read from accounting yet: no job gets another size before
 }
 
 // Sizes decides on sizes. It remembers from one cycle to the next what it need not work
@@ -87,8 +85,8 @@ func (z *Sizes) Set(set Settings) {
 	if z.curves == nil {
 		z.curves, z.explained = map[curveKey]*sensitivity.Sensitivity{}, map[cluster.JobID]string{}
 	}
-	if z.packer == nil || z.set.Mechanism != set.Mechanism {
-		z.packer = NewPacker(Rule{Mechanism: set.Mechanism, Reserve: true})
+	if z.packer == nil {
+		z.packer = NewPacker(Rule{Reserve: true})
 	}
 	if z.set.Table != set.Table || !z.set.PastAt.Equal(set.PastAt) {
 		clear(z.curves)

@@ -16,8 +16,6 @@ import (
 	"slurmprio/slurmplug/jobtag"
 )
 
-var start = time.Unix(1_800_000_000, 0)
-
 // sizeQueue is a queue of jobs with consent on nodes of one type.
 type sizeQueue struct {
 	s cluster.Snapshot
@@ -35,7 +33,7 @@ func newSizeQueue(t interface{ Fatal(...any) }, nodes []cluster.Node) *sizeQueue
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.z.Set(Settings{Enabled: true, Mechanism: Waterfill, Within: time.Minute, Jobs: 100_000, Table: table})
+	q.z.Set(Settings{Enabled: true, Within: time.Minute, Jobs: 100_000, Table: table})
 	return q
 }
 
@@ -151,9 +149,6 @@ func TestSizesLeftAlone(t *testing.T) {
 		{"dependency", func(_ *sizeQueue, j *cluster.Job) { j.Dependency = true }, ""},
 		{"not ranked", func(q *sizeQueue, _ *cluster.Job) { q.p.Decisions[0].Ranked = false }, "priod does not rank it"},
 		{"claim", func(q *sizeQueue, j *cluster.Job) { q.h.Claiming = map[cluster.JobID]bool{j.ID: true} }, "room is being made"},
-		{"its nodes are bounded", func(q *sizeQueue, j *cluster.Job) {
-			q.h.Asked(j.ID, slurmplug.NumNodes, slurmplug.Text("1-0"), slurmplug.Text("1-1"), true, q.s.At)
-		}, "it waits for few nodes"},
 		{"fixed", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Fixed = "asks for its node alone" }, "it asks for its node alone"},
 		{"not read", func(_ *sizeQueue, j *cluster.Job) { j.Asked = nil }, "too far from the head"},
 		{"names a node", func(_ *sizeQueue, j *cluster.Job) { j.Asked.Nodes = "n1" }, "names its nodes"},
@@ -355,7 +350,7 @@ func TestSizesKeepShares(t *testing.T) {
 			nodes = append(nodes, n)
 		}
 		q := &sizeQueue{h: cluster.NewHistory(), s: cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}}
-		q.z.Set(Settings{Enabled: true, Mechanism: Mechanism(rapid.IntRange(0, 4).Draw(t, "mechanism")), Within: time.Minute, Jobs: 1000, Table: &workload.Table{}})
+		q.z.Set(Settings{Enabled: true, Within: time.Minute, Jobs: 1000, Table: &workload.Table{}})
 		for range rapid.IntRange(1, 12).Draw(t, "jobs") {
 			gpus := rapid.IntRange(1, 8).Draw(t, "job gpus")
 			tag := rapid.SampledFrom([]string{
@@ -637,7 +632,7 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			nodes = append(nodes, sizeNode(fmt.Sprintf("n%d", i), gpus, gpus*rapid.IntRange(2, 5).Draw(t, "ratio")+rapid.IntRange(0, 2).Draw(t, "odd"), int64(gpus)*64000))
 		}
 		q := &sizeQueue{h: cluster.NewHistory(), s: cluster.Snapshot{At: time.Unix(1_000_000, 0), Nodes: nodes}}
-		q.z.Set(Settings{Enabled: true, Mechanism: Waterfill, Within: time.Minute, Jobs: 1000, Table: &workload.Table{}})
+		q.z.Set(Settings{Enabled: true, Within: time.Minute, Jobs: 1000, Table: &workload.Table{}})
 		running, own := map[int]held{}, map[cluster.JobID]slurmplug.Asked{}
 		take := func(h held, sign int) {
 			n := &q.s.Nodes[h.node]

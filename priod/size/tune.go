@@ -5,23 +5,6 @@ import (
 	"slices"
 )
 
-// tune is Synergy-TUNE as its authors' simulator has it
-// (resources/cluster.py, _tune): in the policy's order, on the first GPUs whose
-// nodes have room.
-func (p *packing) tune() {
-	for i := range p.admitted {
-		if p.grantParts(i, p.firstFit(i, p.demanded)) || p.grantParts(i, p.firstFit(i, p.published)) {
-			continue
-		}
-		for _, n := range p.roomiest(i) {
-			p.shrink(n, p.shortage(i, n, p.published), p.published, func(int) bool { return true })
-		}
-		if !p.grantParts(i, p.firstFit(i, p.published)) {
-			p.placeByShrinking(i) // the released code stops here
-		}
-	}
-}
-
 // tuneBestFit is Synergy-TUNE as the paper describes it: the largest jobs first,
 // on the node with the least left that has room.
 func (p *packing) tuneBestFit() {
@@ -44,7 +27,7 @@ func (p *packing) tuneBestFit() {
 		}
 		clear(failed)
 		for _, n := range p.roomiest(i) {
-			p.shrink(n, p.shortage(i, n, p.least), p.least, p.above)
+			p.shrink(n, p.shortage(i, n))
 		}
 		if !p.grantParts(i, p.bestFit(i, p.least)) {
 			p.placeByShrinking(i)
@@ -59,7 +42,7 @@ func (p *packing) placeByShrinking(i int) {
 	for _, node := range p.open[r.typ] {
 		if n := min(p.left[node].GPUs, r.gpus); n > 0 {
 			at := gpusOn{node, n}
-			p.shrink(at, p.shortage(i, at, p.least), p.least, p.above)
+			p.shrink(at, p.shortage(i, at))
 		}
 	}
 	p.grantParts(i, p.bestFit(i, p.least))
@@ -104,9 +87,9 @@ func (p *packing) roomiest(i int) []gpusOn {
 	return all
 }
 
-// shortage is what a node lacks for those GPUs of a request.
-func (p *packing) shortage(i int, at gpusOn, size sizeOn) point {
-	s, l, n := size(i, at.node), &p.left[at.node], float64(at.gpus)
+// shortage is what a node lacks for those GPUs of a request at its least.
+func (p *packing) shortage(i int, at gpusOn) point {
+	s, l, n := p.least(i, at.node), &p.left[at.node], float64(at.gpus)
 	return point{missing(s.cpus*n, l.CPUs), missing(s.mem*n, l.MemMB)}
 }
 
@@ -122,10 +105,10 @@ func (p *packing) above(i int) bool {
 	return slices.ContainsFunc(p.grants[i].Parts, func(q Part) bool { return perGPU(&q).exceeds(p.least(i, q.Node)) })
 }
 
-// shrink gives placed requests on a node a smaller size until the shortage is covered:
+// shrink gives placed requests on a node their least until the shortage is covered:
 // those on one node first, those with the most CPUs for each GPU first, then the most
 // memory.
-func (p *packing) shrink(at gpusOn, short point, size sizeOn, may func(int) bool) {
+func (p *packing) shrink(at gpusOn, short point) {
 	here := p.on[at.node]
 	slices.SortStableFunc(here, func(a, b int) int {
 		x, y := p.perGPUOf(a), p.perGPUOf(b)
@@ -135,14 +118,11 @@ func (p *packing) shrink(at gpusOn, short point, size sizeOn, may func(int) bool
 		if short == (point{}) {
 			return
 		}
-		if !may(i) {
+		if !p.above(i) {
 			continue
 		}
 		before := p.left[at.node]
-		p.resize(i, size)
-		if slices.ContainsFunc(p.grants[i].Parts, func(q Part) bool { return p.overfull(q.Node) }) {
-			p.resize(i, p.least) // the whole share was more than it had; the released code stops here
-		}
+		p.resize(i, p.least)
 		after := p.left[at.node]
 		gained := point{after.CPUs - before.CPUs, after.MemMB - before.MemMB}.max(point{})
 		short = point{missing(short.cpus, gained.cpus), missing(short.mem, gained.mem)}
@@ -158,10 +138,4 @@ func (p *packing) perGPUOf(i int) point {
 		sum.MemMB += q.MemMB
 	}
 	return perGPU(&sum)
-}
-
-// overfull says whether more was handed out than a node has, rounding aside.
-func (p *packing) overfull(node int) bool {
-	l, total := &p.left[node], &p.nodes[node].Total
-	return l.CPUs < total.CPUs*(1-rounding) || l.MemMB < total.MemMB*(1-rounding)
 }

@@ -45,6 +45,9 @@ type Rule struct {
 // Defaults are the parameters for a site that has measured nothing.
 var Defaults = Rule{Depth: 500, Wait: 16, Least: 0.001, Keep: 65, Away: 65, Change: 0.2, Cycles: 20}
 
+// Constants are the settings that no site changes.
+var Constants = Settings{Rule: Defaults, WritesPerCycle: 100}
+
 // Check refuses parameters that mean nothing.
 func (rule *Rule) Check() error {
 	number := func(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }

@@ -112,6 +112,6 @@ func (st *Steered) write(j *pendingJob, tasks string, part bool, g *taskGroup) {
 
 func (st *Steered) notePostponed() {
 	if st.postponed > 0 {
-		st.in.plan.Note(plan.SteeringWrites, st.postponed, "%d jobs wait for the next cycle: steering.writes_per_cycle is reached", st.postponed)
+		st.in.plan.Note(plan.SteeringWrites, st.postponed, "%d jobs wait for the next cycle: the writes of one cycle are used up", st.postponed)
 	}
 }

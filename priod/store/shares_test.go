@@ -24,7 +24,7 @@ func sharing(t testing.TB, dir string, jobs ...cluster.Job) *daemon {
 			Name: gpuType, Usable: true, GPUType: gpuType, GPUs: 4, CPUs: 32, MemMB: 1 << 20, Partitions: []string{"gpu"},
 		})
 	}
-	d.settings.Allocation.Settings = allocate.Settings{Policy: allocate.Policy{Name: "max-min"}, Every: time.Hour}
+	d.settings.Allocation.Settings = allocate.Settings{Policy: "max-min", Every: time.Hour}
 	d.settings.Allocation.Ledger = must[*allocate.Ledger](t)(d.store.LoadShares(ctx))
 	return d
 }

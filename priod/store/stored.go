@@ -213,7 +213,6 @@ func (h *choicesHash) add(c *plan.Choices) {
 	writeTo(h, c.Budget)
 	writeTo(h, c.Eviction)
 	writeTo(h, c.Switches)
-	writeTo(h, c.Nodes)
 	writeTo(h, c.Refused)
 	maphash.WriteComparable(&h.Hash, c.GPUType != nil)
 	if g := c.GPUType; g != nil {

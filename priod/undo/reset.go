@@ -46,7 +46,6 @@ type Reset struct {
 	Lock   string // the lock file of its writers
 	Slurm  Slurm
 	Order  order.Settings
-	Evict  evict.Settings
 	DryRun bool         // only says what would be taken back
 	Say    func(string) // is told how far a reset has come that takes long
 	// Await is for how long at most it waits for jobs whose runs still end: a victim that was
@@ -152,7 +151,7 @@ func (r *Reset) requeue(ctx context.Context) error {
 	if statuses == nil {
 		return fmt.Errorf("read Slurm: %w", err)
 	}
-	commands := requeues(journal, statuses, r.Evict)
+	commands := requeues(journal, statuses)
 	if r.DryRun {
 		for _, c := range commands {
 			r.result.Requeued = append(r.result.Requeued, c.Job)
@@ -173,9 +172,9 @@ func (r *Reset) requeue(ctx context.Context) error {
 }
 
 // requeues are the commands that put victims back into the queue whose runs have ended.
-func requeues(journal *evict.Journal, statuses map[cluster.JobID]plan.JobStatus, set evict.Settings) []plan.Command {
+func requeues(journal *evict.Journal, statuses map[cluster.JobID]plan.JobStatus) []plan.Command {
 	maps.DeleteFunc(statuses, func(_ cluster.JobID, s plan.JobStatus) bool { return s.Gone || s.Final == "" })
-	changes := evict.Advance(journal, evict.Observation{At: time.Now(), Statuses: statuses, ZeroEnds: set.ZeroEnds, Paused: true})
+	changes := evict.Advance(journal, evict.Observation{At: time.Now(), Statuses: statuses, Paused: true})
 	return slices.DeleteFunc(changes.Commands, func(c plan.Command) bool { return c.Kind != plan.Requeue })
 }
 

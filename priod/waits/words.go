@@ -158,8 +158,6 @@ func betterPlace(what string) string {
 		switch w {
 		case plan.FewSwitches:
 			parts = append(parts, "on more switches than it accepts so far")
-		case plan.FewNodes:
-			parts = append(parts, "on more nodes than it accepts so far")
 		case plan.SlowNodes:
 			parts = append(parts, "on slow nodes, which it avoids so far")
 		}

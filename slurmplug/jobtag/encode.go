@@ -37,9 +37,6 @@ func Encode(t Tag) (string, error) {
 
 	seconds("ckpt", t.Ckpt)
 	put("cpu", appendTyped(nil, t.CPU, appendCurve))
-	if t.GiveBack {
-		put("give-back", []byte("1"))
-	}
 	seconds("grace", t.Grace)
 	put("mem", appendTyped(nil, t.Mem, appendCurve))
 	put("retry", []byte(t.Retry))

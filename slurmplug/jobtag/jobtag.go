@@ -35,7 +35,6 @@ type Tag struct {
 	CPU      map[string]Curve   // CPUs per GPU against relative speed, for each GRES type
 	Mem      map[string]Curve   // MB per GPU against relative speed, for each GRES type
 	Steps    float64            // total work; 0: not said
-	GiveBack bool               // starts no further srun once it runs for long: memory that it has not used may be given back
 	Retry    string             // "never", "infra", "always" or ""
 }
 

@@ -21,10 +21,10 @@ var full = Tag{
 	Speed: map[string]float64{"v100": 0.45, "a100": 1},
 	CPU:   map[string]Curve{"a100": {{3, 1}, {9, 2.4}}},
 	Mem:   map[string]Curve{"v100": {{16000, 1}}, "a100_1g.5gb": {{1000.5, 0.5}, {2000, 1}}},
-	Steps: 1e6, GiveBack: true, Retry: "infra",
+	Steps: 1e6, Retry: "infra",
 }
 
-const fullText = "prio:ckpt=3600&cpu=a100:3x1-9x2.4&give-back=1&grace=300&mem=a100_1g.5gb:1000.5x0.5-2000x1,v100:16000x1" +
+const fullText = "prio:ckpt=3600&cpu=a100:3x1-9x2.4&grace=300&mem=a100_1g.5gb:1000.5x0.5-2000x1,v100:16000x1" +
 	"&retry=infra&signal=B:USR1&speed=a100:1,v100:0.45&steps=1000000&type=te&v=1&workload=resnet-50_v1.5"
 
 func TestEncode(t *testing.T) {
@@ -113,7 +113,6 @@ func TestParseRefuses(t *testing.T) {
 		{"prio:v=1&grace=0", `tag: key "grace", value "0": want whole seconds, 1 to 2147483647`},
 		{"prio:v=1&grace=%2B5", `tag: key "grace", value "+5": want whole seconds, 1 to 2147483647`},
 		{"prio:v=1&grace=99999999999999999999", `tag: key "grace", value "99999999999999999999": want whole seconds, 1 to 2147483647`},
-		{"prio:v=1&give-back=0", `tag: key "give-back", value "0": want 1`},
 		{"prio:v=1&share=1&%73hare=2", `tag: key "share": stands twice`},
 		{"prio:v=1&guess=%zz", `tag: key "guess", value "%zz": not a URL query`},
 		{"prio:share=1", `tag: key "v": missing; a tag ends with v=1`},
@@ -156,6 +155,7 @@ func TestOldKeys(t *testing.T) {
 	}{
 		{old, fullText, full},
 		{"prio:share=1&v=1", "prio:v=1", Tag{}},
+		{"prio:give-back=1&type=be&v=1", "prio:type=be&v=1", Tag{Type: "be"}},
 		{"prio:guess=1&type=be&v=1", "prio:type=be&v=1", Tag{Type: "be"}},
 		{"prio:v=1&share=0&type=te", "prio:type=te&v=1", Tag{Type: "te"}},
 		{"prio:v=1&guess&share=", "prio:v=1", Tag{}},
@@ -254,7 +254,6 @@ func drawTag(t *rapid.T) Tag {
 		CPU:      rapid.MapOfN(name, curve, 0, 2).Draw(t, "cpu"),
 		Mem:      rapid.MapOfN(name, curve, 0, 2).Draw(t, "mem"),
 		Steps:    rapid.OneOf(rapid.Just(0.0), amount).Draw(t, "steps"),
-		GiveBack: rapid.Bool().Draw(t, "give-back"),
 		Retry:    rapid.SampledFrom([]string{"", "never", "infra", "always"}).Draw(t, "retry"),
 	}
 }
@@ -271,7 +270,7 @@ func TestRoundTrip(t *testing.T) {
 			return // too long, and said so
 		}
 		again, _ := Encode(Tag{tag.Type, tag.Grace, tag.Ckpt, tag.Signal, tag.Workload, maps.Clone(tag.Speed),
-			maps.Clone(tag.CPU), maps.Clone(tag.Mem), tag.Steps, tag.GiveBack, tag.Retry})
+			maps.Clone(tag.CPU), maps.Clone(tag.Mem), tag.Steps, tag.Retry})
 		if text != again {
 			t.Fatalf("two texts for one tag:\n%s\n%s", text, again)
 		}

@@ -94,7 +94,7 @@ func Parse(tag string) (Tag, error) {
 		switch key {
 		case "v":
 			versioned = true
-		case "guess", "share": // never did anything; jobs may still carry them, with any value
+		case "guess", "share", "give-back": // they do nothing any more; jobs may still carry them, with any value
 		default:
 			if err := t.Set(key, value); err != nil {
 				return Tag{}, err
@@ -112,7 +112,7 @@ func Parse(tag string) (Tag, error) {
 
 // alone reports whether a tag says nothing but its Type.
 func (t *Tag) alone() bool {
-	return t.Grace == 0 && t.Ckpt == 0 && t.Signal == "" && t.Workload == "" && len(t.Speed)+len(t.CPU)+len(t.Mem) == 0 && t.Steps == 0 && !t.GiveBack && t.Retry == ""
+	return t.Grace == 0 && t.Ckpt == 0 && t.Signal == "" && t.Workload == "" && len(t.Speed)+len(t.CPU)+len(t.Mem) == 0 && t.Steps == 0 && t.Retry == ""
 }
 
 // notAlone is the error of a tag with type=none and more.

@@ -78,8 +78,6 @@ func (t *Tag) Set(key, value string) error {
 			break
 		}
 		t.Steps = n
-	case "give-back":
-		want = setFlag(&t.GiveBack, value)
 	default:
 		return &Error{Key: key, Reason: "no such key"}
 	}
@@ -102,14 +100,6 @@ func setWord(to *string, value string, words ...string) string {
 		return "want " + strings.Join(words[:last], ", ") + " or " + words[last]
 	}
 	*to = value
-	return ""
-}
-
-func setFlag(to *bool, value string) string {
-	if value != "1" {
-		return "want 1"
-	}
-	*to = true
 	return ""
 }
 

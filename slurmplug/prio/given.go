@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"slurmprio/slurmplug/jobtag"
 	"slurmprio/slurmplug/sbatch"
@@ -49,15 +47,27 @@ func FromEnvironment(env []string) (given []Given, strange []string) {
 			continue
 		}
 		name, value, _ := strings.Cut(e, "=")
-		i := slices.IndexFunc(Options, func(o Option) bool { return o.Variable() == name })
+		o := ofVariable(name)
 		switch {
-		case i >= 0 && value != "":
-			given = append(given, Given{&Options[i], value, "variable " + name})
-		case i < 0 && !slices.Contains(others, name):
+		case o != nil && value != "":
+			given = append(given, Given{o, value, "variable " + name})
+		case o == nil && !slices.Contains(others, name):
 			strange = append(strange, name)
 		}
 	}
 	return given, strange
+}
+
+// ofVariable is the option that a variable sets; nil: none.
+func ofVariable(name string) *Option {
+	for _, all := range [][]Option{Options, gone} {
+		for i := range all {
+			if all[i].Variable() == name && all[i].Value != "" {
+				return &all[i]
+			}
+		}
+	}
+	return nil
 }
 
 // FromScript are those of #PRIO lines. They stand where #SBATCH lines count,
@@ -103,8 +113,8 @@ func FromScript(title string, text []byte) (given []Given, err error) {
 func Tag(given []Given) (jobtag.Tag, string, error) {
 	var tag jobtag.Tag
 	for _, g := range given {
-		if g.Option == &gone {
-			return tag, "", goneFrom(g.where)
+		if g.Option.isGone() {
+			return tag, "", g.Option.goneFrom(g.where)
 		}
 		if want := g.Option.apply(&tag, g.Value); want != "" {
 			return tag, "", Errorf("%s %s: %s", g.where, Quote(g.Value), want)
@@ -117,24 +127,6 @@ func Tag(given []Given) (jobtag.Tag, string, error) {
 	return tag, text, nil
 }
 
-// Canary takes --prio-canary out of what was given, and says how long the
-// canary may run; 0 is none.
-func Canary(given []Given) (lasts time.Duration, rest []Given, err error) {
-	for _, g := range given {
-		if g.Option.Name != canary {
-			rest = append(rest, g)
-			continue
-		}
-		text, want := g.Option.tagValue(g.Value)
-		if want != "" {
-			return 0, nil, Errorf("%s %s: %s", g.where, Quote(g.Value), want)
-		}
-		n, _ := strconv.ParseInt(text, 10, 64) // none of takenBack
-		lasts = time.Duration(n) * time.Second
-	}
-	return lasts, rest, nil
-}
-
 // misplaced finds an option of ours on an #SBATCH line.
 func misplaced(title string, text []byte) error {
 	if !bytes.Contains(text, []byte("--prio-")) {
@@ -143,10 +135,10 @@ func misplaced(title string, text []byte) error {
 	components, _ := sbatch.Directives(text, 2405)
 	for _, w := range slices.Concat(components...) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(w.Text, "--"), "=")
-		switch find(name) {
-		case nil:
-		case &gone:
-			return goneFrom(fmt.Sprintf("%s, line %d: --%s", title, w.Line, name))
+		switch o := find(name); {
+		case o == nil:
+		case o.isGone():
+			return o.goneFrom(fmt.Sprintf("%s, line %d: --%s", title, w.Line, name))
 		default:
 			return Errorf("%s, line %d: --%s stands on an #SBATCH line, where sbatch refuses it: write #PRIO --%[3]s", title, w.Line, name)
 		}

@@ -3,6 +3,7 @@ package prio
 import (
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,25 +46,24 @@ var Options = []Option{
 	{"prio-cpu", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N CPUs per GPU: a100:3x1-9x2.4", verbatim},
 	{"prio-mem", sbatch.Required, "TYPE:NxX-NxX,...", "relative speed with N MB of memory per GPU", verbatim},
 	{"prio-steps", sbatch.Required, "N", "total work of the job, in steps of its own", steps},
-	{"prio-give-back", sbatch.Optional, "yes|no", "the job starts no srun later on: memory that it holds and has not used may be reclaimed while it runs", yesNo},
 	{"prio-retry", sbatch.Required, "never|infra|always", "after which failures to requeue the job: none, those of the machine, or also those whose cause is not clear", lower},
-	{canary, sbatch.Required, "TIME", "run the script on one GPU for this long first: the job starts only if that does not fail", trial},
 }
-
-// canary is the one option that says nothing about the job: Canary reads it.
-const canary = "prio-canary"
 
 // optOut is short for --prio-type=none.
 const optOut = "prio-none"
 
-// gone is a removed option that never had an effect. It is
-// still read, so that its error says so.
-var gone = Option{Name: "prio-share", Arg: sbatch.Optional}
+// gone are removed options. They are still read, so that an error says what to do; the variable of one that had a value, too.
+var gone = []Option{
+	{Name: "prio-share", Arg: sbatch.Optional, Help: " and never did anything to a job: leave it out"},
+	{Name: "prio-give-back", Arg: sbatch.Optional, Help: " and does nothing to a job: leave it out"},
+	{Name: "prio-canary", Arg: sbatch.Required, Value: "TIME", Help: ": submit a short run of the script, and the job with --dependency=afterok on it (docs/users/canary.md)"},
+}
+
+// isGone reports whether an option is one of them.
+func (o *Option) isGone() bool { return o.tagValue == nil }
 
 // goneFrom is the error where it is still used; where is place and name.
-func goneFrom(where string) error {
-	return Errorf("%s is gone and never did anything to a job: leave it out", where)
-}
+func (o *Option) goneFrom(where string) error { return Errorf("%s is gone%s", where, o.Help) }
 
 // find finds an option by its name, gone with them; nil when there is none.
 func find(name string) *Option {
@@ -72,8 +72,10 @@ func find(name string) *Option {
 			return &Options[i]
 		}
 	}
-	if name == gone.Name {
-		return &gone
+	for i := range gone {
+		if gone[i].Name == name {
+			return &gone[i]
+		}
 	}
 	return nil
 }
@@ -82,10 +84,9 @@ func find(name string) *Option {
 // sbatch's command line.
 func Exact(more ...string) []*sbatch.Option {
 	var out []*sbatch.Option
-	for _, o := range Options {
+	for _, o := range slices.Concat(Options, gone) {
 		out = append(out, &sbatch.Option{Name: o.Name, Arg: o.Arg, Exact: true})
 	}
-	out = append(out, &sbatch.Option{Name: gone.Name, Arg: gone.Arg, Exact: true})
 	for _, name := range more {
 		out = append(out, &sbatch.Option{Name: name, Exact: true})
 	}
@@ -105,9 +106,6 @@ func (o *Option) apply(tag *jobtag.Tag, value string) (want string) {
 		if text != takenBack {
 			tag.Type = jobtag.None
 		}
-		return ""
-	case o.Name == "prio-give-back" && text == takenBack:
-		tag.GiveBack = false
 		return ""
 	}
 	var bad *jobtag.Error
@@ -131,8 +129,7 @@ func signal(value string) (string, string) {
 	return name, ""
 }
 
-// takenBack is the answer no. Of all that can be said, only --prio-give-back
-// and --prio-canary can be taken back.
+// takenBack is the answer no. Of all that can be said, only --prio-none can be taken back.
 const takenBack = "no"
 
 func yesNo(value string) (string, string) {
@@ -159,17 +156,6 @@ func seconds(value string) (string, string) {
 		return "", "want a time such as 5 (minutes), 5:00, 1-12:00:00, 90s or 1h30m; whole seconds, not 0"
 	}
 	return strconv.FormatInt(int64(d/time.Second), 10), ""
-}
-
-func trial(value string) (string, string) {
-	if strings.ToLower(value) == takenBack {
-		return takenBack, ""
-	}
-	text, want := seconds(value)
-	if want != "" {
-		want += "; or no"
-	}
-	return text, want
 }
 
 // parseTime reads a time as Slurm writes it ("minutes", "minutes:seconds",

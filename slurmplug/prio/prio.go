@@ -5,7 +5,6 @@
 //	given, err := prio.FromScript(title, script)  // #PRIO lines
 //	more, strange := prio.FromEnvironment(os.Environ())
 //	given = slices.Concat(given, more, prio.FromArguments(cmd))
-//	lasts, given, err := prio.Canary(given)
 //	tag, text, err := prio.Tag(given)
 //
 // where cmd was parsed by a grammar with prio.Exact().

@@ -41,16 +41,6 @@ type Option struct {
 	Exact bool
 }
 
-// Variables are those that set an option, in any release.
-func Variables(name string) []string {
-	for i := range options {
-		if options[i].Name == name {
-			return options[i].Env
-		}
-	}
-	return nil
-}
-
 // options of sbatch 22.05 to 26.05. Source: the tables in
 // src/common/slurm_opt.c and src/sbatch/opt.c of those releases; the order is
 // the one in which sbatch reads the variables, where that matters.

@@ -16,6 +16,9 @@ import (
 // otherwise.
 const Default = "unix:/run/priod/wake"
 
+// PollsPerMinute is how many early polls TE submissions cause in a minute, at most half of them by one user (docs/reference/wake.md).
+const PollsPerMinute = 20
+
 // maxPath is what fits into sun_path of unix(7), with its closing zero.
 const maxPath = 107
 

@@ -150,7 +150,7 @@ func (s *study) streamTable(ctx context.Context, w io.Writer, streams []string) 
 				return err
 			}
 			r := &run{name: fmt.Sprintf("%s-%d", c.set.name, i), config: "[cycle]\ninterval = \"15s\"\n" + c.set.config, trace: path}
-			r.flags = append([]string{"--window", "500:4999", "--pool", "--backfill", "easy", "--seed", "0", "--nodes", "36:v100:1", "--nodes", "36:p100:1", "--nodes", "36:k80:1"}, c.set.flags...)
+			r.flags = append([]string{"--window", "500:4999", "--backfill", "easy", "--seed", "0", "--nodes", "36:v100:1", "--nodes", "36:p100:1", "--nodes", "36:k80:1"}, c.set.flags...)
 			runs = append(runs, r)
 		}
 		if err := s.all(ctx, runs); err != nil {

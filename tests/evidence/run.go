@@ -50,7 +50,7 @@ func (s *study) build(ctx context.Context) error {
 	sum := sha256.New()
 	for path, pkg := range map[*string]string{&s.priod: "slurmprio/priod", &s.papers: "slurmprio/tests/papers"} {
 		*path = filepath.Join(s.dir, filepath.Base(pkg))
-		build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", *path, pkg)
+		build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-X slurmprio/priod/config.Settable=yes", "-o", *path, pkg)
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("go build: %w\n%s", err, out)
 		}

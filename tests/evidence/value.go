@@ -136,16 +136,18 @@ func (v *valued) replay(ctx context.Context, order string, draw uint64, into *ac
 		}
 		in.Config, in.Table, spec.Overheads.Hold = cfg, v.programs, 20
 	}
-	if into != nil {
-		spec.Adjust = func(o *virtual.Options) {
-			o.Daemon.Seen, o.Daemon.LearnEvery, o.Daemon.LearnFrom = into.seen, time.Hour, 10_000*24*time.Hour
-			o.Daemon.Learn = func(_ *cycle.Settings, past []cluster.PastStay) { into.past = append(into.past[:0], past...) }
-		}
-	}
 	if err := spec.Check(); err != nil {
 		return 0, err
 	}
-	result, err := simulate.Run(ctx, spec, in)
+	opt, err := spec.Options(&in)
+	if err != nil {
+		return 0, err
+	}
+	if into != nil {
+		opt.Daemon.Seen, opt.Daemon.LearnEvery, opt.Daemon.LearnFrom = into.seen, time.Hour, 10_000*24*time.Hour
+		opt.Daemon.Learn = func(_ *cycle.Settings, past []cluster.PastStay) { into.past = append(into.past[:0], past...) }
+	}
+	result, err := in.Run(ctx, opt)
 	if into != nil {
 		into.outcomes = result
 	}

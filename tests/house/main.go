@@ -47,12 +47,12 @@ func main() {
 
 // counts are those of a checkout.
 type counts struct {
-	lines           map[string]int // of Go by room, without tests and generated code
-	flags           map[string]int // by verb, as the man page has them
-	keys, constants int
-	words           int
-	long            []string // functions of more than longFunction lines: lines, file, name
-	repeats         int      // lines that belong to a run that stands elsewhere, too
+	lines   map[string]int // of Go by room, without tests and generated code
+	flags   map[string]int // by verb, as the man page has them
+	keys    int
+	words   int
+	long    []string // functions of more than longFunction lines: lines, file, name
+	repeats int      // lines that belong to a run that stands elsewhere, too
 }
 
 // roots hold the product.
@@ -156,15 +156,13 @@ func (c *counts) pages(dir string) error {
 			c.flags[strings.TrimSpace(head[3:])] += n
 		}
 	}
-	for file, n := range map[string]*int{"etc/priod.toml": &c.keys, "etc/constants.toml": &c.constants} {
-		config, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			return err
-		}
-		for _, line := range key.FindAllString(string(config), -1) {
-			if !strings.HasPrefix(line, "#") {
-				*n++
-			}
+	config, err := os.ReadFile(filepath.Join(dir, "etc/priod.toml"))
+	if err != nil {
+		return err
+	}
+	for _, line := range key.FindAllString(string(config), -1) {
+		if !strings.HasPrefix(line, "#") {
+			c.keys++
 		}
 	}
 	pages := []string{filepath.Join(dir, "README.md")}
@@ -192,7 +190,7 @@ func (c *counts) markdown() string {
 	fmt.Fprintf(&b, "| | |\n| --- | --- |\n| lines of Go, without tests and generated code | %d |\n", total)
 	fmt.Fprintf(&b, "| the largest rooms | %s |\n", largest(c.lines, 10))
 	fmt.Fprintf(&b, "| flags by verb | %s |\n", largest(c.flags, 5))
-	fmt.Fprintf(&b, "| keys of priod.toml, of constants.toml | %d, %d |\n| words of README and docs | %d |\n", c.keys, c.constants, c.words)
+	fmt.Fprintf(&b, "| keys of priod.toml | %d |\n| words of README and docs | %d |\n", c.keys, c.words)
 	fmt.Fprintf(&b, "| functions over %d lines | %d |\n| lines in runs of %d that stand twice | %d |\n", longFunction, len(c.long), sameRun, c.repeats)
 	for _, f := range c.long {
 		fmt.Fprintf(&b, "    %s\n", f)

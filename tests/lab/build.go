@@ -20,7 +20,7 @@ func Build(dir, program string, env ...string) (string, error) {
 		return path, err
 	}
 	path := filepath.Join(dir, filepath.Base(program))
-	cmd := exec.Command("go", "build", "-o", path, "slurmprio/"+program)
+	cmd := exec.Command("go", "build", "-ldflags", "-s -X slurmprio/priod/config.Settable=yes", "-o", path, "slurmprio/"+program)
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %v\n%s", program, err, out)

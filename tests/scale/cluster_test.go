@@ -85,7 +85,7 @@ func (g *generated) makeTags() {
 			case 2, 3:
 				t.Speed = speeds
 			case 4:
-				t.Speed, t.CPU, t.Mem, t.GiveBack = speeds, cpus, memory, program%2 == 0
+				t.Speed, t.CPU, t.Mem = speeds, cpus, memory
 			}
 			t.Retry = []string{"", "infra", "always"}[program%3]
 			g.tag(t)

@@ -39,14 +39,12 @@ gpus = 64
 enabled = true
 [sizing]
 enabled = true
-give_back = true
 [rounds]
 enabled = true
 [retry]
 enabled = true
 [locality]
 enabled = true
-few_nodes = true
 slow_nodes = true
 [preemption]
 enabled = true

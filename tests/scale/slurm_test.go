@@ -331,9 +331,6 @@ func (s *slurm) Ask(_ context.Context, jobs []*cluster.Job) error {
 	return nil
 }
 
-// KeepsMemory says nothing against lowering the memory of running jobs.
-func (s *slurm) KeepsMemory() string { return "" }
-
 // AskMemory says how much memory jobs ask for.
 func (s *slurm) AskMemory(_ context.Context, jobs []*cluster.Job) error {
 	for _, row := range jobs {
@@ -342,15 +339,6 @@ func (s *slurm) AskMemory(_ context.Context, jobs []*cluster.Job) error {
 		}
 	}
 	return nil
-}
-
-// Peaks are what running jobs have used: a third of what they were given first.
-func (s *slurm) Peaks(_ context.Context, jobs []*cluster.Job) (map[cluster.JobID]int64, error) {
-	peaks := map[cluster.JobID]int64{}
-	for _, j := range jobs {
-		peaks[j.ID] = int64(j.GPUs) * 20_000
-	}
-	return peaks, nil
 }
 
 // Topology is a tree of switches.
@@ -379,9 +367,6 @@ func (s *slurm) AskNodeCounts(_ context.Context, jobs []*cluster.Job) error {
 	}
 	return nil
 }
-
-// OpensNodes is true, as of the newest Slurm.
-func (s *slurm) OpensNodes(context.Context) (bool, error) { return true, nil }
 
 // Look shows single jobs.
 func (s *slurm) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {

@@ -40,15 +40,10 @@ func (s *Stuck) add(id, why string) {
 // admit checks a job and makes it ready to arrive. why is not empty when it
 // can never run.
 func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
-	if e.opt.preemptive() {
-		t.Trials, t.Ending = nil, trace.Ending{} // it is not requeued there
-	}
 	work := cmp.Or(t.Duration, t.Steps)
 	switch {
 	case t.GPUs < 0 || t.CPUs < 0 || t.MemMB < 0 || t.Nodes < 0:
 		return nil, "", fmt.Errorf("job %s requests %d GPUs, %d CPUs, %d MB and %d nodes", t.ID, t.GPUs, t.CPUs, t.MemMB, t.Nodes)
-	case t.GPUs == 0 && e.opt.Placement == placement.Pool:
-		return nil, "", OptionError(fmt.Sprintf("job %s requests no GPUs, and in a pool GPUs alone are counted: --placement packed or consolidated", t.ID))
 	case t.GPUs == 0 && (t.Duration == 0 || t.GPUType != ""):
 		return nil, "", fmt.Errorf("job %s requests no GPUs: it wants a duration_s, and no GPU type", t.ID)
 	case !(work > 0) || math.IsInf(work, 1):
@@ -86,10 +81,7 @@ func (e *engine) newJob(t trace.Job) (j *job, why string) {
 	}
 	j.bill = e.bill(j)
 	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, e.opt.AccountGPUs)}
-	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs)}}
-	if e.opt.Placement != placement.Pool {
-		j.request.CPUs, j.request.MemMB, j.request.Nodes = int32(t.CPUs), t.MemMB, int32(t.Nodes)
-	}
+	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs), CPUs: int32(t.CPUs), MemMB: t.MemMB}, Nodes: int32(t.Nodes)}
 	if t.GPUs == 0 {
 		e.withoutGPUs(j)
 	} else {

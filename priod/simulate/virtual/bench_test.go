@@ -46,7 +46,7 @@ func stream(n, gpus int, load float64, seed uint64) iter.Seq2[trace.Job, error] 
 	}
 }
 
-// BenchmarkEASY is EASY on a pool of 4,000 GPUs. At load 2 the queue of
+// BenchmarkEASY is EASY on 4,000 GPUs. At load 2 the queue of
 // the largest run is hundreds of thousands of jobs long; cost per job stays the
 // same.
 func BenchmarkEASY(b *testing.B) {
@@ -125,12 +125,8 @@ func BenchmarkVenus(b *testing.B) {
 	}{
 		{"fifo", Options{}},
 		{"easy", Options{Backfill: EASY}},
-		{"conservative", Options{Backfill: Conservative}},
-		{"srtf", Options{Order: SRTF}},
-		{"las", Options{Order: LAS, LASQueues: []float64{3250, 7200}}},
 		{"consolidated", Options{Placement: placement.Consolidated}},
 		{"consolidated-easy", Options{Placement: placement.Consolidated, Backfill: EASY}},
-		{"packed-conservative", Options{Placement: placement.Packed, Backfill: Conservative, Order: SJF, Depth: 100}},
 		{"multifactor", Options{Order: Multifactor, Backfill: EASY}},
 		{"priod", Options{Order: Priod, Backfill: EASY, Daemon: benchDaemon}},
 	} {
@@ -214,7 +210,6 @@ func BenchmarkFitGpp(b *testing.B) {
 		{"te-first", 84, 65_536, 0, Options{Backfill: EASY, TEFirst: true}, []placement.Mode{placement.Packed, placement.Consolidated}},
 		{"priod", 84, 65_536, 0, Options{Order: Priod, Backfill: EASY, Daemon: benchDaemon}, []placement.Mode{placement.Packed}},
 		{"overload", 84, 65_536, 1.5, Options{Backfill: EASY}, []placement.Mode{placement.Packed}},
-		{"conservative", 500, 20_000, 0.95, Options{Backfill: Conservative, Depth: 100}, []placement.Mode{placement.Consolidated}},
 		{"large", 10_000, 100_000, 0.95, Options{Backfill: EASY}, []placement.Mode{placement.Packed}},
 	} {
 		for _, mode := range c.placements {

@@ -33,7 +33,7 @@ func daemonOf(t testing.TB, text string, table *workload.Table) Daemon {
 	}
 	return Daemon{
 		Settings: c.Features(nil, table, cycle.NewState()), Interval: time.Duration(c.Cycle.Interval),
-		Watch: time.Duration(c.Preemption.Watch), Calls: c.Wake.PollsPerMinute,
+		Watch: c.Constants.Watch, Calls: c.Constants.Polls,
 	}
 }
 
@@ -144,12 +144,10 @@ func TestDaemonReserves(t *testing.T) {
 		{ID: "te", GPUs: 2, Duration: 100, Submit: 1003, User: "bob", Class: cluster.TE},
 		{ID: "short", GPUs: 1, Duration: 20, Limit: 20, Submit: 1004, User: "eve"},
 	}
-	for _, reserves := range []bool{true, false} {
-		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, fmt.Sprintf("%sreserve = %t\n", evicting, reserves), nil)}
-		o := run(t, trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "a100", GPUs: 2}}}, jobs, opt).Outcomes
-		if (o[3].Start < 1093) == reserves || o[2].Start < 1093 || o[2].Start > 1095 {
-			t.Errorf("reserved %t: the short job starts at %v, the TE job at %v", reserves, o[3].Start, o[2].Start)
-		}
+	opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, evicting, nil)}
+	o := run(t, trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "a100", GPUs: 2}}}, jobs, opt).Outcomes
+	if o[3].Start < 1093 || o[2].Start < 1093 || o[2].Start > 1095 {
+		t.Errorf("the short job starts at %v, the TE job at %v", o[3].Start, o[2].Start)
 	}
 }
 

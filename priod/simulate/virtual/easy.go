@@ -9,19 +9,10 @@ import (
 
 // schedule is one pass of the scheduler.
 func (e *engine) schedule() {
-	switch {
-	case e.opt.preemptive():
-		e.settle()
-	case e.opt.Backfill == Conservative:
-		e.plan.schedule()
-	case e.opt.Backfill == Skip:
-		e.skip()
-	default:
-		for e.strict() {
-		}
-		if e.opt.Backfill == EASY {
-			e.backfill()
-		}
+	for e.strict() {
+	}
+	if e.opt.Backfill == EASY {
+		e.backfill()
 	}
 	e.waitForSwitches()
 	e.askEvictions()
@@ -125,30 +116,6 @@ func (e *engine) leftFor(j *job, s *slot) *placement.Nodes {
 		return nil
 	}
 	return e.beyond
-}
-
-// skip starts whatever fits, in order.
-func (e *engine) skip() {
-	e.queue.pass++
-	for e.usable() {
-		j, s := e.queue.pick(func(s *slot) *job {
-			if s.ruledOut == e.queue.pass {
-				return nil
-			}
-			if s.owners.admit(int(s.request.GPUs)) && s.roomOn(e.nodes).MayFit() {
-				if j := e.first(s, math.Inf(1), nil); j != nil {
-					return j
-				}
-			}
-			s.ruledOut = e.queue.pass // starts only take away
-			return nil
-		})
-		if j == nil {
-			return
-		}
-		shares, _ := e.nodes.Fit(e.asks(j, s), nil)
-		e.begin(j, s.part, shares)
-	}
 }
 
 // backfill starts, in order, what delays no head's reservation (EASY): jobs that end
@@ -299,9 +266,6 @@ func (e *engine) lookAt(t int32, at float64) {
 	e.shadows[t] = min(was, at)
 	switch {
 	case at >= was:
-	case e.opt.Placement == placement.Pool:
-		by := e.running[t].before(key{rank: at, seq: math.MaxInt64})
-		e.beyond.Release([]placement.Share{{Node: t, Amount: placement.Amount{GPUs: int32(by)}}})
 	case math.IsInf(was, 1):
 		for j := range e.running[t].all {
 			if j.planned > at {
@@ -322,16 +286,8 @@ func (e *engine) lookAt(t int32, at float64) {
 }
 
 // roomAt is when the request will fit on nodes of one type, beside what is reserved;
-// infinite when the running jobs do not make room. Not in a pool it leaves what is free then
-// in future.
+// infinite when the running jobs do not make room. It leaves what is free then in future.
 func (e *engine) roomAt(r placement.Request, t int32) float64 {
-	if e.opt.Placement == placement.Pool {
-		missing := int64(r.GPUs) - int64(e.nodes.FreeGPUs(t))
-		if j := e.running[t].over(missing - 1); j != nil {
-			return j.planned
-		}
-		return math.Inf(1)
-	}
 	r.Types = 1 << uint(t)
 	e.future.CopyFree(e.nodes)
 	e.future.Take(e.reserved)

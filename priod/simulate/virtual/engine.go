@@ -46,7 +46,6 @@ type job struct {
 	since     float64 // from when on it could run; its age counts from there
 	eligible  float64 // from when on it may run again, once evicted
 	returns   bool    // to the queue, when this run is over
-	peers     int     // jobs in the system at its arrival
 	bill      float64 // GPUs that its owner is billed for
 	trial
 
@@ -59,31 +58,27 @@ type job struct {
 	start   float64 // of this run, after the prolog
 	lost    float64 // s of this run spent on restarting
 	planned float64 // when the run frees its GPUs, as far as the scheduler knows
-	opens   float64 // reserved start, under conservative backfill
 
 	asksSwitches string  // what priod wrote; "": nothing
 	switchWait   float64 // s that it waits for few switches at most, from
 	switchStart  float64 // when it could first have started on more; -1: it could not yet
 
-	level    int     // LAS queue
-	attained float64 // GPU-seconds
-	record           // as Slurm shows it
+	record // as Slurm shows it
 }
 
 type engine struct {
-	ctx      context.Context
-	opt      Options
-	cluster  trace.Cluster
-	divided  bool // as trace.Cluster.Divided
-	overlap  bool // and nodes are in several partitions
-	kinds    kinds
-	types    []string // names of the kinds
-	gpus     int
-	cpus     float64 // of nodes with GPUs, for each GPU; 0: not counted
-	agenda   agenda
-	now      float64
-	together bool // all events of one time before one pass
-	moved    bool // a pass may start something that the last one could not
+	ctx     context.Context
+	opt     Options
+	cluster trace.Cluster
+	divided bool // as trace.Cluster.Divided
+	overlap bool // and nodes are in several partitions
+	kinds   kinds
+	types   []string // names of the kinds
+	gpus    int
+	cpus    float64 // of nodes with GPUs, for each GPU; 0: not counted
+	agenda  agenda
+	now     float64
+	moved   bool // a pass may start something that the last one could not
 
 	queue        queue
 	nodes        *placement.Nodes
@@ -97,17 +92,13 @@ type engine struct {
 	beyond       *placement.Nodes     // what that leaves
 	future       *placement.Nodes     // scratch for finding it
 	empty        *placement.Nodes     // the whole cluster
-	running      []tree               // by GPU type and planned end; under SRTF and LAS one, in order
-	plan         *reservations        // of conservative backfill
+	running      []tree               // by GPU type and planned end
 	out          []outage             // by node, why it starts no jobs
 	reboots      map[int32]*reboot    // by node that drains for a reboot, or reboots
 	leaves       []int32              // by node, the leaf switch of the node; nil: there are none
 	slowdowns    []map[string]float64 // by node and workload; nil: nodes are equal
 	reservations []reservation        // of nodes, which start nothing meanwhile
 	windows      []window             // maintenance that is announced, by its start
-
-	demotions []*job // at this moment, under LAS
-	preempted int64  // turns of jobs preempted at this moment, under LAS: before all others
 
 	calculating, cycling bool // in the agenda
 
@@ -129,14 +120,14 @@ type engine struct {
 }
 
 func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
-	if opt.Placement == placement.Pool { // of GPUs
-		c.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(g trace.NodeGroup) bool { return g.GPUs == 0 })
+	if opt.Placement == placement.Pool { // the zero value
+		opt.Placement = placement.Packed
 	}
 	e := &engine{
 		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, divided: c.Divided(), lines: map[string]*line{}, parts: map[string]*queuePart{},
 		queue: queue{classes: map[classKey]*class{}},
 		users: map[string]*owner{}, accounts: map[string]*owner{},
-		rand: rand.New(rand.NewPCG(opt.Seed, 0x736c75726d)), together: opt.Placement != placement.Pool || opt.preemptive(),
+		rand: rand.New(rand.NewPCG(opt.Seed, 0x736c75726d)),
 	}
 	e.types = e.kinds.names
 	e.overlap = e.divided && slices.ContainsFunc(c.Nodes, func(g trace.NodeGroup) bool { return len(g.Partitions) > 1 })
@@ -152,10 +143,6 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	e.running = make([]tree, len(e.types))
 	if opt.Window != nil {
 		e.awaited = opt.Window.Last - opt.Window.First + 1
-	}
-	if opt.Backfill == Conservative {
-		e.plan = newReservations(e)
-		e.together = e.together || !e.plan.steady
 	}
 	if opt.Order == Multifactor || opt.Order == Priod {
 		e.factors = newMultifactor(opt.Multifactor)
@@ -183,8 +170,6 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	}
 	return e
 }
-
-func (o *Options) preemptive() bool { return o.Order == SRTF || o.Order == LAS }
 
 // nodesOf are the nodes of a cluster, whose groups are of these kinds.
 func nodesOf(c trace.Cluster, kinds []int32) []placement.Node {
@@ -281,17 +266,14 @@ func (e *engine) until(end float64) error {
 	return nil
 }
 
-// moment handles what happens next and then schedules. In a pool that is one
-// event: between two of one time a job may start on what only the first of them
-// freed. Where jobs are placed or moved, or a pass plans again for all, it is all
-// that happens at that time.
+// moment handles all that happens next, at one time, and then schedules.
 func (e *engine) moment() error {
 	e.now = e.agenda.heap[0].at
 	for {
 		if err := e.handle(e.agenda.pop()); err != nil {
 			return err
 		}
-		if !e.together || len(e.agenda.heap) == 0 || e.agenda.heap[0].at != e.now {
+		if len(e.agenda.heap) == 0 || e.agenda.heap[0].at != e.now {
 			break
 		}
 	}
@@ -322,7 +304,6 @@ func (e *engine) handle(v event) error {
 	case arrived:
 		e.ahead--
 		e.inSystem++
-		j.peers = e.inSystem
 		if e.opt.Hold > 0 && e.slurm.holdsBack(j) {
 			j.eligible = e.now + e.opt.Hold
 			e.delay(j)
@@ -349,8 +330,6 @@ func (e *engine) handle(v event) error {
 		e.comeIn(v.node, v.why)
 	case repaired:
 		e.repair(v.node)
-	case demoted:
-		e.demote(j)
 	case calculate:
 		e.calculate()
 	case cycled:
@@ -363,16 +342,13 @@ func (e *engine) handle(v event) error {
 		e.relax(j)
 	case unreserved:
 		e.unreserve("")
-	case opened:
-		e.plan.due = append(e.plan.due, j)
-		e.moved = true
 	}
 	return nil
 }
 
 // idle finds out that nothing can happen any more although jobs wait.
 func (e *engine) idle() error {
-	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || len(e.windows) > 0 || e.plan.holds() {
+	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || len(e.windows) > 0 {
 		return nil
 	}
 	for t := range e.running {

@@ -13,12 +13,10 @@ const (
 	befell                 // an event of Options.NodeEvents begins
 	announced              // one is announced
 	unreserved             // a reservation ends
-	demoted                // a job reached the next LAS queue
 	requeued               // a job may run again
 	arrived                // a job is submitted
 	calculate              // Slurm computes priorities
 	cycled                 // priod's turn
-	opened                 // a reserved start is due
 	tended                 // priod looks at evictions under way
 	called                 // a TE submission wakes priod
 	relaxed                // a job has waited for few switches as long as it may

@@ -19,7 +19,6 @@ func (e *engine) wait(j *job) {
 		e.bar(j)
 	}
 	e.enqueue(j)
-	e.plan.wants(j)
 	e.slurm.changed(j)
 	e.wake()
 	e.moved = true
@@ -130,7 +129,6 @@ func (e *engine) close(j *job) {
 func (e *engine) replan(j *job, planned float64) {
 	t := e.nodes.Type(j.shares[0].Node)
 	e.running[t].remove(j)
-	e.plan.freed(j, planned)
 	j.planned = planned
 	j.key.rank = planned
 	e.running[t].insert(j)
@@ -140,7 +138,6 @@ func (e *engine) replan(j *job, planned float64) {
 // free gives a job's GPUs back, and the job to the queue when it is not done.
 func (e *engine) free(j *job) {
 	e.running[e.nodes.Type(j.shares[0].Node)].remove(j)
-	e.plan.freed(j, e.now)
 	e.drop(j)
 	e.moved = true
 	if e.outcomes[j.index].Done {

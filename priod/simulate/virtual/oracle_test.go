@@ -80,7 +80,7 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 		if len(n.running) > 0 {
 			n.now = min(n.now, n.running[0].end)
 		}
-		for first := true; first || n.opt.Placement != placement.Pool; first = false {
+		for {
 			switch {
 			case len(n.running) > 0 && n.running[0].end == n.now:
 				n.nodes.Release(n.running[0].shares)
@@ -92,9 +92,6 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 				continue
 			}
 			break
-		}
-		if n.opt.Order == SJF {
-			slices.SortStableFunc(n.queue, func(a, b *naiveJob) int { return cmp.Compare(a.Duration, b.Duration) })
 		}
 		n.pass(starts)
 	}
@@ -136,10 +133,7 @@ func (j *naiveJob) fits(nodes *placement.Nodes) bool {
 
 // request is what a job asks for on some of the nodes.
 func (n *naive) request(c trace.Cluster, j *trace.Job, in func(*trace.NodeGroup) bool) placement.Request {
-	r := placement.Request{Amount: placement.Amount{GPUs: int32(j.GPUs)}}
-	if n.opt.Placement != placement.Pool {
-		r.CPUs, r.MemMB, r.Nodes = int32(j.CPUs), j.MemMB, int32(j.Nodes)
-	}
+	r := placement.Request{Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB}, Nodes: int32(j.Nodes)}
 	if j.GPUs == 0 {
 		r.CPUs = max(r.CPUs, r.Nodes, 1)
 	}
@@ -152,7 +146,7 @@ func (n *naive) request(c trace.Cluster, j *trace.Job, in func(*trace.NodeGroup)
 			r.Types |= 1 << uint(kindsOf(c).of[i])
 		}
 		for range g.Count {
-			if !may && n.opt.Placement != placement.Pool {
+			if !may {
 				off = append(off, node)
 			}
 			node++
@@ -170,7 +164,7 @@ func (n *naive) pass(starts []float64) {
 		n.queue = slices.DeleteFunc(n.queue, func(j *naiveJob) bool {
 			before := len(n.heads)
 			for _, p := range j.parts {
-				if n.opt.Backfill != Skip && slices.ContainsFunc(n.heads, func(h naiveHead) bool { return h.part == p.name }) {
+				if slices.ContainsFunc(n.heads, func(h naiveHead) bool { return h.part == p.name }) {
 					continue
 				}
 				heads := n.heads
@@ -374,13 +368,12 @@ func possible(c trace.Cluster, jobs []trace.Job, opt Options) []trace.Job {
 func TestIndexedBackfillIsTheNaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opt := Options{
-			Order:     rapid.SampledFrom([]Order{FIFO, SJF}).Draw(t, "order"),
-			Backfill:  rapid.SampledFrom([]Backfill{NoBackfill, EASY, Skip}).Draw(t, "backfill"),
-			Placement: rapid.SampledFrom([]placement.Mode{placement.Pool, placement.Packed, placement.Consolidated}).Draw(t, "placement"),
+			Backfill:  rapid.SampledFrom([]Backfill{NoBackfill, EASY}).Draw(t, "backfill"),
+			Placement: rapid.SampledFrom([]placement.Mode{placement.Packed, placement.Consolidated}).Draw(t, "placement"),
 		}
 		c := drawCluster(t)
 		jobs := drawJobs(t, c, 40)
-		if opt.Placement != placement.Pool && rapid.Bool().Draw(t, "some without GPUs") {
+		if rapid.Bool().Draw(t, "some without GPUs") {
 			withoutGPUs(t, &c, jobs)
 		}
 		checkAgainstNaive(t, c, jobs, opt)
@@ -425,14 +418,13 @@ func checkAgainstNaive(t *rapid.T, c trace.Cluster, jobs []trace.Job, opt Option
 	}
 	for i, o := range r.Outcomes {
 		if o.Start != want[i] {
-			t.Fatalf("order %s, backfill %s, placement %d: job %s starts at %v, the naive one at %v", opt.Order, opt.Backfill, opt.Placement, jobs[i].ID, o.Start, want[i])
+			t.Fatalf("backfill %s, placement %d: job %s starts at %v, the naive one at %v", opt.Backfill, opt.Placement, jobs[i].ID, o.Start, want[i])
 		}
 		if !o.Done || o.End-o.Start != min(jobs[i].Duration, cmp.Or(jobs[i].Limit, jobs[i].Duration)) || o.Ran != o.End-o.Start {
 			t.Fatalf("job %s ran %+v", jobs[i].ID, o)
 		}
 	}
-	// Under SJF a shorter job becomes the head, which is no delay by backfill.
-	if n.delayed != "" && opt.Order != SJF {
+	if n.delayed != "" {
 		t.Fatalf("head %s starts after its first shadow time", n.delayed)
 	}
 	checkCapacity(t, c, r, jobs)
@@ -452,127 +444,6 @@ func checkCapacity(t *rapid.T, c trace.Cluster, r Result, jobs []trace.Job) {
 			}
 		}
 	}
-}
-
-// naiveConservative keeps the free GPUs of every second in a list.
-func naiveConservative(gpus int, jobs []trace.Job) []float64 {
-	free := make([]int, 5000)
-	for i := range free {
-		free[i] = gpus
-	}
-	take := func(j trace.Job, from, until float64) {
-		for s := int(from); s < int(until); s++ {
-			free[s] -= j.GPUs
-		}
-	}
-	give := func(j trace.Job, from, until float64) {
-		j.GPUs = -j.GPUs
-		take(j, from, until)
-	}
-	earliest := func(j trace.Job, from int) float64 {
-		for start := from; ; start++ {
-			if !slices.ContainsFunc(free[start:start+int(cmp.Or(j.Limit, j.Duration))], func(f int) bool { return f < j.GPUs }) {
-				return float64(start)
-			}
-		}
-	}
-	opens := make([]float64, len(jobs))
-	arrived := 0
-	for now := 0; now < 2500; now++ {
-		early := func(i int) bool {
-			end := opens[i] + min(jobs[i].Duration, cmp.Or(jobs[i].Limit, jobs[i].Duration))
-			return opens[i] < float64(now) && end == float64(now) && end < opens[i]+cmp.Or(jobs[i].Limit, jobs[i].Duration)
-		}
-		// In the order of their starts, one by one: each lets all others move.
-		var ending []int
-		for i := range arrived {
-			if early(i) {
-				ending = append(ending, i)
-			}
-		}
-		for _, i := range ending {
-			give(jobs[i], float64(now), opens[i]+cmp.Or(jobs[i].Limit, jobs[i].Duration))
-		}
-		if len(ending) > 0 {
-			for k := range arrived {
-				if opens[k] < float64(now) {
-					continue
-				}
-				limit := cmp.Or(jobs[k].Limit, jobs[k].Duration)
-				give(jobs[k], opens[k], opens[k]+limit)
-				opens[k] = min(opens[k], earliest(jobs[k], now))
-				take(jobs[k], opens[k], opens[k]+limit)
-			}
-		}
-		for arrived < len(jobs) && jobs[arrived].Submit == float64(now) {
-			opens[arrived] = earliest(jobs[arrived], now)
-			take(jobs[arrived], opens[arrived], opens[arrived]+cmp.Or(jobs[arrived].Limit, jobs[arrived].Duration))
-			arrived++
-		}
-	}
-	return opens
-}
-
-func TestConservativeIsTheNaiveOne(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		gpus := rapid.IntRange(1, 8).Draw(t, "gpus")
-		c := nodes(1, gpus)
-		jobs := drawJobs(t, c, 40)
-		r, err := Run(context.Background(), c, trace.Each(jobs), Options{Backfill: Conservative})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Two early ends at one time are two events to the engine and one to the naive.
-		ends := map[float64]bool{}
-		for i, o := range r.Outcomes {
-			if jobs[i].Limit <= jobs[i].Duration {
-				continue
-			}
-			if ends[o.End] {
-				t.SkipNow()
-			}
-			ends[o.End] = true
-		}
-		want := naiveConservative(gpus, jobs)
-		for i, o := range r.Outcomes {
-			if o.Start != want[i] {
-				t.Fatalf("job %s starts at %v, the naive one at %v", jobs[i].ID, o.Start, want[i])
-			}
-		}
-	})
-}
-
-// Where reservations are rebuilt, they are those that a plain plan of the
-// whole queue makes at every pass: with the order FIFO and exact limits, the
-// same as with reservations that are kept.
-func TestReservationsMadeAnewAreThoseKept(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		opt := Options{Backfill: Conservative, Placement: rapid.SampledFrom([]placement.Mode{placement.Pool, placement.Packed, placement.Consolidated}).Draw(t, "placement")}
-		c := drawCluster(t)
-		c.Nodes = c.Nodes[:1]
-		c.Nodes[0].Count = 1 // among several nodes or types, the place at a time may differ
-		jobs := possible(c, drawJobs(t, c, 40), opt)
-		for i := range jobs {
-			jobs[i].Limit = 0
-		}
-		if len(jobs) == 0 {
-			return
-		}
-		kept, err := Run(context.Background(), c, trace.Each(jobs), opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		opt.Depth = 1000
-		anew, err := Run(context.Background(), c, trace.Each(jobs), opt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range jobs {
-			if kept.Outcomes[i] != anew.Outcomes[i] {
-				t.Fatalf("job %s: %+v with reservations kept, %+v anew", jobs[i].ID, kept.Outcomes[i], anew.Outcomes[i])
-			}
-		}
-	})
 }
 
 // moments runs the engine and looks at it after every moment.
@@ -598,87 +469,6 @@ func moments(t *rapid.T, c trace.Cluster, jobs []trace.Job, opt Options, look fu
 	return e
 }
 
-func TestConservativeNeverDelaysAReservation(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		opt := Options{Backfill: Conservative, Placement: rapid.SampledFrom([]placement.Mode{placement.Pool, placement.Packed, placement.Consolidated}).Draw(t, "placement"),
-			Prolog: float64(rapid.IntRange(0, 2).Draw(t, "prolog")), Epilog: float64(rapid.IntRange(0, 2).Draw(t, "epilog"))}
-		c := drawCluster(t)
-		jobs := possible(c, drawJobs(t, c, 30), opt)
-		promised := map[string]float64{}
-		e := moments(t, c, jobs, opt, func(e *engine) {
-			for _, j := range e.queue.list(0) {
-				if p, known := promised[j.ID]; known && j.opens > p {
-					t.Fatalf("%s was to start at %v, now at %v", j.ID, p, j.opens)
-				}
-				promised[j.ID] = j.opens
-			}
-		})
-		for i, o := range e.outcomes {
-			if p, known := promised[e.jobs[i].ID]; !o.Done || known && o.Start > p {
-				t.Fatalf("%s started at %v, promised %v: %+v", e.jobs[i].ID, o.Start, p, o)
-			}
-		}
-	})
-}
-
-// What runs under SRTF and LAS is what a walk through all jobs would start.
-func TestPreemptiveOrdersAreTheWalk(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		opt := Options{Order: rapid.SampledFrom([]Order{SRTF, LAS}).Draw(t, "order"), TEFirst: rapid.Bool().Draw(t, "te")}
-		if opt.Order == LAS {
-			opt.LASQueues = []float64{4, 20}
-		}
-		gpus := rapid.IntRange(1, 10).Draw(t, "gpus")
-		c := nodes(1, gpus)
-		jobs := drawJobs(t, c, 40)
-		for i := range jobs {
-			jobs[i].Limit = 0
-			if rapid.Bool().Draw(t, "te") {
-				jobs[i].Class = 1
-			}
-		}
-		e := moments(t, c, jobs, opt, func(e *engine) {
-			all := e.queue.list(0)
-			waits := len(all)
-			for j := range e.running[0].all {
-				all = append(all, j)
-			}
-			place := map[*job]key{}
-			for i, j := range all {
-				place[j] = j.key
-				if i < waits {
-					k := e.passed(j)
-					if opt.Order == LAS {
-						k.rank, k.seq = k.rank+0.5, j.key.seq
-					}
-					place[j] = k
-				}
-			}
-			slices.SortFunc(all, func(a, b *job) int {
-				if place[a].less(place[b]) {
-					return -1
-				}
-				return 1
-			})
-			free := gpus
-			for _, j := range all {
-				runs := j.GPUs <= free
-				if runs {
-					free -= j.GPUs
-				}
-				if runs != (j.state == running) {
-					t.Fatalf("at %v job %s runs: %v, the walk says %v", e.now, j.ID, j.state == running, runs)
-				}
-			}
-		})
-		for i, o := range e.outcomes {
-			if !o.Done || math.Abs(o.Ran-jobs[i].Duration) > 1e-6 {
-				t.Fatalf("%s ran %v of %v s", jobs[i].ID, o.Ran, jobs[i].Duration)
-			}
-		}
-	})
-}
-
 func TestErrors(t *testing.T) {
 	ok := trace.Job{ID: "ok", GPUs: 1, Duration: 1}
 	for _, c := range []struct {
@@ -693,12 +483,10 @@ func TestErrors(t *testing.T) {
 		{"type", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, GPUType: "h100"}}, Options{}, "stuck: these jobs can never run because the cluster has no GPUs of type h100 on which it runs: x"},
 		{"user", []trace.Job{{ID: "x", GPUs: 5, Duration: 1, User: "ann"}}, Options{UserGPUs: 4}, "stuck: these jobs can never run because 5 GPUs are more than a user may hold (4): x"},
 		{"zero", []trace.Job{{ID: "x", GPUs: 1}}, Options{}, "job x has a run time of 0"},
-		{"no GPU", []trace.Job{{ID: "x", Duration: 1}}, Options{}, "job x requests no GPUs, and in a pool GPUs alone are counted: --placement packed or consolidated"},
 		{"negative", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, Submit: -1}}, Options{}, "job x is submitted at -1"},
 		{"unsorted", []trace.Job{{ID: "a", GPUs: 1, Duration: 1, Submit: 5}, {ID: "x", GPUs: 1, Duration: 1}}, Options{}, "job x is submitted at 0, before the job that comes before it (5): sort the trace by submit_s"},
 		{"window", []trace.Job{ok}, Options{Window: &metrics.Window{First: 0, Last: 3}}, "the window ends at job 3 and the trace has only 1 jobs, counted from 0"},
-		{"las", []trace.Job{ok}, Options{Order: LAS}, "order las wants the thresholds of its queues in GPU-seconds, rising: --las-queues 3250,7200"},
-		{"order", []trace.Job{ok}, Options{Order: "lifo"}, `no order "lifo": want fifo, sjf, srtf, las, ftf, multifactor or priod`},
+		{"order", []trace.Job{ok}, Options{Order: "lifo"}, `no order "lifo": want fifo, multifactor or priod`},
 		{"steps", []trace.Job{{ID: "x", GPUs: 1, Steps: 10}}, Options{}, "job x is given by its steps, and no speeds are known"},
 	} {
 		_, err := Run(context.Background(), nodes(1, 8), trace.Each(c.jobs), c.opt)

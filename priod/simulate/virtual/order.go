@@ -12,16 +12,7 @@ func (e *engine) place(j *job) key {
 	if e.opt.TEFirst && j.Class != cluster.TE {
 		k.tier = 1
 	}
-	switch e.opt.Order {
-	case SJF:
-		k.rank = e.needs(j)
-	case SRTF:
-		k.rank = j.todo / e.speed(j, 0)
-	case LAS:
-		k.rank = float64(j.level)
-	case FTF:
-		k.rank = -e.fairness(j)
-	case Multifactor, Priod:
+	if e.factors != nil {
 		k.rank = -float64(e.priority(j))
 	}
 	return k
@@ -36,15 +27,6 @@ func (e *engine) needs(j *job) float64 {
 		}
 	}
 	return longest
-}
-
-// fairness is the finish-time fairness that the job would have if it ran now
-// to its end: its time in the system over the time that it would take on its
-// share, one part of the cluster for each job in the system at its arrival.
-func (e *engine) fairness(j *job) float64 {
-	needs := e.needs(j)
-	share := max(1, float64(j.peers)*float64(j.GPUs)/float64(e.gpus))
-	return (e.now - j.Submit + needs) / ((e.outcomes[j.index].Ran + needs) * share)
 }
 
 // reorder recomputes the places of all waiting jobs.
@@ -73,7 +55,7 @@ func (e *engine) calculate() {
 
 // wake keeps timed events going while there are jobs.
 func (e *engine) wake() {
-	if !e.calculating && (e.factors != nil || e.opt.Order == FTF) {
+	if !e.calculating && e.factors != nil {
 		e.calculating = true
 		e.agenda.push(event{at: next(e.now, e.factors.period()), kind: calculate})
 	}

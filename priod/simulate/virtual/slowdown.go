@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
 )
 
@@ -53,9 +52,6 @@ func (e *engine) mostSlowed(j *job) float64 { return slowdown(j, e.slowdowns...)
 
 // ranOn names the nodes that a job has.
 func (e *engine) ranOn(j *job) string {
-	if e.opt.Placement == placement.Pool {
-		return ""
-	}
 	names := make([]string, len(j.shares))
 	for i, s := range j.shares {
 		names[i] = "n" + strconv.Itoa(int(s.Node))

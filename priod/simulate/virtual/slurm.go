@@ -90,8 +90,8 @@ func newSlurm(e *engine) *slurm {
 		}
 	}
 	set := &e.opt.Daemon.Settings
-	set.Sizing.Slurm, set.Memory.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s, s
-	set.FewNodes.Slurm, set.Refusals.Slurm = s, s
+	set.Sizing.Slurm, set.Steering.Slurm, set.Locality.Slurm = s, s, s
+	set.Refusals.Slurm = s
 	if s.recorder = (memory{}); e.opt.Daemon.Record != nil {
 		s.recorder, s.history = e.opt.Daemon.Record(s), e.opt.Daemon.History
 	}
@@ -173,7 +173,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.NumNodes: s.limitNodes, slurmplug.ExcNodeList: s.refuse}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -248,7 +248,7 @@ func (s *slurm) refresh(j *job) {
 	row.Restarts = int(j.runs)
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
-	row.Switches, row.NodeCount = s.switches(j), s.nodeCount(j)
+	row.Switches = s.switches(j)
 	row.Admitted = false
 	if s.e.divided {
 		row.Partition = s.partition(j)
@@ -476,17 +476,6 @@ func (s *slurm) unsettled() bool {
 func (s *slurm) evicts() bool {
 	e := &s.e.opt.Daemon.Settings.Evictions
 	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Rounds.Settings.Enabled)
-}
-
-// KeepsMemory says why running jobs give back no memory.
-func (s *slurm) KeepsMemory() string { return "a trace does not say what memory its jobs use" }
-
-// AskMemory is not asked.
-func (s *slurm) AskMemory(context.Context, []*cluster.Job) error { return nil }
-
-// Peaks are not asked for.
-func (s *slurm) Peaks(context.Context, []*cluster.Job) (map[cluster.JobID]int64, error) {
-	return nil, nil
 }
 
 // memory is a Recorder for a run that is not looked up: the outcomes are

@@ -98,8 +98,8 @@ func steering15s(t *testing.T) Options {
 			return s
 		},
 		Daemon: Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
-			Order:      order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.GavelOrder}},
-			Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{Policy: allocate.Policy{Name: "max-min"}, Every: 30 * time.Minute, Table: table}},
+			Order:      order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.OwedOrder}},
+			Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{Policy: "max-min", Every: 30 * time.Minute, Table: table}},
 			Steering: steer.Feature{
 				Settings: steer.Settings{Enabled: true, Rule: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
 				Memory:   &steer.Memory{},
@@ -174,13 +174,13 @@ func TestSkippedCyclesChangeNothing(t *testing.T) {
 			User: "ann", Account: fmt.Sprint(i % 2), Submit: float64(i/15*30000 + i%15*70), Ckpt: 60,
 		})
 	}
-	for _, policy := range []string{"max-min", "finish-time-fairness", "makespan"} {
+	for _, policy := range []allocate.Policy{"max-min", "finish-time-fairness", "makespan"} {
 		outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
 		for _, every := range []bool{true, false} {
 			opt := steering15s(t)
 			opt.RequeueDelay, opt.Evict = 121, eachBurst(30000)
 			opt.Daemon.Settings.Order.Settings.Order, opt.Daemon.Settings.Order.Settings.Lead = order.OwedOrder, yield.Defaults.Lead
-			opt.Daemon.every, opt.Daemon.Settings.Allocation.Settings.Policy.Name = every, policy
+			opt.Daemon.every, opt.Daemon.Settings.Allocation.Settings.Policy = every, policy
 			opt.Daemon.Settings.Allocation.Settings.Every = 2 * time.Minute
 			opt.Daemon.Settings.Stage = func(stage string) {
 				if stage == "observe" {
@@ -273,7 +273,6 @@ func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 		longer     float64 // jobs take so many times as long as their steps say; 0: as long
 	}{
 		{"owed", steering + "[ranking]\norder = \"owed\"\n", 0},
-		{"gavel", steering + "[ranking]\norder = \"gavel\"\n", 0},
 		{"slurm", steering + "depth = 3\nmax_passed_cycles = 2\n", 0},
 		{"no threshold", steering + "switch_threshold = 0.0\n", 0},
 		{"preemption", steering + "[ranking]\norder = \"owed\"\n[preemption]\nenabled = true\n", 0},

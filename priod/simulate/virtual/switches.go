@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -148,32 +147,6 @@ func (s *slurm) Topology(context.Context) (cluster.Topology, error) {
 	}
 	return t, nil
 }
-
-// limitNodes writes a value of the lever NumNodes.
-func (s *slurm) limitNodes(j *job, value slurmplug.Value) error {
-	least, most, err := slurmplug.ParseNodes(value.String())
-	if err != nil {
-		return err
-	}
-	if least != max(j.Nodes, 1) {
-		return fmt.Errorf("job %s asks for %d nodes at least", number(j.index), max(j.Nodes, 1))
-	}
-	return s.ask(j, func() { j.request.Most = int32(most) })
-}
-
-// nodeCount is how many nodes a job asks for: a trace says a number, or leaves it open.
-func (s *slurm) nodeCount(j *job) string {
-	if j.Nodes > 0 {
-		return slurmplug.NodesText(j.Nodes, j.Nodes)
-	}
-	return slurmplug.NodesText(1, int(j.request.Most))
-}
-
-// AskNodeCounts has nothing to read: rows say it.
-func (s *slurm) AskNodeCounts(context.Context, []*cluster.Job) error { return nil }
-
-// OpensNodes is true, as of the newest Slurm.
-func (s *slurm) OpensNodes(context.Context) (bool, error) { return true, nil }
 
 // AskSwitches has nothing to read: rows say it.
 func (s *slurm) AskSwitches(context.Context, []*cluster.Job) error { return nil }

@@ -17,7 +17,7 @@ func (k key) less(o key) bool {
 	return k.seq < o.seq
 }
 
-// tree is a treap of jobs in the order of their keys. It knows the GPUs, the
+// tree is a treap of jobs in the order of their keys. It knows the
 // shortest occupancy and the least memory of every subtree. Its links stand in the jobs, so a
 // job is in one tree at a time.
 type tree struct{ root *job }
@@ -27,16 +27,14 @@ type links struct {
 	key         key
 	left, right *job
 	height      uint32  // random, but the same in every run
-	sum         int64   // GPUs of the subtree
 	lowest      float64 // shortest occupancy of the subtree
 	least       int64   // least memory asked for in the subtree, MB
 }
 
 func (j *job) tally() {
-	j.sum, j.lowest, j.least = int64(j.GPUs), j.occupancy, j.request.MemMB
+	j.lowest, j.least = j.occupancy, j.request.MemMB
 	for _, child := range [2]*job{j.left, j.right} {
 		if child != nil {
-			j.sum += child.sum
 			j.lowest = min(j.lowest, child.lowest)
 			j.least = min(j.least, child.least)
 		}
@@ -135,46 +133,6 @@ func find(n *job, may func(float64, int64) bool) *job {
 		return n
 	}
 	return find(n.right, may)
-}
-
-// before sums the GPUs of the jobs that come before k.
-func (t *tree) before(k key) int64 {
-	sum := int64(0)
-	for n := t.root; n != nil; {
-		if n.key.less(k) {
-			sum += n.sum
-			if n.right != nil {
-				sum -= n.right.sum
-			}
-			n = n.right
-		} else {
-			n = n.left
-		}
-	}
-	return sum
-}
-
-// over is the first job that brings the sum of GPUs, taken in order, above so many.
-func (t *tree) over(gpus int64) *job {
-	n := t.root
-	if n == nil || n.sum <= gpus {
-		return nil
-	}
-	for {
-		left := int64(0)
-		if n.left != nil {
-			left = n.left.sum
-		}
-		switch {
-		case left > gpus:
-			n = n.left
-		case left+int64(n.GPUs) > gpus:
-			return n
-		default:
-			gpus -= left + int64(n.GPUs)
-			n = n.right
-		}
-	}
 }
 
 // all goes through the jobs in order; the tree must not change meanwhile.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
 	"slurmprio/slurmplug"
 )
@@ -48,9 +47,7 @@ func (e *engine) endFailed(j *job) {
 	o := &e.outcomes[j.index]
 	o.Failures++
 	if j.ending.ByNode() && j.number <= len(j.Trials) {
-		if j.bad = 0; e.opt.Placement != placement.Pool {
-			j.bad = j.shares[0].Node + 1
-		}
+		j.bad = j.shares[0].Node + 1
 	}
 	waits := e.slurm.retries(j)
 	if waits && j.cut {
@@ -101,7 +98,7 @@ const minJobAge = 300
 
 // retries reports whether priod says what becomes of a job that fails.
 func (s *slurm) retries(j *job) bool {
-	return s != nil && s.classifies() && s.e.opt.Daemon.Settings.Retries.Settings.Enabled && (j.Retry == "infra" || j.Retry == "always")
+	return s != nil && s.classifies() && (j.Retry == "infra" || j.Retry == "always")
 }
 
 // classifies reports whether priod gives runs that failed a class.

@@ -27,7 +27,6 @@ func TestTrials(t *testing.T) {
 		"the trace requeues it":            {"", trace.Job{Trials: once}, metrics.Outcome{End: 95 + 121 + 200, Ran: 295, Trials: 2, Failures: 1, Lost: 95, Nodes: "n0"}},
 		"the trace gives it up":            {"", trace.Job{Trials: once, Ending: failed}, metrics.Outcome{End: 95 + 121 + 200, Ran: 295, Trials: 2, Failures: 2, Lost: 295, Nodes: "n0", Failed: true}},
 		"its user did not agree":           {retrying, trace.Job{Trials: once}, metrics.Outcome{End: 95 + 121 + 200, Ran: 295, Trials: 2, Failures: 1, Lost: 95, Nodes: "n0"}},
-		"priod requeues none":              {retrying + "requeue = false\n", trace.Job{Trials: once, Retry: "always"}, metrics.Outcome{End: 95 + 121 + 200, Ran: 295, Trials: 2, Failures: 1, Lost: 95, Nodes: "n0"}},
 		"priod is not there":               {"", trace.Job{Trials: once, Retry: "always"}, metrics.Outcome{End: 95 + 121 + 200, Ran: 295, Trials: 2, Failures: 1, Lost: 95, Nodes: "n0"}},
 		"later":                            {retrying, trace.Job{Trials: once, Retry: "always"}, metrics.Outcome{End: 100 + 300 + 200, Ran: 295, Trials: 2, Failures: 1, Lost: 95, Nodes: "n0"}},
 		"for the machine only":             {retrying, trace.Job{Trials: once, Retry: "infra"}, metrics.Outcome{End: 95, Ran: 95, Trials: 1, Failures: 1, Lost: 95, Nodes: "n0", Failed: true}},
@@ -67,8 +66,8 @@ func TestTrialsUnderEachBackfill(t *testing.T) {
 		}
 		jobs = append(jobs, j)
 	}
-	for _, b := range []Backfill{NoBackfill, EASY, Conservative, Skip} {
-		for _, mode := range []placement.Mode{placement.Pool, placement.Packed} {
+	for _, b := range []Backfill{NoBackfill, EASY} {
+		for _, mode := range []placement.Mode{placement.Packed, placement.Consolidated} {
 			o := run(t, nodes(2, 4), jobs, Options{Backfill: b, Placement: mode, RequeueDelay: 121}).Outcomes
 			for i := range o {
 				if want := len(jobs[i].Trials); !o[i].Done || o[i].Failed || int(o[i].Failures) != want || int(o[i].Trials) != want+1 {

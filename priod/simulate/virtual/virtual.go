@@ -28,13 +28,9 @@ import (
 // Order is the order of the queue.
 type Order string
 
-// The orders. SRTF and LAS preempt at every event, at no cost.
+// The orders.
 const (
 	FIFO        Order = "fifo"        // first come, first served
-	SJF         Order = "sjf"         // shortest run time first
-	SRTF        Order = "srtf"        // shortest remaining time first
-	LAS         Order = "las"         // least attained service, discretised (Tiresias, NSDI'19)
-	FTF         Order = "ftf"         // worst finish-time fairness first (Themis, NSDI'20)
 	Multifactor Order = "multifactor" // Slurm's own
 	Priod       Order = "priod"       // Slurm's own, with priod's daemon beside it
 )
@@ -44,25 +40,17 @@ type Backfill string
 
 // The ways of backfill.
 const (
-	NoBackfill   Backfill = "none"         // nothing: the head blocks
-	EASY         Backfill = "easy"         // what does not delay the head (Lifka, JSSPP'95)
-	Conservative Backfill = "conservative" // what delays no job before it in the queue
-	Skip         Backfill = "skip"         // whatever fits
+	NoBackfill Backfill = "none" // nothing: the head blocks
+	EASY       Backfill = "easy" // what does not delay the head (Lifka, JSSPP'95)
 )
 
 // Options say how the virtual Slurm schedules. The zero value of each field of
 // the second half switches it off.
 type Options struct {
-	Order     Order    // "" is FIFO
-	Backfill  Backfill // "" is none
-	Placement placement.Mode
-	TEFirst   bool // TE jobs rank ahead of BE jobs; none is evicted for it
-	// LASQueues are the GPU-seconds attained at which a job falls into the
-	// next queue, rising.
-	LASQueues []float64
-	// Depth is how many jobs conservative backfill plans for in one pass
-	// (Slurm's bf_max_job_test) where reservations are rebuilt each time; 0: all.
-	Depth       int
+	Order       Order          // "" is FIFO
+	Backfill    Backfill       // "" is none
+	Placement   placement.Mode // 0 is packed
+	TEFirst     bool           // TE jobs rank ahead of BE jobs; none is evicted for it
 	Multifactor Weights
 	Daemon      Daemon // of order priod
 	// Speed is what a job does on a GPU type, in steps per second; 0 where it
@@ -173,21 +161,11 @@ func check(c trace.Cluster, o *Options) error {
 	}{
 		{c.TotalGPUs() == 0, "the cluster has no GPUs"},
 		{len(kindsOf(c).names) > placement.MaxTypes, fmt.Sprintf("the cluster has %d GPU types; %d is the most, with nodes without GPUs one less", types, placement.MaxTypes)},
-		{!slices.Contains([]Order{FIFO, SJF, SRTF, LAS, FTF, Multifactor, Priod}, o.Order), fmt.Sprintf("no order %q: want fifo, sjf, srtf, las, ftf, multifactor or priod", o.Order)},
-		{!slices.Contains([]Backfill{NoBackfill, EASY, Conservative, Skip}, o.Backfill), fmt.Sprintf("no backfill %q: want none, easy, conservative or skip", o.Backfill)},
+		{!slices.Contains([]Order{FIFO, Multifactor, Priod}, o.Order), fmt.Sprintf("no order %q: want fifo, multifactor or priod", o.Order)},
+		{!slices.Contains([]Backfill{NoBackfill, EASY}, o.Backfill), fmt.Sprintf("no backfill %q: want none or easy", o.Backfill)},
 		{!finite(o.Hold, o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair), "times are finite and not negative"},
-		{o.UserGPUs < 0 || o.AccountGPUs < 0 || o.Depth < 0, "--user-gpus, --account-gpus and --depth are 0 (no limit) or more"},
+		{o.UserGPUs < 0 || o.AccountGPUs < 0, "--user-gpus and --account-gpus are 0 (no limit) or more"},
 		{o.Window != nil && (o.Window.First < 0 || o.Window.Last < o.Window.First), "the window's last job comes before its first"},
-		{o.Order == LAS && (len(o.LASQueues) == 0 || !slices.IsSorted(o.LASQueues) || !(o.LASQueues[0] > 0)), "order las wants the thresholds of its queues in GPU-seconds, rising: --las-queues 3250,7200"},
-		{o.preemptive() && (o.Placement != placement.Pool || types > 1), fmt.Sprintf("order %s moves jobs freely: it wants --placement pool and one GPU type (--engine rounds knows several)", o.Order)},
-		{o.preemptive() && o.Backfill != NoBackfill, fmt.Sprintf("order %s already starts whatever fits: leave backfill at none", o.Order)},
-		{o.preemptive() && !(o.Grace == 0 && o.RequeueDelay == 0 && o.Prolog == 0 && o.Epilog == 0 && o.RestartCost == 0 && o.MTBF == 0 && len(o.NodeEvents) == 0 && o.UserGPUs == 0 && o.AccountGPUs == 0 && o.Evict == nil),
-			fmt.Sprintf("order %s preempts at no cost: it knows no grace, delays, limits, failures or evictions", o.Order)},
-		{o.Order == Priod && o.Daemon.Settings.Sizing.Sizes.Enabled() && (o.Placement == placement.Pool || o.Backfill == Conservative), "jobs are sized where they are placed on nodes, and not with conservative backfill, which fixes sizes when it plans"},
-		{c.Divided() && o.Placement == placement.Pool, "partitions count only where jobs are placed on nodes: --placement packed or consolidated"},
-		{slowdownsOf(c) != nil && o.Placement == placement.Pool, "nodes are slower than others only where jobs are placed on nodes: --placement packed or consolidated"},
-		{len(o.NodeEvents) > 0 && o.Placement == placement.Pool, "nodes drain, fail, reboot and join only where jobs are placed on nodes: --placement packed or consolidated"},
-		{o.MTBF > 0 && o.Placement == placement.Pool, "nodes fail only where jobs are placed on nodes: --placement packed or consolidated"},
 		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair: --repair beside --mtbf"},
 		{o.Order == Priod && o.Daemon.Interval <= 0, "order priod wants the daemon's interval"},
 	} {

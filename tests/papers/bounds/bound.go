@@ -7,6 +7,7 @@ import (
 
 	"slurmprio/priod/size"
 	"slurmprio/priod/workload"
+	"slurmprio/tests/papers/mechanisms"
 )
 
 // Bound is above what any mechanism that gives nobody less than its least can
@@ -42,7 +43,7 @@ type request struct {
 }
 
 func admitted(jobs []size.Job, nodes []size.Node) (all []request) {
-	for _, r := range size.Admitted(jobs, nodes) {
+	for _, r := range mechanisms.Admitted(jobs, nodes) {
 		all = append(all, request{r.Job, r.GPUs, r.Type, r.Curve, point{r.CPUs, r.MemMB}, r.Known})
 	}
 	return all

@@ -148,13 +148,13 @@ func TestBoundHolds(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := drawSituation(r)
 		bound := bounds.Bound(s.jobs, s.nodes)
-		for _, m := range []size.Mechanism{size.Waterfill, size.TuneBestFit} {
+		for _, tuned := range []bool{false, true} {
 			sum := 0.0
-			for _, g := range size.NewPacker(size.Rule{Mechanism: m}).Pack(s.jobs, s.nodes) {
+			for _, g := range size.NewPacker(size.Rule{Tuned: tuned}).Pack(s.jobs, s.nodes) {
 				sum += g.Speed
 			}
 			if sum > bound*(1+rounding) {
-				r.Fatalf("%v: total %v above the bound %v", m, sum, bound)
+				r.Fatalf("tuned %v: total %v above the bound %v", tuned, sum, bound)
 			}
 		}
 	})
@@ -218,16 +218,16 @@ func TestOptimum(t *testing.T) {
 		if bound := bounds.Bound(s.jobs, s.nodes); sum > bound*(1+rounding) {
 			r.Fatalf("OPT %v, its bound %v", sum, bound)
 		}
-		for _, m := range []size.Mechanism{size.Waterfill, size.TuneBestFit} {
-			total, grants := 0.0, size.NewPacker(size.Rule{Mechanism: m}).Pack(s.jobs, s.nodes)
+		for _, tuned := range []bool{false, true} {
+			total, grants := 0.0, size.NewPacker(size.Rule{Tuned: tuned}).Pack(s.jobs, s.nodes)
 			for i, g := range grants {
 				if g.Job != all[i].Job || g.Type != all[i].Type {
-					r.Fatalf("%v runs %+v, OPT %+v", m, g, all[i])
+					r.Fatalf("tuned %v runs %+v, OPT %+v", tuned, g, all[i])
 				}
 				total += g.Speed
 			}
 			if total > sum+1e-3 || len(grants) != len(all) {
-				r.Fatalf("%v %v, OPT %v", m, total, sum)
+				r.Fatalf("tuned %v: %v, OPT %v", tuned, total, sum)
 			}
 		}
 	})

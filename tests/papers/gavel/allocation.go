@@ -34,6 +34,7 @@ type memory struct {
 func (s *solver) begin() {
 	s.problem.Warm, s.problem.Drawn = &s.warm, &s.drawn
 	s.problem.Types, s.problem.Jobs = s.problem.Types[:0], s.problem.Jobs[:0]
+	s.problem.Deadlines, s.problem.Previous = s.problem.Deadlines[:0], s.problem.Previous[:0]
 }
 
 func (s *solver) gpuType(name string, gpus int) {
@@ -52,9 +53,9 @@ func (s *solver) job(now float64, index int, job *trace.Job, speed []float64, do
 	m.done = done
 	s.problem.Jobs = append(s.problem.Jobs, allocate.ProblemJob{
 		ID: job.ID, Speed: speed, GPUs: job.GPUs, Weight: weight(job.Weight), StepsLeft: left,
-		Elapsed: now - job.Submit, IsolatedElapsed: m.elapsed, Arrival: job.Submit, Deadline: job.Deadline - now,
-		Entity: allocate.NoEntity, Previous: m.previous,
+		Elapsed: now - job.Submit, IsolatedElapsed: m.elapsed, Arrival: job.Submit, Entity: allocate.NoEntity,
 	})
+	s.problem.Deadlines, s.problem.Previous = append(s.problem.Deadlines, job.Deadline-now), append(s.problem.Previous, m.previous)
 }
 
 // solve returns one row of times for each job, by type, nil for one that has

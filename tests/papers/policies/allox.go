@@ -21,19 +21,19 @@ import (
 //
 // A job that had its whole time on one type keeps it (Previous); GPUs of such
 // jobs are not counted. Gangs are refused: the assignment knows none.
-func alloX(p *allocate.Problem) (*allocate.Allocation, error) {
+func alloX(p *Problem) (*Allocation, error) {
 	free := make([]int, len(p.Types))
 	for t := range free {
 		free[t] = p.Types[t].GPUs
 	}
-	a := p.NoTimes()
+	a := p.nothing()
 	var waiting []int
 	for _, i := range p.Arrivals() {
 		j := &p.Jobs[i]
 		if j.GPUs != 1 {
 			return nil, fmt.Errorf("job %.80q has a gang of %d: AlloX places jobs of one GPU only", j.ID, j.GPUs)
 		}
-		if t := slices.IndexFunc(j.Previous, func(x float64) bool { return x >= 1-allocate.Crumb }); t >= 0 && p.Usable(j, t) && free[t] > 0 {
+		if t := slices.IndexFunc(p.before(i), func(x float64) bool { return x >= 1-allocate.Crumb }); t >= 0 && p.Usable(j, t) && free[t] > 0 {
 			free[t]--
 			a.Time[i][t] = 1
 			continue
@@ -67,7 +67,7 @@ type seats struct {
 // place is the k-th from last on a GPU of a type; room GPUs have it.
 type place struct{ t, k, room int }
 
-func newSeats(p *allocate.Problem, free, waiting []int) *seats {
+func newSeats(p *Problem, free, waiting []int) *seats {
 	s := &seats{}
 	for _, i := range waiting {
 		time, some := make([]float64, len(free)), false

@@ -22,7 +22,7 @@ func queue(n, types int, alike bool) *policies.Problem {
 	draw := func() allocate.ProblemJob {
 		f := 0.5 + r.Float64()
 		j := allocate.ProblemJob{ID: "j", GPUs: []int{1, 1, 1, 2, 4}[r.IntN(5)], Weight: 1, StepsLeft: 1e4 * (1 + r.Float64()), Elapsed: 100 * r.Float64(),
-			Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
+			Entity: allocate.NoEntity}
 		for t := range types {
 			j.Speed = append(j.Speed, []float64{f, f * (1 + 2*r.Float64()), f * (2 + 5*r.Float64())}[t%3]*(1+float64(t/3)*r.Float64()))
 		}

@@ -11,7 +11,7 @@ import "slices"
 // on its type. The first that finds nobody ends it: no job overtakes.
 func packedFIFO(p *Problem) (*Allocation, error) {
 	order := p.Arrivals()
-	a := &Allocation{Allocation: *p.InOrder(order)}
+	a := p.inOrder(order)
 	speed, _ := p.together()
 	on := make([]int, len(p.Jobs)) // type of each single job; -1: none, -2: in a pair
 	for i, x := range a.Time {

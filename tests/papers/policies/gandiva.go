@@ -4,8 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-
-	"slurmprio/priod/allocate"
 )
 
 // gandiva is packing by trial as in Gandiva (OSDI 2018), a baseline of Gavel's
@@ -46,7 +44,7 @@ func gandiva(p *Problem) (*Allocation, error) {
 		}
 	}
 	x := make([]float64, len(gangs)*len(gpus))
-	allocate.Isolated(gpus, gangs, x)
+	Isolated(gpus, gangs, x)
 	a := p.nothing()
 	for n, i := range leader {
 		row := x[n*len(gpus) : (n+1)*len(gpus)]

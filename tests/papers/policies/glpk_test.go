@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -125,14 +126,15 @@ func (g *program) worst(floor []float64) string {
 func invent(r *rand.Rand, pairs bool) *policies.Problem {
 	p := &policies.Problem{}
 	for t := range 1 + r.IntN(5) {
-		p.Types = append(p.Types, allocate.GPUType{Name: fmt.Sprint("t", t), GPUs: 1 + r.IntN(8), Price: 0.1 + r.Float64()})
+		p.Types = append(p.Types, allocate.GPUType{Name: fmt.Sprint("t", t), GPUs: 1 + r.IntN(8)})
+		p.PerHour = append(p.PerHour, 0.1+r.Float64())
 	}
 	speeds := []float64{0, 0.3, 0.5, 1, 1, 2, 2, 3.7, 11}
 	n := 1 + r.IntN(25)
 	for i := range n {
 		j := allocate.ProblemJob{ID: strconv.Itoa(i), GPUs: []int{1, 1, 1, 2, 4, 8}[r.IntN(6)], Weight: []float64{1, 1, 1, 2, 0.5}[r.IntN(5)],
 			StepsLeft: float64(1 + r.IntN(50_000)), Elapsed: float64(r.IntN(3) * 400), IsolatedElapsed: float64(r.IntN(3) * 300),
-			Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
+			Arrival: float64(i), Entity: allocate.NoEntity}
 		for range p.Types {
 			s := speeds[r.IntN(len(speeds))]
 			if r.IntN(2) == 0 {
@@ -291,6 +293,7 @@ func nash(t *testing.T, seed int, p *policies.Problem) {
 func deadlines(t *testing.T, seed int, r *rand.Rand, p *policies.Problem) {
 	t.Helper()
 	floor := make([]float64, len(p.Jobs))
+	p.Deadlines = slices.Repeat([]float64{math.Inf(1)}, len(p.Jobs))
 	for i := range p.Jobs {
 		j := &p.Jobs[i]
 		most := 0.0
@@ -301,7 +304,7 @@ func deadlines(t *testing.T, seed int, r *rand.Rand, p *policies.Problem) {
 		}
 		if most > 0 {
 			floor[i] = most * (0.05 + 0.9*r.Float64())
-			j.Deadline = j.StepsLeft / floor[i]
+			p.Deadlines[i] = j.StepsLeft / floor[i]
 		}
 	}
 	a := solve(t, "max-throughput", p)
@@ -337,9 +340,7 @@ func deadlines(t *testing.T, seed int, r *rand.Rand, p *policies.Problem) {
 			t.Errorf("seed %d: job %d's deadline could be kept %v times: %q", seed, last, l, a.Notes)
 		}
 	}
-	for i := range p.Jobs {
-		p.Jobs[i].Deadline = allocate.NoDeadline
-	}
+	p.Deadlines = nil
 }
 
 // priced is the LP of what the GPUs' prices buy.
@@ -350,7 +351,7 @@ func (g *program) priced(p *policies.Problem) string {
 		place := strings.Split(x, "_")
 		s, _ := strconv.ParseFloat(v, 64)
 		of, _ := strconv.Atoi(place[len(place)-1])
-		terms = append(terms, fmt.Sprintf("%.17g %s", s/p.Types[of].Price, x))
+		terms = append(terms, fmt.Sprintf("%.17g %s", s/p.PerHour[of], x))
 	}
 	return g.text(strings.Join(terms, " + "))
 }

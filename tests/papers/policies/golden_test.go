@@ -70,7 +70,7 @@ func (in *instance) problem(t testing.TB) *policies.Problem {
 	for i, j := range in.Input.Jobs {
 		id := strconv.Itoa(j.ID)
 		index[id] = i
-		job := allocate.ProblemJob{ID: id, GPUs: j.GPUs, Weight: j.Weight, StepsLeft: j.Left, Elapsed: j.Elapsed, Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Arrival: float64(i)}
+		job := allocate.ProblemJob{ID: id, GPUs: j.GPUs, Weight: j.Weight, StepsLeft: j.Left, Elapsed: j.Elapsed, Entity: allocate.NoEntity, Arrival: float64(i)}
 		for _, n := range names {
 			var s float64
 			if err := json.Unmarshal(in.Input.Throughputs[id][n], &s); err != nil {
@@ -265,7 +265,7 @@ func TestPublishedHierarchies(t *testing.T) {
 		}
 		for i := range len(in.Throughputs) {
 			id := strconv.Itoa(i)
-			j := allocate.ProblemJob{ID: id, GPUs: in.GPUs[id], Weight: in.Weights[id], Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
+			j := allocate.ProblemJob{ID: id, GPUs: in.GPUs[id], Weight: in.Weights[id], Entity: allocate.NoEntity}
 			for _, n := range names {
 				j.Speed = append(j.Speed, in.Throughputs[id][n])
 			}
@@ -367,7 +367,7 @@ func TestPublishedAllocations(t *testing.T) {
 			t.Run(name+" "+ours, func(t *testing.T) {
 				p := in.problem(t)
 				for g := range p.Types {
-					p.Types[g].Price = prices[p.Types[g].Name]
+					p.PerHour = append(p.PerHour, prices[p.Types[g].Name])
 				}
 				a := solve(t, ours, p)
 				switch ours {

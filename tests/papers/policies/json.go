@@ -12,13 +12,19 @@ import (
 	"slurmprio/priod/allocate"
 )
 
-// instance is a problem as JSON: allocation's, and pairs.
+// instance is a problem as JSON: that of package allocate, with prices, deadlines, the last times and pairs.
 type instance struct {
 	GPUTypes map[string]int            `json:"gpu_types"`
 	Prices   map[string]float64        `json:"price_per_h,omitempty"`
-	Jobs     []allocate.InstanceJob    `json:"jobs"`
+	Jobs     []instanceJob             `json:"jobs"`
 	Entities []allocate.InstanceEntity `json:"entities,omitempty"`
 	Pairs    []pair                    `json:"pairs,omitempty"`
+}
+
+type instanceJob struct {
+	allocate.InstanceJob
+	Deadline *float64           `json:"deadline_s,omitempty"`
+	Previous map[string]float64 `json:"previous,omitempty"`
 }
 
 type pair struct {
@@ -53,9 +59,10 @@ func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 	place := map[string]int{}
 	for t, name := range slices.Sorted(maps.Keys(in.GPUTypes)) {
 		place[name] = t
-		p.Types = append(p.Types, allocate.GPUType{Name: name, GPUs: in.GPUTypes[name], Price: in.Prices[name]})
+		p.Types = append(p.Types, allocate.GPUType{Name: name, GPUs: in.GPUTypes[name]})
 	}
-	if _, err := byPlace(place, in.Prices); err != nil {
+	var err error
+	if p.PerHour, err = byPlace(place, in.Prices); err != nil {
 		return nil, nil, fmt.Errorf("price_per_h: %w", err)
 	}
 	entity := map[string]int{}
@@ -76,7 +83,7 @@ func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 			return nil, nil, fmt.Errorf("job %d (%.80q): want an id, and each once", i+1, j.ID)
 		}
 		index[j.ID] = i
-		one, err := asked(&j, place, entity)
+		one, previous, err := asked(&j, place, entity)
 		if err != nil {
 			return nil, nil, fmt.Errorf("job %.80q: %w", j.ID, err)
 		}
@@ -87,6 +94,7 @@ func ParseProblem(text []byte, policy string) (*Problem, []string, error) {
 			notes = append(notes, fmt.Sprintf("job %.80q has no entity: it shares in one of weight 1", j.ID))
 		}
 		p.Jobs = append(p.Jobs, one)
+		p.Deadlines, p.Previous = append(p.Deadlines, or(j.Deadline, math.Inf(1))), append(p.Previous, previous)
 	}
 	for e, n := range members {
 		if n == 0 {
@@ -124,35 +132,42 @@ func byPlace[V any](place map[string]int, values map[string]V) ([]V, error) {
 	return row, nil
 }
 
-// asked is a job as the problem has it.
-func asked(j *allocate.InstanceJob, place, entity map[string]int) (job allocate.ProblemJob, err error) {
+// asked is a job as the problem has it, and its times in the last allocation.
+func asked(j *instanceJob, place, entity map[string]int) (job allocate.ProblemJob, previous []float64, err error) {
 	job = allocate.ProblemJob{
 		ID: j.ID, GPUs: or(j.GPUs, 1), Weight: or(j.Weight, 1), StepsLeft: or(j.Steps, defaultSteps),
-		Elapsed: j.Elapsed, IsolatedElapsed: j.Alone, Arrival: j.Arrival, Deadline: or(j.Deadline, math.Inf(1)), Entity: allocate.NoEntity,
+		Elapsed: j.Elapsed, IsolatedElapsed: j.Alone, Arrival: j.Arrival, Entity: allocate.NoEntity,
 	}
 	if job.Speed, err = byPlace(place, j.Speed); err != nil {
-		return job, fmt.Errorf("speed: %w", err)
+		return job, nil, fmt.Errorf("speed: %w", err)
 	}
 	if j.Previous != nil {
-		if job.Previous, err = byPlace(place, j.Previous); err != nil {
-			return job, fmt.Errorf("previous: %w", err)
+		if previous, err = byPlace(place, j.Previous); err != nil {
+			return job, nil, fmt.Errorf("previous: %w", err)
 		}
 	}
 	if j.Entity != nil {
 		e, ok := entity[*j.Entity]
 		if !ok {
-			return job, fmt.Errorf("%.80q is none of the entities", *j.Entity)
+			return job, nil, fmt.Errorf("%.80q is none of the entities", *j.Entity)
 		}
 		job.Entity = e
 	}
-	return job, nil
+	return job, previous, nil
 }
 
 // MarshalJSON writes a problem so that ParseProblem reads it again: what is left
 // of one that the optimiser failed on. Together is written as pairs.
 func (p *Problem) MarshalJSON() ([]byte, error) {
 	alone := p.Instance()
-	in := instance{GPUTypes: alone.GPUTypes, Prices: alone.Prices, Jobs: alone.Jobs, Entities: alone.Entities}
+	in := instance{GPUTypes: alone.GPUTypes, Entities: alone.Entities, Prices: p.byName(p.PerHour)}
+	for i := range alone.Jobs {
+		one := instanceJob{InstanceJob: alone.Jobs[i], Previous: p.byName(p.before(i))}
+		if d := p.deadline(i); !math.IsInf(d, 1) {
+			one.Deadline = &d
+		}
+		in.Jobs = append(in.Jobs, one)
+	}
 	add := func(a, b int, speed func(t int) [2]float64) {
 		two := pair{Jobs: []string{p.Jobs[a].ID, p.Jobs[b].ID}, Speed: map[string][2]float64{}}
 		for t := range p.Types {
@@ -178,4 +193,15 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 		}
 	}
 	return json.Marshal(in)
+}
+
+// byName are the values above 0 of a row by GPU type.
+func (p *Problem) byName(row []float64) map[string]float64 {
+	m := map[string]float64{}
+	for t, v := range row {
+		if v > 0 {
+			m[p.Types[t].Name] = v
+		}
+	}
+	return m
 }

@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"math"
 	"reflect"
 	"testing"
 
@@ -11,13 +12,14 @@ import (
 // What is written is read again, with Together as pairs.
 func TestProblemAsJSON(t *testing.T) {
 	p := &policies.Problem{Problem: allocate.Problem{
-		Types:    []allocate.GPUType{{Name: "k80", GPUs: 8}, {Name: "v100", GPUs: 4, Price: 0.74}},
+		Types:    []allocate.GPUType{{Name: "k80", GPUs: 8}, {Name: "v100", GPUs: 4}},
 		Entities: []allocate.Entity{{Name: "a", Weight: 2}, {Name: "b", Weight: 1, FIFO: true}},
 		Jobs: []allocate.ProblemJob{
-			{ID: "1 \"x\"", Speed: []float64{0.5, 1.0 / 3}, GPUs: 2, Weight: 1e-9, StepsLeft: 12.5, Elapsed: 3, IsolatedElapsed: 4, Arrival: -5, Deadline: 60, Entity: 1, Previous: []float64{0, 0.25}},
-			{ID: "2", Speed: []float64{0, 1e26}, GPUs: 2, Weight: 1, StepsLeft: 1, Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Previous: []float64{0, 0}},
-			{ID: "3", Speed: []float64{7, 0}, GPUs: 1, Weight: 1, Deadline: allocate.NoDeadline, Entity: 0, Previous: []float64{0, 0}},
+			{ID: "1 \"x\"", Speed: []float64{0.5, 1.0 / 3}, GPUs: 2, Weight: 1e-9, StepsLeft: 12.5, Elapsed: 3, IsolatedElapsed: 4, Arrival: -5, Entity: 1},
+			{ID: "2", Speed: []float64{0, 1e26}, GPUs: 2, Weight: 1, StepsLeft: 1, Entity: allocate.NoEntity},
+			{ID: "3", Speed: []float64{7, 0}, GPUs: 1, Weight: 1, Entity: 0},
 		}},
+		PerHour: []float64{0, 0.74}, Deadlines: []float64{60, math.Inf(1), math.Inf(1)}, Previous: [][]float64{{0, 0.25}, nil, nil},
 		Pairs: []policies.Pair{{A: 1, B: 0, Speed: [][2]float64{{0, 0}, {5e25, 0.25}}}},
 	}
 	text, err := p.MarshalJSON()
@@ -27,11 +29,6 @@ func TestProblemAsJSON(t *testing.T) {
 	got, _, err := policies.ParseProblem(text, "max-min")
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i := range got.Jobs {
-		if got.Jobs[i].Previous == nil {
-			got.Jobs[i].Previous = []float64{0, 0}
-		}
 	}
 	if !reflect.DeepEqual(got, p) {
 		t.Errorf("got %+v\nwant %+v\nby way of %s", got, p, text)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,11 +19,63 @@ import (
 // three is the cluster of the published small examples: one GPU of each type.
 func three(speeds ...[]float64) *policies.Problem {
 	p := &policies.Problem{}
-	p.Types = []allocate.GPUType{{Name: "k80", GPUs: 1, Price: 0.45}, {Name: "p100", GPUs: 1, Price: 1.46}, {Name: "v100", GPUs: 1, Price: 2.48}}
+	p.Types = []allocate.GPUType{{Name: "k80", GPUs: 1}, {Name: "p100", GPUs: 1}, {Name: "v100", GPUs: 1}}
+	p.PerHour = []float64{0.45, 1.46, 2.48}
 	for i, s := range speeds {
-		p.Jobs = append(p.Jobs, allocate.ProblemJob{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity})
+		p.Jobs = append(p.Jobs, allocate.ProblemJob{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Entity: allocate.NoEntity})
 	}
 	return p
+}
+
+// The examples of the research's instance A and of misc_policies.json, for a
+// clone without the papers' data.
+func TestSmallExamples(t *testing.T) {
+	for policy, want := range map[string]float64{"max-min:agnostic": 1, "makespan:agnostic": 16666.666666666668, "finish-time-fairness:agnostic": 1, "max-throughput": 4} {
+		p := three([]float64{0.5, 1, 2}, []float64{1, 2, 3})
+		p.Jobs[1].StepsLeft = 50_000
+		if a := solve(t, policy, p); !near(a.Objective, want, 1e-6) || !near(a.Bound, want, 1e-6) {
+			t.Errorf("%s: objective %v, bound %v, want %v", policy, a.Objective, a.Bound, want)
+		}
+	}
+	for name, c := range map[string]struct {
+		deadline, steps map[int]float64
+		relaxed         int
+	}{
+		"none":       {nil, nil, 0},
+		"feasible":   {map[int]float64{0: 1000}, map[int]float64{0: 1500}, 0},
+		"tight":      {map[int]float64{0: 1000, 2: 1000}, map[int]float64{0: 1900, 2: 500}, 0},
+		"infeasible": {map[int]float64{0: 1000, 1: 1000}, map[int]float64{0: 2000, 1: 3000}, 1},
+	} {
+		p := three([]float64{0.5, 1, 2}, []float64{1, 2, 3}, []float64{1, 1, 1})
+		p.Deadlines = slices.Repeat([]float64{math.Inf(1)}, len(p.Jobs))
+		for i, d := range c.deadline {
+			p.Deadlines[i], p.Jobs[i].StepsLeft = d, c.steps[i]
+		}
+		a := solve(t, "min-cost", p)
+		if !near(a.Objective, 4.398536853733981, 1e-6) || len(a.Notes) != c.relaxed {
+			t.Errorf("min-cost, deadlines %s: objective %v, notes %q", name, a.Objective, a.Notes)
+		}
+		for i, d := range c.deadline {
+			if len(a.Notes) == 0 && a.Rate[i]*d < c.steps[i]*(1-1e-6) {
+				t.Errorf("min-cost, deadlines %s: job %d makes %v steps/s", name, i, a.Rate[i])
+			}
+		}
+	}
+}
+
+// What priod runs is the same here: max-throughput where no job has a deadline.
+func TestThroughputIsPriods(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := invent(rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "seed"), 1)), false)
+		whole, err := policies.Policy{Name: "max-throughput"}.Allocate(p)
+		if err != nil {
+			r.Fatal(err)
+		}
+		own, err := allocate.Policy("max-throughput").Allocate(&p.Problem)
+		if err != nil || !reflect.DeepEqual(own.Time, whole.Time) || !near(own.Bound, whole.Bound, 1e-9) {
+			r.Fatalf("%v: %v and %v", err, own, whole)
+		}
+	})
 }
 
 // What holds of every policy on any problem: feasible (solve checks it), the
@@ -105,7 +158,7 @@ func TestExtremes(t *testing.T) {
 				p := three()
 				at := func(k int) float64 { return extremes[n/k%5] }
 				for i := range 7 {
-					j := allocate.ProblemJob{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
+					j := allocate.ProblemJob{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Entity: allocate.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
 					if j.Speed[i%3] = at(25); i%2 == 0 {
 						j.Weight = at(125)
 					}

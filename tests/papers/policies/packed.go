@@ -18,7 +18,7 @@ import (
 // for each two classes and type.
 type packing struct {
 	*Problem
-	*allocate.Program
+	*Program
 	member [][]int  // jobs of each class
 	what   []packed // of each column
 }
@@ -31,19 +31,19 @@ type packed struct {
 }
 
 // column is that of the program.
-func (w packed) column() allocate.Column {
+func (w packed) column() Column {
 	switch {
 	case w.b < 0:
-		return allocate.Column{Type: w.t, Runs: []allocate.Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}}}
+		return Column{Type: w.t, Runs: []Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}}}
 	case w.b == w.a:
-		return allocate.Column{Type: w.t, Runs: []allocate.Run{{Class: w.a, Jobs: 2, Speed: w.speed[0] + w.speed[1]}}}
+		return Column{Type: w.t, Runs: []Run{{Class: w.a, Jobs: 2, Speed: w.speed[0] + w.speed[1]}}}
 	}
-	return allocate.Column{Type: w.t, Runs: []allocate.Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}, {Class: w.b, Jobs: 1, Speed: w.speed[1]}}}
+	return Column{Type: w.t, Runs: []Run{{Class: w.a, Jobs: 1, Speed: w.speed[0]}, {Class: w.b, Jobs: 1, Speed: w.speed[1]}}}
 }
 
 // pack makes the columns of these classes and their pairs.
 func pack(p *Problem, c *allocate.Classes, together func(a, b, t int) (float64, float64)) *packing {
-	k := &packing{Problem: p, Program: &allocate.Program{Classes: c}}
+	k := &packing{Problem: p, Program: &Program{Classes: c}}
 	n := len(c.Jobs)
 	k.member = make([][]int, n)
 	for i, class := range c.Of {
@@ -189,8 +189,8 @@ var packedPolicies = map[string]solver{
 	"hierarchical":         packedHierarchical,
 	"finish-time-fairness": packedFinishTimeFairness,
 	"makespan":             packedMakespan,
-	"max-throughput":       packedThroughput,
-	"min-cost":             packedCost,
+	"max-throughput":       maxThroughput,
+	"min-cost":             minCost,
 	"fifo":                 packedFIFO,
 }
 
@@ -214,51 +214,6 @@ func packedHierarchical(p *Problem) (*Allocation, error) {
 func packedMakespan(p *Problem) (*Allocation, error) {
 	k, r := rise(p, "makespan")
 	return k.worst(r)
-}
-
-func packedThroughput(p *Problem) (*Allocation, error) { return p.mostValue(false) }
-func packedCost(p *Problem) (*Allocation, error)       { return p.mostValue(true) }
-
-// mostValue is that of package allocation, with the columns of pairs.
-func (p *Problem) mostValue(priced bool) (*Allocation, error) {
-	together, tell := p.together()
-	var k *packing
-	build := func(least []float64) *allocate.Program {
-		k = pack(p, p.Classify(func(i int) allocate.Traits { return allocate.Traits{0: least[i], 3: tell(i)} }), together)
-		return k.Program
-	}
-	fits := p.Fits
-	if len(p.Pairs) > 0 || p.Together != nil {
-		fits = func(jobs []int, floor []float64) (bool, error) { return fit(jobs, floor, build) }
-	}
-	a, program, err := p.MostValue(priced, fits, build)
-	switch {
-	case err != nil:
-		return nil, err
-	case program == nil:
-		return &Allocation{Allocation: *a}, nil
-	}
-	r := k.result()
-	r.Objective, r.Bound, r.Notes = a.Objective, a.Bound, a.Notes
-	return r, nil
-}
-
-// fit reports whether these jobs can all have their least rates at once.
-func fit(jobs []int, floor []float64, build func(least []float64) *allocate.Program) (bool, error) {
-	if len(jobs) == 0 {
-		return true, nil
-	}
-	least := make([]float64, len(floor))
-	for _, i := range jobs {
-		least[i] = floor[i]
-	}
-	g := build(least)
-	need := make([]float64, len(g.Jobs))
-	for c := range need {
-		need[c] = least[g.First[c]]
-	}
-	t, _, err := g.Solve(need, 1, nil)
-	return t >= 1-allocate.Slack, err
 }
 
 // worst raises all rates in proportion to their shares. The unit is the level

@@ -1,6 +1,7 @@
-// Package policies is all of Gavel's policies (OSDI 2020) for the simulator and
-// priod allocate: those of package allocation, which priod runs, and those that
-// only the papers have. These are space sharing, where pairs of jobs run on the
+// Package policies is all of Gavel's policies (OSDI 2020): those of package allocate,
+// which priod runs, and those that only the papers have. These are rules (fifo, sjf,
+// isolated, proportional), what needs prices and deadlines (min-cost, max-throughput),
+// each policy without regard to speeds, space sharing, where pairs of jobs run on the
 // same GPUs, which Slurm does not do, and the baselines AlloX, Gandiva and
 // strategy-proof.
 package policies
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -18,7 +20,10 @@ import (
 // Problem is what a policy divides, among jobs that may run in pairs.
 type Problem struct {
 	allocate.Problem
-	Pairs []Pair
+	PerHour   []float64   // the price of a GPU of each type for an hour, for min-cost; nil: unknown
+	Deadlines []float64   // of each job, s from now; nil: none
+	Previous  [][]float64 // the times of each job in the last allocation; nil: none
+	Pairs     []Pair
 	// Together says how fast two jobs run on the same GPUs of a type, in the
 	// place of Pairs, for jobs that their kind tells apart. Not called for gangs
 	// of different size; 0: they do not run together.
@@ -66,35 +71,34 @@ type Policy struct {
 
 type solver func(*Problem) (*Allocation, error)
 
-// baselines are those that package allocation does not have.
-var baselines = map[string]solver{
-	"allox":          ruled(alloX),
-	"gandiva":        gandiva,
-	"strategy-proof": strategyProof,
+// alone are the policies without pairs.
+var alone = map[string]solver{
+	"max-min":              priods("max-min"),
+	"water-filling":        priods("max-min"), // which goes on where others stop at the least
+	"hierarchical":         priods("hierarchical"),
+	"finish-time-fairness": priods("finish-time-fairness"),
+	"makespan":             priods("makespan"),
+	"max-throughput":       maxThroughput,
+	"min-cost":             minCost,
+	"fifo":                 fifo,
+	"sjf":                  sjf,
+	"isolated":             isolated,
+	"proportional":         proportional,
+	"allox":                alloX,
+	"gandiva":              gandiva,
+	"strategy-proof":       strategyProof,
 }
 
-// agnosticBaselines are the same with all GPU types equally fast.
-var agnosticBaselines = map[string]solver{
-	"allox": ruled(func(p *allocate.Problem) (*allocate.Allocation, error) { return p.Agnostic(alloX, true, true) }),
-	"strategy-proof": func(p *Problem) (whole *Allocation, err error) {
-		a, err := p.Agnostic(func(blind *allocate.Problem) (*allocate.Allocation, error) {
-			if whole, err = strategyProof(&Problem{Problem: *blind}); err != nil {
-				return nil, err
-			}
-			return &whole.Allocation, nil
-		}, false, false)
-		if err != nil {
-			return nil, err
-		}
-		whole.Allocation = *a
-		return whole, nil
-	},
-}
+// Of the policies without regard to speeds, steps count in some, and jobs stay on their type in some.
+var (
+	steps = []string{"finish-time-fairness", "makespan", "sjf", "allox"}
+	stays = []string{"fifo", "sjf", "allox"}
+)
 
-// ruled is a policy that knows no pairs.
-func ruled(solve func(*allocate.Problem) (*allocate.Allocation, error)) solver {
+// priods is a policy that priod runs.
+func priods(policy allocate.Policy) solver {
 	return func(p *Problem) (*Allocation, error) {
-		a, err := solve(&p.Problem)
+		a, err := policy.Solve(&p.Problem)
 		if err != nil {
 			return nil, err
 		}
@@ -103,9 +107,7 @@ func ruled(solve func(*allocate.Problem) (*allocate.Allocation, error)) solver {
 }
 
 // Names of the policies, sorted.
-func Names() []string {
-	return slices.Sorted(slices.Values(append(allocate.Names(), slices.Collect(maps.Keys(baselines))...)))
-}
+func Names() []string { return slices.Sorted(maps.Keys(alone)) }
 
 // ParsePolicy reads NAME[:agnostic][:packed].
 func ParsePolicy(text string) (Policy, error) {
@@ -126,7 +128,7 @@ func ParsePolicy(text string) (Policy, error) {
 
 func (p Policy) check() error {
 	switch {
-	case !slices.Contains(Names(), p.Name):
+	case alone[p.Name] == nil:
 		return fmt.Errorf("no policy %.80q: want one of %s", p.Name, strings.Join(Names(), ", "))
 	case p.Packed && packedPolicies[p.Name] == nil:
 		return fmt.Errorf("policy %s: no space sharing: %s have it", p.Name, strings.Join(slices.Sorted(maps.Keys(packedPolicies)), ", "))
@@ -147,19 +149,20 @@ func (p Policy) Allocate(problem *Problem) (*Allocation, error) {
 	if err := problem.check(); err != nil {
 		return nil, err
 	}
-	solve := baselines[p.Name]
-	switch {
-	case p.Packed:
+	solve := alone[p.Name]
+	if p.Packed {
 		solve = packedPolicies[p.Name]
-	case solve == nil:
-		return ruled(allocate.Policy{Name: p.Name, Agnostic: p.Agnostic}.Allocate)(problem)
-	case p.Agnostic:
-		solve = agnosticBaselines[p.Name]
+	} else if p.Agnostic {
+		solve = func(q *Problem) (*Allocation, error) {
+			return q.agnostic(alone[p.Name], slices.Contains(steps, p.Name), slices.Contains(stays, p.Name))
+		}
 	}
 	var a *Allocation
-	err := problem.SolveRetrying(p.Name, func(alone *allocate.Problem) (err error) {
+	err := problem.SolveRetrying(p.Name, func(own *allocate.Problem) (err error) {
 		whole := *problem
-		whole.Problem = *alone
+		if whole.Problem = *own; !p.Pairs() {
+			whole.Pairs, whole.Together = nil, nil
+		}
 		a, err = whole.solve(solve)
 		return err
 	})
@@ -195,6 +198,22 @@ func (p *Problem) solve(by solver) (*Allocation, error) {
 	return a, p.CheckTimes(a.Time, spent, used)
 }
 
+// deadline of a job, s from now; infinite where it has none.
+func (p *Problem) deadline(job int) float64 {
+	if p.Deadlines == nil {
+		return math.Inf(1)
+	}
+	return p.Deadlines[job]
+}
+
+// before are the times of a job in the last allocation; nil: none.
+func (p *Problem) before(job int) []float64 {
+	if job >= len(p.Previous) {
+		return nil
+	}
+	return p.Previous[job]
+}
+
 // nothing is an allocation in which nobody has anything.
 func (p *Problem) nothing() *Allocation { return &Allocation{Allocation: *p.NoTimes()} }
 
@@ -202,6 +221,16 @@ func (p *Problem) nothing() *Allocation { return &Allocation{Allocation: *p.NoTi
 func (p *Problem) check() error {
 	if err := p.Check(); err != nil {
 		return err
+	}
+	for t, price := range p.PerHour {
+		if !(price >= 0 && price <= huge) {
+			return fmt.Errorf("GPU type %.80q: a price of %v: want a number from 0", p.Types[t].Name, price)
+		}
+	}
+	for i, d := range p.Deadlines {
+		if math.IsNaN(d) {
+			return fmt.Errorf("job %.80q: deadline is no number", p.Jobs[i].ID)
+		}
 	}
 	for _, s := range p.Pairs {
 		if err := p.checkPair(s); err != nil {

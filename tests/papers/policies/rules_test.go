@@ -49,7 +49,7 @@ func TestAlloXAgainstEveryAssignment(t *testing.T) {
 		}
 		var all []int
 		for i := range 1 + r.IntN(4) {
-			j := allocate.ProblemJob{ID: fmt.Sprint(i), GPUs: 1, Weight: 1, StepsLeft: float64(1 + r.IntN(9)), Deadline: allocate.NoDeadline, Entity: allocate.NoEntity}
+			j := allocate.ProblemJob{ID: fmt.Sprint(i), GPUs: 1, Weight: 1, StepsLeft: float64(1 + r.IntN(9)), Entity: allocate.NoEntity}
 			for range depth {
 				j.Speed = append(j.Speed, []float64{0, 1, 1, 2, 0.3 + r.Float64()}[r.IntN(5)])
 			}
@@ -65,7 +65,7 @@ func TestAlloXAgainstEveryAssignment(t *testing.T) {
 
 func TestAlloXKeepsWhatRunsAndRefusesGangs(t *testing.T) {
 	p := three([]float64{0, 0, 1}, []float64{0, 0, 9}, []float64{0, 1, 2})
-	p.Jobs[0].Previous = []float64{0, 0, 1} // slow, but it runs
+	p.Previous = [][]float64{{0, 0, 1}} // slow, but it runs
 	a := solve(t, "allox", p)
 	if a.Time[0][2] != 1 || a.Time[1][2] != 0 || a.Time[2][1] != 1 {
 		t.Errorf("job 0 runs on v100, 1 waits for it, 2 takes p100: %v", a.Time)

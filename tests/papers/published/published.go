@@ -122,7 +122,7 @@ func claims(policy string, p *allocate.Problem) (func(i int) (need, ask float64)
 	for i := range unweighted.Jobs {
 		unweighted.Jobs[i].Weight = 1
 	}
-	best, err := allocate.Policy{Name: policy}.Allocate(&unweighted)
+	best, err := allocate.Policy(policy).Allocate(&unweighted)
 	if err != nil {
 		return nil, err
 	}

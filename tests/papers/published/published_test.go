@@ -74,7 +74,7 @@ func TestOptimal(t *testing.T) {
 			j := allocate.ProblemJob{
 				ID: strconv.Itoa(i), GPUs: rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "gang"), Weight: 1,
 				StepsLeft: rapid.Float64Range(100, 1e6).Draw(t, "steps"), Elapsed: rapid.Float64Range(0, 1e5).Draw(t, "elapsed"),
-				Deadline: allocate.NoDeadline, Entity: allocate.NoEntity,
+				Entity: allocate.NoEntity,
 			}
 			for range p.Types {
 				j.Speed = append(j.Speed, rapid.SampledFrom([]float64{0, 0.1, 1, 2, 7, 50}).Draw(t, "speed"))
@@ -83,7 +83,7 @@ func TestOptimal(t *testing.T) {
 			p.Jobs = append(p.Jobs, j)
 		}
 		policy := rapid.SampledFrom([]string{"max-min", "makespan", "finish-time-fairness"}).Draw(t, "policy")
-		best, err := allocate.Policy{Name: policy}.Allocate(p)
+		best, err := allocate.Policy(policy).Allocate(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestRecordedAllocations(t *testing.T) {
 			for _, j := range in.Input.Jobs {
 				job := allocate.ProblemJob{
 					ID: strconv.Itoa(j.ID), GPUs: j.GPUs, Weight: j.Weight, StepsLeft: j.Left, Elapsed: j.Elapsed,
-					Deadline: allocate.NoDeadline, Entity: allocate.NoEntity,
+					Entity: allocate.NoEntity,
 				}
 				for _, n := range names {
 					var s float64

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/allocate"
 	"slurmprio/priod/evict/yield"
+	"slurmprio/tests/papers/policies"
 )
 
 // Allocator writes into x, one row for each job and one column for each type,
@@ -68,7 +68,7 @@ func Isolated() Allocator {
 		for _, a := range jobs {
 			gangs = append(gangs, a.Job.GPUs)
 		}
-		allocate.Isolated(gpus, gangs, x)
+		policies.Isolated(gpus, gangs, x)
 		return nil
 	}
 }
@@ -81,7 +81,7 @@ func Proportional() Allocator {
 		for _, t := range types {
 			gpus = append(gpus, t.GPUs)
 		}
-		allocate.Proportional(gpus, len(jobs), x)
+		policies.Proportional(gpus, len(jobs), x)
 		return nil
 	}
 }

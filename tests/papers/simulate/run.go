@@ -1,5 +1,5 @@
-// Package simulate runs traces through the policies of the papers: on the virtual Slurm of priod/simulate, or in rounds
-// at whose start every job may be moved.
+// Package simulate runs traces through the policies of the papers: on the virtual Slurm of priod/simulate, in rounds
+// at whose start every job may be moved, or in a pool of GPUs.
 package simulate
 
 import (
@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 	"slurmprio/tests/papers/gavel"
+	"slurmprio/tests/papers/pool"
 	"slurmprio/tests/papers/preempt"
 	"slurmprio/tests/papers/rounds"
 	"slurmprio/tests/papers/sizing"
@@ -44,11 +45,13 @@ type Result = site.Result
 // Run simulates; spec has passed Check.
 func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
 	run := slurm
-	if spec.Engine == "rounds" {
+	if spec.GPUsOnly() {
 		if slices.ContainsFunc(in.Cluster.Nodes, func(g trace.NodeGroup) bool { return len(g.Slowdown) > 0 }) {
-			return Result{}, virtual.OptionError("slowdown of nodes belongs to --engine slurm: in rounds every job may be moved")
+			return Result{}, virtual.OptionError("slowdown of nodes belongs to --engine slurm: in rounds and in a pool no job is on a node")
 		}
-		run = inRounds
+		if run = inRounds; spec.Engine == "pool" {
+			run = inPool
+		}
 	}
 	r, err := run(ctx, spec, in)
 	if err != nil {
@@ -67,7 +70,26 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return site.Run(ctx, to, in.site())
+	into := in.site()
+	opt, err := to.Options(&into)
+	if err != nil {
+		return Result{}, err
+	}
+	if !spec.Priod() {
+		opt.TEFirst = spec.Preemption != "none"
+		if spec.evicts() && spec.Preemption != site.SlurmQOS {
+			opt.Evict = preempt.Evict(spec.Eviction, preempt.Costs{Grace: opt.Grace, Checkpoint: opt.Checkpoint, Restart: opt.RestartCost})
+		}
+	}
+	return into.Run(ctx, opt)
+}
+
+// inPool runs the policy in a pool of GPUs.
+func inPool(ctx context.Context, spec Spec, in Input) (Result, error) {
+	r, err := pool.Run(ctx, in.Cluster, in.Jobs, pool.Options{
+		Order: pool.Order(spec.Order), Backfill: pool.Backfill(spec.Backfill), LASQueues: spec.LASQueues, Speed: in.Speed, Window: spec.Window,
+	})
+	return Result{Types: in.Cluster.Types(), Jobs: r.Jobs, Outcomes: r.Outcomes, Series: r.Series}, err
 }
 
 // site is the same for priod simulate, whose Input explains it.
@@ -85,11 +107,11 @@ func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string) erro
 	in.Jobs = to.Jobs
 }
 
-// site is the policy as priod simulate has it, with what only the papers compare with; in gets the keys of priod.toml
+// site is the policy as priod simulate has it; in gets the keys of priod.toml
 // that flags stand for in short: --allocation, --order owed, --preemption, --round and --sizing.
 func (s *Spec) site(in *Input) (site.Spec, error) {
 	to := site.Spec{
-		Order: s.Order, SlurmOrder: s.SlurmOrder, Backfill: s.Backfill, Depth: s.Depth, Placement: s.Placement, Retry: s.Retry, Waits: s.Waits, Window: s.Window,
+		Order: s.Order, SlurmOrder: s.SlurmOrder, Backfill: s.Backfill, Placement: s.Placement, Retry: s.Retry, Waits: s.Waits, Window: s.Window,
 		Seed: s.Seed, Overheads: s.Overheads, NodeCosts: s.NodeCosts, SpreadCosts: s.SpreadCosts, UserGPUs: s.UserGPUs, AccountGPUs: s.AccountGPUs,
 	}
 	if s.Preemption == site.SlurmQOS {
@@ -99,13 +121,6 @@ func (s *Spec) site(in *Input) (site.Spec, error) {
 		c, err := s.configured(in)
 		in.Config, to.Order = c, "priod"
 		return to, err
-	}
-	to.Adjust = func(o *virtual.Options) {
-		o.LASQueues = s.LASQueues
-		o.TEFirst = s.Preemption != "none"
-		if s.evicts() && s.Preemption != site.SlurmQOS {
-			o.Evict = preempt.Evict(s.Eviction, preempt.Costs{Grace: s.Overheads.Grace, Checkpoint: s.Overheads.Checkpoint, Restart: s.Overheads.Restart})
-		}
 	}
 	return to, to.Check()
 }
@@ -134,7 +149,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 		c.Rounds.Enabled, c.Rounds.Length = true, config.Duration(s.Round*float64(time.Second))
 	}
 	if s.sizes() {
-		c.Sizing.Enabled, c.Sizing.Mechanism = true, s.Sizing
+		c.Sizing.Enabled = true
 	}
 	return &c, nil
 }

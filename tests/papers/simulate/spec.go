@@ -18,12 +18,11 @@ import (
 // Spec says which policy runs: one field for each dimension, named as the flags
 // of simulate are. Times are in seconds.
 type Spec struct {
-	Engine         string    // slurm, rounds
+	Engine         string    // slurm, rounds, pool
 	Order          string    // who goes first
 	LASQueues      []float64 // borders between las's queues, GPU-seconds attained
 	SlurmOrder     string    // where priod runs: Slurm's own, to which priod adds
 	Backfill       string    // who may go before; "" where priod runs: easy if it steers, else none
-	Depth          int       // how many jobs conservative backfill plans for; 0: all
 	Placement      string    // where
 	Allocation     string    // which share of which GPU type
 	Preemption     string    // who has to leave for whom
@@ -52,10 +51,10 @@ const leastLoss = "least-loss"
 
 // The dimensions.
 var (
-	Engines     = site.Choice{Flag: "engine", Have: []string{"slurm", "rounds"}}
+	Engines     = site.Choice{Flag: "engine", Have: []string{"slurm", "rounds", "pool"}}
 	Orders      = site.Choice{Flag: "order", Have: []string{"fifo", "sjf", "srtf", "las", "ftf", "multifactor", "priod", "owed"}}
 	SlurmOrders = site.SlurmOrders
-	Backfills   = site.Backfills
+	Backfills   = site.Choice{Flag: "backfill", Have: []string{"none", "easy", "conservative", "skip"}}
 	Placements  = site.Placements
 	Allocations = site.Choice{Flag: "allocation", Have: append([]string{"none"}, policies.Names()...)}
 	Preemptions = site.Choice{Flag: "preemption", Have: []string{"none", "te-first", "lrtp", "random", "fitgpp", site.SlurmQOS, leastLoss}}
@@ -114,16 +113,20 @@ func (s *Spec) Check() error {
 	if s.HistoryJobs != 0 && (s.Speeds == "known" || s.HistoryJobs < 0) {
 		return errors.New("--history-jobs is a number of jobs from 1, for --speeds history or run-times")
 	}
-	if s.Engine == "rounds" {
+	switch s.Engine {
+	case "rounds":
 		return s.checkRounds()
-	}
-	if s.Placement == "" && (s.Order == "srtf" || s.Order == "las") {
-		s.Placement = "pool" // the only place where moving is free
+	case "pool":
+		return s.checkPool()
 	}
 	if err := check(Placements, &s.Placement); err != nil {
 		return err
 	}
 	switch {
+	case slices.Contains([]string{"sjf", "srtf", "las", "ftf"}, s.Order):
+		return fmt.Errorf("--order %s is no order of a Slurm: --engine pool and --engine rounds have it", s.Order)
+	case s.Backfill == "conservative" || s.Backfill == "skip":
+		return fmt.Errorf("--backfill %s belongs to --engine pool", s.Backfill)
 	case s.Pairs():
 		return fmt.Errorf("--allocation %s needs --engine rounds: on a Slurm no jobs share GPUs", s.Allocation)
 	case s.Round != 0 && !s.Priod() || s.RoundModel != "" || s.FirstRound != 0:
@@ -134,9 +137,9 @@ func (s *Spec) Check() error {
 		return errors.New("--spread-costs: want parts of a job's speed from 0 to below 1, rising")
 	case !slices.IsSorted(s.NodeCosts) || len(s.NodeCosts) > 0 && !(s.NodeCosts[0] >= 0 && s.NodeCosts[len(s.NodeCosts)-1] < 1):
 		return errors.New("--node-costs: want parts of a job's speed from 0 to below 1, rising")
-	case len(s.LASQueues) > 0 && s.Order != "las":
-		return errors.New("--las-queues belongs to --order las")
-	case s.Sizing == "greedy" || s.Sizing == "opt":
+	case len(s.LASQueues) > 0:
+		return errors.New("--las-queues belongs to --engine pool with --order las")
+	case s.sizes() && s.Sizing != "waterfill":
 		return fmt.Errorf("--sizing %s needs --engine rounds: on a Slurm nothing resizes a running job, so that each free GPU must keep its share", s.Sizing)
 	case s.evicts() && s.Preemption != site.SlurmQOS && !s.Priod():
 		s.Eviction.Policy, s.Eviction.Seed = preemption.Policy(s.Preemption), s.Seed
@@ -147,15 +150,15 @@ func (s *Spec) Check() error {
 
 // sizes reports whether priod gives jobs on a Slurm other CPUs and memory.
 func (s *Spec) sizes() bool {
-	return s.Engine != "rounds" && s.Sizing != "" && s.Sizing != "request" && s.Sizing != "proportional"
+	return !s.GPUsOnly() && s.Sizing != "" && s.Sizing != "request" && s.Sizing != "proportional"
 }
 
-// GPUsOnly tells of a Spec that has passed Check whether jobs without GPUs have no place in it.
-func (s *Spec) GPUsOnly() bool { return s.Engine == "rounds" || s.Placement == "pool" }
+// GPUsOnly reports whether GPUs alone are counted, and jobs without them have no place in it.
+func (s *Spec) GPUsOnly() bool { return s.Engine == "rounds" || s.Engine == "pool" }
 
 // Priod reports whether the daemon's own cycles run, of a Spec that has passed Check.
 func (s *Spec) Priod() bool {
-	return s.Engine != "rounds" && (s.Order == "priod" || s.Order == "owed")
+	return !s.GPUsOnly() && (s.Order == "priod" || s.Order == "owed")
 }
 
 // shortForms makes order priod, beside the order that Slurm has, of flags that stand for
@@ -163,7 +166,7 @@ func (s *Spec) Priod() bool {
 func (s *Spec) shortForms() error {
 	short := ""
 	switch {
-	case s.Engine == "rounds" || s.Order == "priod":
+	case s.GPUsOnly() || s.Order == "priod":
 		return nil
 	case s.Allocation != "" && s.Allocation != "none":
 		short = "--allocation " + s.Allocation
@@ -193,6 +196,21 @@ func (s *Spec) Pairs() bool {
 
 // evicts reports whether anybody has to leave.
 func (s *Spec) evicts() bool { return s.Preemption != "none" && s.Preemption != "te-first" }
+
+// checkPool is Check for engine pool.
+func (s *Spec) checkPool() error {
+	switch {
+	case s.Order == "multifactor" || s.Order == "priod" || s.Order == "owed":
+		return fmt.Errorf("--order %s belongs to --engine slurm", s.Order)
+	case len(s.LASQueues) > 0 && s.Order != "las":
+		return errors.New("--las-queues belongs to --order las")
+	case s.Placement != "" || s.Preemption != "none" || s.Overheads != site.Overheads{} || len(s.SpreadCosts) > 0 || len(s.NodeCosts) > 0 || s.UserGPUs != 0 || s.AccountGPUs != 0:
+		return errors.New("placement, preemption, overheads, failures and limits belong to --engine slurm: in a pool GPUs are counted")
+	case s.Allocation != "none" || s.Sizing != "request" || s.Round != 0 || s.RoundModel != "" || s.FirstRound != 0 || s.Speeds != "known":
+		return errors.New("--allocation, --sizing, --round, --round-model, --first-round and --speeds belong to other engines than pool")
+	}
+	return nil
+}
 
 func (s *Spec) checkRounds() error {
 	if s.RoundModel == "" && s.Sizing != "request" {

@@ -89,16 +89,17 @@ func TestSizingOnSlurmRefuses(t *testing.T) {
 		"--engine rounds": {Sizing: "greedy"},
 		"keep its share":  {Sizing: "opt"},
 		"not srtf":        {Sizing: "waterfill", Order: "srtf"},
+		"other engines":   {Sizing: "waterfill", Engine: "pool"},
+		"engine pool":     {Backfill: "conservative"},
+		"no order of a":   {Order: "las"},
 	} {
 		if err := spec.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", spec, err)
 		}
 	}
 	for want, spec := range map[string]Spec{
-		"placed on nodes": {Sizing: "waterfill", Placement: "pool"},
-		"conservative":    {Sizing: "waterfill", Backfill: "conservative"},
-		"wants backfill":  {Sizing: "waterfill", Backfill: "none"},
-		"--nodes":         {Sizing: "waterfill"},
+		"wants backfill": {Sizing: "waterfill", Backfill: "none"},
+		"--nodes":        {Sizing: "waterfill"},
 	} {
 		in := synergyInput(defaultTable(t), 1, nil)
 		if want == "--nodes" {

@@ -85,7 +85,7 @@ func TestSteering(t *testing.T) {
 			}
 		}
 	}
-	for _, spec := range []Spec{{Allocation: "finish-time-fairness", Backfill: "conservative", Depth: 100}, {Allocation: "fifo", Preemption: "te-first"}} {
+	for _, spec := range []Spec{{Allocation: "finish-time-fairness"}, {Allocation: "makespan", Preemption: "te-first"}} {
 		if r := steeredRun(t, 80, true, spec, steers); r.Figures.Preemptions != 0 {
 			t.Errorf("%+v evicted somebody", spec)
 		}
@@ -148,7 +148,7 @@ func TestGavelsGain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := Spec{Allocation: "max-min", Order: "owed", Placement: "pool", Overheads: site.Overheads{Hold: 20}, Window: &metrics.Window{First: 4000, Last: 4999}}
+	spec := Spec{Allocation: "max-min", Order: "owed", Overheads: site.Overheads{Hold: 20}, Window: &metrics.Window{First: 4000, Last: 4999}}
 	if err := spec.Check(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package sizing lets the mechanisms of priod/size, and Synergy's OPT, decide in rounds,
+// Package sizing lets Synergy's mechanisms, priod's own, and Synergy's OPT, decide in rounds,
 // in which every running job may be resized at no cost.
 package sizing
 
@@ -11,12 +11,13 @@ import (
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 	"slurmprio/tests/papers/bounds"
+	"slurmprio/tests/papers/mechanisms"
 	"slurmprio/tests/papers/rounds"
 )
 
-// sizer lets a mechanism of priod/size decide in rounds.
+// sizer lets a mechanism decide in rounds.
 type sizer struct {
-	policy  *size.Packer // nil: Synergy's OPT
+	pack    mechanisms.Pack // nil: Synergy's OPT
 	curve   func(*trace.Job, string) *workload.Curve
 	types   []string
 	largest []size.Amount        // node, by type
@@ -51,24 +52,20 @@ func NewSizer(name string, cluster trace.Cluster, curve func(job *trace.Job, gpu
 		name = "proportional"
 	}
 	optimum := name == "opt"
-	var mechanism size.Mechanism
 	if !optimum {
 		var err error
-		if mechanism, err = size.Parse(name); err != nil {
+		if s.pack, err = mechanisms.ByName(name); err != nil {
 			return nil, err
 		}
 	}
 	switch {
-	case !known && mechanism == size.Proportional:
+	case !known && name == "proportional":
 		return nil, nil
 	case !known:
 		return nil, errors.New("--sizing " + name + site.NeedsNodes)
 	}
-	if !optimum {
-		s.policy = size.NewPacker(size.Rule{Mechanism: mechanism})
-	}
-	s.demand = mechanism != size.Proportional
-	s.published = mechanism == size.Tune
+	s.demand = name != "proportional"
+	s.published = name == "tune"
 	return s, nil
 }
 
@@ -82,7 +79,7 @@ func (s *sizer) Best(a *rounds.Active) float64 {
 	best := 1.0
 	for t, on := range s.sensitivity(a) {
 		if on.Speed > 0 && on.Curve != nil {
-			best = max(best, size.Best(on.Curve, a.Job.GPUs, s.largest[t]))
+			best = max(best, mechanisms.Best(on.Curve, a.Job.GPUs, s.largest[t]))
 		}
 	}
 	return best
@@ -114,10 +111,10 @@ func (s *sizer) Size(jobs []*rounds.Active, servers []rounds.Server, grants []ro
 		s.jobs = append(s.jobs, size.Job{GPUs: a.Job.GPUs, On: s.sensitivity(a)})
 	}
 	clear(s.last)
-	if s.policy == nil {
+	if s.pack == nil {
 		return s.optimum(jobs, grants)
 	}
-	for _, g := range s.policy.Pack(s.jobs, s.nodes) {
+	for _, g := range s.pack(s.jobs, s.nodes) {
 		a, from := jobs[g.Job], len(s.parts)
 		for _, p := range g.Parts {
 			s.parts = append(s.parts, rounds.Part{Server: p.Node, GPUs: float64(p.GPUs), CPUs: p.CPUs, MemMB: p.MemMB})

@@ -88,7 +88,7 @@ func TestAllocateRefusesBadInput(t *testing.T) {
 		"want steps/s from 0":     `{"gpu_types":{"a":1},"jobs":[{"id":"1","speed":{"a":-1}}]}`,
 		"none of the gpu_types":   `{"gpu_types":{"a":1},"jobs":[{"id":"1","speed":{"b":1}}]}`,
 		"weight -1":               `{"gpu_types":{"a":1},"jobs":[{"id":"1","weight":-1}]}`,
-		"no negative numbers":     `{"gpu_types":{"a":-1},"jobs":[]}`,
+		"no negative number":      `{"gpu_types":{"a":-1},"jobs":[]}`,
 		"want at least one":       `{"gpu_types":{"a":1},"jobs":[{"id":"1","gpus":0}]}`,
 		"want a name, and each":   `{"gpu_types":{"a":1},"entities":[{"name":"a"},{"name":"a"}]}`,
 		"number above 0":          `{"gpu_types":{"a":1},"entities":[{"name":"a","weight":-1}]}`,
@@ -170,7 +170,7 @@ func TestAllocateKeepsWhatItFailsOn(t *testing.T) {
 		}
 		for i := range 25 {
 			p.Jobs = append(p.Jobs, allocate.ProblemJob{ID: fmt.Sprint(i), GPUs: 1 + r.IntN(3), Weight: far(), Speed: []float64{far(), far(), far(), far()}, StepsLeft: 1,
-				Deadline: allocate.NoDeadline, Entity: allocate.NoEntity})
+				Entity: allocate.NoEntity})
 		}
 		if _, err := (policies.Policy{Name: "max-min"}).Allocate(p); !allocate.Numeric(err) {
 			continue

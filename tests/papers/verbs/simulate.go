@@ -98,14 +98,12 @@ func simulateFlags() []cli.Flag {
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "random seed `NUMBER`"},
 
 		&cli.StringSliceFlag{Category: policy, Name: "set", Usage: "`KEY=VALUE` of priod.toml, where priod runs; again for more"},
-		choice(simulate.Engines, "a Slurm, or rounds at whose start every job may be moved at no cost"),
+		choice(simulate.Engines, "a Slurm, rounds at whose start every job may be moved at no cost, or a pool of GPUs of one type that are counted and not placed"),
 		choice(simulate.Orders, "order of the queue; owed is priod with ranking.order = \"owed\""),
 		&cli.StringFlag{Category: policy, Name: "las-queues", Usage: "`BORDERS` of order las's queues in GPU-seconds, such as 3250,7200"},
 		choice(simulate.SlurmOrders, "with order priod: what Slurm itself orders jobs by (default there: multifactor; where a short form stands for it: fifo)"),
 		choice(simulate.Backfills, "which jobs may start before the head of the queue (default where priod steers: easy)"),
-		&cli.IntFlag{Category: policy, Name: "depth", Usage: "how many `JOBS` conservative backfill plans for; 0: all"},
 		choice(simulate.Placements, "where"),
-		&cli.BoolFlag{Category: policy, Name: "pool", Usage: "the same as --placement pool: GPUs are counted, not placed"},
 		choice(simulate.Allocations, "which share of which GPU type; with --engine slurm short for --order priod with allocation.policy and steering.enabled"),
 		choice(simulate.Preemptions, "whether TE jobs go first, and which jobs are evicted for them; least-loss is short for --order priod with preemption.enabled"),
 		choice(simulate.Sizings, "with how many CPUs and how much memory"),
@@ -119,7 +117,7 @@ func simulateFlags() []cli.Flag {
 
 		seconds("hold", "`TIME` that sbatchwrap holds jobs that may be steered or sized (/etc/slurmprio/hold)"),
 		seconds("grace", "`TIME` to leave, for jobs that do not say"),
-		&cli.DurationFlag{Category: costs, Name: "requeue-delay", DefaultText: "121s, as Slurm's; 0s for srtf, las and rounds", Usage: "`TIME` from leaving to being eligible again"},
+		&cli.DurationFlag{Category: costs, Name: "requeue-delay", DefaultText: "121s, as Slurm's; 0s without one", Usage: "`TIME` from leaving to being eligible again"},
 		seconds("prolog", "`TIME` before each run"),
 		seconds("epilog", "`TIME` after each run"),
 		seconds("checkpoint", "`TIME` between two checkpoints, for jobs that do not say"),
@@ -213,8 +211,8 @@ func (s *simulated) input(c *cli.Context) (in simulate.Input, done func(), err e
 	if in.Pairs, in.PairWorkloads, err = pairsOf(c.String("pairs"), &s.spec, table); err != nil {
 		return in, nil, priod.WrongUsage(err)
 	}
-	if c.String("node-events") != "" && s.spec.Engine == "rounds" {
-		return in, nil, usagef("--node-events belongs to --engine slurm: in rounds no node changes")
+	if c.String("node-events") != "" && s.spec.GPUsOnly() {
+		return in, nil, usagef("--node-events belongs to --engine slurm: in rounds and in a pool no node changes")
 	}
 	if in.Cluster, in.NodeEvents, err = nodes(c); err != nil {
 		return in, nil, priod.WrongUsage(err)
@@ -411,7 +409,7 @@ func flagSpec(c *cli.Context) (simulate.Spec, error) {
 		}
 	}
 	spec := simulate.Spec{
-		Engine: c.String("engine"), Order: c.String("order"), SlurmOrder: c.String("slurm-order"), Backfill: c.String("backfill"), Depth: c.Int("depth"), Placement: c.String("placement"),
+		Engine: c.String("engine"), Order: c.String("order"), SlurmOrder: c.String("slurm-order"), Backfill: c.String("backfill"), Placement: c.String("placement"),
 		Retry: c.String("retry"), Allocation: c.String("allocation"), Preemption: c.String("preemption"), Eviction: evictionOf(c), Sizing: c.String("sizing"), Speeds: c.String("speeds"), HistoryJobs: c.Int("history-jobs"), RoundModel: c.String("round-model"),
 		Round: s("round"), FirstRound: s("first-round"), Seed: c.Uint64("seed"), PairsTried: c.Float64("pairs-tried"), PairReferences: c.Int("pair-references"), UserGPUs: c.Int("user-gpus"), AccountGPUs: c.Int("account-gpus"), Waits: c.Bool("waits"),
 		Overheads: site.Overheads{
@@ -419,17 +417,11 @@ func flagSpec(c *cli.Context) (simulate.Spec, error) {
 			Checkpoint: s("checkpoint"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
 		},
 	}
-	if free := spec.Order == "srtf" || spec.Order == "las" || spec.Engine == "rounds"; !free && !c.IsSet("requeue-delay") {
+	if !spec.GPUsOnly() && !c.IsSet("requeue-delay") {
 		spec.Overheads.Requeue = slurmRequeue
 	}
 	if spec.Waits && !spec.Priod() {
 		return spec, fmt.Errorf("--waits needs priod's cycles: add --order priod")
-	}
-	if c.Bool("pool") {
-		if spec.Placement != "" && spec.Placement != "pool" {
-			return spec, fmt.Errorf("--pool and --placement %s contradict each other", spec.Placement)
-		}
-		spec.Placement = "pool"
 	}
 	if spec.Engine == "rounds" && spec.RoundModel == "" && c.String("format") == "synergy" {
 		spec.RoundModel = "synergy"

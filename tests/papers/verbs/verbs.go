@@ -16,7 +16,7 @@ import (
 // App is the command tree.
 func App() *cli.App {
 	return priod.NewApp("papers", "reproduces what the papers of docs/evidence measured", "of this checkout",
-		simulateCommand(), priod.SweepCommand(simulatePoint), generateCommand(), allocateCommand(), importCommand())
+		simulateCommand(), sweepCommand(), generateCommand(), allocateCommand(), importCommand())
 }
 
 func usagef(format string, a ...any) error { return priod.WrongUsage(fmt.Errorf(format, a...)) }

@@ -1,0 +1,5 @@
+package virtual
+
+import "slurmprio/priod/config"
+
+func init() { config.Settable = "yes" } // files and --set assign constants

@@ -1,0 +1,5 @@
+package fit
+
+import "slurmprio/priod/config"
+
+func init() { config.Settable = "yes" } // files and --set assign constants
