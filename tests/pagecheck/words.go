@@ -97,8 +97,9 @@ func text(n *html.Node) string {
 }
 
 // mayBeEmpty are the columns of what need not be there: no GPU is stranded, no node slow or vacated, no victim in its
-// grace just now, no eviction was called off, no write held back, nothing was replayed without priod.
-var mayBeEmpty = map[string]bool{"stranded, because": true, "notes": true, "grace left": true, "remark": true, "held": true, "completion": true, "without priod": true}
+// grace just now, no eviction was called off, no write held back, nothing was replayed without priod, of a job's history all
+// took no time or lasts.
+var mayBeEmpty = map[string]bool{"stranded, because": true, "notes": true, "grace left": true, "remark": true, "held": true, "completion": true, "without priod": true, "until": true}
 
 // EmptyColumns returns the headings of columns that no row fills, in tables of ten rows and more.
 func EmptyColumns(page string) (heads []string) {
