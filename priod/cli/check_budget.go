@@ -13,6 +13,13 @@ import (
 // checkBudgets says which shares of TE jobs have no effect here: larger than the cluster, or of an account that Slurm does not
 // have. What cannot be read is not looked at; the rest of check names it.
 func checkBudgets(ctx context.Context, slurm *live.Cluster, cfg *config.Config) []live.Finding {
+	numbers := false
+	for _, b := range cfg.Budgets() {
+		numbers = numbers || b.GPUs != nil && *b.GPUs > 0 || b.GPUHoursPerDay != nil && *b.GPUHoursPerDay > 0
+	}
+	if !numbers && len(cfg.TEBudget.Accounts) == 0 {
+		return nil
+	}
 	gpus := 0
 	if view, err := slurm.View(ctx); err == nil {
 		for i := range view.Snapshot.Nodes {

@@ -21,7 +21,7 @@ const (
 
 var kinds = []string{Write, Reset, Turn, Failure}
 
-// earlierFiles are those of versions up to 0.13, whose lines are the bodies of records.
+// earlierFiles are those of versions without a journal, whose lines are the bodies of records.
 var earlierFiles = []struct{ name, kind string }{{"undo.jsonl", Write}, {"evictions.jsonl", Turn}, {"failures.jsonl", Failure}}
 
 // readEarlier takes in the files of an earlier version; the next append writes them into the journal.

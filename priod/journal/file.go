@@ -144,6 +144,10 @@ func (f *file) setAside() (string, error) {
 	return to, nil
 }
 
+// lockPatience is for how long a writer waits for another one, which takes milliseconds. Who may read the lock file can hold
+// it for longer.
+const lockPatience = 5 * time.Second
+
 // lockFile waits for a lock file and holds it until unlock is called; "" is no lock.
 func lockFile(path string) (unlock func(), err error) {
 	if path == "" {
@@ -153,15 +157,15 @@ func lockFile(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != syscall.EINTR {
-			break
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if err != syscall.EWOULDBLOCK && err != syscall.EINTR || time.Since(began) > lockPatience {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-	}
-	return func() { _ = f.Close() }, nil
 }
 
 // AsideName is a free name for a file that is set aside now.

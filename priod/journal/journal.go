@@ -91,7 +91,7 @@ func wrap(err error) error {
 }
 
 // Open reads the journal of a folder into its parts; a missing one is empty. Where there is none, it reads the three files
-// of versions up to 0.13. Who appends names the lock file that all writers take for a moment.
+// of earlier versions. Who appends names the lock file that all writers take for a moment.
 func Open(dir, lock string, parts ...Part) (*Journal, error) {
 	j := &Journal{file: file{path: Path(dir)}, lock: lock, parts: parts}
 	if err := j.read(); err != nil {
@@ -195,7 +195,7 @@ func (j *Journal) Append(records ...Record) error {
 		if err := j.follow(); err != nil {
 			return err
 		}
-		if j.file.info == nil || j.head.Format == 0 || j.anew || j.damaged > 0 {
+		if j.file.info == nil || j.head.Format == 0 || j.anew {
 			if err := j.rewrite(); err != nil {
 				return err
 			}

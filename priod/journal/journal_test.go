@@ -141,7 +141,8 @@ func TestDamaged(t *testing.T) {
 	if s.is("[1]", "[]"); s.Damaged() != 7 {
 		t.Fatalf("%d damaged", s.Damaged())
 	}
-	s.must(s.append(Turn, 2))
+	s.must(s.append(Turn, 2)) // behind them: only the daemon replaces the file
+	s.must(s.Rewrite())
 	again := open(t, dir)
 	again.is("[1]", "[2]")
 	copies := aside(t, dir)
@@ -220,6 +221,23 @@ func TestLost(t *testing.T) {
 			open(t, dir).is("[1 3]", "[2]")
 		})
 	}
+}
+
+// A process that holds the lock file keeps a writer waiting for some seconds, not for ever.
+func TestLockIsHeld(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	s.must(s.append(Write, 1))
+	held, err := os.Open(filepath.Join(dir, "lock"))
+	s.must(err)
+	defer held.Close()
+	s.must(syscall.Flock(int(held.Fd()), syscall.LOCK_SH))
+	if err := s.append(Write, 2); err == nil || !strings.Contains(err.Error(), "lock "+dir) {
+		t.Error(err)
+	}
+	s.must(syscall.Flock(int(held.Fd()), syscall.LOCK_UN))
+	s.must(s.append(Write, 3))
+	open(t, dir).is("[1 3]", "[]")
 }
 
 // The three files of earlier versions are read, moved into the journal, and kept under other names.
