@@ -56,7 +56,7 @@ type seenOwner struct {
 	Owner
 	Mine  bool                 `json:"mine"` // this host's priod
 	Void  void                 `json:"void"`
-	Files map[string]time.Time `json:"files,omitempty"` // of another host's: when the journals were last changed, by the file system's clock
+	Files map[string]time.Time `json:"files,omitempty"` // of another host's: when the journal was last changed, by the file system's clock
 }
 
 // void is what this host's database does not tell because another host's priod acted.
@@ -161,23 +161,16 @@ func (s *Store) Watch() (owner string, err error) {
 	return now.Host, err
 }
 
-// changed tells when each of the journals of a folder was last changed.
+// changed tells when the journal of a folder was last changed; nothing where there is none.
 func changed(dir string) (map[string]time.Time, error) {
-	files := map[string]time.Time{}
-	for _, path := range journalPaths(dir) {
-		info, err := os.Stat(path)
-		if err == nil {
-			files[filepath.Base(path)] = info.ModTime().UTC()
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("state.shared: %w", err)
-		}
+	path := journal.Path(dir)
+	switch info, err := os.Stat(path); {
+	case err == nil:
+		return map[string]time.Time{filepath.Base(path): info.ModTime().UTC()}, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("state.shared: %w", err)
 	}
-	return files, nil
-}
-
-// journalPaths are the journals of a folder.
-func journalPaths(dir string) []string {
-	return []string{journal.Path(dir)}
+	return nil, nil
 }
 
 // whoOwned returns the owner of a shared folder, and the owner that the host of a state folder last saw
@@ -227,10 +220,9 @@ func behind(shared string, now *Owner, seen *seenOwner) (what string, err error)
 		return "there is another owner", nil
 	}
 	files, err := changed(shared)
-	for _, name := range slices.Sorted(maps.Keys(seen.Files)) {
-		if files[name].Before(seen.Files[name]) {
-			return name + " is older or gone", err
-		}
+	name := filepath.Base(journal.Path(shared)) // an earlier version saw others, which the journal took in
+	if files[name].Before(seen.Files[name]) {
+		return name + " is older or gone", err
 	}
 	return "", err
 }

@@ -227,6 +227,25 @@ func TestOlderFolderIsNotTakenOver(t *testing.T) {
 	}
 }
 
+// A stand-by that saw the files of an earlier version is upgraded after the host that owns the folder, whose journal took them
+// in: it goes on watching, and can take over.
+func TestStandByIsUpgraded(t *testing.T) {
+	d, _ := steered(t)
+	shared, dir := d.store.journals, t.TempDir()
+	early := seenOwner{Owner: d.store.owner, Files: map[string]time.Time{"undo.jsonl": time.Now(), "evictions.jsonl": time.Now()}}
+	if err := writeOwner(dir, early); err != nil {
+		t.Fatal(err)
+	}
+	other := must[*Store](t)(Open(ctx, dir, Options{Shared: shared}))
+	defer other.Close()
+	if owner, err := other.Watch(); err != nil || owner == "" {
+		t.Errorf("%q, %v", owner, err)
+	}
+	if _, err := other.TakeOver(ctx, "ctl2", "test"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Lines that somebody removed, repeated, spoiled or added, found by a host that takes over:
 // what is left counts once, and unreadable lines are said and kept.
 func TestJournalsEditedBeforeATakeOver(t *testing.T) {
