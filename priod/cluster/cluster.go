@@ -85,6 +85,7 @@ type Job struct {
 	AllMem          bool  // it gets all memory of each of its nodes: --mem=0
 	MemByCPU        bool  // MemMB grows with the CPUs that Slurm adds to fill cores: --mem-per-cpu, DefMemPerCPU
 	GPUs            int   // whole job, one task: that it holds, or that Slurm will give it
+	Right           Right // by the guaranteed shares of accounts: set by guarantee, in each cycle
 	Admitted        bool  // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle
 	Nodes, CPUs     int   // whole job
 	SiteFactor      int64 // what Slurm holds now; see SiteFactorKnown

@@ -57,8 +57,13 @@ type Config struct {
 		Enabled bool     `toml:"enabled" json:"enabled"`
 		Length  Duration `toml:"length" json:"length"`
 	} `toml:"rounds" json:"rounds"`
-	Classes  []ClassRule        `toml:"class" json:"class,omitempty"`
-	Consents []Consent          `toml:"consent" json:"consent,omitempty"`
+	Classes  []ClassRule `toml:"class" json:"class,omitempty"`
+	Consents []Consent   `toml:"consent" json:"consent,omitempty"`
+	Lending  struct {
+		Lend  string   `toml:"lend" json:"lend"`
+		After Duration `toml:"lend_after" json:"lend_after"`
+	} `toml:"shares" json:"shares"`
+	Shares   []Share            `toml:"share" json:"share,omitempty"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	Sizing   struct {
 		Enabled bool `toml:"enabled" json:"enabled"`

@@ -58,7 +58,7 @@ func (c *Config) Check() error {
 			return fmt.Errorf("%s: want %s%s", r.key, r.want, c.not(r.key))
 		}
 	}
-	return cmp.Or(c.checkAllocation(), c.checkTypes(), c.checkBudgets(), c.checkConsent(), c.loadRules())
+	return cmp.Or(c.checkAllocation(), c.checkTypes(), c.checkBudgets(), c.checkConsent(), c.checkShares(), c.loadRules())
 }
 
 // hostRules hold for Slurm, the files of priod and the clock of its cycles.

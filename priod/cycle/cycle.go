@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/consent"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
@@ -35,6 +36,8 @@ type Settings struct {
 
 	// Consent completes what jobs say of themselves, before any feature sees them.
 	Consent consent.Rules
+	// Guarantee says which jobs stand within the GPUs that are guaranteed to their accounts.
+	Guarantee guarantee.Feature
 
 	// What the features need. The zero value of each takes no part.
 	Allocation allocate.Feature
@@ -67,6 +70,7 @@ func (set *Settings) features() []plan.Feature {
 		&set.Sizing,     // CPUs and memory, on the types that steering gave
 		&set.Locality,   // few switches, with the sizes
 		&set.Refusals,   // no slow nodes
+		&set.Guarantee,  // jobs that may not borrow wait
 		retries,         // last: failed jobs wait for no place
 	}
 }
@@ -132,6 +136,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	h.KeepTags(&snapshot)
 	set.Consent.Apply(&snapshot, h)
+	set.Guarantee.Classify(&snapshot, h)
 
 	stage("decide")
 	result := Result{Snapshot: snapshot}

@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
@@ -45,6 +46,7 @@ type State struct {
 	Failures *retry.Memory
 	Uses     Uses
 	Waits    *waits.Tracker
+	Lending  *guarantee.Memory
 }
 
 // Uses are what accounting taught of CPUs and memory; the zero value: nothing.
@@ -58,7 +60,7 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Order: &order.Memory{}, Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
+		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{}, Lending: &guarantee.Memory{},
 	}
 }
 

@@ -47,6 +47,8 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 		case len(shares) == 0:
 			continue
 		case !agreed:
+		case job.Right == cluster.Entitled:
+			why = WithinShare
 		case job.Fragile != "":
 			why = Fragile
 		case job.Tag.Grace > set.MaxGrace:

@@ -98,7 +98,7 @@ type forTrials struct {
 }
 
 func (e forTrials) Plan(ctx context.Context, c *plan.Cycle) error {
-	waits := func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE }
+	waits := func(d plan.Decision) bool { return d.GetsRoom() }
 	if e.Journal == nil || e.failed || !e.Settings.Enabled || c.Paused != "" || !slices.ContainsFunc(c.Plan.Decisions, waits) {
 		return nil
 	}

@@ -59,8 +59,7 @@ func (m *Moves) annotate(p *plan.Plan) {
 			p.Stands(f.Cost/float64(f.GPUs) - f.Waited)
 		}
 	}
-	said.annotate(p, cluster.BE)
-	said.annotate(p, cluster.TE)
+	said.annotate(p, func(*plan.Decision) bool { return true })
 }
 
 // checkGangs rules out gangs that ask for few switches, for it is not known which nodes are

@@ -23,6 +23,7 @@ const (
 	Uncountable preemption.Why = "uncountable" // it asks for something that is not counted: it is not known where it fits
 	NoGPUs      preemption.Why = "no-gpus"
 	LongGrace   preemption.Why = "grace-too-long" // Settings.MaxGrace
+	WithinShare preemption.Why = "within-share"   // of the GPUs guaranteed to its account
 	Fragile     preemption.Why = "fragile"        // on this Slurm an update after its requeue would break its request
 	Scattered   preemption.Why = "uneven"         // its share of each of its nodes is unknown
 	Vetoed      preemption.Why = "not-requeueable"
@@ -74,6 +75,7 @@ var reasonTexts = map[preemption.Why]string{
 	preemption.NoRoom:    "its node would not have room even without all evictable jobs",
 	preemption.Dearer:    "others cost less",
 	LongGrace:            "asks for more than preemption.max_grace",
+	WithinShare:          "uses GPUs that are guaranteed to its account",
 	Held:                 "is held while it runs: put back into the queue it would not start again",
 	Fragile:              "on this Slurm an update after its requeue would break its request",
 	Scattered:            "its share of each of its nodes is unknown",
@@ -130,7 +132,7 @@ func (c *Choice) Annotate(p *plan.Plan) {
 		t := &c.Trials[i]
 		said.add(t.Job, plan.EvictionChoice{For: string(ForTrial), Why: string(t.Why), What: t.What, Opens: t.Opens}, "preemption: "+t.words(p.At))
 	}
-	said.annotate(p, cluster.TE)
+	said.annotate(p, (*plan.Decision).GetsRoom)
 }
 
 // words are what became of a trial.
@@ -166,10 +168,10 @@ func (e *explanations) add(job cluster.JobID, choice plan.EvictionChoice, words 
 }
 
 // annotate adds them to the decisions of a class.
-func (e *explanations) annotate(p *plan.Plan, class cluster.Class) {
+func (e *explanations) annotate(p *plan.Plan, of func(*plan.Decision) bool) {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if d.Class != class {
+		if !of(d) {
 			continue
 		}
 		if x, said := e.Find(d.Job); said {

@@ -82,7 +82,7 @@ func (e *Feature) endRound(ctx context.Context, c *plan.Cycle) error {
 		r.due, r.explained = false, explanations{}
 		return nil
 	}
-	defer func() { r.explained.annotate(c.Plan, cluster.BE) }() // of jobs that still wait
+	defer func() { r.explained.annotate(c.Plan, func(d *plan.Decision) bool { return d.Class == cluster.BE }) }() // of jobs that still wait
 	if !ends || e.Choice != nil && !e.Choice.Changes.Empty() || e.Moves != nil && !e.Moves.Changes.Empty() {
 		return nil
 	}

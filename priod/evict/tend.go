@@ -185,15 +185,15 @@ func (e *Feature) addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation)
 			queue.Set(j.ID, j)
 		}
 	}
-	seen.Waiting, seen.Unusable = map[cluster.JobID]cluster.Class{}, map[string]bool{}
+	seen.Waiting, seen.Unusable = map[cluster.JobID]bool{}, map[string]bool{}
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
 		if !d.Ranked || !ours[d.Job.ID] {
 			continue
 		}
-		seen.Waiting[d.Job] = d.Class
+		seen.Waiting[d.Job] = d.GetsRoom()
 		if j := queue.Get(d.Job); j != nil {
-			seen.Waiting[j.FirstTask()] = d.Class
+			seen.Waiting[j.FirstTask()] = d.GetsRoom()
 		}
 	}
 	for i := range s.Nodes {

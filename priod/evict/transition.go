@@ -22,8 +22,8 @@ type Observation struct {
 	MaxSignals int
 
 	// Known in a whole cycle only; nil between cycles.
-	Waiting  map[cluster.JobID]cluster.Class // the class of each job of the journal that priod ranks
-	Unusable map[string]bool                 // nodes that cannot be used
+	Waiting  map[cluster.JobID]bool // each job of the journal that priod ranks, and whether jobs may leave for it
+	Unusable map[string]bool        // nodes that cannot be used
 }
 
 // Advance is the transition: it compares the journal with what Slurm shows now, and

@@ -43,7 +43,7 @@ type Trial struct {
 // waitingTE returns the waiting TE jobs in the order of the queue.
 func waitingTE(p *plan.Plan) (jobs []plan.Queued) {
 	for _, q := range p.Queue {
-		if d := &p.Decisions[q.Decision]; d.Ranked && d.Class == cluster.TE {
+		if d := &p.Decisions[q.Decision]; d.GetsRoom() {
 			jobs = append(jobs, q)
 		}
 	}
@@ -115,7 +115,7 @@ func (c *Choice) addTrials(s *cluster.Snapshot, p *plan.Plan, j *Journal, set *S
 			t.at = len(c.snapshot.Trials)
 			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{
 				Request: m.Request(job, types), Alike: m.Together(job, types), Owner: c.owner(t.User, owners, spent), Start: math.Inf(1), Run: run,
-				Price: choices.Budget.Factor(),
+				Price: choices.Budget.Factor(), Due: job.Right == cluster.Entitled,
 			})
 			if claim != nil {
 				c.addClaim(t.at, claim, m)

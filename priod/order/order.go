@@ -211,8 +211,10 @@ func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 	switch v.Why { // two steps between the other BE jobs and the TE jobs
 	case plan.Evicted:
 		dec.Value = d.lowestAbove()
-	case plan.Round:
+	case plan.InShare:
 		dec.Value = d.lowestAbove() + d.plan.Band.Step
+	case plan.Round:
+		dec.Value = d.lowestAbove() + 2*d.plan.Band.Step
 	}
 	return dec
 }
@@ -223,8 +225,8 @@ func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	b := d.plan.Band
 	b.Lo = d.lowestAbove()
-	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Why == plan.Round }) {
-		b.Lo += b.Step
+	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Why == plan.Round || v.Why == plan.InShare }) {
+		b.Lo += 2 * b.Step
 	}
 	exact := make([]int, 0, len(te))
 	limit := b.Capacity() / 2

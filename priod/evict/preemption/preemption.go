@@ -102,6 +102,8 @@ type Trial struct {
 	// Price is how many times the share of its user or account its start uses, at least 1: a second of its wait is worth so
 	// much less, and no more than an hour of a wait counts from 1 on. 0 is 1.
 	Price float64
+	// Due has any loss pay: the GPUs are guaranteed to its account. Price does not count.
+	Due   bool
 	Owner int // index into Snapshot.PastOwner, when Limits.UserGPUMinutesPerDay is set
 	// Start is the time, s from now, at which it would start without evictions
 	// (placement.Nodes.Shadow); infinite when that is not known to come.
@@ -208,7 +210,7 @@ const maxVain = 16
 
 // alike reports whether there is no place for a trial if there is none for another.
 func (t *Trial) alike(o *Trial) bool {
-	return t.Request == o.Request && t.Price == o.Price && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
+	return t.Request == o.Request && t.Price == o.Price && t.Due == o.Due && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
 }
 
 // within chooses again for a trial whose best set of victims a limit refuses: a set within that

@@ -157,7 +157,7 @@ func (s *search) begin(set *Settings, t *Trial, soFar *Verdict) {
 	if t.Price > 1 {
 		wait = min(wait, dearWait)
 	}
-	if !math.IsInf(wait, 1) && s.second > 0 {
+	if !math.IsInf(wait, 1) && s.second > 0 && !t.Due {
 		s.best = s.second*wait - soFar.Cost
 	}
 }

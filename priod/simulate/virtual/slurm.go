@@ -97,7 +97,7 @@ func newSlurm(e *engine) *slurm {
 	}
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, s.recorder, s.now
 	set.Retries.Slurm, set.Retries.Recorder = s, s.recorder
-	set.Headroom.Slurm = s
+	set.Headroom.Slurm, set.Guarantee.Slurm = s, s
 	d := &e.opt.Daemon
 	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && !d.every
 	if s.evicts() || s.classifies() {

@@ -1,0 +1,238 @@
+package guarantee
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
+
+// rounding is the difference of two sums of the same charges.
+const rounding = 1e-6
+
+// decider makes one Result.
+type decider struct {
+	s       *cluster.Snapshot
+	h       *cluster.History
+	set     *Settings
+	delayed map[cluster.JobID]bool // see Decide
+	owners  *owners
+	charges *cluster.Charges
+	result  Result
+	bound   []float64 // by share, GPUs of running jobs that do not agree to leave, and of such that may start next
+	unowned float64   // GPUs that are no account's, less those used beyond shares by jobs that do not agree to leave
+	soonest time.Duration
+}
+
+// Decide says which jobs are entitled, which borrow, and which wait because they may not borrow.
+//
+// An account's running jobs and those with a claim are packed into its share, those first that do not agree to leave, then
+// by their start; the others are in excess. A waiting job is entitled where these and its own GPUs fit the share, asked in
+// the order of the queue, so that an account that submits many jobs has as many entitled as its share holds. GPUs are what
+// Slurm allocates (cluster.Charges). delayed are the jobs that wait because priod moved their begin time; others that wait for
+// something else than room have no right.
+func Decide(s *cluster.Snapshot, h *cluster.History, set *Settings, delayed map[cluster.JobID]bool) Result {
+	if len(set.Shares) == 0 {
+		return Result{}
+	}
+	d := &decider{s: s, h: h, set: set, delayed: delayed, owners: newOwners(s, set), charges: cluster.NewCharges(s), bound: make([]float64, len(set.Shares))}
+	d.result = Result{make([]State, len(set.Shares)), make([]Standing, len(s.Jobs))}
+	for i := range d.result.Jobs {
+		d.result.Jobs[i].Share = -1
+	}
+	d.size()
+	d.pack()
+	d.ask()
+	return d.result
+}
+
+// size finds what each share amounts to, and what no account owns. Where nodes are out of service, a share shrinks as its
+// part of the cluster does.
+func (d *decider) size() {
+	d.soonest = time.Duration(math.MaxInt64)
+	total, owned := 0.0, 0.0
+	for i := range d.s.Nodes {
+		if d.s.Nodes[i].Usable {
+			total += float64(d.s.Nodes[i].GPUs)
+		}
+	}
+	for k := range d.set.Shares {
+		share, state := &d.set.Shares[k], &d.result.Shares[k]
+		all, up := 0.0, 0.0
+		for i := range d.s.Nodes {
+			if n := &d.s.Nodes[i]; share.covers(n) {
+				all += float64(n.GPUs)
+				if n.Usable {
+					up += float64(n.GPUs)
+				}
+			}
+		}
+		full := float64(share.GPUs)
+		if share.GPUs == 0 {
+			full = math.Floor(share.Part*all + rounding)
+		}
+		state.Share, state.Owned = share, full
+		if all > 0 {
+			state.Owned = full * up / all
+		}
+		state.Down = full - state.Owned
+		owned += state.Owned
+		d.soonest = min(d.soonest, share.ReturnWithin)
+	}
+	d.unowned = max(total-owned, 0)
+}
+
+// pack finds out which running jobs, and which with a claim, lie within the shares of their accounts.
+func (d *decider) pack() {
+	type job struct {
+		at, share int
+		waits     bool // it has a claim
+		leaves    bool
+		start     time.Time
+		gpus      float64
+	}
+	var jobs []job
+	for i := range d.s.Jobs {
+		j := &d.s.Jobs[i]
+		x := job{at: i, share: -1, start: j.Start}
+		switch {
+		case j.State == cluster.Pending && d.h.Claiming[j.ID]:
+			x.waits = true
+			if shares := d.owners.candidates(j); len(shares) > 0 {
+				x.share = shares[0]
+			}
+		case j.State == cluster.Running, j.State == cluster.Completing, j.State == cluster.Suspended:
+			x.share = d.owners.holder(j)
+		default:
+			continue
+		}
+		if x.gpus = d.charge(j); x.gpus == 0 {
+			continue
+		}
+		_, x.leaves = d.set.Leaves(j)
+		jobs = append(jobs, x)
+	}
+	slices.SortStableFunc(jobs, func(a, b job) int {
+		after := func(x bool) int {
+			if x {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(after(a.waits), after(b.waits)), cmp.Compare(after(a.leaves), after(b.leaves)), a.start.Compare(b.start),
+			d.s.Jobs[a.at].ID.Compare(d.s.Jobs[b.at].ID))
+	})
+	for _, x := range jobs {
+		standing := &d.result.Jobs[x.at]
+		standing.Share = x.share
+		if standing.Right = cluster.Borrows; x.share < 0 {
+			if !x.leaves {
+				d.unowned -= x.gpus
+			}
+			continue
+		}
+		state := &d.result.Shares[x.share]
+		if !x.leaves {
+			d.bound[x.share] += x.gpus
+		}
+		if state.Entitled+x.gpus <= state.Owned+rounding {
+			standing.Right = cluster.Entitled
+			state.Entitled += x.gpus
+			continue
+		}
+		state.Excess += x.gpus
+		if !x.leaves {
+			d.unowned -= x.gpus
+		}
+	}
+}
+
+// charge is what one task of a job takes; of one that runs, what it was charged when it started.
+func (d *decider) charge(j *cluster.Job) float64 {
+	if j.State != cluster.Pending {
+		if held, runs := d.h.Charged(j.ID); runs {
+			return held
+		}
+	}
+	return d.charges.Of(j)
+}
+
+// ask goes through the waiting jobs in the order of the queue.
+func (d *decider) ask() {
+	var queue []int
+	for i := range d.s.Jobs {
+		if j := &d.s.Jobs[i]; j.State == cluster.Pending && !d.h.Claiming[j.ID] && !j.Held() && !j.Dependency && !j.Reserved() && (j.WantsRoom() || d.delayed[j.ID]) {
+			queue = append(queue, i)
+		}
+	}
+	slices.SortFunc(queue, func(a, b int) int {
+		x, y := &d.s.Jobs[a], &d.s.Jobs[b]
+		return cmp.Or(cmp.Compare(y.Priority, x.Priority), x.ID.Compare(y.ID))
+	})
+	for _, i := range queue {
+		j := &d.s.Jobs[i]
+		if gpus := d.charge(j); gpus > 0 {
+			d.result.Jobs[i] = d.waiting(j, gpus)
+		}
+	}
+}
+
+// waiting is the standing of a waiting job of which each task takes so many GPUs.
+func (d *decider) waiting(j *cluster.Job, gpus float64) Standing {
+	tasks := max(j.TasksNow(), 1)
+	first := -1
+	for _, k := range d.owners.candidates(j) {
+		if first < 0 {
+			first = k
+		}
+		state := &d.result.Shares[k]
+		fit := min(int((state.Owned+rounding-state.Entitled-state.Wanted)/gpus), tasks)
+		if fit < 1 {
+			continue
+		}
+		x := Standing{cluster.Entitled, k, fit}
+		if fit == tasks {
+			x.Tasks = 0
+		}
+		state.Wanted += float64(fit) * gpus
+		state.Waiting += fit
+		if _, leaves := d.set.Leaves(j); !leaves {
+			d.bound[k] += float64(fit) * gpus
+		}
+		return x
+	}
+	return Standing{d.beyond(j, gpus, first), first, 0}
+}
+
+// beyond is the right of a waiting job that is not entitled.
+func (d *decider) beyond(j *cluster.Job, gpus float64, share int) cluster.Right {
+	grace, leaves := d.set.Leaves(j)
+	switch {
+	case d.set.Lend == All:
+		return cluster.Borrows
+	case !leaves && share >= 0 && d.bound[share]+gpus <= d.result.Shares[share].Owned+rounding:
+		// It takes the place of jobs of its account that leave: these borrow from then on.
+		d.bound[share] += gpus
+		return cluster.Within
+	case d.set.Lend == Returnable && (leaves && grace <= d.soonest || d.set.Trial(j) || j.TimeLimit != slurmplug.Unlimited && j.TimeLimit <= d.soonest):
+		return cluster.Borrows
+	case gpus <= d.unowned+rounding:
+		d.unowned -= gpus
+		return cluster.Borrows
+	case d.waited(j) >= d.set.After:
+		return cluster.Borrows
+	}
+	return cluster.Withheld
+}
+
+// waited is how long a job has waited since it could first have run.
+func (d *decider) waited(j *cluster.Job) time.Duration {
+	since := d.h.FirstEligible.Get(j.ID)
+	if since.IsZero() {
+		return 0
+	}
+	return d.s.At.Sub(since)
+}

@@ -1,0 +1,96 @@
+package guarantee
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
+)
+
+// Feature gives each job its Right before a cycle plans, and keeps those waiting that may not borrow. The zero value
+// guarantees nothing.
+type Feature struct {
+	plan.PlanOnly
+	Settings Settings
+	Slurm    interface {
+		Do(context.Context, []plan.Command) []plan.Result
+	}
+
+	Memory *Memory
+
+	result Result
+	begins []plan.Command
+}
+
+// Memory is what is kept from one cycle to the next.
+type Memory struct {
+	delayed map[cluster.JobID]bool // jobs whose begin time priod set: they wait for no time of their own
+}
+
+// Delay is how far ahead the begin time of a job lies that may not borrow: when priod ends, such a job waits no longer.
+const Delay = 15 * time.Minute
+
+// Classify sets the Right of each job of a snapshot.
+func (f *Feature) Classify(s *cluster.Snapshot, h *cluster.History) {
+	if len(f.Settings.Shares) == 0 {
+		return
+	}
+	f.result = Decide(s, h, &f.Settings, f.Memory.delayed)
+	for i := range f.result.Jobs {
+		s.Jobs[i].Right = f.result.Jobs[i].Right
+	}
+}
+
+// Plan finds the jobs whose begin time is to be moved on, or ended.
+func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
+	f.begins = nil
+	if c.Paused != "" || len(f.Settings.Shares) == 0 {
+		return nil
+	}
+	s := c.Snapshot
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.State != cluster.Pending {
+			continue
+		}
+		delayed := f.Memory.delayed[j.ID]
+		switch {
+		case j.Right == cluster.Withheld && (!delayed || j.Eligible.Sub(s.At) < Delay/2):
+			f.begins = append(f.begins, plan.Command{Kind: plan.Begin, Job: j.ID, Value: slurmplug.Delay(Delay)})
+		case j.Right != cluster.Withheld && delayed:
+			f.begins = append(f.begins, plan.Command{Kind: plan.Begin, Job: j.ID, Value: slurmplug.Delay(0)})
+		}
+	}
+	return nil
+}
+
+// Act writes the begin times.
+func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
+	if len(f.begins) == 0 {
+		return nil
+	}
+	for _, r := range f.Slurm.Do(context.WithoutCancel(ctx), f.begins) {
+		if r.Status == slurmplug.Applied {
+			f.Memory.set(r.Job, r.Value.Delay() > 0)
+		}
+	}
+	return nil
+}
+
+// set remembers whether a job waits by its begin time.
+func (m *Memory) set(id cluster.JobID, delayed bool) {
+	switch {
+	case !delayed:
+		delete(m.delayed, id)
+	case m.delayed == nil:
+		m.delayed = map[cluster.JobID]bool{id: true}
+	default:
+		m.delayed[id] = true
+	}
+}
+
+// Shares are the shares as the last cycle saw them.
+func (f *Feature) Shares() []State { return slices.Clone(f.result.Shares) }

@@ -1,0 +1,84 @@
+// Package guarantee says which jobs stand within the GPUs that are guaranteed to their accounts, which use what other
+// accounts own and do not need, and which wait because they could not give it back in time.
+//
+// It is pure: a snapshot and the shares in, a Right for each job and a line for each share out. What follows from it is
+// done by others: the order puts entitled jobs before borrowers, evictions make room for entitled jobs and only borrowers
+// leave.
+//
+// Files: guarantee.go the shares and what comes out; owners.go which share a job draws on; decide.go the decision.
+package guarantee
+
+import (
+	"fmt"
+	"time"
+
+	"slurmprio/priod/cluster"
+)
+
+// Share is one [[share]]: GPUs that are an account's, and those of the accounts below it, whenever it wants them.
+type Share struct {
+	Account      string
+	GPUs         int           // 0: Part
+	Part         float64       // of the GPUs that it can lie on
+	GPUType      string        // of these GPUs; "": of any type
+	Partitions   []string      // nodes that it lies on; none: all
+	ReturnWithin time.Duration // an entitled job starts so soon
+}
+
+// Name is the share as people read it: "vision", "vision (a100)".
+func (s *Share) Name() string {
+	if s.GPUType == "" {
+		return s.Account
+	}
+	return fmt.Sprintf("%s (%s)", s.Account, s.GPUType)
+}
+
+// Lend is to which jobs what an account does not use is lent.
+type Lend string
+
+// The ways of lending.
+const (
+	Returnable Lend = "returnable" // to jobs that leave within the shortest ReturnWithin, and to others after Settings.After
+	All        Lend = "all"        // to each job
+	None       Lend = "none"       // to no job
+)
+
+// Settings are the shares of a site. Without shares no job has a Right.
+type Settings struct {
+	Shares  []Share
+	Lend    Lend
+	After   time.Duration     // a job that may not borrow waits no longer than this for GPUs that others own
+	Parents map[string]string // accounts by those below them; an account without an entry stands alone
+
+	// Leaves is how long a job takes to leave once it is told; false: it does not agree to leave.
+	Leaves func(*cluster.Job) (time.Duration, bool)
+	// Trial reports whether a job counts as TE.
+	Trial func(*cluster.Job) bool
+}
+
+// State is a share as it is now, GPUs.
+type State struct {
+	Share    *Share
+	Owned    float64 // what it amounts to now: less where nodes are out of service
+	Down     float64 // by so much less
+	Entitled float64 // used by running jobs within it, and promised to jobs with a claim
+	Excess   float64 // used by running jobs beyond it
+	Wanted   float64 // by entitled jobs that wait
+	Waiting  int     // entitled tasks that wait
+}
+
+// Lent is what others may use of it.
+func (s *State) Lent() float64 { return max(s.Owned-s.Entitled-s.Wanted, 0) }
+
+// Standing is a job's right, and what it rests on.
+type Standing struct {
+	Right cluster.Right
+	Share int // index of the share that it draws on; -1: its account has none
+	Tasks int // of a waiting record that are entitled; 0: all
+}
+
+// Result is a decision.
+type Result struct {
+	Shares []State
+	Jobs   []Standing // in the order of the snapshot; nil: no shares
+}
