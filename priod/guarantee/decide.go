@@ -18,7 +18,7 @@ type decider struct {
 	s       *cluster.Snapshot
 	h       *cluster.History
 	set     *Settings
-	delayed map[cluster.JobID]bool // see Decide
+	memory  *Memory
 	owners  *owners
 	charges *cluster.Charges
 	result  Result
@@ -32,13 +32,14 @@ type decider struct {
 // An account's running jobs and those with a claim are packed into its share, those first that do not agree to leave, then
 // by their start; the others are in excess. A waiting job is entitled where these and its own GPUs fit the share, asked in
 // the order of the queue, so that an account that submits many jobs has as many entitled as its share holds. GPUs are what
-// Slurm allocates (cluster.Charges). delayed are the jobs that wait because priod moved their begin time; others that wait for
-// something else than room have no right.
-func Decide(s *cluster.Snapshot, h *cluster.History, set *Settings, delayed map[cluster.JobID]bool) Result {
+// Slurm allocates (cluster.Charges). A waiting job that
+// was entitled in an earlier cycle is packed as if it had started then. Jobs that wait for something else than room, but for
+// those whose begin time priod moved, have no right.
+func Decide(s *cluster.Snapshot, h *cluster.History, set *Settings, memory *Memory) Result {
 	if len(set.Shares) == 0 {
 		return Result{}
 	}
-	d := &decider{s: s, h: h, set: set, delayed: delayed, owners: newOwners(s, set), charges: cluster.NewCharges(s), bound: make([]float64, len(set.Shares))}
+	d := &decider{s: s, h: h, set: set, memory: memory, owners: newOwners(s, set), charges: cluster.NewCharges(s), bound: make([]float64, len(set.Shares))}
 	d.result = Result{make([]State, len(set.Shares)), make([]Standing, len(s.Jobs))}
 	for i := range d.result.Jobs {
 		d.result.Jobs[i].Share = -1
@@ -89,7 +90,6 @@ func (d *decider) size() {
 func (d *decider) pack() {
 	type job struct {
 		at, share int
-		waits     bool // it has a claim
 		leaves    bool
 		start     time.Time
 		gpus      float64
@@ -97,10 +97,10 @@ func (d *decider) pack() {
 	var jobs []job
 	for i := range d.s.Jobs {
 		j := &d.s.Jobs[i]
-		x := job{at: i, share: -1, start: j.Start}
+		x, promised := job{at: i, share: -1, start: j.Start}, false
 		switch {
-		case j.State == cluster.Pending && d.h.Claiming[j.ID]:
-			x.waits = true
+		case j.State == cluster.Pending && d.promised(j):
+			x.start, promised = cmp.Or(d.memory.since[j.ID], d.s.At), true
 			if shares := d.owners.candidates(j); len(shares) > 0 {
 				x.share = shares[0]
 			}
@@ -112,7 +112,9 @@ func (d *decider) pack() {
 		if x.gpus = d.charge(j); x.gpus == 0 {
 			continue
 		}
-		_, x.leaves = d.set.Leaves(j)
+		if !promised { // until it starts, no other of its account takes its place
+			_, x.leaves = d.set.Leaves(j)
+		}
 		jobs = append(jobs, x)
 	}
 	slices.SortStableFunc(jobs, func(a, b job) int {
@@ -122,7 +124,7 @@ func (d *decider) pack() {
 			}
 			return 0
 		}
-		return cmp.Or(cmp.Compare(after(a.waits), after(b.waits)), cmp.Compare(after(a.leaves), after(b.leaves)), a.start.Compare(b.start),
+		return cmp.Or(cmp.Compare(after(a.leaves), after(b.leaves)), a.start.Compare(b.start),
 			d.s.Jobs[a.at].ID.Compare(d.s.Jobs[b.at].ID))
 	})
 	for _, x := range jobs {
@@ -160,11 +162,25 @@ func (d *decider) charge(j *cluster.Job) float64 {
 	return d.charges.Of(j)
 }
 
+// promised reports whether a waiting job has a claim, or was entitled in an earlier cycle.
+func (d *decider) promised(j *cluster.Job) bool {
+	if d.h.Claiming[j.ID] {
+		return true
+	}
+	_, was := d.memory.since[j.ID]
+	return was && d.forRoom(j)
+}
+
+// forRoom reports whether a job waits for room, or because priod moved its begin time.
+func (d *decider) forRoom(j *cluster.Job) bool {
+	return !j.Held() && !j.Dependency && !j.Reserved() && (j.WantsRoom() || d.memory.delayed[j.ID])
+}
+
 // ask goes through the waiting jobs in the order of the queue.
 func (d *decider) ask() {
 	var queue []int
 	for i := range d.s.Jobs {
-		if j := &d.s.Jobs[i]; j.State == cluster.Pending && !d.h.Claiming[j.ID] && !j.Held() && !j.Dependency && !j.Reserved() && (j.WantsRoom() || d.delayed[j.ID]) {
+		if j := &d.s.Jobs[i]; j.State == cluster.Pending && !d.promised(j) && d.forRoom(j) {
 			queue = append(queue, i)
 		}
 	}
@@ -199,9 +215,7 @@ func (d *decider) waiting(j *cluster.Job, gpus float64) Standing {
 		}
 		state.Wanted += float64(fit) * gpus
 		state.Waiting += fit
-		if _, leaves := d.set.Leaves(j); !leaves {
-			d.bound[k] += float64(fit) * gpus
-		}
+		d.bound[k] += float64(fit) * gpus
 		return x
 	}
 	return Standing{d.beyond(j, gpus, first), first, 0}

@@ -1,6 +1,7 @@
 package guarantee
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -27,7 +28,8 @@ type Feature struct {
 
 // Memory is what is kept from one cycle to the next.
 type Memory struct {
-	delayed map[cluster.JobID]bool // jobs whose begin time priod set: they wait for no time of their own
+	since   map[cluster.JobID]time.Time // waiting jobs that are entitled, and since when
+	delayed map[cluster.JobID]bool      // jobs whose begin time priod set: they wait for no time of their own
 }
 
 // Delay is how far ahead the begin time of a job lies that may not borrow: when priod ends, such a job waits no longer.
@@ -38,10 +40,11 @@ func (f *Feature) Classify(s *cluster.Snapshot, h *cluster.History) {
 	if len(f.Settings.Shares) == 0 {
 		return
 	}
-	f.result = Decide(s, h, &f.Settings, f.Memory.delayed)
+	f.result = Decide(s, h, &f.Settings, f.Memory)
 	for i := range f.result.Jobs {
 		s.Jobs[i].Right = f.result.Jobs[i].Right
 	}
+	f.Memory.entitle(s)
 }
 
 // Plan finds the jobs whose begin time is to be moved on, or ended.
@@ -78,6 +81,17 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 		}
 	}
 	return nil
+}
+
+// entitle remembers since when waiting jobs are entitled.
+func (m *Memory) entitle(s *cluster.Snapshot) {
+	now := map[cluster.JobID]time.Time{}
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == cluster.Pending && j.Right == cluster.Entitled {
+			now[j.ID] = cmp.Or(m.since[j.ID], s.At)
+		}
+	}
+	m.since = now
 }
 
 // set remembers whether a job waits by its begin time.

@@ -76,12 +76,12 @@ func (r *ranker) verdict(i int) Verdict {
 	}
 	if v.Ranked && v.Class == cluster.BE {
 		switch {
-		case r.h.Claiming[j.ID] && j.Right != cluster.Entitled:
+		case j.Right == cluster.Entitled:
+			v.Why = plan.InShare
+		case r.h.Claiming[j.ID]:
 			v.Why = plan.Round
 		case len(r.h.Claiming) > 0 && r.h.Claiming[j.FirstTask()]:
 			v.Why, v.Tasks = plan.Round, 1
-		case j.Right == cluster.Entitled:
-			v.Why = plan.InShare
 		case r.h.Returning[j.ID]:
 			v.Why = plan.Evicted
 		}
