@@ -21,7 +21,7 @@ type Holders struct {
 func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings) *Holders {
 	leaving, untold := map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
 	_, evictions := j.live()
-	for e := range evictions {
+	for _, e := range evictions {
 		if e.Leaving() {
 			leaving[e.Job] = true
 			untold[e.Job] = e.State == Recorded && e.SignalledAt.IsZero()
@@ -66,50 +66,78 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 }
 
 // addCandidates adds the jobs that hold GPUs. Those that a closer look ruled out stay.
-func (c *Choice) addCandidates(held *Holders, set *Settings, vetoed map[cluster.JobID]preemption.Why) {
-	c.snapshot.Candidates, c.running, c.ownWhy = slices.Clone(held.all), held.jobs, slices.Clone(held.why)
-	if len(vetoed) == 0 && set.Since.IsZero() {
+func (c *Choice) addCandidates() {
+	held := c.Holders
+	c.search.Candidates, c.running, c.ownWhy = slices.Clone(held.all), held.jobs, slices.Clone(held.why)
+	if len(c.Vetoed) == 0 && c.Settings.Since.IsZero() {
 		return
 	}
 	for i, job := range held.jobs {
 		if !held.agreed[i] {
 			continue
 		}
-		if why := vetoed[job.ID]; why != "" && why != Constraint && why != Bound { // those are about its place as a waiting job
-			c.ownWhy[i], c.snapshot.Candidates[i].Consent = why, held.all[i].Leaving
+		if why := c.Vetoed[job.ID]; why != "" && why != Constraint && why != Bound { // those are about its place as a waiting job
+			c.ownWhy[i], c.search.Candidates[i].Consent = why, held.all[i].Leaving
 		}
-		if c.ownWhy[i] == "" && job.Start.Before(set.Since) {
-			c.doubtful = max(c.doubtful, set.grace(job)+time.Second)
+		if c.ownWhy[i] == "" && job.Start.Before(c.Settings.Since) {
+			c.doubtful = max(c.doubtful, c.Settings.grace(job)+time.Second)
 		}
 	}
 }
 
-const day = 24 * time.Hour
+// enoughEvictions is how many evictions of a user's jobs say more than what a job
+// declares.
+const enoughEvictions = 3
 
-// within reports whether something happened no longer ago than a span. What lies in the
-// future by more than that was dated by a clock that was ahead, and is past.
-func within(span time.Duration, now, at time.Time) bool { return now.Sub(at).Abs() < span }
+// leavingStats are how victims really left lately, by user.
+type leavingStats map[string]*userLeaving
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// costNow is what the eviction cost, or is expected to cost.
-func (e *Eviction) costNow() float64 {
-	if e.Paid > 0 || !e.Open() {
-		return e.Paid
-	}
-	return e.Promised
+// userLeaving is how one user's victims left.
+type userLeaving struct {
+	took   []float64 // s from the signal, rising
+	forced int
 }
 
-// countRecent counts the evictions of the last hour and day, for the limits.
-func (c *Choice) countRecent(s *cluster.Snapshot, j *Journal) {
+// leavingByUser returns how each user's victims left.
+func (j *Journal) leavingByUser() leavingStats {
+	l := leavingStats{}
 	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Counts() {
-			if within(time.Hour, s.At, e.At) {
-				c.snapshot.PastHour++
-			}
-			if within(day, s.At, e.At) {
-				c.snapshot.PastDay += e.costNow() / 3600
-			}
+		e := &j.Evictions[i]
+		if e.User == "" || e.LeftAt.IsZero() || e.How != Exited && e.How != Forced {
+			continue
+		}
+		c := l[e.User]
+		if c == nil {
+			c = &userLeaving{}
+			l[e.User] = c
+		}
+		c.took = append(c.took, e.LeftAt.Sub(e.SignalledAt).Seconds())
+		if e.How == Forced {
+			c.forced++
 		}
 	}
+	for _, c := range l {
+		slices.Sort(c.took)
+	}
+	return l
+}
+
+// expect returns how long a job will take to leave, and how much of its work is lost
+// beyond that, in seconds. A job that saves its state on a signal loses nothing, unless
+// its owner's jobs mostly had to be forced out.
+func (l leavingStats) expect(j *cluster.Job, set *Settings, elapsed float64) (grace, unsaved float64) {
+	grace = set.grace(j).Seconds()
+	saves := j.Tag.Signal != ""
+	if c := l[j.User]; c != nil && len(c.took) >= enoughEvictions {
+		grace = min(grace, c.took[len(c.took)*9/10])
+		saves = saves && 2*c.forced <= len(c.took)
+	}
+	switch every := j.Tag.Ckpt.Seconds(); {
+	case saves:
+	case every > 0:
+		unsaved = elapsed - float64(int(elapsed/every))*every
+	default:
+		unsaved = elapsed
+	}
+	return grace, unsaved
 }

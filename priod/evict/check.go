@@ -148,29 +148,6 @@ func (v Vetoes) forgetSized(h *cluster.History) {
 	}
 }
 
-// maxChoices is how often a cycle chooses at most.
-const maxChoices = 4
-
-// withChecks lets decide choose, looks closer at the chosen jobs, and lets it choose
-// again without those that the closer look rules out, until none is ruled out. It
-// returns false when that takes too many choices: no job leaves then, and the next
-// cycle knows the jobs that were ruled out.
-func (e *Feature) withChecks(ctx context.Context, s *cluster.Snapshot, decide func(vetoed map[cluster.JobID]preemption.Why) *Changes) (bool, error) {
-	vetoed := e.Vetoes.current(s.At)
-	for range maxChoices {
-		changes, before := decide(vetoed), len(vetoed)
-		if err := e.check(ctx, s, changes, vetoed); err != nil {
-			return false, err
-		}
-		if len(vetoed) == before {
-			return true, nil
-		}
-		e.Vetoes.add(vetoed, s.At)
-	}
-	*decide(vetoed) = Changes{}
-	return false, nil
-}
-
 // check looks closer at the jobs of these changes, and adds those to vetoed that are ruled
 // out: a poll does not show whether a job can be requeued, nor which nodes a TE job
 // names or excludes. So it does at trials that fit and have not started.
@@ -270,6 +247,44 @@ func (e *Feature) checkArrays(ctx context.Context, s *cluster.Snapshot, t *Chang
 			if id := j.FirstTask(); j.State == cluster.Pending && id.ID == c.Job.ID && !placed[id] && vetoed[id] == "" {
 				vetoed[id] = ArrayLimit
 			}
+		}
+	}
+	return nil
+}
+
+// checkGangs rules out gangs that ask for few switches, for it is not known which nodes are
+// on which, and victims of theirs that name or exclude nodes: those may not fit elsewhere.
+func (e *Feature) checkGangs(ctx context.Context, t *Changes, statuses map[cluster.JobID]plan.JobStatus, vetoed map[cluster.JobID]preemption.Why) error {
+	var asked []*cluster.Job
+	for i := range t.Claims {
+		if c := &t.Claims[i]; c.Purpose == ForGang && vetoed[c.Job] == "" {
+			job := statuses[c.Job].Job
+			job.ID, job.RawID, job.TaskCount = c.Job, c.RawID, 1
+			asked = append(asked, &job)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	if err := e.Slurm.AskSwitches(ctx, asked); err != nil {
+		return fmt.Errorf("look at the switches that gangs ask for: %w", err)
+	}
+	for _, job := range asked {
+		if count, _, err := slurmplug.ParseSwitches(job.Switches); job.Switches != "" && (err != nil || count > 0) {
+			vetoed[job.ID] = Constraint
+		}
+	}
+	for i := range t.Evictions {
+		x := &t.Evictions[i]
+		if vetoed[x.Job] != "" {
+			continue
+		}
+		excluded, err := e.Slurm.Excluded(ctx, plan.Target{Job: x.Job, RawID: x.RawID})
+		if err != nil {
+			return fmt.Errorf("look at the jobs that would move for gangs: %w", err)
+		}
+		if excluded != "" || statuses[x.Job].ReqNodes != "" {
+			vetoed[x.Job] = Bound
 		}
 	}
 	return nil

@@ -72,14 +72,19 @@ func (s *scene) waits(id uint32, gpus int, change ...func(*cluster.Job)) {
 
 func (s *scene) choose() *Choice {
 	s.plan.MakeQueue(&s.Snapshot)
-	return Choose(&s.Snapshot, nodemap.New(&s.Snapshot), FindHolders(&s.Snapshot, nodemap.New(&s.Snapshot), s.journal, &s.set), &s.plan, s.journal, &s.set, s.vetoed)
+	return Choose(ForTrial, s.question())
+}
+
+func (s *scene) question() Question {
+	m := nodemap.New(&s.Snapshot)
+	return Question{Snapshot: &s.Snapshot, Nodes: m, Holders: FindHolders(&s.Snapshot, m, s.journal, &s.set), Plan: &s.plan, Journal: s.journal, Settings: &s.set, Vetoed: s.vetoed}
 }
 
 func (s *scene) why(id uint32) (preemption.Why, []cluster.JobID) {
 	c := s.choose()
-	for _, t := range c.Trials {
+	for _, t := range c.Claimants {
 		if t.Job.ID == id {
-			return t.Why, t.Victims
+			return t.Why, t.Leaving()
 		}
 	}
 	return "", nil
@@ -111,7 +116,7 @@ func TestChoosesTheCheapest(t *testing.T) {
 		t.Errorf("%+v", c.Changes.Evictions[0])
 	}
 	reasons := map[uint32]preemption.Why{}
-	for _, r := range c.Refusals(&c.Trials[0]) {
+	for _, r := range c.Refusals(&c.Claimants[0]) {
 		reasons[r.Job.ID] = r.Why
 	}
 	if reasons[1] != preemption.Dearer || reasons[2] != preemption.Victim {
@@ -249,7 +254,7 @@ func TestLeavesAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			choice := c.s.choose()
-			trial := &choice.Trials[0]
+			trial := &choice.Claimants[0]
 			if trial.Why != c.why {
 				t.Fatalf("%s, want %s", trial.Why, c.why)
 			}

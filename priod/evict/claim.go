@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -250,4 +252,27 @@ func (c *Claim) applyResult(r *plan.Result, at time.Time) bool {
 	}
 	c.Changed = at
 	return true
+}
+
+// places returns the claim's place in the terms of placement, without nodes that no
+// longer exist.
+func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
+	for _, s := range c.Shares {
+		if at, known := m.At(s.Node, s.GPUType); known {
+			shares = append(shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB, Others: m.Unnamed(s.Others)}})
+		}
+	}
+	return shares
+}
+
+// claimsByJob returns the claims that keep a place, by job.
+func (j *Journal) claimsByJob() map[cluster.JobID]*Claim {
+	claims := map[cluster.JobID]*Claim{}
+	live, _ := j.live()
+	for _, x := range live {
+		if x.Open() {
+			claims[x.Job] = x
+		}
+	}
+	return claims
 }

@@ -27,12 +27,14 @@ func after(waited time.Duration) func(cluster.JobID) time.Duration {
 	return func(cluster.JobID) time.Duration { return waited }
 }
 
-func (s *scene) moves(waited time.Duration) *Moves {
+func (s *scene) moves(waited time.Duration) *Choice {
 	s.plan.MakeQueue(&s.Snapshot)
-	return Defragment(&s.Snapshot, nodemap.New(&s.Snapshot), FindHolders(&s.Snapshot, nodemap.New(&s.Snapshot), s.journal, &s.set), &s.plan, s.journal, &s.set, after(waited), s.vetoed)
+	q := s.question()
+	q.Fragmented = after(waited)
+	return Choose(ForGang, q)
 }
 
-func (s *scene) defragment() []Fragmented { return s.moves(time.Hour).Gangs }
+func (s *scene) defragment() []Claimant { return s.moves(time.Hour).Claimants }
 
 // The small jobs leave whose leaving loses least; those that do not agree, hold whole nodes
 // or have just started stay.
@@ -45,7 +47,7 @@ func TestDefragment(t *testing.T) {
 	s.runs(5, 5, 4) // holds a whole node, and would lose less for each GPU
 	s.gang(10, 2)
 	r := s.moves(time.Hour)
-	got := r.Gangs
+	got := r.Claimants
 	if len(got) != 1 || got[0].Why != preemption.Evicts || got[0].Free != 11 || len(got[0].Victims) != 2 || len(got[0].Nodes) != 2 {
 		t.Fatalf("%+v", got)
 	}
@@ -165,11 +167,11 @@ func TestJobsMovedForAGang(t *testing.T) {
 			x.change(s)
 		}
 		r := s.moves(x.waited)
-		if len(r.Gangs) != 1 || r.Gangs[0].Why != x.want || (len(r.Changes.Claims) == 1) != (x.want == preemption.Evicts) {
+		if len(r.Claimants) != 1 || r.Claimants[0].Why != x.want || (len(r.Changes.Claims) == 1) != (x.want == preemption.Evicts) {
 			t.Errorf("%s: %+v, want %s", what, r, x.want)
 		}
-		if x.want == NotYet && len(r.Gangs[0].Victims) != 1 {
-			t.Errorf("%s: who would move is not said: %+v", what, r.Gangs)
+		if x.want == NotYet && len(r.Claimants[0].Victims) != 1 {
+			t.Errorf("%s: who would move is not said: %+v", what, r.Claimants)
 		}
 	}
 }
@@ -186,7 +188,7 @@ func TestVictimsKeepTheirRoom(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	s.gang(11, 1) // four GPUs are free beside the claim, but one of them is to be job 3's
-	if r := s.moves(time.Hour); len(r.Gangs) != 2 || len(r.Changes.Claims) != 1 {
+	if r := s.moves(time.Hour); len(r.Claimants) != 2 || len(r.Changes.Claims) != 1 {
 		t.Errorf("in one cycle: %+v", r)
 	}
 	s.journal.Number(&r.Changes)
@@ -194,7 +196,7 @@ func TestVictimsKeepTheirRoom(t *testing.T) {
 		r.Changes.Evictions[i].State, r.Changes.Evictions[i].SignalledAt = Signalled, at
 	}
 	s.journal.Update(&r.Changes)
-	if r := s.moves(time.Hour); len(r.Gangs) != 0 {
+	if r := s.moves(time.Hour); len(r.Claimants) != 0 {
 		t.Errorf("in the next one: %+v", r)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -112,6 +113,13 @@ func newCluster() (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	return f, e, s, p
 }
 
+// chooseVictims chooses for TE jobs, with closer looks.
+func (e *Feature) chooseVictims(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*Choice, error) {
+	m := nodemap.New(s)
+	choice, _, err := e.choose(ctx, trials, Question{Snapshot: s, Nodes: m, Holders: FindHolders(s, m, e.Journal, &e.Settings), Plan: p, Journal: e.Journal, Settings: &e.Settings})
+	return choice, err
+}
+
 func (f *fakeSlurm) change(id uint32, by func(*plan.JobStatus)) {
 	s := f.jobs[slurmplug.Plain(id)]
 	by(&s)
@@ -142,7 +150,7 @@ func TestVetoes(t *testing.T) {
 		f, e, s, p := newCluster()
 		e.Journal.SetNodes(s.Nodes)
 		c.change(f)
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,11 +188,11 @@ func TestVetoesOfWhatFits(t *testing.T) {
 		s.Jobs[0].Reason, f.excluded, f.bounds = c.reason, c.excluded, c.bounds
 		p.MakeQueue(s)
 		e.Journal.SetNodes(s.Nodes)
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := choice.Trials[0].Why; got != c.why || len(choice.Changes.Claims) > 0 {
+		if got := choice.Claimants[0].Why; got != c.why || len(choice.Changes.Claims) > 0 {
 			t.Errorf("%s: %s, want %s; %d claims", name, got, c.why, len(choice.Changes.Claims))
 		}
 	}
@@ -283,7 +291,7 @@ func testArrayLimit(t *testing.T, told bool) {
 			e.Journal.Evictions = append(e.Journal.Evictions, Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: Signalled})
 		}
 		p.MakeQueue(s)
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +303,7 @@ func testArrayLimit(t *testing.T, told bool) {
 			t.Errorf("%s, told %v: %q get a place, want %q", name, told, got, c.want)
 		}
 		limited := len(got) > 0 && got[len(got)-1] == "10"
-		for _, x := range choice.Trials {
+		for _, x := range choice.Claimants {
 			if x.Job.ID == 9 && (x.Why == ArrayLimit) != (limited && !slices.Contains(got, x.Job.String())) {
 				t.Errorf("%s: %s %s", name, x.Job, x.Why)
 			}
@@ -351,7 +359,7 @@ func TestManyVetoes(t *testing.T) {
 		e.Settings.Policy.Limits.MaxPerCycle = 1
 		cycles, victims := 0, 0
 		for ; victims == 0 && cycles < 5; cycles++ {
-			choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+			choice, err := e.chooseVictims(t.Context(), s, p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -369,7 +377,7 @@ func TestVetoesPass(t *testing.T) {
 	f, e, s, p := newCluster()
 	f.change(1, norequeue)
 	leaves := func() string {
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil || len(choice.Changes.Evictions) != 1 {
 			t.Fatalf("%+v, %v", choice, err)
 		}
@@ -391,7 +399,7 @@ func TestVetoesForgetPins(t *testing.T) {
 	e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Started, Pin: "n1", Ended: start}}
 	f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" })
 	leaves := func() int {
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -412,7 +420,7 @@ func TestVetoesForgetPins(t *testing.T) {
 func begun(t *testing.T) (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	t.Helper()
 	f, e, s, p := newCluster()
-	choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+	choice, err := e.chooseVictims(t.Context(), s, p)
 	if err != nil {
 		t.Fatal(err)
 	}

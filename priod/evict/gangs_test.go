@@ -29,12 +29,12 @@ func blocked() (*fakeSlurm, *Feature, *plan.Cycle) {
 
 func turn(t *testing.T, e *Feature, c *plan.Cycle) error {
 	t.Helper()
-	earlier, trials, gangs, rounds := e.Parts()
 	err := error(nil)
-	for _, f := range []plan.Feature{earlier, trials, gangs, rounds} {
+	parts := []plan.Feature{e, e.For(ForTrial, ForGang), e.For(ForRound)}
+	for _, f := range parts {
 		err = errors.Join(err, f.Plan(t.Context(), c))
 	}
-	for _, f := range []plan.Feature{earlier, trials, gangs, rounds} {
+	for _, f := range parts {
 		err = errors.Join(err, f.Act(t.Context(), c))
 	}
 	return err

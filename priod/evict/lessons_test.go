@@ -76,7 +76,8 @@ func TestLessons(t *testing.T) {
 	}
 	choice := s.choose()
 	p := &plan.Plan{Decisions: s.plan.Decisions}
-	choice.Annotate(p)
+	said := choice.explain("")
+	said.annotate(p, trials.classes)
 	if words := p.Decisions[0].Evict; !strings.Contains(words, "in vain") || !strings.Contains(words, "2 GPUs, 2 CPUs, 100 MB of n1, where 4 GPUs, 12 CPUs, 1000 MB were free") {
 		t.Errorf("explain says %q", words)
 	}
@@ -150,8 +151,8 @@ func TestTrialsGivenUp(t *testing.T) {
 			t.Fatalf("minute %d: %d claims at a time", minute, len(choice.Changes.Claims))
 		}
 		if len(choice.Changes.Claims) == 0 {
-			if why := choice.Trials[0].Why; why != Cancelled || !choice.Trials[0].Opens.After(s.At) {
-				t.Fatalf("minute %d: %s until %v", minute, why, choice.Trials[0].Opens)
+			if why := choice.Claimants[0].Why; why != Cancelled || !choice.Claimants[0].Opens.After(s.At) {
+				t.Fatalf("minute %d: %s until %v", minute, why, choice.Claimants[0].Opens)
 			}
 			continue
 		}

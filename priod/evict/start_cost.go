@@ -47,7 +47,7 @@ func (e *Feature) StartCost(now time.Time) float64 {
 // its own, or its place is free and its job is to start there.
 func (e *Feature) Claimed(node string) (kept, own bool) {
 	claims, _ := e.Journal.live()
-	for c := range claims {
+	for _, c := range claims {
 		if c.Open() && slices.Contains(c.Nodes(), node) {
 			kept, own = true, own || c.State == Holding || !c.ResvAt.IsZero()
 		}

@@ -62,15 +62,16 @@ func (p *priod) decide(ctx context.Context, release bool) (map[string]verdict, e
 		Evictions: evict.Feature{Settings: p.cfg.Eviction(), Slurm: p.slurm, Journal: evict.NewJournal(), Vetoes: evict.Vetoes{}},
 	})
 	all := map[string]verdict{}
-	if err != nil || result.Choice == nil {
+	choice := result.Room.Of(evict.ForTrial)
+	if err != nil || choice == nil {
 		return all, err
 	}
-	for _, t := range result.Choice.Trials {
+	for _, t := range choice.Claimants {
 		v := verdict{why: string(t.Why), fits: t.Why == preemption.Fits, counted: counts(t.Why)}
-		for _, id := range t.Victims {
+		for _, id := range t.Leaving() {
 			v.victims = append(v.victims, id.String())
 		}
-		for _, c := range result.Choice.Changes.Claims {
+		for _, c := range choice.Changes.Claims {
 			if c.Job == t.Job {
 				v.pin = c.Pin
 			}

@@ -21,7 +21,7 @@ func ExampleDecide() {
 	snapshot := preemption.Snapshot{
 		Candidates: []preemption.Candidate{running(1, false, 0), running(1, true, 3600), running(2, true, 60)},
 		Nodes:      nodes,
-		Trials: []preemption.Trial{{
+		Claimants: []preemption.Claimant{{
 			Request: placement.Request{Types: 1, Amount: placement.Amount{GPUs: 2, CPUs: 16, MemMB: 128_000}},
 			Start:   math.Inf(1),
 		}},

@@ -29,7 +29,7 @@ func TestLimitIsPartOfTheSearch(t *testing.T) {
 	for i := range s.Candidates {
 		s.Nodes.Take(s.Candidates[i].Shares)
 	}
-	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 8}}, Start: math.Inf(1), Owner: NoOwner}}
+	s.Claimants = []Claimant{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 8}}, Start: math.Inf(1)}}
 	for name, x := range map[string]struct {
 		limits  Limits
 		victims []int
@@ -58,7 +58,7 @@ func TestLeastLossWithinTheDay(t *testing.T) {
 		s.Nodes.Take(c.Shares)
 		s.Candidates = append(s.Candidates, c)
 	}
-	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: math.Inf(1), Owner: NoOwner}}
+	s.Claimants = []Claimant{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: math.Inf(1)}}
 	for hours, want := range map[float64]Verdict{0: {Why: Evicts, Victims: []int{0}}, 0.2: {Why: Evicts, Victims: []int{1}}, 0.1: {Why: PerDay}} {
 		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, Limits: Limits{GPUHoursPerDay: hours}}).Verdicts[0]
 		if v.Why != want.Why || !slices.Equal(v.Victims, want.Victims) {
@@ -85,11 +85,11 @@ func TestLargeSetFillsTheCycles(t *testing.T) {
 func TestNoLimitHidesASetWithinIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, false)
-		s.Trials, s.Claims = s.Trials[:1], nil
+		s.Claimants, s.Claims = s.Claimants[:1], nil
 		for i := range s.Candidates {
 			s.Candidates[i].Leaving = false
 		}
-		s.Trials[0].Start, s.Trials[0].Request.Nodes = math.Inf(1), 1
+		s.Claimants[0].Start, s.Claimants[0].Request.Nodes = math.Inf(1), 1
 		set := Settings{Policy: LeastLoss, Urgency: 1, MinRun: 20, MaxEvictions: 2, Limits: Limits{
 			MaxAtOnce: rapid.IntRange(0, 4).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 4).Draw(t, "a cycle"), MaxPerHour: rapid.IntRange(0, 4).Draw(t, "an hour"),
 		}}
@@ -135,7 +135,7 @@ func fewest(s *Snapshot, standing []Why, set *Settings) int {
 		if !allowed {
 			continue
 		}
-		t := &s.Trials[0]
+		t := &s.Claimants[0]
 		gpus := pieces(s.Nodes, t.Request)
 		for n := range v.places {
 			p := &v.places[n]
@@ -182,8 +182,8 @@ func TestGraceGPUs(t *testing.T) {
 func TestGraceGPUsHideNoSetWithinThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, false)
-		s.Trials, s.Claims = s.Trials[:1], nil
-		s.Trials[0].Start, s.Trials[0].Request.Nodes, s.Trials[0].Run = math.Inf(1), 1, nil
+		s.Claimants, s.Claims = s.Claimants[:1], nil
+		s.Claimants[0].Start, s.Claimants[0].Request.Nodes, s.Claimants[0].Run = math.Inf(1), 1, nil
 		left := rapid.IntRange(1, 6).Draw(t, "GPUs left")
 		for i := range s.Candidates {
 			if s.Candidates[i].Leaving = i == 0; i == 0 {
@@ -206,7 +206,7 @@ func fewestGPUs(s *Snapshot, set *Settings) int {
 	least := 1 << 20
 	standing := Decide(s, *set).Standing
 	v := newView(s, set, standing)
-	gpus := pieces(s.Nodes, s.Trials[0].Request)
+	gpus := pieces(s.Nodes, s.Claimants[0].Request)
 	for sub := 1; sub < 1<<len(s.Candidates); sub++ {
 		rooms, held, allowed := map[int32]vector{}, 0, true
 		for i := range s.Candidates {
@@ -219,7 +219,7 @@ func fewestGPUs(s *Snapshot, set *Settings) int {
 		}
 		for n := range v.places {
 			p := &v.places[n]
-			if allowed && held < least && len(gpus) == 1 && !p.down && s.Trials[0].Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.plus(rooms[int32(n)]).holds(v.need(s.Trials[0].Request, gpus[0], int32(n))) {
+			if allowed && held < least && len(gpus) == 1 && !p.down && s.Claimants[0].Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.plus(rooms[int32(n)]).holds(v.need(s.Claimants[0].Request, gpus[0], int32(n))) {
 				least = held
 			}
 		}

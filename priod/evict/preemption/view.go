@@ -79,11 +79,12 @@ type view struct {
 	rankings map[demand]*ranking // of nodes, by GPUs wanted
 	chosen   []bool              // victims so far
 	gangs    []int32             // candidates on several nodes
-	search   search
-	most     int       // victims of one trial at most; 0: any number
-	mostGPUs int32     // that these hold at most; 0: any number
-	thrifty  bool      // the least loss counts, however long the trial waits for it
-	least    []float64 // scratch of atLeast
+	search   setSearch
+	vain     []*Claimant // for which there was no place since the last place was given
+	most     int         // victims of one claimant at most; 0: any number
+	mostGPUs int32       // that these hold at most; 0: any number
+	thrifty  bool        // the least loss counts, however long the claimant waits for it
+	least    []float64   // scratch of atLeast
 }
 
 func newView(s *Snapshot, set *Settings, standing []Why) *view {
@@ -192,7 +193,7 @@ func pieces(n *placement.Nodes, r placement.Request) []int32 {
 	return all
 }
 
-// giveRoom gives a trial its place on a node, and makes the victims leave.
+// giveRoom gives a claimant its place on a node, and makes the victims leave.
 func (v *view) giveRoom(verdict *Verdict, node int32, need vector, victims []int32) {
 	for _, c := range victims {
 		v.setVictim(c, true)
@@ -269,8 +270,8 @@ func (v *view) rerank(node int32) {
 	}
 }
 
-// dropNeedless removes victims without which the trial still fits: a gang that leaves
-// for one node of a trial may make others needless.
+// dropNeedless removes victims without which the claimant still fits: a gang that leaves
+// for one node of a claimant may make others needless.
 func (v *view) dropNeedless(verdict *Verdict) {
 	if len(verdict.Shares) < 2 {
 		return

@@ -13,7 +13,7 @@ import (
 
 // one is a node that is full of jobs of so many GPUs, and a trial.
 func one(gpus int32, jobs ...int32) preemption.Snapshot {
-	s := preemption.Snapshot{Trials: []preemption.Trial{{Request: placement.Request{Types: 1, Amount: placement.Amount{GPUs: gpus}}, Start: math.Inf(1)}}}
+	s := preemption.Snapshot{Claimants: []preemption.Claimant{{Request: placement.Request{Types: 1, Amount: placement.Amount{GPUs: gpus}}, Start: math.Inf(1)}}}
 	all := int32(0)
 	for _, n := range jobs {
 		all += n
@@ -71,7 +71,7 @@ func TestVictimsMakeRoom(t *testing.T) {
 			})
 		}
 		for range rapid.IntRange(1, 4).Draw(t, "trials") {
-			s.Trials = append(s.Trials, preemption.Trial{Start: math.Inf(1), Request: placement.Request{
+			s.Claimants = append(s.Claimants, preemption.Claimant{Start: math.Inf(1), Request: placement.Request{
 				Types: placement.Types(rapid.IntRange(1, 3).Draw(t, "types")), Amount: placement.Amount{GPUs: int32(rapid.IntRange(1, 10).Draw(t, "wants")), CPUs: 2},
 			}})
 		}

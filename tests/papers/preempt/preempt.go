@@ -4,6 +4,7 @@
 package preempt
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -26,11 +27,21 @@ func (set *Settings) cluster() bool {
 
 // Check refuses settings that mean nothing.
 func (set *Settings) Check() error {
-	known := set.Settings
-	if set.cluster() {
-		known.Policy, known.Fallback = preemption.FitGpp, preemption.FallNone
+	of := set.cluster() || slices.Contains([]preemption.Policy{preemption.FitGpp, preemption.LeastLoss}, set.Policy)
+	single := set.Policy == preemption.FitGpp && !set.cluster()
+	switch {
+	case !of:
+		return fmt.Errorf("no policy of preemption %q", set.Policy)
+	case single && set.Fallback != preemption.FallNode && set.Fallback != preemption.FallNone:
+		return fmt.Errorf("FitGpp's fallback %q: want %s or %s", set.Fallback, preemption.FallNode, preemption.FallNone)
+	case !(set.MinRun >= 0 && set.MinGain >= 0 && set.Limits.GPUHoursPerDay >= 0 && set.Limits.UserGPUMinutesPerDay >= 0):
+		return fmt.Errorf("times and limits of preemption are not negative")
+	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Each, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
+		return fmt.Errorf("weights of preemption are finite and not negative") // inf times 0 is no number
+	case set.MaxEvictions < 0 || set.Limits.MaxAtOnce < 0 || set.Limits.GraceGPUs < 0 || set.Limits.MaxPerCycle < 0 || set.Limits.MaxPerHour < 0:
+		return fmt.Errorf("limits of preemption are not negative")
 	}
-	return known.Check()
+	return nil
 }
 
 // Costs are what leaving costs, s, as far as a job does not say.
@@ -69,9 +80,9 @@ func (e *evictor) decide(s *virtual.System) (told []virtual.Eviction) {
 		}
 	}
 	for i, t := range trials {
-		snap.Trials = append(snap.Trials, preemption.Trial{Request: t.Request, Start: math.Inf(1)})
+		snap.Claimants = append(snap.Claimants, preemption.Claimant{Request: t.Request, Start: math.Inf(1)})
 		if claim, ok := e.claims[t.Index]; ok {
-			snap.Claims = append(snap.Claims, preemption.Claim{Trial: i, Shares: claim.Shares})
+			snap.Claims = append(snap.Claims, preemption.Claim{Of: i, Shares: claim.Shares})
 		}
 	}
 	e.account(s.Now(), &snap)
