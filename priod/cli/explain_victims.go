@@ -25,7 +25,7 @@ import (
 
 // leaving are the jobs that would leave for waiting ones now.
 type leaving struct {
-	Trials []*evictView       `json:"trials"` // the TE job that was asked about
+	Trials []*evictView     `json:"trials"` // the TE job that was asked about
 	Gangs  []evict.Claimant `json:"gangs"`  // or the gang; all of them where no job was named
 }
 

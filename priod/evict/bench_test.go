@@ -20,7 +20,7 @@ func BenchmarkChoose(b *testing.B) {
 	for i := range 1000 {
 		s.waits(uint32(100_000+i), 1+i%3)
 	}
-	s.set.Policy.Limits = preemption.Limits{MaxPerCycle: 4}
+	s.set.Policy.Limits = preemption.Limits{MaxPerHour: 4}
 	before := cpu(b)
 	for b.Loop() {
 		if c := s.choose(); len(c.Changes.Claims) == 0 {
@@ -65,7 +65,7 @@ func BenchmarkDefragment(b *testing.B) {
 			for i := range uint32(100) {
 				s.gang(100_000+i, 1+int(i)%3)
 			}
-			s.set.Policy.Limits = preemption.Limits{MaxPerCycle: 4}
+			s.set.Policy.Limits = preemption.Limits{MaxPerHour: 4}
 			for b.Loop() {
 				if r := s.moves(waited); len(r.Claimants) != 100 || (len(r.Changes.Claims) > 0) != (waited > 0) {
 					b.Fatalf("%+v", r.Claimants[0])

@@ -19,14 +19,7 @@ type Holders struct {
 
 // FindHolders finds the jobs that hold GPUs. The order of the queue plays no part.
 func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings) *Holders {
-	leaving, untold := map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
-	_, evictions := j.live()
-	for _, e := range evictions {
-		if e.Leaving() {
-			leaving[e.Job] = true
-			untold[e.Job] = e.State == Recorded && e.SignalledAt.IsZero()
-		}
-	}
+	leaving := j.underWay()
 	learned := j.leavingByUser()
 	n := 0
 	for i := range s.Jobs {
@@ -38,7 +31,7 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		running := job.State == cluster.Running
-		if job.State == cluster.Pending || job.GPUs == 0 || !running && job.State != cluster.Completing && !leaving[job.ID] {
+		if job.State == cluster.Pending || job.GPUs == 0 || !running && job.State != cluster.Completing && leaving[job.ID] == 0 {
 			continue
 		}
 		shares := m.Shares(job)
@@ -55,7 +48,7 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 			why = Scattered
 		}
 		x := preemption.Candidate{
-			Shares: shares, Consent: agreed && why == "" || leaving[job.ID], Leaving: leaving[job.ID], Untold: untold[job.ID],
+			Shares: shares, Consent: agreed && why == "" || leaving[job.ID] != 0, Leaving: leaving[job.ID] != 0,
 			Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
 			Restart: set.Restart.Seconds(),
 		}

@@ -226,7 +226,7 @@ func TestMovesKeepTheirPromises(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 17))
 		s := newScene(2 + r.IntN(6))
-		s.set.Policy.Limits.MaxPerCycle = 1 + r.IntN(6)
+		s.set.Policy.Limits.MaxPerHour = 1 + r.IntN(6)
 		id := uint32(1)
 		for node := range s.Nodes {
 			for free := 4; free > 0 && r.IntN(5) > 0; id++ {
@@ -256,8 +256,8 @@ func TestMovesKeepTheirPromises(t *testing.T) {
 		at := func(id cluster.JobID) *cluster.Job {
 			return &s.Jobs[slices.IndexFunc(s.Jobs, func(j cluster.Job) bool { return j.ID == id })]
 		}
-		if len(got.Changes.Evictions) > s.set.Policy.Limits.MaxPerCycle && len(got.Changes.Claims) > 1 { // one set is told over several cycles
-			t.Errorf("seed %d: %d leave for %d gangs, %d may", seed, len(got.Changes.Evictions), len(got.Changes.Claims), s.set.Policy.Limits.MaxPerCycle)
+		if len(got.Changes.Evictions) > s.set.Policy.Limits.MaxPerHour {
+			t.Errorf("seed %d: %d leave for %d gangs, %d may", seed, len(got.Changes.Evictions), len(got.Changes.Claims), s.set.Policy.Limits.MaxPerHour)
 		}
 		for _, e := range got.Changes.Evictions {
 			begun++

@@ -356,7 +356,7 @@ func TestManyVetoes(t *testing.T) {
 		f, e, s, p := newCluster()
 		c(f, s, p)
 		p.MakeQueue(s)
-		e.Settings.Policy.Limits.MaxPerCycle = 1
+		e.Settings.Policy.Limits.MaxPerHour = 1
 		cycles, victims := 0, 0
 		for ; victims == 0 && cycles < 5; cycles++ {
 			choice, err := e.chooseVictims(t.Context(), s, p)

@@ -27,7 +27,6 @@ type Journal struct {
 	nodes     []cluster.Node // see SetNodes
 	memShared bool           // see cluster.Snapshot
 	swept     time.Time      // when Forget last looked at all rows, a multiple of sweepEvery
-	told      int            // victims since the last cycle began
 
 	openClaims    []*Claim // that are not done; see live
 	openEvictions []*Eviction

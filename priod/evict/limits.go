@@ -152,7 +152,7 @@ func (c *Choice) setOpens() {
 func (c *Choice) opens(x *Claimant, byTime []*Eviction) (at time.Time) {
 	now, limits := c.Snapshot.At, &c.policy.Limits
 	switch x.Why {
-	case preemption.AtOnce, preemption.GraceGPUs: // when the first victim on its way has left
+	case preemption.GraceGPUs: // when the first victim on its way has left
 		_, evictions := c.Journal.live()
 		for _, e := range evictions {
 			if left := e.SignalledAt.Add(e.Grace); e.State == Signalled && (at.IsZero() || left.Before(at)) {

@@ -121,10 +121,10 @@ func (p claims) Plan(ctx context.Context, c *plan.Cycle) error {
 			}
 		}
 		if k.purpose == ForRound && e.Rounds != nil {
-			e.Rounds.explained.annotate(c.Plan, k.classes)                                  // of jobs that still wait
+			e.Rounds.explained.annotate(c.Plan, k.classes) // of jobs that still wait
 			if l := e.Settings.Rounds.Length; e.Settings.Rounds.Enabled && c.Owing != nil {
 				c.Plan.StandsUntil(e.Rounds.lastCycle.Truncate(l).Add(l))
-				if e.Rounds.due {                                        
+				if e.Rounds.due {
 					c.Plan.Stands(0)
 				}
 			}

@@ -81,7 +81,6 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	seen := Observation{Hold: e.Settings.Hold, Paused: paused}
 	var queue *cluster.JobMap[*cluster.Job]
 	if s != nil {
-		e.Journal.told = 0
 		queue = e.addCycle(s, p, &seen)
 	}
 	var doubts error
@@ -101,13 +100,8 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 		if len(statuses) == 0 {
 			return doubts
 		}
-		seen.At, seen.Statuses, seen.MaxSignals = e.now(), statuses, e.signalsLeft()
+		seen.At, seen.Statuses = e.now(), statuses
 		changes := Advance(e.Journal, seen)
-		for i := range changes.Commands {
-			if changes.Commands[i].First {
-				e.Journal.told++
-			}
-		}
 		if err := e.save(ctx, &changes, "no command was sent"); err != nil {
 			return err
 		}
@@ -125,15 +119,6 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 		}
 	}
 	return doubts
-}
-
-// signalsLeft is how many victims may still be told in this cycle, as Observation.MaxSignals.
-func (e *Feature) signalsLeft() int {
-	most := e.Settings.Policy.Limits.MaxPerCycle
-	if most > 0 && e.Journal.told >= most {
-		return -1
-	}
-	return max(most-e.Journal.told, 0)
 }
 
 // unpinUnsatisfied takes nodes out of the requests of jobs that Slurm has put into
@@ -214,8 +199,6 @@ type Observation struct {
 
 	// Paused says that priod is paused: recorded evictions are called off, and nothing is begun.
 	Paused bool
-	// MaxSignals is how many victims may be signalled by this look; 0: any number, below 0: none.
-	MaxSignals int
 
 	// Known in a whole cycle only; nil between cycles.
 	Waiting  map[cluster.JobID]cluster.Class // the class of each job of the journal that priod ranks

@@ -389,38 +389,3 @@ func TestOnHoldStays(t *testing.T) {
 		}
 	}
 }
-
-// A set of victims that is larger than a cycle's share is told over several cycles: who was not
-// told waits with its row, also over a restart.
-func TestVictimsAreToldOverSeveralCycles(t *testing.T) {
-	start := epoch.Add(-time.Hour)
-	j := NewJournal()
-	j.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), User: "bob", State: Planned, At: epoch}}
-	statuses := map[cluster.JobID]plan.JobStatus{}
-	for i := range uint32(8) {
-		id := slurmplug.Plain(i + 1)
-		j.Evictions = append(j.Evictions, Eviction{Number: int64(i + 1), Claim: 1, Job: id, User: "alice", Start: start, GPUs: 1, Grace: time.Minute, Signal: "TERM", State: Recorded, At: epoch})
-		statuses[id] = plan.JobStatus{Job: cluster.Job{ID: id, User: "alice", State: cluster.Running, Start: start}, CanRequeue: true}
-	}
-	seen := Observation{At: epoch, Statuses: statuses, Hold: time.Minute}
-	for _, x := range []struct{ most, told, left int }{{-1, 0, 8}, {3, 3, 5}, {-1, 0, 5}, {4, 4, 1}, {0, 1, 0}} {
-		seen.At, seen.MaxSignals = seen.At.Add(10*time.Second), x.most
-		changes := Advance(j, seen)
-		told := 0
-		for _, c := range changes.Commands {
-			if c.First {
-				told++
-			}
-		}
-		j.Update(&changes)
-		untold := 0
-		for _, e := range j.Evictions {
-			if e.State == Recorded && e.SignalledAt.IsZero() {
-				untold++
-			}
-		}
-		if told != x.told || untold != x.left {
-			t.Errorf("%d at most: %d told, %d left, want %d and %d", x.most, told, untold, x.told, x.left)
-		}
-	}
-}

@@ -98,13 +98,7 @@ func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	case e.Tries >= maxTries:
 		e.close(CalledOff, "the signal could not be sent: "+e.Reason, n.At)
 	case !n.isPinned(c) || c.Resv != "" && c.ResvAt.IsZero():
-	case n.MaxSignals < 0: // in a later cycle
 	default:
-		if n.MaxSignals > 0 {
-			if n.MaxSignals--; n.MaxSignals == 0 {
-				n.MaxSignals = -1
-			}
-		}
 		e.SignalledAt = n.At
 		n.command(e, plan.Signal, slurmplug.Text(e.Signal))
 		n.commands[len(n.commands)-1].First = true

@@ -24,8 +24,8 @@ type priod struct {
 // what fits decides alone.
 var settings = []string{
 	"preemption.enabled=true", "preemption.max_evictions=0", "preemption.min_run=0s", "preemption.max_per_hour=0",
-	"preemption.gpu_hours_per_day=0", "preemption.urgency=0", "preemption.min_gain=0s", "preemption.max_at_once=0",
-	"preemption.max_per_cycle=0", "preemption.user_gpu_minutes_per_day=0",
+	"preemption.gpu_hours_per_day=0", "preemption.urgency=0", "preemption.min_gain=0s",
+	"preemption.user_gpu_minutes_per_day=0",
 	"te_budget.user.gpus=0", "te_budget.user.time_limit=0s", "te_budget.user.gpu_hours_per_day=0",
 }
 

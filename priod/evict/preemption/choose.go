@@ -89,13 +89,16 @@ func (t *Claimant) alike(o *Claimant) bool {
 	return t.Request == o.Request && t.Price == o.Price && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
 }
 
-// within finds a set within the limit. A limit that lets the best set pass in the next cycle, or once others have left,
-// leaves the claimant waiting for that.
+// within finds a set within the limit.
 func (v *view) within(ledger *Ledger, t *Claimant, refused *Verdict, why Why) Verdict {
 	v.apply(refused, false)
-	v.most, v.thrifty = ledger.most(why), why == PerDay
-	if why == GraceGPUs {
+	switch why {
+	case PerHour:
+		v.most = max(ledger.MaxPerHour-ledger.perHour, 0)
+	case GraceGPUs:
 		v.mostGPUs = int32(max(ledger.GraceGPUs-ledger.graceGPUs, 0))
+	case PerDay:
+		v.thrifty = true
 	}
 	defer func() { v.most, v.mostGPUs, v.thrifty = 0, 0, false }()
 	if v.most > 0 || v.mostGPUs > 0 || v.thrifty {

@@ -11,11 +11,8 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// shipped are the limits of etc/priod.toml.
-var shipped = Limits{MaxAtOnce: 8, MaxPerCycle: 4, MaxPerHour: 60}
-
 // Eight cheap victims on one node are more than a limit allows: the dear one on the other node
-// leaves, instead of none for ever. A cycle's share is no such limit: it comes again.
+// leaves, instead of none for ever.
 func TestLimitIsPartOfTheSearch(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 8, CPUs: 16, MemMB: 1000}}
 	on := func(node, gpus int32, grace float64) Candidate {
@@ -36,8 +33,6 @@ func TestLimitIsPartOfTheSearch(t *testing.T) {
 		why     Why
 	}{
 		"none":      {Limits{}, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts},
-		"shipped":   {shipped, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts}, // told over two cycles
-		"at once":   {Limits{MaxAtOnce: 7}, []int{8}, Evicts},
 		"an hour's": {Limits{MaxPerHour: 1}, []int{8}, Evicts},
 		"GPU-hours": {Limits{GPUHoursPerDay: 0.01}, nil, PerDay},
 	} {
@@ -67,19 +62,6 @@ func TestLeastLossWithinTheDay(t *testing.T) {
 	}
 }
 
-// Until the last victim of a large set is told, no other set is begun that a cycle's share does not
-// hold beside it.
-func TestLargeSetFillsTheCycles(t *testing.T) {
-	s := one(8, job(4, 30), job(4, 30))
-	s.Candidates = append(s.Candidates, Candidate{Consent: true, Leaving: true, Shares: []placement.Share{{Amount: placement.Amount{CPUs: 1}}}})
-	for untold, want := range map[bool]Why{true: PerCycle, false: Evicts} {
-		s.Candidates[2].Untold = untold
-		if v := Decide(&s, Settings{Policy: LeastLoss, Limits: Limits{MaxPerCycle: 1}}).Verdicts[0]; v.Why != want {
-			t.Errorf("one untold: %v: %s, want %s", untold, v.Why, want)
-		}
-	}
-}
-
 // No limit on how many leave refuses the first trial of a decision while some set of allowed
 // victims within it makes room on a node.
 func TestNoLimitHidesASetWithinIt(t *testing.T) {
@@ -91,21 +73,13 @@ func TestNoLimitHidesASetWithinIt(t *testing.T) {
 		}
 		s.Claimants[0].Start, s.Claimants[0].Request.Nodes = math.Inf(1), 1
 		set := Settings{Policy: LeastLoss, Urgency: 1, MinRun: 20, MaxEvictions: 2, Limits: Limits{
-			MaxAtOnce: rapid.IntRange(0, 4).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 4).Draw(t, "a cycle"), MaxPerHour: rapid.IntRange(0, 4).Draw(t, "an hour"),
+			MaxPerHour: rapid.IntRange(0, 4).Draw(t, "an hour"),
 		}}
 		d := Decide(&s, set)
-		switch d.Verdicts[0].Why {
-		case AtOnce, PerCycle, PerHour:
-		default:
+		if d.Verdicts[0].Why != PerHour {
 			return
 		}
-		most := 64
-		for _, limit := range []int{set.Limits.MaxAtOnce, set.Limits.MaxPerCycle, set.Limits.MaxPerHour} {
-			if limit > 0 {
-				most = min(most, limit)
-			}
-		}
-		if n := fewest(&s, d.Standing, &set); n <= most {
+		if n := fewest(&s, d.Standing, &set); n <= set.Limits.MaxPerHour {
 			t.Fatalf("%s, and a set of %d victims makes room", d.Verdicts[0].Why, n)
 		}
 	})

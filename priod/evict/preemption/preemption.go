@@ -80,7 +80,6 @@ type Candidate struct {
 	Shares    []placement.Share // on several nodes for a gang, which leaves as a whole
 	Consent   bool
 	Leaving   bool    // evicted: in its grace period, or about to be told
-	Untold    bool    // Leaving, and its signal is still to be sent
 	Evicted   int     // times, in its life
 	Elapsed   float64 // since its start
 	Remaining float64 // until its end, as expected
@@ -130,9 +129,7 @@ const (
 	Impossible Why = "no-victims"      // no allowed set of victims makes room
 	CannotRun  Why = "cannot-run"      // it runs on no kind of node that it may have: Claimant.Run
 	Gang       Why = "gang"            // over several nodes: only LeastLoss makes room for those
-	AtOnce     Why = "limit-at-once"   // Limits.MaxAtOnce
 	GraceGPUs  Why = "limit-grace"     // Limits.GraceGPUs
-	PerCycle   Why = "limit-per-cycle" // Limits.MaxPerCycle
 	PerHour    Why = "limit-per-hour"  // Limits.MaxPerHour
 	PerDay     Why = "limit-per-day"   // Limits.GPUHoursPerDay
 	PerOwner   Why = "limit-per-owner" // Limits.UserGPUMinutesPerDay

@@ -96,7 +96,7 @@ func drawSettings(t *rapid.T) Settings {
 		Fallback:     rapid.SampledFrom([]Fallback{FallNode, FallNone}).Draw(t, "fallback"),
 		MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"), MinRun: float64(rapid.IntRange(0, 50).Draw(t, "min run")),
 		Rise: float64(rapid.IntRange(0, 2).Draw(t, "rise")), Urgency: float64(rapid.IntRange(0, 3).Draw(t, "urgency")), RunCost: float64(rapid.IntRange(0, 2).Draw(t, "run cost")), MinGain: float64(rapid.IntRange(0, 10).Draw(t, "gain")),
-		Limits: Limits{MaxAtOnce: rapid.IntRange(0, 5).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 5).Draw(t, "cycle")},
+		Limits: Limits{MaxPerHour: rapid.IntRange(0, 5).Draw(t, "an hour")},
 	}
 }
 
@@ -116,12 +116,6 @@ func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 			}
 		}
 		victims := map[int]bool{}
-		leaving := 0
-		for _, c := range s.Candidates {
-			if c.Leaving {
-				leaving++
-			}
-		}
 		for i, v := range d.Verdicts {
 			for _, c := range v.Victims {
 				x := &s.Candidates[c]
@@ -167,15 +161,8 @@ func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 				t.Fatalf("trial %d has %d GPUs", i, gpus)
 			}
 		}
-		taking := slices.Collect(func(yield func(Verdict) bool) {
-			for _, v := range d.Verdicts {
-				if len(v.Victims) > 0 && !yield(v) {
-					return
-				}
-			}
-		})
-		if l := set.Limits; l.MaxPerCycle > 0 && len(victims) > l.MaxPerCycle && len(taking) > 1 || l.MaxAtOnce > 0 && len(victims) > 0 && len(victims)+leaving > l.MaxAtOnce {
-			t.Fatalf("%d victims, %d leaving, with %+v", len(victims), leaving, l)
+		if l := set.Limits; l.MaxPerHour > 0 && len(victims) > l.MaxPerHour {
+			t.Fatalf("%d victims with %+v", len(victims), l)
 		}
 		for i := range s.Claimants {
 			for c, why := range d.Refusals(&s, set, i) {
@@ -390,7 +377,7 @@ func TestPlaceBySpeed(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	for limits, want := range map[Limits]Why{
-		{MaxAtOnce: 1}: AtOnce, {MaxPerCycle: 1}: Evicts, {MaxPerHour: 4}: PerHour, {GPUHoursPerDay: 1}: PerDay, {MaxAtOnce: 2, MaxPerCycle: 2, MaxPerHour: 5, GPUHoursPerDay: 9}: Evicts,
+		{MaxPerHour: 4}: PerHour, {GPUHoursPerDay: 1}: PerDay, {MaxPerHour: 5, GPUHoursPerDay: 9}: Evicts,
 	} {
 		s := one(8, job(4, 1800), job(4, 1800)) // 4 GPU-hours
 		s.PastHour = 3

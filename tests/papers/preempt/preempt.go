@@ -38,7 +38,7 @@ func (set *Settings) Check() error {
 		return fmt.Errorf("times and limits of preemption are not negative")
 	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Each, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
 		return fmt.Errorf("weights of preemption are finite and not negative") // inf times 0 is no number
-	case set.MaxEvictions < 0 || set.Limits.MaxAtOnce < 0 || set.Limits.GraceGPUs < 0 || set.Limits.MaxPerCycle < 0 || set.Limits.MaxPerHour < 0:
+	case set.MaxEvictions < 0 || set.Limits.GraceGPUs < 0 || set.Limits.MaxPerHour < 0:
 		return fmt.Errorf("limits of preemption are not negative")
 	}
 	return nil
