@@ -86,7 +86,7 @@ var constants = []constant{
 	{"speeds.interval", func(k *Constants) any { return (*Duration)(&k.LearnEvery) }},
 	{"speeds.min_run", func(k *Constants) any { return (*Duration)(&k.ShortestRun) }},
 	{"preemption.fitgpp_s", func(k *Constants) any { return &k.Eviction.Policy.S }},
-	{"preemption.fitgpp_fallback", func(k *Constants) any { return &k.Eviction.Policy.Fallback }},
+	{"preemption.fitgpp_fallback", func(*Constants) any { s := "node-set"; return &s }},
 	{"preemption.run_cost", func(k *Constants) any { return &k.Eviction.Policy.RunCost }},
 	{"preemption.repeat_penalty", func(k *Constants) any { return &k.Eviction.Policy.Rise }},
 	{"preemption.eviction_cost", func(k *Constants) any { return &k.Eviction.Policy.Each }},

@@ -52,9 +52,13 @@ func tasksAllow(b slurmplug.Bounds, nodes int) bool {
 	return b.TasksPerNode == 0 || b.Tasks <= b.TasksPerNode*nodes && b.Most <= nodes
 }
 
-// SetNodes tells the journal the nodes of a cycle's snapshot.
-func (j *Journal) SetNodes(nodes []cluster.Node) {
-	j.nodes = nodes
+// node is a node of the last cycle's snapshot; nil: it had none of that name.
+func (j *Journal) node(name string) *cluster.Node {
+	at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &j.nodes[at]
 }
 
 // Allows reports whether a waiting job's constraint and preference, which its owner can
@@ -64,8 +68,8 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 	constraint, err := slurmplug.ParseConstraint(s.Features)
 	preferred, unread := slurmplug.ParseConstraint(s.Prefer)
 	return err == nil && unread == nil && !slices.ContainsFunc(c.Nodes(), func(name string) bool {
-		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
-		return at >= 0 && !(constraint.Allows(j.nodes[at].Features) && preferred.Allows(j.nodes[at].Features))
+		n := j.node(name)
+		return n != nil && !(constraint.Allows(n.Features) && preferred.Allows(n.Features))
 	})
 }
 
@@ -75,11 +79,10 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 // the sockets of these GPUs alone (26.05).
 func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) bool {
 	return !slices.ContainsFunc(c.Shares, func(share ClaimShare) bool {
-		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == share.Node })
-		if at < 0 {
+		n := j.node(share.Node)
+		if n == nil {
 			return false
 		}
-		n := &j.nodes[at]
 		sockets := n.Together > max(n.Threads, 1)
 		short := share.MemMB < max(asks.MemPerCPU*int64(share.CPUs), asks.MemPerGPU*int64(share.GPUs)) || asks.MemPerCPU > 0 && sockets
 		apart := sockets && share.GPUs*n.CPUs > n.GPUs*share.CPUs || asks.OfJob && 2*share.CPUs > n.CPUs && share.GPUs < n.GPUs
@@ -96,26 +99,19 @@ type veto struct {
 	at  time.Time
 }
 
-const (
-	// vetoLasts is how long a veto holds: the owner can change what it is about.
-	vetoLasts = 10 * time.Minute
-	// arrayVetoLasts is how long one for an array's limit holds: a task may end soon.
-	arrayVetoLasts = time.Minute
-)
-
-// lasts is how long a veto holds.
-func (v veto) lasts() time.Duration {
-	if v.why == ArrayLimit {
-		return arrayVetoLasts
+// vetoLasts is how long a veto holds: the owner can change what it is about, and a task of a full array may end soon.
+func vetoLasts(why preemption.Why) time.Duration {
+	if why == ArrayLimit {
+		return time.Minute
 	}
-	return vetoLasts
+	return 10 * time.Minute
 }
 
 // current returns the vetoes that still hold, and drops the others.
 func (v Vetoes) current(at time.Time) map[cluster.JobID]preemption.Why {
 	hold := map[cluster.JobID]preemption.Why{}
 	for id, x := range v {
-		if at.Sub(x.at).Abs() >= x.lasts() {
+		if at.Sub(x.at).Abs() >= vetoLasts(x.why) {
 			delete(v, id)
 			continue
 		}

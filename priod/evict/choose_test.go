@@ -279,7 +279,7 @@ func TestPreferredNodes(t *testing.T) {
 	s.runs(2, 2, 4, func(j *cluster.Job) { j.Tag.Signal = "" }) // loses an hour of work
 	s.runs(3, 3, 2)
 	s.waits(10, 4, func(j *cluster.Job) { j.Prefer = "ib" })
-	s.journal.SetNodes(s.Nodes)
+	s.journal.nodes = s.Nodes
 	c := s.choose()
 	if len(c.Changes.Claims) != 1 || c.Changes.Claims[0].Pin != "n2" {
 		t.Fatalf("%+v", c.Changes)

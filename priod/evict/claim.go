@@ -12,23 +12,18 @@ import (
 )
 
 // advanceClaim takes one claim as far as it goes now.
-func (n *transition) advanceClaim(c Claim) {
+func (n *transition) advanceClaim(c *Claim) {
 	s, looked := n.Statuses[c.Job]
 	if looked && s.User != "" && !cluster.SameUser(s.User, c.User) {
 		s = plan.JobStatus{Gone: true}
 	}
-	before := c.key()
 	switch {
 	case c.Open():
-		n.advanceOpenClaim(&c, &s, looked)
+		n.advanceOpenClaim(c, &s, looked)
 	case c.Pin != "" && looked:
-		n.unpin(&c, &s)
+		n.unpin(c, &s)
 	}
-	n.tendReservation(&c)
-	if c.key() != before {
-		c.Changed = n.At
-		n.claims[c.Number] = c
-	}
+	n.tendReservation(c)
 }
 
 // claimKey is all of a claim that can change.
@@ -136,10 +131,7 @@ func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 			return "the job waits for something else now"
 		}
 		return notTE
-	case c.Pin != "" && s.ReqNodes != "" && !plan.SameHosts(s.ReqNodes, c.Pin):
-		c.Pin = "" // the owner has overwritten it
-		return otherNodes
-	case s.State == cluster.Pending && !n.j.Allows(c, s):
+	case c.Pin != "" && s.ReqNodes != "" && !plan.SameHosts(s.ReqNodes, c.Pin), s.State == cluster.Pending && !n.j.Allows(c, s):
 		return otherNodes
 	}
 	return ""
@@ -148,8 +140,7 @@ func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 // isUnwanted reports whether the waiting job no longer wants the claim's place.
 func (n *transition) isUnwanted(c *Claim) bool {
 	s, looked := n.Statuses[c.Job]
-	claim := *c
-	return looked && s.State == cluster.Pending && n.whyUnwanted(&claim, &s) != ""
+	return looked && s.State == cluster.Pending && n.whyUnwanted(c, &s) != ""
 }
 
 // whetherFree reports whether all victims have left the claim's place, or why it will not

@@ -148,7 +148,7 @@ func TestVetoes(t *testing.T) {
 		"it is gone":              {func(f *fakeSlurm) { f.change(9, func(s *plan.JobStatus) { s.Gone = true }) }, ""},
 	} {
 		f, e, s, p := newCluster()
-		e.Journal.SetNodes(s.Nodes)
+		e.Journal.nodes = s.Nodes
 		c.change(f)
 		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
@@ -187,7 +187,7 @@ func TestVetoesOfWhatFits(t *testing.T) {
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB, s.Jobs = 0, 0, 0, s.Jobs[2:]
 		s.Jobs[0].Reason, f.excluded, f.bounds = c.reason, c.excluded, c.bounds
 		p.MakeQueue(s)
-		e.Journal.SetNodes(s.Nodes)
+		e.Journal.nodes = s.Nodes
 		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestVetoesOfWhatFits(t *testing.T) {
 // GPU, or the whole node (seen on 22.05.8 with --cpus-per-gpu, on 26.05.5 with --exclusive).
 func TestMemoryForEachCPUOfThePlace(t *testing.T) {
 	j := NewJournal()
-	j.SetNodes([]cluster.Node{{Name: "n1", CPUs: 8, Threads: 1, Together: 1}, {Name: "s1", CPUs: 8, Threads: 1, Together: 4}})
+	j.nodes = []cluster.Node{{Name: "n1", CPUs: 8, Threads: 1, Together: 1}, {Name: "s1", CPUs: 8, Threads: 1, Together: 4}}
 	for _, c := range []struct {
 		share  ClaimShare
 		counts bool
@@ -221,7 +221,7 @@ func TestMemoryForEachCPUOfThePlace(t *testing.T) {
 // Slurm may give a job only CPUs of the sockets on which its GPUs lie (26.05.5): whole sockets, and for --gpus=2 -n12.
 func TestGPUsApartFromCPUs(t *testing.T) {
 	j := NewJournal()
-	j.SetNodes([]cluster.Node{{Name: "n1", CPUs: 16, GPUs: 4, Threads: 2, Together: 2}, {Name: "s1", CPUs: 16, GPUs: 4, Threads: 2, Together: 8}})
+	j.nodes = []cluster.Node{{Name: "n1", CPUs: 16, GPUs: 4, Threads: 2, Together: 2}, {Name: "s1", CPUs: 16, GPUs: 4, Threads: 2, Together: 8}}
 	for _, c := range []struct {
 		share  ClaimShare
 		ofJob  bool

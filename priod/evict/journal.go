@@ -109,33 +109,39 @@ func (j *Journal) Number(t *Changes) {
 	}
 }
 
-// Update takes over rows that have been saved.
-func (j *Journal) Update(t *Changes) {
+// Update takes over rows that have been saved, and returns what has changed.
+func (j *Journal) Update(t *Changes) (events []Event) {
 	j.changed()
-	for _, c := range t.Claims {
+	for i := range t.Claims {
+		c, event := &t.Claims[i], Event{Claim: &t.Claims[i]}
 		if old := j.Claim(c.Number); old != nil {
-			*old = c
-			continue
+			event.Before = string(old.State)
+			*old = *c
+		} else {
+			j.Claims = append(j.Claims, *c)
+			j.LastClaim = max(j.LastClaim, c.Number)
 		}
-		j.Claims = append(j.Claims, c)
-		j.LastClaim = max(j.LastClaim, c.Number)
+		events = append(events, event)
 	}
-	for _, e := range t.Evictions {
-		old := j.Eviction(e.Number)
-		counted := old != nil && !old.SignalledAt.IsZero()
+	for i := range t.Evictions {
+		e, event, counted := &t.Evictions[i], Event{Eviction: &t.Evictions[i]}, false
+		if old := j.Eviction(e.Number); old != nil {
+			event.Before, counted = string(old.State), !old.SignalledAt.IsZero()
+			*old = *e
+		} else {
+			j.Evictions = append(j.Evictions, *e)
+			j.LastEviction = max(j.LastEviction, e.Number)
+		}
 		switch counts := !e.SignalledAt.IsZero(); {
 		case counts && !counted:
 			j.Times[e.Job]++
 		case counted && !counts:
 			j.Times[e.Job]--
 		}
-		if old != nil {
-			*old = e
-			continue
-		}
-		j.Evictions = append(j.Evictions, e)
-		j.LastEviction = max(j.LastEviction, e.Number)
+		event.Of = j.Claim(e.Claim)
+		events = append(events, event)
 	}
+	return events
 }
 
 // Forget drops rows that had ended longer ago than Memory at the last multiple of

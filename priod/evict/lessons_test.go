@@ -35,11 +35,11 @@ func (s *scene) vain(t *testing.T, id uint32, reason string, change func(*scene)
 	if change != nil {
 		change(&scene{Snapshot: cluster.Snapshot{Nodes: left}})
 	}
-	s.journal.SetNodes(left)
+	s.journal.nodes = left
 	status := plan.JobStatus{Job: cluster.Job{ID: claim.Job, User: claim.User, Partition: "gpu,other", State: cluster.Pending, Priority: 9, Reason: reason}}
 	turn := Advance(s.journal, Observation{At: s.At.Add(2 * time.Minute), Hold: time.Minute, Statuses: map[cluster.JobID]plan.JobStatus{claim.Job: status}})
 	s.journal.Update(&turn)
-	s.journal.SetNodes(nil)
+	s.journal.nodes = nil
 	return s.journal.Claim(claim.Number)
 }
 
@@ -125,7 +125,9 @@ func TestNoLesson(t *testing.T) {
 		j := cluster.Job{ID: slurmplug.Plain(10), User: "bob", State: cluster.Running, Start: s.At.Add(3 * time.Minute), NodeList: "n1", GPUs: 2, CPUs: 2, MemMB: 100}
 		s.Jobs = []cluster.Job{j}
 		s.Nodes[0].GPUsUsed, s.Nodes[0].CPUsUsed, s.Nodes[0].MemUsedMB = 2, 6, 700-int64(free)
+		s.journal.nodes = s.Nodes
 		turn := s.journal.refuted(&s.Snapshot)
+		s.journal.nodes = nil
 		s.journal.Update(&turn)
 		if taught := len(s.journal.lessons()) > 0; taught == forgotten {
 			t.Errorf("%d MB more: taught %t", free, taught)

@@ -53,7 +53,7 @@ func (e *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if e.Journal == nil {
 		return nil
 	}
-	e.Journal.SetNodes(c.Snapshot.Nodes)
+	e.Journal.nodes = c.Snapshot.Nodes
 	e.Journal.memShared = c.Snapshot.MemShared
 	e.Journal.Forget(c.Snapshot.At, func(id cluster.JobID) bool {
 		return slices.ContainsFunc(c.Snapshot.Jobs, func(j cluster.Job) bool { return j.ID == id })

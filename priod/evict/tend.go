@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -37,26 +38,7 @@ func (e *Feature) save(ctx context.Context, t *Changes, failing string) error {
 	if err := e.Recorder.SaveEvictions(ctx, t); err != nil {
 		return fmt.Errorf("record the evictions (%s): %w", failing, err)
 	}
-	events := make([]Event, 0, len(t.Claims)+len(t.Evictions))
-	for i := range t.Claims {
-		event := Event{Claim: &t.Claims[i]}
-		if old := e.Journal.Claim(event.Claim.Number); old != nil {
-			event.Before = string(old.State)
-		}
-		events = append(events, event)
-	}
-	for i := range t.Evictions {
-		event := Event{Eviction: &t.Evictions[i]}
-		if old := e.Journal.Eviction(event.Eviction.Number); old != nil {
-			event.Before = string(old.State)
-		}
-		events = append(events, event)
-	}
-	e.Journal.Update(t)
-	for _, event := range events {
-		if event.Eviction != nil {
-			event.Of = e.Journal.Claim(event.Eviction.Claim)
-		}
+	for _, event := range e.Journal.Update(t) {
 		if e.OnChange != nil {
 			e.OnChange(event)
 		}
@@ -207,31 +189,35 @@ type Observation struct {
 
 // Advance is the transition: it compares the journal with what Slurm shows now, and
 // returns what has to change. It changes nothing itself.
-func Advance(j *Journal, seen Observation) Changes {
-	n := transition{j: j, Observation: seen, claims: map[int64]Claim{}, evictions: map[int64]Eviction{}, commanded: map[int64]bool{}}
+func Advance(j *Journal, seen Observation) (t Changes) {
+	n := transition{j: j, Observation: seen, claims: map[int64]*Claim{}, evictions: map[int64]*Eviction{}, commanded: map[int64]bool{}}
 	claims, evictions := j.live()
-	for _, e := range evictions {
-		n.advanceEviction(*e)
-	}
 	for _, c := range claims {
-		n.advanceClaim(*c)
-	}
-	for _, e := range evictions { // whose claims have just changed
-		if e := n.current(e); !n.commanded[e.Number] {
-			if _, changed := n.claims[e.Claim]; changed {
-				n.advanceEviction(*e)
-			}
-		}
-	}
-	var t Changes
-	for _, c := range claims {
-		if c, ok := n.claims[c.Number]; ok {
-			t.Claims = append(t.Claims, c)
-		}
+		n.claims[c.Number] = new(*c)
 	}
 	for _, e := range evictions {
-		if e, ok := n.evictions[e.Number]; ok {
-			t.Evictions = append(t.Evictions, e)
+		n.evictions[e.Number] = new(*e)
+	}
+	for _, e := range evictions {
+		n.advanceEviction(n.evictions[e.Number])
+	}
+	for _, c := range claims {
+		n.advanceClaim(n.claims[c.Number])
+	}
+	for _, e := range evictions {
+		if c := n.claims[e.Claim]; c != nil && c.key() != j.Claim(e.Claim).key() && !n.commanded[e.Number] {
+			n.advanceEviction(n.evictions[e.Number])
+		}
+	}
+	for _, c := range claims {
+		if now := n.claims[c.Number]; now.key() != c.key() {
+			now.Changed = n.At
+			t.Claims = append(t.Claims, *now)
+		}
+	}
+	for _, e := range evictions {
+		if now := n.evictions[e.Number]; *now != *e {
+			t.Evictions = append(t.Evictions, *now)
 		}
 	}
 	t.Commands = n.commands
@@ -242,26 +228,20 @@ func Advance(j *Journal, seen Observation) Changes {
 type transition struct {
 	j *Journal
 	Observation
-	claims    map[int64]Claim
-	evictions map[int64]Eviction
-	commanded map[int64]bool // evictions with a command in this transition
+	claims    map[int64]*Claim    // those that are not done, as they are now
+	evictions map[int64]*Eviction // the same
+	commanded map[int64]bool      // evictions with a command in this transition
 	commands  []plan.Command
 }
 
 // current returns an eviction with the changes of this transition.
 func (n *transition) current(e *Eviction) *Eviction {
-	if changed, ok := n.evictions[e.Number]; ok {
-		return &changed
-	}
-	return e
+	return cmp.Or(n.evictions[e.Number], e)
 }
 
 // claimOf returns an eviction's claim with the changes of this transition.
 func (n *transition) claimOf(e *Eviction) *Claim {
-	if c, ok := n.claims[e.Claim]; ok {
-		return &c
-	}
-	return n.j.Claim(e.Claim)
+	return cmp.Or(n.claims[e.Claim], n.j.Claim(e.Claim))
 }
 
 // command adds a command for an eviction's victim.

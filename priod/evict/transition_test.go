@@ -332,7 +332,7 @@ func TestNoVictimForAnEditedJob(t *testing.T) {
 	} {
 		for _, pinned := range []bool{false, true} {
 			j, seen := signalledAt(epoch)
-			j.SetNodes([]cluster.Node{{Name: "n1", Features: []string{"t4"}}})
+			j.nodes = []cluster.Node{{Name: "n1", Features: []string{"t4"}}}
 			j.Claims[0].Pin, j.Claims[0].Shares = "n1", []ClaimShare{{Node: "n1", GPUs: 2}}
 			j.Evictions[0].State, j.Evictions[0].SignalledAt = Recorded, time.Time{}
 			s := plan.JobStatus{Job: cluster.Job{ID: trial, User: "bob", State: cluster.Pending, Priority: 5, Features: "t4", Reason: "Resources"}}

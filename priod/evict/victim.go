@@ -36,10 +36,7 @@ func (e *Eviction) isRun(s *plan.JobStatus) bool {
 }
 
 // advanceEviction takes one eviction as far as it goes now.
-func (n *transition) advanceEviction(e Eviction) {
-	if !e.Open() {
-		return
-	}
+func (n *transition) advanceEviction(e *Eviction) {
 	s, looked := n.Statuses[e.Job]
 	if !looked {
 		return
@@ -47,21 +44,17 @@ func (n *transition) advanceEviction(e Eviction) {
 	if s.User != "" && !cluster.SameUser(s.User, e.User) {
 		s = plan.JobStatus{Gone: true} // Slurm gave the id to another job
 	}
-	before := e
 	switch e.State {
 	case Recorded:
-		n.fromRecorded(&e, &s)
+		n.fromRecorded(e, &s)
 	case Signalled:
-		n.fromSignalled(&e, &s)
+		n.fromSignalled(e, &s)
 	case Left:
-		n.fromLeft(&e, &s)
+		n.fromLeft(e, &s)
 	case Requeued:
-		n.fromRequeued(&e, &s)
+		n.fromRequeued(e, &s)
 	case Restored:
-		n.fromRestored(&e, &s)
-	}
-	if e != before {
-		n.evictions[e.Number] = e
+		n.fromRestored(e, &s)
 	}
 }
 

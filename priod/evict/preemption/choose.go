@@ -214,12 +214,10 @@ func (v *view) decide(t *Claimant) Verdict {
 		v.giveRoom(&verdict, node, need, []int32{c})
 		return verdict
 	}
-	if v.set.Fallback == FallNode {
-		if node, need, victims, ok := v.cheapest(t, gpus[0], &verdict); ok {
-			v.giveRoom(&verdict, node, need, victims)
-			slices.Sort(verdict.Victims)
-			return verdict
-		}
+	if node, need, victims, ok := v.cheapest(t, gpus[0], &verdict); ok { // the paper leaves open what is done here
+		v.giveRoom(&verdict, node, need, victims)
+		slices.Sort(verdict.Victims)
+		return verdict
 	}
 	return Verdict{Why: Impossible}
 }

@@ -29,21 +29,10 @@ const (
 	MostHad   Policy = "most-had"   // those that have had most beyond what they are owed, until the claimant fits
 )
 
-// Fallback is what FitGpp does when no single victim makes room; the paper
-// leaves it open.
-type Fallback string
-
-// The fallbacks.
-const (
-	FallNode Fallback = "node-set" // the set on one node with the least sum of scores
-	FallNone Fallback = "none"     // the claimant waits
-)
-
 // Settings are the policy and its limits. Times are in seconds.
 type Settings struct {
-	Policy   Policy
-	S        float64  // FitGpp's weight of the grace period against the size
-	Fallback Fallback // of FitGpp
+	Policy Policy
+	S      float64 // FitGpp's weight of the grace period against the size
 
 	MaxEvictions int     // of one job in its life: FitGpp's P; 0: no limit
 	MinRun       float64 // a job runs so long after each start before it may be evicted

@@ -93,7 +93,6 @@ func drawSnapshot(t *rapid.T, parts bool) Snapshot {
 func drawSettings(t *rapid.T) Settings {
 	return Settings{
 		Policy: rapid.SampledFrom([]Policy{FitGpp, LeastLoss}).Draw(t, "policy"), S: 4,
-		Fallback:     rapid.SampledFrom([]Fallback{FallNode, FallNone}).Draw(t, "fallback"),
 		MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"), MinRun: float64(rapid.IntRange(0, 50).Draw(t, "min run")),
 		Rise: float64(rapid.IntRange(0, 2).Draw(t, "rise")), Urgency: float64(rapid.IntRange(0, 3).Draw(t, "urgency")), RunCost: float64(rapid.IntRange(0, 2).Draw(t, "run cost")), MinGain: float64(rapid.IntRange(0, 10).Draw(t, "gain")),
 		Limits: Limits{MaxPerHour: rapid.IntRange(0, 5).Draw(t, "an hour")},
@@ -270,22 +269,19 @@ func TestFitGppScore(t *testing.T) {
 		{0, 1, 0.5},        // size only: the first of two equals
 		{0.6, 2, 0.5 + 0.6*0.5},
 	} {
-		v := Decide(&s, Settings{Policy: FitGpp, S: c.s, Fallback: FallNone}).Verdicts[0]
+		v := Decide(&s, Settings{Policy: FitGpp, S: c.s}).Verdicts[0]
 		if !slices.Equal(v.Victims, []int{c.want}) || math.Abs(v.Cost-c.cost) > 1e-9 {
 			t.Errorf("s %v: %+v, want %d at %v", c.s, v, c.want, c.cost)
 		}
 	}
 	s = one(6, job(4, 60), job(2, 240), job(2, 120))
-	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, Fallback: FallNone}).Verdicts[0]; v.Why != Impossible {
-		t.Errorf("no single victim makes room for 6: %+v", v)
-	}
-	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, Fallback: FallNode}).Verdicts[0]; !slices.Equal(v.Victims, []int{0, 2}) {
+	if v := Decide(&s, Settings{Policy: FitGpp, S: 4}).Verdicts[0]; !slices.Equal(v.Victims, []int{0, 2}) {
 		t.Errorf("%+v", v)
 	}
 	for i := range s.Candidates {
 		s.Candidates[i].Evicted = 1
 	}
-	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, MaxEvictions: 1, Fallback: FallNode}).Verdicts[0]; v.Why != Impossible {
+	if v := Decide(&s, Settings{Policy: FitGpp, S: 4, MaxEvictions: 1}).Verdicts[0]; v.Why != Impossible {
 		t.Errorf("all were evicted P times: %+v", v)
 	}
 }
@@ -427,7 +423,7 @@ func large() Snapshot {
 
 func BenchmarkDecide(b *testing.B) {
 	s := large()
-	for _, set := range []Settings{{Policy: LeastLoss, Rise: 1, MaxEvictions: 3}, {Policy: LeastLoss, Rise: 1, MaxEvictions: 3, Urgency: 10}, {Policy: FitGpp, S: 4, MaxEvictions: 2, Fallback: FallNode}} {
+	for _, set := range []Settings{{Policy: LeastLoss, Rise: 1, MaxEvictions: 3}, {Policy: LeastLoss, Rise: 1, MaxEvictions: 3, Urgency: 10}, {Policy: FitGpp, S: 4, MaxEvictions: 2}} {
 		name := string(set.Policy)
 		if set.Urgency > 0 {
 			name += "-urgent"

@@ -76,8 +76,8 @@ type view struct {
 	places   []place
 	cost     []float64           // of each candidate
 	order    []int32             // candidates, in the order of FitGpp's scores
-	rankings map[demand]*ranking // of nodes, by GPUs wanted
 	chosen   []bool              // victims so far
+	rankings map[demand]*ranking // of nodes, by GPUs wanted
 	gangs    []int32             // candidates on several nodes
 	search   setSearch
 	vain     []*Claimant // for which there was no place since the last place was given
@@ -101,7 +101,6 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 		}
 	}
 	v.price()
-	v.makePlaces()
 	for i := range s.Candidates {
 		if len(s.Candidates[i].Shares) > 1 {
 			v.gangs = append(v.gangs, int32(i))
@@ -120,23 +119,6 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 		v.updateSums(int32(i))
 	}
 	return v
-}
-
-// makePlaces makes room for each node's pieces.
-func (v *view) makePlaces() {
-	count, sum := make([]int, len(v.places)), 0
-	for i := range v.Candidates {
-		if v.standing[i] == Allowed {
-			for _, share := range v.Candidates[i].Shares {
-				count[share.Node]++
-				sum++
-			}
-		}
-	}
-	all := make([]piece, sum)
-	for i, n := range count {
-		v.places[i].pieces, all = all[:0:n], all[n:]
-	}
 }
 
 // addRoom adds what becomes free on a node. Its CPUs and memory do on the other parts of a node
@@ -195,15 +177,13 @@ func pieces(n *placement.Nodes, r placement.Request) []int32 {
 
 // giveRoom gives a claimant its place on a node, and makes the victims leave.
 func (v *view) giveRoom(verdict *Verdict, node int32, need vector, victims []int32) {
+	part := Verdict{Shares: []placement.Share{{Node: node, Amount: need.amount()}}}
 	for _, c := range victims {
-		v.setVictim(c, true)
-		verdict.Victims = append(verdict.Victims, int(c))
-		verdict.Cost += v.cost[c]
-		verdict.Grace = max(verdict.Grace, v.Candidates[c].Grace)
+		part.Victims = append(part.Victims, int(c))
 	}
-	v.addRoom(node, vector{}.minus(need))
-	v.rerank(node)
-	verdict.Shares = append(verdict.Shares, placement.Share{Node: node, Amount: need.amount()})
+	v.apply(&part, true)
+	verdict.Victims, verdict.Shares = append(verdict.Victims, part.Victims...), append(verdict.Shares, part.Shares...)
+	v.sumCosts(verdict)
 }
 
 // setVictim makes a candidate a victim, or takes that back.

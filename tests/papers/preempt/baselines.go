@@ -16,10 +16,15 @@ const (
 	Random preemption.Policy = "random" // any, until the TE job fits
 )
 
-// What FitGpp may do when no single victim makes room, beside what the daemon offers; the paper leaves it open.
+// Fallback is what FitGpp does when no single victim makes room; the paper leaves it open.
+type Fallback string
+
+// The fallbacks.
 const (
-	FallRandom  preemption.Fallback = "random"  // any of the cluster, until the TE job fits
-	FallAnybody preemption.Fallback = "anybody" // the same, also those evicted P times
+	FallNode    Fallback = "node-set" // the set on one node with the least sum of scores, as priod does
+	FallNone    Fallback = "none"     // the TE job waits
+	FallRandom  Fallback = "random"   // any of the cluster, until the TE job fits
+	FallAnybody Fallback = "anybody"  // the same, also those evicted P times
 )
 
 // baseline is the cluster as it will be when all that was decided so far has happened.
@@ -149,6 +154,9 @@ func (b *baseline) choose(t *preemption.Claimant) preemption.Verdict {
 				}
 			}
 		}
+	}
+	if b.set.Policy == preemption.FitGpp && b.set.Fallback == FallNone {
+		return preemption.Verdict{Why: preemption.Impossible}
 	}
 	order := b.order
 	if b.set.Policy != LRTP {

@@ -42,8 +42,8 @@ func TestFallbacks(t *testing.T) {
 	for i := range s.Candidates {
 		s.Candidates[i].Evicted = 1
 	}
-	for fallback, want := range map[preemption.Fallback]preemption.Why{FallRandom: preemption.Impossible, FallAnybody: preemption.Evicts} {
-		set := Settings{Settings: preemption.Settings{Policy: preemption.FitGpp, S: 4, MaxEvictions: 1, Fallback: fallback}}
+	for fallback, want := range map[Fallback]preemption.Why{FallRandom: preemption.Impossible, FallNone: preemption.Impossible, FallAnybody: preemption.Evicts} {
+		set := Settings{Fallback: fallback, Settings: preemption.Settings{Policy: preemption.FitGpp, S: 4, MaxEvictions: 1}}
 		if v := decide(&s, set)[0]; v.Why != want {
 			t.Errorf("%s: %+v", fallback, v)
 		}
@@ -75,9 +75,9 @@ func TestVictimsMakeRoom(t *testing.T) {
 				Types: placement.Types(rapid.IntRange(1, 3).Draw(t, "types")), Amount: placement.Amount{GPUs: int32(rapid.IntRange(1, 10).Draw(t, "wants")), CPUs: 2},
 			}})
 		}
-		set := Settings{Seed: 7, Settings: preemption.Settings{
+		set := Settings{Seed: 7, Fallback: rapid.SampledFrom([]Fallback{FallRandom, FallAnybody, FallNone}).Draw(t, "fallback"), Settings: preemption.Settings{
 			Policy: rapid.SampledFrom([]preemption.Policy{LRTP, Random, preemption.FitGpp}).Draw(t, "policy"), S: 4,
-			Fallback: rapid.SampledFrom([]preemption.Fallback{FallRandom, FallAnybody}).Draw(t, "fallback"), MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"),
+			MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"),
 		}}
 		later, left := s.Nodes.Clone(), map[int]bool{}
 		for i, c := range s.Candidates {

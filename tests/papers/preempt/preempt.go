@@ -17,23 +17,23 @@ import (
 // Settings are those of the choice, by a policy of evict/preemption or of this package.
 type Settings struct {
 	preemption.Settings
-	Seed uint64 // of random choices
+	Fallback Fallback // of FitGpp
+	Seed     uint64   // of random choices
 }
 
 // cluster reports whether the choice is one over the whole cluster.
 func (set *Settings) cluster() bool {
-	return slices.Contains([]preemption.Policy{LRTP, Random}, set.Policy) || set.Policy == preemption.FitGpp && slices.Contains([]preemption.Fallback{FallRandom, FallAnybody}, set.Fallback)
+	return slices.Contains([]preemption.Policy{LRTP, Random}, set.Policy) || set.Policy == preemption.FitGpp && set.Fallback != FallNode
 }
 
 // Check refuses settings that mean nothing.
 func (set *Settings) Check() error {
-	of := set.cluster() || slices.Contains([]preemption.Policy{preemption.FitGpp, preemption.LeastLoss}, set.Policy)
-	single := set.Policy == preemption.FitGpp && !set.cluster()
+	fallbacks := []Fallback{FallNode, FallNone, FallRandom, FallAnybody}
 	switch {
-	case !of:
+	case !slices.Contains([]preemption.Policy{LRTP, Random, preemption.FitGpp, preemption.LeastLoss}, set.Policy):
 		return fmt.Errorf("no policy of preemption %q", set.Policy)
-	case single && set.Fallback != preemption.FallNode && set.Fallback != preemption.FallNone:
-		return fmt.Errorf("FitGpp's fallback %q: want %s or %s", set.Fallback, preemption.FallNode, preemption.FallNone)
+	case set.Policy == preemption.FitGpp && !slices.Contains(fallbacks, set.Fallback):
+		return fmt.Errorf("FitGpp's fallback %q: want one of %v", set.Fallback, fallbacks)
 	case !(set.MinRun >= 0 && set.MinGain >= 0 && set.Limits.GPUHoursPerDay >= 0 && set.Limits.UserGPUMinutesPerDay >= 0):
 		return fmt.Errorf("times and limits of preemption are not negative")
 	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Each, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):

@@ -143,13 +143,13 @@ func evictionFlags(category string) []cli.Flag {
 
 // sharedFlags set keys of priod.toml, too, where priod runs.
 var sharedFlags = map[string]string{
-	"fitgpp-s": "preemption.fitgpp_s", "fitgpp-fallback": "preemption.fitgpp_fallback",
+	"fitgpp-s":           "preemption.fitgpp_s",
 	"evictions-per-hour": "preemption.max_per_hour", "eviction-gpu-hours-per-day": "preemption.gpu_hours_per_day",
 }
 
 func evictionOf(c *cli.Context) preempt.Settings {
-	set := preempt.Settings{Settings: preemption.Settings{
-		S: c.Float64("fitgpp-s"), Fallback: preemption.Fallback(c.String("fitgpp-fallback")),
+	set := preempt.Settings{Fallback: preempt.Fallback(c.String("fitgpp-fallback")), Settings: preemption.Settings{
+		S:      c.Float64("fitgpp-s"),
 		Limits: preemption.Limits{MaxPerHour: c.Int("evictions-per-hour"), GPUHoursPerDay: c.Float64("eviction-gpu-hours-per-day")},
 	}}
 	if c.String("preemption") == string(preemption.FitGpp) {
