@@ -50,11 +50,8 @@ func (n *transition) tendReservation(c *Claim) {
 		n.commands = append(n.commands, plan.Command{Kind: plan.Free, Job: c.Job, Claim: c.Number, Value: slurmplug.Text(c.Resv)})
 	case c.ResvAt.IsZero() && !n.Paused:
 		grace := time.Duration(0)
-		evictions := n.j.evictionsFrom(c.Number)
-		for i := range evictions {
-			if e := &evictions[i]; e.Claim == c.Number {
-				grace = max(grace, e.Grace)
-			}
+		for _, e := range n.j.evictionsOf(c.Number) {
+			grace = max(grace, e.Grace)
 		}
 		n.commands = append(n.commands, plan.Command{
 			Kind: plan.Reserve, Job: c.Job, Claim: c.Number, Value: slurmplug.Text(c.Resv), Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin,
@@ -152,18 +149,18 @@ func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 		}
 	}
 	complete = true
-	evictions := n.j.evictionsFrom(c.Number)
+	leaves := func(e *Eviction) {
+		e = n.current(e)
+		complete = complete && n.hasLeft(e)
+		why = cmp.Or(why, e.stays())
+	}
+	evictions := n.j.evictionsOf(c.Number)
 	for i := range evictions {
-		if e := n.current(&evictions[i]); e.Claim == c.Number {
-			complete = complete && n.hasLeft(e)
-			why = cmp.Or(why, e.stays())
-		}
+		leaves(&evictions[i])
 	}
 	for _, number := range c.Awaits {
 		if e := n.j.Eviction(number); e != nil {
-			e = n.current(e)
-			complete = complete && n.hasLeft(e)
-			why = cmp.Or(why, e.stays())
+			leaves(e)
 		}
 	}
 	return why, complete && why == ""

@@ -58,10 +58,12 @@ func (j *Journal) live() ([]*Claim, []*Eviction) {
 	return j.openClaims, j.openEvictions
 }
 
-// evictionsFrom returns the evictions of a claim and of all later claims: rows are numbered
-// in the order of their claims.
-func (j *Journal) evictionsFrom(claim int64) []Eviction {
-	return j.Evictions[sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Claim >= claim }):]
+// evictionsOf returns the evictions of a claim: rows are numbered in the order of their claims.
+func (j *Journal) evictionsOf(claim int64) []Eviction {
+	from := func(claim int64) int {
+		return sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Claim >= claim })
+	}
+	return j.Evictions[from(claim):from(claim+1)]
 }
 
 // NewJournal returns an empty one.

@@ -29,9 +29,8 @@ func (e *Feature) StartCost(now time.Time) float64 {
 		claims++
 		gpus += float64(c.GPUs)
 		cost += price * float64(c.GPUs) * max(c.Ended.Sub(c.At).Seconds(), 0)
-		evictions := e.Journal.evictionsFrom(c.Number)
-		for i := range evictions {
-			if x := &evictions[i]; x.Claim == c.Number && x.Counts() {
+		for _, x := range e.Journal.evictionsOf(c.Number) {
+			if x.Counts() {
 				cost += x.costNow()
 			}
 		}
