@@ -122,7 +122,7 @@ func Choose(purpose Purpose, q Question) *Choice {
 
 func choose(k kind, q Question) *Choice {
 	c := &Choice{
-		For: k.purpose, Question: q, policy: q.Settings.Policy, claims: q.Journal.claimsByJob(), recent: q.Journal.recent(q.Snapshot.At),
+		For: k.purpose, Question: q, policy: q.Settings.Policy, claims: q.Journal.claimsByJob(), underWay: q.Journal.underWay(), recent: q.Journal.recent(q.Snapshot.At),
 		released: q.Journal.releasedUntil(q.Snapshot.At, q.Settings.Retry), taught: q.Journal.lessons(),
 	}
 	c.policy.Limits = q.Settings.limits(q.Snapshot)
@@ -258,9 +258,6 @@ func (c *Choice) addRows(x *Claimant) {
 			GPUs: victim.GPUs, Signal: victim.Signal(), Grace: c.Settings.grace(victim), Eligible: victim.Eligible,
 			Unsaved: seconds(cost.Unsaved), Restart: c.Settings.Restart, Promised: cost.Loss(), State: Recorded, At: at,
 		})
-		if c.underWay == nil {
-			c.underWay = map[cluster.JobID]int64{}
-		}
 		c.underWay[victim.ID] = -int64(len(c.Changes.Evictions))
 	}
 }

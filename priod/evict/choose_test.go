@@ -572,3 +572,27 @@ func TestPlacesOnKeptNodesAreReserved(t *testing.T) {
 		t.Errorf("once it is made: %v, %v", kept, own)
 	}
 }
+
+// So it is for gangs and at the end of a round.
+func TestOtherPlacesAwaitVictims(t *testing.T) {
+	for _, purpose := range []Purpose{ForGang, ForRound} {
+		b := newBout(4)
+		b.Nodes[3].Features = append(b.Nodes[3].Features, "new")
+		b.runs(1, 1, 3, func(j *cluster.Job) { j.Features = "new" }) // it starts again on n4
+		b.runs(5, 4, 1, func(j *cluster.Job) { j.Tag.Type = "" })
+		b.has(2, 1, 1, -9)
+		b.runs(3, 2, 3, func(j *cluster.Job) { j.Tag.Type = "" })
+		b.runs(4, 3, 2, func(j *cluster.Job) { j.Tag.Type = "" })
+		b.gang(10, 1)
+		b.owing.Waiting = []plan.Owed{{Job: slurmplug.Plain(10), Owed: 9 * hour, Start: 8 * hour, Run: 5 * hour}}
+		b.journal.Claims = []Claim{{Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(11), State: Planned, Shares: []ClaimShare{{Node: "n2", GPUs: 1, CPUs: 1, MemMB: 100}}}}
+		b.journal.Evictions = []Eviction{{Number: 1, Claim: 1, Job: slurmplug.Plain(1), State: Signalled, SignalledAt: at, Grace: time.Minute, GPUs: 3}}
+		b.plan.MakeQueue(&b.Snapshot)
+		q := b.question()
+		q.Owing, q.Fragmented = &b.owing, after(time.Hour)
+		c := Choose(purpose, q)
+		if len(c.Changes.Claims) != 1 || !slices.Equal(c.Changes.Claims[0].Awaits, []int64{1}) || c.Changes.Claims[0].Pin != "n1" || c.Changes.Claims[0].Resv == "" {
+			t.Errorf("%s: %+v, %+v", purpose, c.Claimants, c.Changes.Claims)
+		}
+	}
+}

@@ -51,7 +51,6 @@ func waitingTE(p *plan.Plan) (jobs []plan.Queued) {
 
 // askTrials adds the waiting TE jobs. Of an array one task at a time asks: the first, which gets a record of its own.
 func (c *Choice) askTrials() {
-	c.underWay = c.Journal.underWay()
 	careless := c.Journal.givenUp(c.Snapshot.At, c.Settings.Retry)
 	beside := sync.OnceValue(func() *placement.Nodes { return c.Journal.beside(c.Nodes) })
 	asked, limit := 0, c.policy.Limits.UserGPUMinutesPerDay
