@@ -100,7 +100,7 @@ func (c *Choice) askOwed() {
 		job := queue.Get(w.Job)
 		x := c.claimant(job)
 		x.Job = w.Job
-		types, understood := c.Nodes.Types(job)
+		types, understood := allowedTypes(c.Nodes, job)
 		c.learn(&x, types)
 		switch {
 		case c.claims[w.Job] != nil:

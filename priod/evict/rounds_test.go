@@ -119,6 +119,7 @@ func TestRoundsLeaveAlone(t *testing.T) {
 		"too often":       {func(b *bout) { b.set.Policy.MaxEvictions, b.journal.Times[b.Jobs[0].ID] = 3, 3 }, preemption.Impossible, preemption.Capped},
 		"vetoed":          {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Vetoed} }, preemption.Impossible, preemption.NoConsent},
 		"refused nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Constraint} }, preemption.Evicts, preemption.Victim},
+		"other nodes":     {func(b *bout) { b.Jobs[1].Prefer = "new" }, preemption.Impossible, preemption.Allowed},
 		"another type":    {func(b *bout) { b.Jobs[1].Features = "v100" }, preemption.Impossible, preemption.Allowed},
 		"partition":       {func(b *bout) { b.Jobs[1].Partition = "other" }, preemption.Impossible, preemption.Allowed},
 		"refuses nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[1].ID: Constraint} }, Constraint, preemption.Allowed},
