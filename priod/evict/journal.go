@@ -217,23 +217,6 @@ func (j *Journal) Urgent() (jobs []plan.Target) {
 	return unique(jobs)
 }
 
-// Idle returns the jobs of the other rows that are not done: victims that wait in the
-// queue, and jobs that are pinned to a place that no claim keeps any more.
-func (j *Journal) Idle() (waiting, pinned []plan.Target) {
-	claims, evictions := j.live()
-	for _, c := range claims {
-		if !c.Open() && c.Pin != "" {
-			pinned = append(pinned, plan.Target{Job: c.Job, RawID: c.RawID})
-		}
-	}
-	for _, e := range evictions {
-		if e.State == Restored {
-			waiting = append(waiting, plan.Target{Job: e.Job, RawID: e.RawID})
-		}
-	}
-	return unique(waiting), unique(pinned)
-}
-
 // Pins reports whether a job may still be pinned to the place of one of its claims.
 func (j *Journal) Pins(id cluster.JobID) bool {
 	if j == nil {

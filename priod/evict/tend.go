@@ -115,31 +115,38 @@ func (e *Feature) unpinUnsatisfied(ctx context.Context, s *cluster.Snapshot, pau
 	return nil
 }
 
-// idleTargets returns those of the journal's idle jobs that need a closer look; what
-// the queue shows of the others goes into statuses. Slurm may remember for days a pinned
-// job that has ended: of these a few are looked at in each call, beginning with number
-// first.
+// idleTargets returns those jobs of the other rows that need a closer look: victims that wait in the queue, where that
+// does not show them, and jobs that are pinned to a place that no claim keeps any more. What the queue shows goes into
+// statuses. Slurm may remember for days a pinned job that has ended: of these a few are looked at in each call,
+// beginning with number first.
 func (e *Feature) idleTargets(queue *cluster.JobMap[*cluster.Job], first uint64, statuses map[cluster.JobID]plan.JobStatus) (targets []plan.Target) {
-	waiting, pinned := e.Journal.Idle()
-	for _, t := range waiting {
-		if j := queue.Get(t.Job); j != nil && j.State != cluster.Unread {
-			statuses[t.Job] = plan.JobStatus{Job: *j}
+	claims, evictions := e.Journal.live()
+	for _, x := range evictions {
+		if x.State != Restored {
+			continue
+		}
+		if j := queue.Get(x.Job); j != nil && j.State != cluster.Unread {
+			statuses[x.Job] = plan.JobStatus{Job: *j}
 		} else {
-			targets = append(targets, t)
+			targets = append(targets, plan.Target{Job: x.Job, RawID: x.RawID})
 		}
 	}
 	var ended []plan.Target
-	for _, t := range pinned {
-		if j := queue.Get(t.Job); j == nil {
+	for _, c := range claims {
+		t := plan.Target{Job: c.Job, RawID: c.RawID}
+		switch j := queue.Get(c.Job); {
+		case c.Open() || c.Pin == "":
+		case j == nil:
 			ended = append(ended, t)
-		} else if j.State == cluster.Pending {
+		case j.State == cluster.Pending:
 			targets = append(targets, t)
 		}
 	}
+	ended = unique(ended)
 	for i := range min(maxEndedLooks, len(ended)) {
 		targets = append(targets, ended[(first+uint64(i))%uint64(len(ended))])
 	}
-	return targets
+	return unique(targets)
 }
 
 // addCycle adds to seen what only a whole cycle knows of the journal's jobs, and returns those

@@ -250,8 +250,8 @@ func TestPinOutlivesARun(t *testing.T) {
 		for _, state := range []ClaimState{Started, Released} {
 			j := NewJournal()
 			j.Claims = []Claim{{Number: 1, Job: id, User: "bob", State: state, Pin: "n1", At: epoch, Ended: epoch}}
-			if _, pinned := j.Idle(); len(j.Urgent()) != 0 || len(pinned) != 1 {
-				t.Errorf("%s: looked at between two cycles: %v, in a cycle: %v", state, j.Urgent(), pinned)
+			if claims, _ := j.live(); len(j.Urgent()) != 0 || len(claims) != 1 {
+				t.Errorf("%s: looked at between two cycles: %v, in a cycle: %v", state, j.Urgent(), claims)
 			}
 			turn := Advance(j, Observation{At: epoch.Add(time.Minute), Statuses: map[cluster.JobID]plan.JobStatus{id: c.sight}, Hold: time.Minute})
 			j.Update(&turn)

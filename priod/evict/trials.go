@@ -39,25 +39,15 @@ const maxTrials = 1000
 // batch_sched_delay (3 s) and a pass over the queue.
 const firstLook = 10 * time.Second
 
-// waitingTE returns the waiting TE jobs in the order of the queue.
-func waitingTE(p *plan.Plan) (jobs []plan.Queued) {
-	for _, q := range p.Queue {
-		if d := &p.Decisions[q.Decision]; d.Ranked && d.Class == cluster.TE {
-			jobs = append(jobs, q)
-		}
-	}
-	return jobs
-}
-
 // askTrials adds the waiting TE jobs. Of an array one task at a time asks: the first, which gets a record of its own.
 func (c *Choice) askTrials() {
 	careless := c.Journal.givenUp(c.Snapshot.At, c.Settings.Retry)
 	beside := sync.OnceValue(func() *placement.Nodes { return c.Journal.beside(c.Nodes) })
 	asked, limit := 0, c.policy.Limits.UserGPUMinutesPerDay
-	for _, q := range waitingTE(c.Plan) {
-		job := &c.Snapshot.Jobs[q.Job]
+	for _, q := range c.Plan.Queue {
+		job, decision := &c.Snapshot.Jobs[q.Job], &c.Plan.Decisions[q.Decision]
 		x := c.claimant(job)
-		if job.TaskCount > 1 && x.Job.Task == slurmplug.NoTask {
+		if !decision.Ranked || decision.Class != cluster.TE || job.TaskCount > 1 && x.Job.Task == slurmplug.NoTask {
 			continue
 		}
 		types, understood := allowedTypes(c.Nodes, job)
@@ -69,8 +59,7 @@ func (c *Choice) askTrials() {
 		}
 		c.learn(&x, types)
 		if c.claims[x.Job] == nil {
-			x.Why, x.What = c.unfit(&x, understood, run)
-			switch {
+			switch c.vet(&x, understood, run); {
 			case x.Why != "":
 			case careless.waits(x.User):
 				x.Why = Cancelled
@@ -84,30 +73,31 @@ func (c *Choice) askTrials() {
 				asked++
 			}
 		}
-		c.add(x, preemption.Claimant{Owner: x.User, Start: math.Inf(1), Run: run, Price: c.Plan.Decisions[q.Decision].Choices.Budget.Factor()})
+		c.add(x, preemption.Claimant{Owner: x.User, Start: math.Inf(1), Run: run, Price: decision.Choices.Budget.Factor()})
 	}
 }
 
-// unfit says why a trial gets no room by what it is and waits for, and what that is about.
-func (c *Choice) unfit(x *Claimant, understood bool, run []float64) (why preemption.Why, what string) {
+// vet says why a trial gets no room by what it is and waits for.
+func (c *Choice) vet(x *Claimant, understood bool, run []float64) {
 	job := x.job
 	switch {
 	case job.GPUs == 0:
-		return NoGPUs, ""
+		x.Why = NoGPUs
 	case job.HetLeader != 0 || !understood:
-		return Constraint, ""
+		x.Why = Constraint
 	case run != nil && x.types == 0:
-		return preemption.CannotRun, ""
+		x.Why = preemption.CannotRun
 	case c.Nodes.Open(job) != "":
-		return Uncountable, c.Nodes.Open(job)
+		x.Why, x.What = Uncountable, c.Nodes.Open(job)
 	case !job.WantsRoom():
-		return Unhelpful, ""
+		x.Why = Unhelpful
 	case job.Reason == "None" && c.Snapshot.At.Sub(job.Eligible) < firstLook:
-		return Unseen, ""
+		x.Why = Unseen
 	case job.TasksNow() == 0:
-		return ArrayLimit, ""
+		x.Why = ArrayLimit
+	default:
+		x.Why = c.barred(x)
 	}
-	return c.barred(x), ""
 }
 
 // runByKind is how long a job would run on each kind of node, s, infinite where it cannot; on a kind that the
