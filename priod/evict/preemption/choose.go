@@ -54,8 +54,8 @@ func Scores(s *Snapshot, weight float64) []float64 {
 // has; a gang's parts on several nodes add up.
 func (c *Candidate) size(nodes *placement.Nodes) (size float64) {
 	for _, share := range c.Shares {
-		has, sum := vectorOf(nodes.Size(share.Node)), 0.0
-		for k, amount := range vectorOf(share.Amount).published() {
+		has, takes, sum := resources(nodes.Size(share.Node)), resources(share.Amount), 0.0
+		for k, amount := range takes[:3] { // the paper's
 			if has[k] > 0 {
 				part := float64(amount) / float64(has[k])
 				sum += part * part
@@ -224,13 +224,13 @@ func (v *view) decide(t *Claimant) Verdict {
 
 // free finds, of the nodes on which the claimant fits already, the one with the least
 // room.
-func (v *view) free(t *Claimant, gpus int32) (node int32, need vector, ok bool) {
+func (v *view) free(t *Claimant, gpus int32) (node int32, need placement.Amount, ok bool) {
 	for i := range v.places {
 		p := &v.places[i]
-		if p.down || p.room[0] < int64(gpus) || ok && p.room[0] >= v.places[node].room[0] || !t.Request.Types.Has(v.Nodes.Type(int32(i))) {
+		if p.down || p.room.GPUs < gpus || ok && p.room.GPUs >= v.places[node].room.GPUs || !t.Request.Types.Has(v.Nodes.Type(int32(i))) {
 			continue
 		}
-		if wants := v.need(t.Request, gpus, int32(i)); p.room.holds(wants) {
+		if wants := v.Nodes.Need(t.Request, gpus, int32(i)); p.room.Holds(wants) {
 			node, need, ok = int32(i), wants, true
 		}
 	}
@@ -238,23 +238,24 @@ func (v *view) free(t *Claimant, gpus int32) (node int32, need vector, ok bool) 
 }
 
 // single finds the victim with the least score whose leaving makes room.
-func (v *view) single(t *Claimant, gpus int32) (c, node int32, need vector, ok bool) {
+func (v *view) single(t *Claimant, gpus int32) (c, node int32, need placement.Amount, ok bool) {
 	for _, c := range v.order {
 		victim := &v.Candidates[c]
 		if v.chosen[c] {
 			continue
 		}
-		for _, share := range victim.Shares {
+		for i := range victim.Shares {
+			share := &victim.Shares[i]
 			p := &v.places[share.Node]
-			if p.down || p.room[0]+int64(share.Amount.GPUs) < int64(gpus) || !t.Request.Types.Has(v.Nodes.Type(share.Node)) {
+			if p.down || p.room.GPUs+share.Amount.GPUs < gpus || !t.Request.Types.Has(v.Nodes.Type(share.Node)) {
 				continue
 			}
-			if need := v.need(t.Request, gpus, share.Node); p.room.plus(vectorOf(share.Amount)).holds(need) {
+			if need := v.Nodes.Need(t.Request, gpus, share.Node); p.room.Plus(share.Amount).Holds(need) {
 				return c, share.Node, need, true
 			}
 		}
 	}
-	return 0, 0, vector{}, false
+	return 0, 0, placement.Amount{}, false
 }
 
 // leastLoss takes the cheapest set, of nodes of one GPU type.

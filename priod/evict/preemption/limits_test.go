@@ -95,7 +95,7 @@ func fewest(s *Snapshot, standing []Why, set *Settings) int {
 		if size >= least {
 			continue
 		}
-		rooms := map[int32]vector{}
+		rooms := map[int32]placement.Amount{}
 		allowed := true
 		for i := range s.Candidates {
 			if sub>>i&1 == 0 {
@@ -103,7 +103,7 @@ func fewest(s *Snapshot, standing []Why, set *Settings) int {
 			}
 			allowed = allowed && standing[i] == Allowed
 			for _, share := range s.Candidates[i].Shares {
-				rooms[share.Node] = rooms[share.Node].plus(vectorOf(share.Amount))
+				rooms[share.Node] = rooms[share.Node].Plus(share.Amount)
 			}
 		}
 		if !allowed {
@@ -113,7 +113,7 @@ func fewest(s *Snapshot, standing []Why, set *Settings) int {
 		gpus := pieces(s.Nodes, t.Request)
 		for n := range v.places {
 			p := &v.places[n]
-			if len(gpus) == 1 && !p.down && t.Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.plus(rooms[int32(n)]).holds(v.need(t.Request, gpus[0], int32(n))) {
+			if len(gpus) == 1 && !p.down && t.Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.Plus(rooms[int32(n)]).Holds(v.Nodes.Need(t.Request, gpus[0], int32(n))) {
 				least = size
 			}
 		}
@@ -182,18 +182,18 @@ func fewestGPUs(s *Snapshot, set *Settings) int {
 	v := newView(s, set, standing)
 	gpus := pieces(s.Nodes, s.Claimants[0].Request)
 	for sub := 1; sub < 1<<len(s.Candidates); sub++ {
-		rooms, held, allowed := map[int32]vector{}, 0, true
+		rooms, held, allowed := map[int32]placement.Amount{}, 0, true
 		for i := range s.Candidates {
 			if sub>>i&1 == 1 {
 				allowed, held = allowed && standing[i] == Allowed, held+int(s.Candidates[i].gpus())
 				for _, share := range s.Candidates[i].Shares {
-					rooms[share.Node] = rooms[share.Node].plus(vectorOf(share.Amount))
+					rooms[share.Node] = rooms[share.Node].Plus(share.Amount)
 				}
 			}
 		}
 		for n := range v.places {
 			p := &v.places[n]
-			if allowed && held < least && len(gpus) == 1 && !p.down && s.Claimants[0].Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.plus(rooms[int32(n)]).holds(v.need(s.Claimants[0].Request, gpus[0], int32(n))) {
+			if allowed && held < least && len(gpus) == 1 && !p.down && s.Claimants[0].Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.Plus(rooms[int32(n)]).Holds(v.Nodes.Need(s.Claimants[0].Request, gpus[0], int32(n))) {
 				least = held
 			}
 		}

@@ -242,7 +242,7 @@ func (d *Decision) Refusals(s *Snapshot, set Settings, claimant int) []Why {
 		c := &s.Candidates[i]
 		helps := slices.ContainsFunc(c.Shares, func(share placement.Share) bool {
 			p := &v.places[share.Node]
-			return p.room.plus(p.most).holds(v.need(t.Request, smallest, share.Node))
+			return p.room.Plus(p.most).Holds(v.Nodes.Need(t.Request, smallest, share.Node))
 		})
 		switch {
 		case slices.Contains(verdict.Victims, i):

@@ -190,15 +190,15 @@ func TestCheapestSetByBruteForce(t *testing.T) {
 			if s.Nodes.Down(n) || !trial.Request.Types.Has(s.Nodes.Type(n)) {
 				continue
 			}
-			free := vectorOf(s.Nodes.FreeOn(n))
+			free := s.Nodes.FreeOn(n)
 			for _, c := range s.Candidates {
 				for _, share := range c.Shares {
 					if c.Leaving && share.Node == n {
-						free = free.plus(vectorOf(share.Amount))
+						free = free.Plus(share.Amount)
 					}
 				}
 			}
-			need := vectorOf(s.Nodes.Need(trial.Request, trial.Request.GPUs, n))
+			need := s.Nodes.Need(trial.Request, trial.Request.GPUs, n)
 			for subset := range 1 << len(s.Candidates) {
 				room, cost, grace, may := free, 0.0, 0.0, true
 				for i, c := range s.Candidates {
@@ -210,17 +210,17 @@ func TestCheapestSetByBruteForce(t *testing.T) {
 					for _, share := range c.Shares {
 						gpus += float64(share.GPUs)
 						if share.Node == n {
-							room = room.plus(vectorOf(share.Amount))
+							room = room.Plus(share.Amount)
 						}
 					}
 					cost += gpus * (c.Grace + c.Unsaved + c.Restart) * (1 + float64(c.Evicted))
 					grace = max(grace, c.Grace)
 				}
 				cost += set.Urgency * float64(trial.Request.GPUs) * grace
-				if may && room.holds(need) && subset == 0 {
+				if may && room.Holds(need) && subset == 0 {
 					fits = true
 				}
-				if may && room.holds(need) && cost < best {
+				if may && room.Holds(need) && cost < best {
 					best, found = cost, true
 				}
 			}

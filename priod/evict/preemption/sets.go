@@ -19,7 +19,7 @@ type ranking struct {
 
 // demand is what several claimants may have in common.
 type demand struct {
-	gpus   int64
+	gpus   int32
 	second float64 // what a second of waiting costs
 }
 
@@ -59,9 +59,9 @@ func (r *ranking) move(v *view, node int32) {
 // by the GPUs that each victim frees, so the cost of waiting can be divided among the
 // GPUs.
 func (v *view) atLeast(p *place, w demand) float64 {
-	missing := w.gpus - p.room[0]
+	missing := w.gpus - p.room.GPUs
 	switch {
-	case p.down || missing > p.most[0]:
+	case p.down || missing > p.most.GPUs:
 		return math.Inf(1)
 	case missing <= 0:
 		return 0
@@ -73,8 +73,8 @@ func (v *view) atLeast(p *place, w demand) float64 {
 	v.least = least
 	for _, c := range p.pieces {
 		cost, wait := v.cost[c.candidate], second*v.Candidates[c.candidate].Grace
-		for m := missing; c.vector[0] > 0 && m > 0; m-- {
-			frees := min(c.vector[0], m)
+		for m := missing; c.GPUs > 0 && m > 0; m-- {
+			frees := min(c.GPUs, m)
 			least[m] = min(least[m], least[m-frees]+cost+wait*float64(frees))
 		}
 	}
@@ -88,7 +88,7 @@ const rounding = 1e-12
 // cheapest finds the node and the set of victims on it, which may be empty, that
 // make room for so many of the request's GPUs at the least cost, beside what is
 // decided so far. The victims are valid until the next call.
-func (v *view) cheapest(t *Claimant, gpus int32, soFar *Verdict) (node int32, need vector, victims []int32, found bool) {
+func (v *view) cheapest(t *Claimant, gpus int32, soFar *Verdict) (node int32, need placement.Amount, victims []int32, found bool) {
 	v.search.begin(v.set, t, soFar)
 	if v.thrifty {
 		v.search.second = 0
@@ -102,7 +102,7 @@ func (v *view) cheapest(t *Claimant, gpus int32, soFar *Verdict) (node int32, ne
 			v.search.mostGPUs -= v.Candidates[i].gpus()
 		}
 	}
-	w := demand{int64(gpus), v.search.second}
+	w := demand{gpus, v.search.second}
 	if soFar.Grace > 0 {
 		w.second = 0 // it waits for other victims anyway
 	}
@@ -115,9 +115,9 @@ func (v *view) cheapest(t *Claimant, gpus int32, soFar *Verdict) (node int32, ne
 		if !t.Request.Types.Has(v.Nodes.Type(n)) || slices.ContainsFunc(soFar.Shares, func(s placement.Share) bool { return s.Node == n }) {
 			continue
 		}
-		wants := v.need(t.Request, gpus, n)
-		missing := wants.minus(p.room)
-		if !p.most.holds(missing) {
+		wants := v.Nodes.Need(t.Request, gpus, n)
+		missing := wants.Minus(p.room)
+		if !p.most.Holds(missing) {
 			continue
 		}
 		if v.search.run(v, t, p, missing) {
@@ -132,7 +132,7 @@ type setSearch struct {
 	pieces []piece
 	costs  []float64
 	graces []float64
-	rest   []vector // sum of pieces from here on
+	rest   []placement.Amount // sum of pieces from here on
 	in     []int32
 	best   float64
 	set    []int32
@@ -168,7 +168,7 @@ const maxExact = 16
 
 // run reports whether a set on this node costs less than the best so far, and keeps
 // it. Candidates that would leave too late are not looked at.
-func (s *setSearch) run(v *view, t *Claimant, p *place, missing vector) bool {
+func (s *setSearch) run(v *view, t *Claimant, p *place, missing placement.Amount) bool {
 	s.pieces, s.costs, s.graces, s.held, s.in, s.better = s.pieces[:0], s.costs[:0], s.graces[:0], s.held[:0], s.in[:0], false
 	for _, c := range p.pieces {
 		held := v.Candidates[c.candidate].gpus()
@@ -179,9 +179,9 @@ func (s *setSearch) run(v *view, t *Claimant, p *place, missing vector) bool {
 		}
 	}
 	s.rest = slices.Grow(s.rest[:0], len(s.pieces)+1)[:len(s.pieces)+1]
-	s.rest[len(s.pieces)] = vector{}
+	s.rest[len(s.pieces)] = placement.Amount{}
 	for i := len(s.pieces) - 1; i >= 0; i-- {
-		s.rest[i] = s.rest[i+1].plus(s.pieces[i].vector)
+		s.rest[i] = s.rest[i+1].Plus(s.pieces[i].Amount)
 	}
 	if len(s.pieces) <= maxExact {
 		s.all(0, missing, 0, s.waited, 0)
@@ -192,12 +192,12 @@ func (s *setSearch) run(v *view, t *Claimant, p *place, missing vector) bool {
 }
 
 // all tries every set that may still win: with the piece, then without it.
-func (s *setSearch) all(i int, missing vector, cost, grace float64, held int32) {
+func (s *setSearch) all(i int, missing placement.Amount, cost, grace float64, held int32) {
 	total := cost + s.second*(grace-s.waited)
-	if total >= s.best || held > s.mostGPUs || !s.rest[i].holds(missing) {
+	if total >= s.best || held > s.mostGPUs || !s.rest[i].Holds(missing) {
 		return
 	}
-	if (vector{}).holds(missing) {
+	if (placement.Amount{}).Holds(missing) {
 		s.keep(total)
 		return
 	}
@@ -206,7 +206,7 @@ func (s *setSearch) all(i int, missing vector, cost, grace float64, held int32) 
 	}
 	c := &s.pieces[i]
 	s.in = append(s.in, c.candidate)
-	s.all(i+1, missing.minus(c.vector), cost+s.costs[i], max(grace, s.graces[i]), held+s.held[i])
+	s.all(i+1, missing.Minus(c.Amount), cost+s.costs[i], max(grace, s.graces[i]), held+s.held[i])
 	s.in = s.in[:len(s.in)-1]
 	s.all(i+1, missing, cost, grace, held)
 }
@@ -218,13 +218,13 @@ func (s *setSearch) keep(cost float64) {
 
 // greedy repeatedly adds the candidate that frees most of what is missing for
 // its cost, then removes those that the others made needless, the dearest first.
-func (s *setSearch) greedy(missing vector, value func(i int, left vector) float64) {
-	if s.in = s.in[:0]; !s.rest[0].holds(missing) {
+func (s *setSearch) greedy(missing placement.Amount, value func(i int, left placement.Amount) float64) {
+	if s.in = s.in[:0]; !s.rest[0].Holds(missing) {
 		return
 	}
 	var chosen []int
 	left := missing
-	for !(vector{}).holds(left) {
+	for !(placement.Amount{}).Holds(left) {
 		best, most := -1, 0.0
 		for i := range s.pieces {
 			if slices.Contains(chosen, i) {
@@ -235,12 +235,12 @@ func (s *setSearch) greedy(missing vector, value func(i int, left vector) float6
 			}
 		}
 		chosen = append(chosen, best)
-		left = left.minus(s.pieces[best].vector)
+		left = left.Minus(s.pieces[best].Amount)
 	}
 	slices.SortFunc(chosen, func(a, b int) int { return cmp.Or(cmp.Compare(s.costs[b], s.costs[a]), cmp.Compare(a, b)) })
 	cost, grace, held := 0.0, s.waited, int32(0)
 	for _, i := range chosen {
-		if without := left.plus(s.pieces[i].vector); (vector{}).holds(without) {
+		if without := left.Plus(s.pieces[i].Amount); (placement.Amount{}).Holds(without) {
 			left = without
 			continue
 		}
@@ -253,17 +253,18 @@ func (s *setSearch) greedy(missing vector, value func(i int, left vector) float6
 }
 
 // gain is how much of what is missing a piece frees: a sum of fractions, one for each resource.
-func (s *setSearch) gain(i int, left vector) (gain float64) {
-	for k := range left {
-		if left[k] > 0 {
-			gain += float64(min(left[k], s.pieces[i].vector[k])) / float64(left[k])
+func (s *setSearch) gain(i int, left placement.Amount) (gain float64) {
+	frees := resources(s.pieces[i].Amount)
+	for k, missing := range resources(left) {
+		if missing > 0 {
+			gain += float64(min(missing, frees[k])) / float64(missing)
 		}
 	}
 	return gain
 }
 
 // worth is a piece's gain for its cost.
-func (s *setSearch) worth(i int, left vector) float64 {
+func (s *setSearch) worth(i int, left placement.Amount) float64 {
 	return s.gain(i, left) / max(s.costs[i], math.SmallestNonzeroFloat64)
 }
 
