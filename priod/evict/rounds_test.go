@@ -1,13 +1,10 @@
 package evict
 
 import (
-	"math"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
@@ -106,15 +103,11 @@ func TestRoundsLeaveAlone(t *testing.T) {
 		running preemption.Why
 	}{
 		"owed":            {func(*bout) {}, preemption.Evicts, preemption.Victim},
-		"not owed":        {func(b *bout) { b.owing.Waiting[0].Owed = -9 * hour }, preemption.NotOwed, preemption.Allowed},
-		"no gain":         {func(b *bout) { b.owing.Waiting[0].Run = 600 }, preemption.NoGain, preemption.Allowed},
 		"saves nothing":   {func(b *bout) { b.Jobs[0].Tag.Signal = "" }, preemption.Impossible, preemption.Ending},
 		"soon":            {func(b *bout) { b.owing.Waiting[0].Start = 600 }, preemption.Soon, preemption.Allowed},
 		"no consent":      {func(b *bout) { b.Jobs[0].Tag.Type = "" }, preemption.Impossible, preemption.NoConsent},
 		"uncounted":       {func(b *bout) { b.owing.Running = cluster.JobMap[plan.Owed]{} }, preemption.Impossible, preemption.NoConsent},
-		"first round":     {func(b *bout) { b.Jobs[0].Start = at.Add(-20 * time.Minute) }, preemption.Impossible, preemption.Young},
 		"min_run":         {func(b *bout) { b.set.Policy.MinRun = 2 * hour }, preemption.Impossible, preemption.Young},
-		"nearly done":     {func(b *bout) { b.Jobs[0].TimeLimit = 80 * time.Minute }, preemption.Impossible, preemption.Ending},
 		"long grace":      {func(b *bout) { b.Jobs[0].Tag.Grace = time.Hour }, preemption.Impossible, preemption.NoConsent},
 		"too often":       {func(b *bout) { b.set.Policy.MaxEvictions, b.journal.Times[b.Jobs[0].ID] = 3, 3 }, preemption.Impossible, preemption.Capped},
 		"vetoed":          {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Vetoed} }, preemption.Impossible, preemption.NoConsent},
@@ -227,67 +220,6 @@ func TestRoundsArray(t *testing.T) {
 	if r = b.end(); r.Claimants[0].Why != preemption.Claimed || !r.Changes.Empty() {
 		t.Errorf("asked again: %+v", r.Claimants)
 	}
-}
-
-// What is promised is there once those who yield have left, and nobody yields who
-// must not.
-func TestRoundsProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
-		b := newBout(nodes)
-		b.set.Policy.Limits = preemption.Limits{MaxPerHour: rapid.IntRange(0, 3).Draw(t, "an hour")}
-		id := uint32(0)
-		for n := range nodes {
-			for free := 4; free > 0; {
-				id++
-				gpus := rapid.IntRange(1, free).Draw(t, "gpus")
-				b.has(id, n+1, gpus, float64(rapid.IntRange(-20, 5).Draw(t, "owed")), func(j *cluster.Job) {
-					j.Tag.Type = rapid.SampledFrom([]string{"be", "be", ""}).Draw(t, "type")
-				})
-				free -= gpus
-			}
-		}
-		for i := range rapid.IntRange(1, 4).Draw(t, "waiting") {
-			b.wants(uint32(100+i), rapid.IntRange(1, 4).Draw(t, "wants"), float64(rapid.IntRange(-5, 20).Draw(t, "owed")))
-		}
-		r := b.end()
-		left := map[string]int{} // GPUs
-		owed := map[int64]float64{}
-		for i := range r.Changes.Claims {
-			owed[int64(i)] = math.Inf(-1)
-			for _, w := range b.owing.Waiting {
-				if w.Job == r.Changes.Claims[i].Job {
-					owed[int64(i)] = w.Owed
-				}
-			}
-		}
-		for _, e := range r.Changes.Evictions {
-			for i := range b.Jobs {
-				if j := &b.Jobs[i]; j.ID == e.Job {
-					left[j.NodeList] += j.GPUs
-					if j.Tag.Type != "be" || b.owing.Running.Get(j.ID).Owed >= owed[e.Claim] {
-						t.Fatalf("%+v yields to one that is owed %v", b.owing.Running.Get(j.ID), owed[e.Claim])
-					}
-				}
-			}
-		}
-		for i := range r.Changes.Claims {
-			for _, s := range r.Changes.Claims[i].Shares {
-				left[s.Node] -= s.GPUs
-			}
-		}
-		for n, gpus := range left {
-			if gpus < 0 {
-				t.Fatalf("node %s lacks %d GPUs: %+v", n, -gpus, r.Changes)
-			}
-		}
-		n := len(r.Changes.Evictions)
-		for _, most := range []int{b.set.Policy.Limits.MaxPerHour} {
-			if most > 0 && n > most {
-				t.Fatalf("%d yield, at most %d may", n, most)
-			}
-		}
-	})
 }
 
 // The place of a round is kept for a job that is no TE job, released when that goes

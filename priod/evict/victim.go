@@ -44,40 +44,24 @@ func (n *transition) advanceEviction(e *Eviction) {
 	if s.User != "" && !cluster.SameUser(s.User, e.User) {
 		s = plan.JobStatus{Gone: true} // Slurm gave the id to another job
 	}
-	switch e.State {
-	case Recorded:
+	switch {
+	case e.State == Recorded && e.SignalledAt.IsZero():
 		n.fromRecorded(e, &s)
-	case Signalled:
+	case e.Leaving():
 		n.fromSignalled(e, &s)
-	case Left:
+	case e.State == Left:
 		n.fromLeft(e, &s)
-	case Requeued:
+	case e.State == Requeued:
 		n.fromRequeued(e, &s)
-	case Restored:
+	case e.State == Restored:
 		n.fromRestored(e, &s)
 	}
 }
 
 // fromRecorded sends the signal. The row says so before: after a crash it is not known
-// whether the signal arrived, so it is sent again, whatever has become of the claim,
-// each time after twice as long. A victim that ends meanwhile counts as one that left
-// because of the signal.
+// whether the signal arrived.
 func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	c := n.claimOf(e)
-	if !e.SignalledAt.IsZero() {
-		if n.At.Before(e.SignalledAt) {
-			e.SignalledAt = n.At // the clock was set back
-		}
-		switch {
-		case !e.isRun(s) || s.Final != "":
-			n.recordLeaving(e, s)
-		case s.State == cluster.Completing:
-		case n.At.Before(e.SignalledAt.Add(time.Second<<min(e.Tries, 20) - time.Second)): // 0, 1, 3, 7 ... s
-		default:
-			n.command(e, plan.Signal, slurmplug.Text(e.Signal))
-		}
-		return
-	}
 	switch {
 	case !e.isRun(s) || s.Final != "" || s.State == cluster.Completing:
 		e.How = Ended
@@ -98,16 +82,23 @@ func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	}
 }
 
-// fromSignalled waits until the victim leaves, and requeues it when its grace is over.
+// fromSignalled waits until the victim leaves, and requeues it when its grace is over. A signal that may not have arrived
+// is sent again, whatever has become of the claim, each time after twice as long; a victim that ends meanwhile counts as
+// one that left because of it.
 func (n *transition) fromSignalled(e *Eviction, s *plan.JobStatus) {
-	if !e.isRun(s) || s.Final != "" {
-		n.recordLeaving(e, s)
-		return
-	}
 	if n.At.Before(e.SignalledAt) {
 		e.SignalledAt = n.At // the clock was set back: it gets one more grace at most
 	}
-	if s.State != cluster.Completing && !n.At.Before(e.SignalledAt.Add(e.Grace)) {
+	told := n.At.Sub(e.SignalledAt)
+	switch {
+	case !e.isRun(s) || s.Final != "":
+		n.recordLeaving(e, s)
+	case s.State == cluster.Completing:
+	case e.State == Recorded:
+		if told >= time.Second<<min(e.Tries, 20)-time.Second { // 0, 1, 3, 7 ... s
+			n.command(e, plan.Signal, slurmplug.Text(e.Signal))
+		}
+	case told >= e.Grace:
 		n.requeue(e)
 	}
 }
