@@ -1,7 +1,6 @@
 package evict
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -281,22 +280,17 @@ func (c *Choice) awaits(v *preemption.Verdict) (numbers []int64) {
 	short := map[int32]bool{}
 	for _, share := range v.Shares {
 		free := c.search.Nodes.FreeOn(share.Node)
-		add := func(shares []placement.Share, sign int32) {
-			for _, s := range shares {
-				if s.Node == share.Node {
-					free.GPUs, free.CPUs, free.MemMB = free.GPUs+sign*s.GPUs, free.CPUs+sign*s.CPUs, free.MemMB+int64(sign)*s.MemMB
-				}
-			}
-		}
 		for _, claim := range c.search.Claims {
-			add(claim.Shares, -1)
+			free = free.Minus(on(share.Node, claim.Shares))
 		}
 		for _, i := range v.Victims {
-			add(c.search.Candidates[i].Shares, 1)
+			free = free.Plus(on(share.Node, c.search.Candidates[i].Shares))
 		}
-		short[share.Node] = free.GPUs < share.GPUs || free.CPUs < share.CPUs || free.MemMB < share.MemMB
+		if free.GPUs < share.GPUs || free.CPUs < share.CPUs || free.MemMB < share.MemMB {
+			short[share.Node] = true
+		}
 	}
-	if !slices.Contains(slices.Collect(maps.Values(short)), true) {
+	if len(short) == 0 {
 		return nil
 	}
 	for i := range c.search.Candidates {
@@ -306,6 +300,16 @@ func (c *Choice) awaits(v *preemption.Verdict) (numbers []int64) {
 		}
 	}
 	return numbers
+}
+
+// on is what shares take of a node.
+func on(node int32, shares []placement.Share) (sum placement.Amount) {
+	for _, s := range shares {
+		if s.Node == node {
+			sum = sum.Plus(s.Amount)
+		}
+	}
+	return sum
 }
 
 // comesFreeInParts reports whether a part of the place is or becomes free before the

@@ -96,20 +96,20 @@ func (e *Feature) findHolders(c *plan.Cycle) {
 
 // For is the part of a cycle in which room is made for the claimants of these purposes.
 func (e *Feature) For(purposes ...Purpose) plan.Feature {
-	return claims{evictions: e, purposes: purposes}
+	return turn{evictions: e, purposes: purposes}
 }
 
-type claims struct {
+type turn struct {
 	plan.PlanOnly
 	evictions *Feature
 	purposes  []Purpose
 }
 
 // Plan asks the kinds of claimants in turn. When a cycle makes room for one kind, the next cycle asks those behind it.
-func (p claims) Plan(ctx context.Context, c *plan.Cycle) error {
-	e := p.evictions
+func (t turn) Plan(ctx context.Context, c *plan.Cycle) error {
+	e := t.evictions
 	for _, k := range kinds {
-		if e.Journal == nil || e.failed || !slices.Contains(p.purposes, k.purpose) {
+		if e.Journal == nil || e.failed || !slices.Contains(t.purposes, k.purpose) {
 			continue
 		}
 		q := Question{Snapshot: c.Snapshot, Plan: c.Plan, Journal: e.Journal, Settings: &e.Settings, Fragmented: c.Fragmented}
