@@ -11,10 +11,8 @@ import (
 
 // Holders are the jobs that hold GPUs, as far as the poll tells of them.
 type Holders struct {
-	all    []preemption.Candidate
-	jobs   []*cluster.Job   // of all
-	agreed []bool           // their owners
-	why    []preemption.Why // why a candidate may not leave though its owner agreed
+	all  []preemption.Candidate
+	jobs []*cluster.Job // of all
 }
 
 // FindHolders finds the jobs that hold GPUs. The order of the queue plays no part.
@@ -27,54 +25,59 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 			n++
 		}
 	}
-	h := &Holders{make([]preemption.Candidate, 0, n), make([]*cluster.Job, 0, n), make([]bool, 0, n), make([]preemption.Why, 0, n)}
+	h := &Holders{make([]preemption.Candidate, 0, n), make([]*cluster.Job, 0, n)}
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
-		running := job.State == cluster.Running
-		if job.State == cluster.Pending || job.GPUs == 0 || !running && job.State != cluster.Completing && leaving[job.ID] == 0 {
+		leaves, running := leaving[job.ID] != 0, job.State == cluster.Running
+		if job.State == cluster.Pending || job.GPUs == 0 || !running && job.State != cluster.Completing && !leaves {
 			continue
 		}
 		shares := m.Shares(job)
-		agreed, why := running && set.Consents(job), preemption.Why("")
-		switch {
-		case len(shares) == 0:
+		if len(shares) == 0 {
 			continue
-		case !agreed:
-		case job.Fragile != "":
-			why = Fragile
-		case job.Tag.Grace > set.MaxGrace:
-			why = LongGrace
-		case len(shares) > 1 && job.Parts == nil && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
-			why = Scattered
 		}
 		x := preemption.Candidate{
-			Shares: shares, Consent: agreed && why == "" || leaving[job.ID] != 0, Leaving: leaving[job.ID] != 0,
-			Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
+			Shares: shares, Leaving: leaves, Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
 			Restart: set.Restart.Seconds(),
 		}
+		switch {
+		case leaves:
+		case !running || !set.Consents(job):
+			x.Stays = preemption.NoConsent
+		case job.Fragile != "":
+			x.Stays = Fragile
+		case job.Tag.Grace > set.MaxGrace:
+			x.Stays = LongGrace
+		case len(shares) > 1 && job.Parts == nil && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
+			x.Stays = Scattered
+		}
 		x.Grace, x.Unsaved = learned.expect(job, set, x.Elapsed)
-		h.all, h.jobs, h.agreed, h.why = append(h.all, x), append(h.jobs, job), append(h.agreed, agreed), append(h.why, why)
+		h.all, h.jobs = append(h.all, x), append(h.jobs, job)
 	}
 	return h
 }
 
 // addCandidates adds the jobs that hold GPUs. Those that a closer look ruled out stay.
 func (c *Choice) addCandidates() {
-	held := c.Holders
-	c.search.Candidates, c.running, c.ownWhy = slices.Clone(held.all), held.jobs, slices.Clone(held.why)
+	c.search.Candidates, c.running = slices.Clone(c.Holders.all), c.Holders.jobs
 	if len(c.Vetoed) == 0 && c.Settings.Since.IsZero() {
 		return
 	}
-	for i, job := range held.jobs {
-		if !held.agreed[i] {
-			continue
+	for i, job := range c.running {
+		x := &c.search.Candidates[i]
+		if why := c.Vetoed[job.ID]; why != "" && why != Constraint && why != Bound && x.Stays == "" { // those are about its place as a waiting job
+			c.stay(i, why)
 		}
-		if why := c.Vetoed[job.ID]; why != "" && why != Constraint && why != Bound { // those are about its place as a waiting job
-			c.ownWhy[i], c.search.Candidates[i].Consent = why, held.all[i].Leaving
-		}
-		if c.ownWhy[i] == "" && job.Start.Before(c.Settings.Since) {
+		if x.Stays == "" && job.Start.Before(c.Settings.Since) {
 			c.doubtful = max(c.doubtful, c.Settings.grace(job)+time.Second)
 		}
+	}
+}
+
+// stay has a candidate leave for no claimant, unless it is leaving.
+func (c *Choice) stay(i int, why preemption.Why) {
+	if x := &c.search.Candidates[i]; !x.Leaving {
+		x.Stays = why
 	}
 }
 

@@ -104,7 +104,6 @@ type Choice struct {
 	search   preemption.Snapshot
 	decision preemption.Decision
 	running  []*cluster.Job                // the jobs of search.Candidates
-	ownWhy   []preemption.Why              // why a candidate may not leave though its owner agreed
 	claims   map[cluster.JobID]*Claim      // that keep a place
 	underWay map[cluster.JobID]int64       // evictions of jobs that are leaving: see awaits
 	recent   []*Eviction                   // that count against limits
@@ -335,9 +334,6 @@ func (c *Choice) Refusals(x *Claimant) []Refusal {
 	all := c.decision.Refusals(&c.search, c.policy, x.at)
 	out := make([]Refusal, len(all))
 	for i, why := range all {
-		if why == preemption.NoConsent && c.ownWhy[i] != "" {
-			why = c.ownWhy[i]
-		}
 		out[i] = Refusal{Job: c.running[i].ID, User: c.running[i].User, GPUs: c.running[i].GPUs, Cost: c.search.Candidates[i].Loss(), Why: why}
 	}
 	return out

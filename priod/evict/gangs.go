@@ -77,7 +77,7 @@ func (c *Choice) excludeUnmovable() {
 	for i := range c.search.Candidates {
 		x := &c.search.Candidates[i]
 		if len(x.Shares) > 1 || x.Shares[0].GPUs >= c.Nodes.Nodes.Size(x.Shares[0].Node).GPUs || c.Vetoed[c.running[i].ID] == Bound {
-			x.Consent = x.Leaving
+			c.stay(i, Unmovable)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (c *Choice) excludeUnmovable() {
 func (c *Choice) excludeWithoutRoom() {
 	for i, job := range c.running {
 		x := &c.search.Candidates[i]
-		if !x.Consent || x.Leaving {
+		if x.Stays != "" || x.Leaving {
 			continue
 		}
 		types, understood := c.Nodes.Types(job)
@@ -95,7 +95,9 @@ func (c *Choice) excludeWithoutRoom() {
 		c.after.SetDown(node, true)
 		_, fits := c.after.Fit(c.Nodes.Request(job, types), nil)
 		c.after.SetDown(node, down)
-		x.Consent = understood && fits
+		if !understood || !fits {
+			x.Stays = Unmovable
+		}
 	}
 }
 
@@ -189,7 +191,7 @@ func (c *Choice) settleMoves() {
 			default:
 				moved, stuck := c.move(after, verdict)
 				for _, k := range stuck {
-					c.search.Candidates[k].Consent, settled = false, false
+					c.search.Candidates[k].Stays, settled = Unmovable, false
 				}
 				after = moved
 			}

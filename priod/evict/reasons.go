@@ -28,12 +28,14 @@ const (
 	Vetoed      preemption.Why = "not-requeueable"
 	Expedited   preemption.Why = "expedited-requeue"
 	Held        preemption.Why = "held"
-	LaterTurn   preemption.Why = "later"       // maxTrials stand before it
-	TookOver    preemption.Why = "took-over"   // Settings.Since: another priod's victims may be in their grace
-	NotYet      preemption.Why = "not-yet"     // moving others would cost more GPU time than the gang has waited
-	NoTag       preemption.Why = "no-tag"      // of a gang
-	Bound       preemption.Why = "names-nodes" // a victim that has to move elsewhere
-	ArrayLimit  preemption.Why = "array-limit" // as many tasks of its array run, or have a claim, as may run at a time
+	LaterTurn   preemption.Why = "later"         // maxTrials stand before it
+	Uncounted   preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
+	Unmovable   preemption.Why = "unmovable"     // of a gang's candidates: it has no other place, or opens no node
+	TookOver    preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
+	NotYet      preemption.Why = "not-yet"       // moving others would cost more GPU time than the gang has waited
+	NoTag       preemption.Why = "no-tag"        // of a gang
+	Bound       preemption.Why = "names-nodes"   // a victim that has to move elsewhere
+	ArrayLimit  preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
 )
 
 // texts say what became of a claimant, or why a candidate stays: of a TE job, and of others where that speaks of TE jobs.

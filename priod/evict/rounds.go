@@ -78,7 +78,9 @@ func (c *Choice) askOwed() {
 	for i, job := range c.running {
 		x := &c.search.Candidates[i]
 		owed, counted := c.Owing.Running.Find(job.ID)
-		x.Consent = x.Consent && (counted || x.Leaving)
+		if !counted && x.Stays == "" {
+			c.stay(i, Uncounted)
+		}
 		x.Owed, x.Remaining = owed.Owed, min(owed.Run, x.Remaining)
 	}
 	queue := cluster.ByID(c.Snapshot.Jobs)

@@ -18,7 +18,7 @@ const patience = 60
 func (c *Choice) setShadowTimes() {
 	longest := 0.0
 	for i := range c.search.Candidates {
-		if x := &c.search.Candidates[i]; x.Consent {
+		if x := &c.search.Candidates[i]; x.Stays == "" {
 			longest = max(longest, x.Grace)
 		}
 	}

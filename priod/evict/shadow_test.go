@@ -36,7 +36,7 @@ func TestShadowTimesAreTheirDefinition(t *testing.T) {
 			}
 			m.Nodes.Take(shares)
 			c.search.Candidates = append(c.search.Candidates, preemption.Candidate{
-				Shares: slices.Clone(shares), Consent: true, Grace: 60, Remaining: float64(10 * rapid.IntRange(0, 14).Draw(t, "remaining")),
+				Shares: slices.Clone(shares), Grace: 60, Remaining: float64(10 * rapid.IntRange(0, 14).Draw(t, "remaining")),
 			})
 		}
 		requests := make([]placement.Request, rapid.IntRange(1, 4).Draw(t, "requests"))

@@ -16,7 +16,7 @@ import (
 func TestLimitIsPartOfTheSearch(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 8, CPUs: 16, MemMB: 1000}}
 	on := func(node, gpus int32, grace float64) Candidate {
-		return Candidate{Shares: []placement.Share{{Node: node, Amount: placement.Amount{GPUs: gpus}}}, Consent: true, Elapsed: 1e4, Grace: grace, Restart: 60}
+		return Candidate{Shares: []placement.Share{{Node: node, Amount: placement.Amount{GPUs: gpus}}}, Elapsed: 1e4, Grace: grace, Restart: 60}
 	}
 	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{node, node})}
 	for range 8 {
@@ -49,7 +49,7 @@ func TestLeastLossWithinTheDay(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 1, CPUs: 16, MemMB: 1000}}
 	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{node, node})}
 	for i, c := range []Candidate{{Unsaved: 1200}, {Grace: 600}} {
-		c.Consent, c.Elapsed, c.Shares = true, 1e4, []placement.Share{{Node: int32(i), Amount: placement.Amount{GPUs: 1}}}
+		c.Elapsed, c.Shares = 1e4, []placement.Share{{Node: int32(i), Amount: placement.Amount{GPUs: 1}}}
 		s.Nodes.Take(c.Shares)
 		s.Candidates = append(s.Candidates, c)
 	}

@@ -26,7 +26,7 @@ func held(gpus int32, by ...Candidate) *Snapshot {
 }
 
 func had(gpus int32, owed float64) Candidate {
-	return Candidate{Shares: []placement.Share{{Amount: placement.Amount{GPUs: gpus}}}, Consent: true, Owed: owed, Elapsed: 2 * hour, Remaining: 50 * hour, Restart: 90}
+	return Candidate{Shares: []placement.Share{{Amount: placement.Amount{GPUs: gpus}}}, Owed: owed, Elapsed: 2 * hour, Remaining: 50 * hour, Restart: 90}
 }
 
 func owed(gpus int32, owed float64) Claimant {
@@ -45,7 +45,7 @@ func TestEndOfARound(t *testing.T) {
 		"too dear":               {func(r *Candidate, _ *Claimant) { r.Restart = hour }, NoGain, Allowed},
 		"short":                  {func(_ *Candidate, w *Claimant) { w.Left = 600 }, NoGain, Allowed},
 		"starts soon":            {func(_ *Candidate, w *Claimant) { w.Start = 600 }, Soon, Allowed},
-		"no consent":             {func(r *Candidate, _ *Claimant) { r.Consent = false }, Impossible, NoConsent},
+		"no consent":             {func(r *Candidate, _ *Claimant) { r.Stays = NoConsent }, Impossible, NoConsent},
 		"leaving":                {func(r *Candidate, _ *Claimant) { r.Leaving = true }, Soon, IsLeaving},
 		"just started":           {func(r *Candidate, _ *Claimant) { r.Elapsed = 600 }, Impossible, Young},
 		"nearly done":            {func(r *Candidate, _ *Claimant) { r.Remaining = 800 }, Impossible, Ending},
@@ -133,7 +133,7 @@ func TestRoundsKeepTheirPromises(t *testing.T) {
 				gpus := int32(rapid.IntRange(1, int(left)).Draw(t, "gpus"))
 				r := had(gpus, amount.Draw(t, "owed"))
 				r.Shares[0].Node = node
-				r.Consent, r.Leaving = rapid.IntRange(0, 4).Draw(t, "consent") > 0, rapid.IntRange(0, 4).Draw(t, "leaving") == 0
+				r.Stays, r.Leaving = rapid.SampledFrom([]Why{"", "", "", "", NoConsent}).Draw(t, "stays"), rapid.IntRange(0, 4).Draw(t, "leaving") == 0
 				r.Elapsed, r.Remaining = rapid.Float64Range(0, 10*hour).Draw(t, "elapsed"), rapid.Float64Range(0, 10*hour).Draw(t, "left")
 				r.Restart = rapid.Float64Range(0, hour).Draw(t, "cost")
 				s.Nodes.Take(r.Shares)
@@ -163,7 +163,7 @@ func TestRoundsKeepTheirPromises(t *testing.T) {
 			for _, k := range v.Victims {
 				r := &s.Candidates[k]
 				lost += r.Loss()
-				if yielded[k] || !r.Consent || r.Leaving || r.Elapsed < set.Round || r.Remaining < set.Round || w.Owed-r.Owed < set.Round || !w.Request.Types.Has(s.Nodes.Type(r.Shares[0].Node)) {
+				if yielded[k] || r.Stays != "" || r.Leaving || r.Elapsed < set.Round || r.Remaining < set.Round || w.Owed-r.Owed < set.Round || !w.Request.Types.Has(s.Nodes.Type(r.Shares[0].Node)) {
 					t.Fatalf("%+v yields to %+v", r, w)
 				}
 				yielded[k] = true

@@ -67,15 +67,15 @@ type Snapshot struct {
 // Candidate is a running BE job. Times are in seconds.
 type Candidate struct {
 	Shares    []placement.Share // on several nodes for a gang, which leaves as a whole
-	Consent   bool
-	Leaving   bool    // evicted: in its grace period, or about to be told
-	Evicted   int     // times, in its life
-	Elapsed   float64 // since its start
-	Remaining float64 // until its end, as expected
-	Grace     float64 // that it takes to leave, as learned
-	Unsaved   float64 // work since its last checkpoint, 0 when it saves its state within its grace
-	Restart   float64 // what starting again costs
-	Owed      float64 // to the job, by its allocation
+	Stays     Why               // why it leaves for no claimant; "": it may leave
+	Leaving   bool              // evicted: in its grace period, or about to be told
+	Evicted   int               // times, in its life
+	Elapsed   float64           // since its start
+	Remaining float64           // until its end, as expected
+	Grace     float64           // that it takes to leave, as learned
+	Unsaved   float64           // work since its last checkpoint, 0 when it saves its state within its grace
+	Restart   float64           // what starting again costs
+	Owed      float64           // to the job, by its allocation
 }
 
 // Claimant is a waiting job that asks for room; the zero value asks for none. Times are in seconds.
@@ -201,8 +201,8 @@ func Decide(s *Snapshot, set Settings) Decision {
 
 func standing(c *Candidate, set *Settings) Why {
 	switch {
-	case !c.Consent:
-		return NoConsent
+	case c.Stays != "":
+		return c.Stays
 	case c.Leaving:
 		return IsLeaving
 	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions:

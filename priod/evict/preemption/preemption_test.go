@@ -55,7 +55,7 @@ func drawSnapshot(t *rapid.T, parts bool) Snapshot {
 		}
 		s.Nodes.Take(shares)
 		s.Candidates = append(s.Candidates, Candidate{
-			Shares: shares, Consent: rapid.IntRange(0, 5).Draw(t, "consent") > 0, Leaving: rapid.IntRange(0, 7).Draw(t, "leaving") == 0,
+			Shares: shares, Stays: rapid.SampledFrom([]Why{"", "", "", "", NoConsent}).Draw(t, "stays"), Leaving: rapid.IntRange(0, 7).Draw(t, "leaving") == 0,
 			Evicted: rapid.IntRange(0, 2).Draw(t, "evicted"), Elapsed: float64(rapid.IntRange(0, 100).Draw(t, "elapsed")),
 			Remaining: float64(rapid.IntRange(0, 100).Draw(t, "remaining")), Grace: float64(rapid.IntRange(0, 60).Draw(t, "grace")),
 			Unsaved: float64(rapid.IntRange(0, 60).Draw(t, "unsaved")), Restart: 5,
@@ -118,7 +118,7 @@ func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 		for i, v := range d.Verdicts {
 			for _, c := range v.Victims {
 				x := &s.Candidates[c]
-				if victims[c] || !x.Consent || x.Leaving || x.Elapsed < set.MinRun || set.MaxEvictions > 0 && x.Evicted >= set.MaxEvictions {
+				if victims[c] || x.Stays != "" || x.Leaving || x.Elapsed < set.MinRun || set.MaxEvictions > 0 && x.Evicted >= set.MaxEvictions {
 					t.Fatalf("%+v leaves for trial %d: %+v", x, i, v)
 				}
 				if set.Policy == LeastLoss && x.Grace+set.MinGain >= s.Claimants[i].Start && s.Claimants[i].Run == nil {
@@ -205,7 +205,7 @@ func TestCheapestSetByBruteForce(t *testing.T) {
 					if subset&(1<<i) == 0 {
 						continue
 					}
-					may = may && c.Consent && !c.Leaving && c.Evicted < 2 && c.Elapsed >= 20 && c.Grace < trial.Start
+					may = may && c.Stays == "" && !c.Leaving && c.Evicted < 2 && c.Elapsed >= 20 && c.Grace < trial.Start
 					gpus := 0.0
 					for _, share := range c.Shares {
 						gpus += float64(share.GPUs)
@@ -245,7 +245,6 @@ func TestCheapestSetByBruteForce(t *testing.T) {
 func one(gpus int32, candidates ...Candidate) Snapshot {
 	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{{Amount: placement.Amount{GPUs: 8, CPUs: placement.Plenty, MemMB: placement.Plenty}}})}
 	for _, c := range candidates {
-		c.Consent = true
 		s.Nodes.Take(c.Shares)
 		s.Candidates = append(s.Candidates, c)
 	}
@@ -291,7 +290,7 @@ func TestFitGppScore(t *testing.T) {
 func TestGangs(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 4, CPUs: placement.Plenty, MemMB: placement.Plenty}}
 	on := func(grace float64, nodes ...int32) (c Candidate) {
-		c.Consent, c.Grace = true, grace
+		c.Grace = grace
 		for _, n := range nodes {
 			c.Shares = append(c.Shares, placement.Share{Node: n, Amount: placement.Amount{GPUs: 4}})
 		}
@@ -327,7 +326,7 @@ func TestCrowdedNode(t *testing.T) {
 		n := rapid.IntRange(maxExact+1, 60).Draw(t, "n")
 		s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{{Amount: placement.Amount{GPUs: 64, CPUs: 256, MemMB: 1 << 20}}})}
 		for range n {
-			c := Candidate{Consent: true, Grace: float64(rapid.IntRange(0, 300).Draw(t, "grace")), Shares: []placement.Share{{Amount: placement.Amount{GPUs: 1, CPUs: int32(rapid.IntRange(1, 4).Draw(t, "cpus"))}}}}
+			c := Candidate{Grace: float64(rapid.IntRange(0, 300).Draw(t, "grace")), Shares: []placement.Share{{Amount: placement.Amount{GPUs: 1, CPUs: int32(rapid.IntRange(1, 4).Draw(t, "cpus"))}}}}
 			s.Nodes.Take(c.Shares)
 			s.Candidates = append(s.Candidates, c)
 		}
@@ -355,7 +354,7 @@ func TestPlaceBySpeed(t *testing.T) {
 		"much faster": {[]float64{300, 1500}, math.Inf(1), Evicts, 0}, "hardly faster": {[]float64{300, 350}, math.Inf(1), Fits, 1}, "equal": {[]float64{300, 300}, math.Inf(1), Fits, 1},
 		"unknown": {nil, math.Inf(1), Fits, 1}, "only there": {[]float64{300, math.Inf(1)}, math.Inf(1), Evicts, 0}, "nowhere": {[]float64{math.Inf(1), math.Inf(1)}, math.Inf(1), CannotRun, -1}, "only on the free one": {[]float64{math.Inf(1), 300}, math.Inf(1), Fits, 1}, "soon free": {[]float64{300, 1500}, 20, Anyway, -1},
 	} {
-		s := Snapshot{Nodes: nodes, Candidates: []Candidate{{Shares: share, Consent: true, Grace: 30, Unsaved: 60, Restart: 10}}, Claimants: []Claimant{{
+		s := Snapshot{Nodes: nodes, Candidates: []Candidate{{Shares: share, Grace: 30, Unsaved: 60, Restart: 10}}, Claimants: []Claimant{{
 			Request: placement.Request{Types: 3, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: x.start, Run: x.run,
 		}}}
 		for _, each := range []float64{0, 3000} { // what an eviction costs beside the loss is no reason for a slow type
@@ -408,7 +407,7 @@ func large() Snapshot {
 	for n := range nodes {
 		for _, gpus := range []int32{1, 1, 2, 2, 2} {
 			a := placement.Amount{GPUs: gpus, CPUs: 2 + int32(r.IntN(5)), MemMB: 1024 * (1 + r.Int64N(50))}
-			c := Candidate{Shares: []placement.Share{{Node: int32(n), Amount: a}}, Consent: true, Evicted: r.IntN(2), Elapsed: r.Float64() * 1e4, Grace: math.Round(r.Float64() * 600), Unsaved: r.Float64() * 3600, Restart: 60}
+			c := Candidate{Shares: []placement.Share{{Node: int32(n), Amount: a}}, Evicted: r.IntN(2), Elapsed: r.Float64() * 1e4, Grace: math.Round(r.Float64() * 600), Unsaved: r.Float64() * 3600, Restart: 60}
 			s.Nodes.Take(c.Shares)
 			s.Candidates = append(s.Candidates, c)
 		}

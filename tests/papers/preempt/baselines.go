@@ -56,7 +56,7 @@ func decide(s *preemption.Snapshot, set Settings) []preemption.Verdict {
 		switch capped := set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions; {
 		case c.Leaving:
 			b.add(c.Shares, 1)
-		case c.Consent && c.Elapsed >= set.MinRun && (!capped || set.Policy == preemption.FitGpp && set.Fallback == FallAnybody):
+		case c.Stays == "" && c.Elapsed >= set.MinRun && (!capped || set.Policy == preemption.FitGpp && set.Fallback == FallAnybody):
 			b.order = append(b.order, i)
 		}
 	}

@@ -17,7 +17,7 @@ func one(gpus int32, jobs ...int32) preemption.Snapshot {
 	all := int32(0)
 	for _, n := range jobs {
 		all += n
-		s.Candidates = append(s.Candidates, preemption.Candidate{Consent: true, Grace: 1, Shares: []placement.Share{{Amount: placement.Amount{GPUs: n}}}})
+		s.Candidates = append(s.Candidates, preemption.Candidate{Grace: 1, Shares: []placement.Share{{Amount: placement.Amount{GPUs: n}}}})
 	}
 	s.Nodes = placement.New(placement.Packed, []placement.Node{{Amount: placement.Amount{GPUs: all, CPUs: placement.Plenty, MemMB: placement.Plenty}}})
 	for _, c := range s.Candidates {
@@ -66,7 +66,7 @@ func TestVictimsMakeRoom(t *testing.T) {
 			}
 			s.Nodes.Take(shares)
 			s.Candidates = append(s.Candidates, preemption.Candidate{
-				Shares: shares, Consent: rapid.IntRange(0, 4).Draw(t, "consent") > 0, Leaving: rapid.IntRange(0, 5).Draw(t, "leaving") == 0,
+				Shares: shares, Stays: rapid.SampledFrom([]preemption.Why{"", "", "", "", preemption.NoConsent}).Draw(t, "stays"), Leaving: rapid.IntRange(0, 5).Draw(t, "leaving") == 0,
 				Evicted: rapid.IntRange(0, 2).Draw(t, "evicted"), Grace: 1, Remaining: float64(rapid.IntRange(0, 9).Draw(t, "left")),
 			})
 		}
@@ -90,7 +90,7 @@ func TestVictimsMakeRoom(t *testing.T) {
 			for _, c := range v.Victims {
 				x := &s.Candidates[c]
 				often := set.MaxEvictions > 0 && x.Evicted >= set.MaxEvictions && (set.Policy != preemption.FitGpp || set.Fallback != FallAnybody)
-				if left[c] || !x.Consent || often {
+				if left[c] || x.Stays != "" || often {
 					t.Fatalf("%+v leaves: %+v", x, v)
 				}
 				left[c] = true

@@ -131,7 +131,7 @@ func (e *evictor) release(s *virtual.System, trials []virtual.InSystem) {
 // is what nobody knows but LRTP's oracle.
 func (e *evictor) candidate(now float64, r *virtual.InSystem) preemption.Candidate {
 	c := preemption.Candidate{
-		Shares: r.Shares, Consent: true, Leaving: r.Leaving, Evicted: e.evicted[r.Index], Elapsed: max(now-r.Start, 0),
+		Shares: r.Shares, Leaving: r.Leaving, Evicted: e.evicted[r.Index], Elapsed: max(now-r.Start, 0),
 		Remaining: r.End - now, Grace: r.Job.Grace, Restart: e.overheads.Restart,
 	}
 	if c.Grace == 0 {
