@@ -19,13 +19,7 @@ type Holders struct {
 func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings) *Holders {
 	leaving := j.underWay()
 	learned := j.leavingByUser()
-	n := 0
-	for i := range s.Jobs {
-		if s.Jobs[i].State != cluster.Pending {
-			n++
-		}
-	}
-	h := &Holders{make([]preemption.Candidate, 0, n), make([]*cluster.Job, 0, n)}
+	h := &Holders{}
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
 		leaves, running := leaving[job.ID] != 0, job.State == cluster.Running

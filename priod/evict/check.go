@@ -149,9 +149,10 @@ func (v Vetoes) forgetSized(h *cluster.History) {
 // names or excludes. So it does at trials that fit and have not started.
 func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, vetoed map[cluster.JobID]preemption.Why) error {
 	var targets []plan.Target
-	claims := slices.Concat(t.Claims, t.fit)
+	claims, raw := slices.Concat(t.Claims, t.fit), map[cluster.JobID]uint32{}
 	for i := range claims {
 		targets = append(targets, plan.Target{Job: claims[i].Job, RawID: claims[i].RawID})
+		raw[claims[i].Job] = claims[i].RawID
 	}
 	for i := range t.Evictions {
 		targets = append(targets, plan.Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
@@ -162,10 +163,6 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 	statuses, err := e.Slurm.Look(ctx, targets)
 	if err != nil {
 		return fmt.Errorf("look at the jobs to evict: %w", err)
-	}
-	raw := map[cluster.JobID]uint32{}
-	for i := range claims {
-		raw[claims[i].Job] = claims[i].RawID
 	}
 	places, err := e.Slurm.Places(ctx, raw)
 	if err != nil {

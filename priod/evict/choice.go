@@ -108,6 +108,7 @@ type Choice struct {
 	underWay map[cluster.JobID]int64       // evictions of jobs that are leaving: see awaits
 	recent   []*Eviction                   // that count against limits
 	released func(cluster.JobID) time.Time // see Journal.releasedUntil
+	careless givenUp                       // of trials
 	taught   lessons
 	doubtful time.Duration    // so long after Settings.Since, another priod's victims may still be in their grace
 	after    *placement.Nodes // of gangs: what is free once all that has a place, and all waiting jobs that fit, have started

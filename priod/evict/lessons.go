@@ -123,15 +123,10 @@ func (j *Journal) refuted(s *cluster.Snapshot) (t Changes) {
 	if len(taught) == 0 {
 		return t
 	}
-	running := map[cluster.JobID]*cluster.Job{}
-	for i := range s.Jobs {
-		if x := &s.Jobs[i]; x.State == cluster.Running {
-			running[x.ID] = x
-		}
-	}
+	queue := cluster.ByID(s.Jobs)
 	for _, c := range taught {
-		x := running[c.Job]
-		if x == nil || x.Start.Before(c.Ended) || !cluster.SameUser(x.User, c.User) {
+		x := queue.Get(c.Job)
+		if x == nil || x.State != cluster.Running || x.Start.Before(c.Ended) || !cluster.SameUser(x.User, c.User) {
 			continue
 		}
 		hosts, _ := slurmplug.ExpandHosts(x.NodeList)

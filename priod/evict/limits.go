@@ -177,7 +177,7 @@ func (c *Choice) opens(x *Claimant, byTime []*Eviction) (at time.Time) {
 	case TooSoon:
 		return c.released(x.Job)
 	case Cancelled:
-		return c.Journal.givenUp(now, c.Settings.Retry).until[x.User]
+		return c.careless.until[x.User]
 	}
 	return at
 }

@@ -41,7 +41,7 @@ const firstLook = 10 * time.Second
 
 // askTrials adds the waiting TE jobs. Of an array one task at a time asks: the first, which gets a record of its own.
 func (c *Choice) askTrials() {
-	careless := c.Journal.givenUp(c.Snapshot.At, c.Settings.Retry)
+	c.careless = c.Journal.givenUp(c.Snapshot.At, c.Settings.Retry)
 	beside := sync.OnceValue(func() *placement.Nodes { return c.Journal.beside(c.Nodes) })
 	asked, limit := 0, c.policy.Limits.UserGPUMinutesPerDay
 	for _, q := range c.Plan.Queue {
@@ -61,7 +61,7 @@ func (c *Choice) askTrials() {
 		if c.claims[x.Job] == nil {
 			switch c.vet(&x, understood, run); {
 			case x.Why != "":
-			case careless.waits(x.User):
+			case c.careless.waits(x.User):
 				x.Why = Cancelled
 			case job.Prefer != "" && fitsNow(c.Nodes, job, beside()):
 				x.Why = preemption.Fits
