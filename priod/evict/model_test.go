@@ -87,6 +87,7 @@ func (m *model) restart() { m.memory = copied(m.disk) }
 
 func copied(j *Journal) *Journal {
 	c := *j
+	c.changed()
 	c.Claims, c.Evictions = slices.Clone(j.Claims), slices.Clone(j.Evictions)
 	c.Times = map[cluster.JobID]int{}
 	for id, n := range j.Times {
