@@ -157,7 +157,7 @@ func showGangs(w io.Writer, all []evict.Claimant, most int) {
 		}
 		fmt.Fprintf(w, "It would lie on %s within %s; %.0f GPU-seconds of work would be lost, and its GPUs have waited %.0f for nodes of its shape.\n",
 			strings.Join(f.Nodes, ","), report.Ago(time.Duration(f.WaitS*float64(time.Second))), f.Cost, float64(f.GPUs)*f.Waited)
-		tabulate(w, []string{"LEAVES", "USER", "GPUS", "NODE", "COST"}, f.Victims, func(v *evict.Leaver) []any {
+		tabulate(w, []string{"LEAVES", "USER", "GPUS", "NODE", "COST"}, f.Victims, func(v *evict.Running) []any {
 			return []any{v.Job.String(), v.User, v.GPUs, v.Node, fmt.Sprintf("%.0f", v.Cost)}
 		})
 	}
@@ -176,7 +176,7 @@ type evictView struct {
 	Cost    float64         `json:"cost_gpu_s"`
 	WaitS   float64         `json:"wait_s"` // until the last victim would have left
 	Victims []cluster.JobID `json:"victims"`
-	Others  []evict.Refusal `json:"others"` // all jobs that hold GPUs, with why they stay
+	Others  []evict.Running `json:"others"` // all jobs that hold GPUs, with why they stay
 }
 
 // trialVictims are those that the configured policy chooses for a TE job, even while preemption is off; nil: it does not wait as one.
@@ -185,7 +185,7 @@ func trialVictims(c *cli.Context, cfg *config.Config, id cluster.JobID) (*evictV
 		return nil, nil
 	}
 	set := cfg.Eviction()
-	v := &evictView{Job: id, Enabled: set.Enabled, Policy: cfg.Preemption.Policy, Victims: []cluster.JobID{}, Others: []evict.Refusal{}}
+	v := &evictView{Job: id, Enabled: set.Enabled, Policy: cfg.Preemption.Policy, Victims: []cluster.JobID{}, Others: []evict.Running{}}
 	set.Enabled = true
 	h, err := history(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // of the waiting ones only those that get.
 func TestPlanTellsRounds(t *testing.T) {
 	one, two, nine := slurmplug.Plain(1), slurmplug.Plain(2), slurmplug.Plain(9)
-	round := &evict.Choice{For: evict.ForRound, Claimants: []evict.Claimant{{Job: two, Why: evict.TooSoon}, {Job: nine, Why: preemption.Evicts, Victims: []evict.Leaver{{Job: one}}, Cost: 60}}}
+	round := &evict.Choice{For: evict.ForRound, Claimants: []evict.Claimant{{Job: two, Why: evict.TooSoon}, {Job: nine, Why: preemption.Evicts, Victims: []evict.Running{{Job: one}}, Cost: 60}}}
 	r := &cycle.Result{Room: evict.Choices{round}}
 	if v := viewPlan(r); len(v.Yields) > 0 {
 		t.Errorf("nothing is begun: %+v", v.Yields)

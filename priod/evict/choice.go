@@ -44,13 +44,14 @@ type Question struct {
 	Owing      *plan.Owing                       // at the end of a round
 }
 
-// Leaver is a job that leaves for a claimant.
-type Leaver struct {
-	Job  cluster.JobID `json:"job"`
-	User string        `json:"user"`
-	GPUs int           `json:"gpus"`
-	Node string        `json:"node"`
-	Cost float64       `json:"cost_gpu_s"` // GPU-seconds of work lost
+// Running is a job that leaves for a claimant, or why it does not.
+type Running struct {
+	Job  cluster.JobID  `json:"job"`
+	User string         `json:"user"`
+	GPUs int            `json:"gpus"`
+	Node string         `json:"node,omitempty"` // of one that leaves
+	Cost float64        `json:"cost_gpu_s"`     // GPU-seconds of work lost
+	Why  preemption.Why `json:"why,omitempty"`
 }
 
 // Claimant is a waiting job that asks for room, and what was decided for it.
@@ -62,7 +63,7 @@ type Claimant struct {
 	Why     preemption.Why `json:"why"`
 	Waited  float64        `json:"waited_s"` // of a gang: because of fragmentation
 	Nodes   []string       `json:"nodes"`    // on which it would lie; none unless others leave
-	Victims []Leaver       `json:"victims"`
+	Victims []Running      `json:"victims"`
 	Cost    float64        `json:"cost_gpu_s"`
 	WaitS   float64        `json:"wait_s"` // until the last victim has left
 
@@ -81,15 +82,6 @@ func (x *Claimant) Leaving() (ids []cluster.JobID) {
 		ids = append(ids, x.Victims[i].Job)
 	}
 	return ids
-}
-
-// Refusal says why a running job does not leave for a claimant.
-type Refusal struct {
-	Job  cluster.JobID  `json:"job"`
-	User string         `json:"user"`
-	GPUs int            `json:"gpus"`
-	Cost float64        `json:"cost_gpu_s"`
-	Why  preemption.Why `json:"why"`
 }
 
 // Choice is a decision for the claimants of a purpose. Changes holds the rows of new claims and evictions, which have no
@@ -146,7 +138,7 @@ func choose(k kind, q Question) *Choice {
 
 // claimant is a waiting job as one that asks for room.
 func (c *Choice) claimant(job *cluster.Job) Claimant {
-	return Claimant{Job: job.FirstTask(), User: job.User, GPUs: job.GPUs, Nodes: []string{}, Victims: []Leaver{}, job: job, at: -1}
+	return Claimant{Job: job.FirstTask(), User: job.User, GPUs: job.GPUs, Nodes: []string{}, Victims: []Running{}, job: job, at: -1}
 }
 
 // learn takes the kinds of nodes out of those that a claimant may have on which room for such a job was made in vain.
@@ -208,7 +200,7 @@ func (c *Choice) decide() {
 
 // describe says what was decided for a claimant.
 func (c *Choice) describe(x *Claimant, v *preemption.Verdict) {
-	x.Why, x.Cost, x.WaitS, x.Nodes, x.Victims = v.Why, v.Cost, v.Grace, []string{}, []Leaver{}
+	x.Why, x.Cost, x.WaitS, x.Nodes, x.Victims = v.Why, v.Cost, v.Grace, []string{}, []Running{}
 	if v.Why != preemption.Evicts {
 		return
 	}
@@ -217,7 +209,7 @@ func (c *Choice) describe(x *Claimant, v *preemption.Verdict) {
 	}
 	for _, i := range v.Victims {
 		victim := c.running[i]
-		x.Victims = append(x.Victims, Leaver{victim.ID, victim.User, victim.GPUs, victim.NodeList, c.search.Candidates[i].Loss()})
+		x.Victims = append(x.Victims, Running{Job: victim.ID, User: victim.User, GPUs: victim.GPUs, Node: victim.NodeList, Cost: c.search.Candidates[i].Loss()})
 	}
 }
 
@@ -328,14 +320,14 @@ func (c *Choice) comesFreeInParts(v *preemption.Verdict) bool {
 
 // Refusals says of each candidate why it does not leave for a claimant, in the order of
 // the queue; nil when the search was not asked for it.
-func (c *Choice) Refusals(x *Claimant) []Refusal {
+func (c *Choice) Refusals(x *Claimant) []Running {
 	if x.at < 0 {
 		return nil
 	}
 	all := c.decision.Refusals(&c.search, c.policy, x.at)
-	out := make([]Refusal, len(all))
+	out := make([]Running, len(all))
 	for i, why := range all {
-		out[i] = Refusal{Job: c.running[i].ID, User: c.running[i].User, GPUs: c.running[i].GPUs, Cost: c.search.Candidates[i].Loss(), Why: why}
+		out[i] = Running{Job: c.running[i].ID, User: c.running[i].User, GPUs: c.running[i].GPUs, Cost: c.search.Candidates[i].Loss(), Why: why}
 	}
 	return out
 }

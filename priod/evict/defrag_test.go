@@ -51,7 +51,7 @@ func TestDefragment(t *testing.T) {
 	if len(got) != 1 || got[0].Why != preemption.Evicts || got[0].Free != 11 || len(got[0].Victims) != 2 || len(got[0].Nodes) != 2 {
 		t.Fatalf("%+v", got)
 	}
-	for i, want := range []Leaver{{Node: "n1", GPUs: 1}, {Node: "n4", GPUs: 2}} {
+	for i, want := range []Running{{Node: "n1", GPUs: 1}, {Node: "n4", GPUs: 2}} {
 		if v := got[0].Victims[i]; v.Node != want.Node || v.GPUs != want.GPUs || v.Cost <= 0 {
 			t.Errorf("%+v", v)
 		}
