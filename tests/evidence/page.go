@@ -47,7 +47,7 @@ higher cost). Tags are complete, priod's cycle is 10 s, the hold 20 s.
 * GPU-hours lost: work that evictions and failed nodes undid, and grace. One gang of 16 without checkpoints that loses its node may
   be most of it.
 
-Parts of the profile are left out one by one at load %g.
+Papers alone, and the profile without each of its parts, at load %g.
 
 `, time.Now().Format("January 2006"), m.o.seeds, m.o.jobs, len(list), alone[1], alone[0], at)
 	for _, load := range m.o.loads {
@@ -76,12 +76,12 @@ const header = `| | mean completion, h | of Slurm | TE completion, s | TE slowdo
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
-// table writes the setups at a load, the profile without each of its parts at the typical one only.
+// table writes the setups at a load; papers alone, and the profile without each of its parts, at the typical one only.
 func (m *matrix) table(b io.Writer, load float64) {
 	io.WriteString(b, header)
 	base := m.cell(shipped.name, load, "")
 	for _, c := range m.cells {
-		part := slices.ContainsFunc(without, func(s setup) bool { return s.name == c.setup.name })
+		part := slices.ContainsFunc(slices.Concat(alone, without), func(s setup) bool { return s.name == c.setup.name })
 		if c.load == load && c.kind == "" && (!part || load == typicalLoad(m.o.loads)) {
 			row(b, c, base)
 		}
