@@ -47,15 +47,10 @@ higher cost). Tags are complete, priod's cycle is 10 s, the hold 20 s.
 * GPU-hours lost: work that evictions and failed nodes undid, and grace. One gang of 16 without checkpoints that loses its node may
   be most of it.
 
-Papers alone, and the profile without each of its parts, at load %g.
-
-`, time.Now().Format("January 2006"), m.o.seeds, m.o.jobs, len(list), alone[1], alone[0], at)
-	for _, load := range m.o.loads {
-		fmt.Fprintf(&b, "## Load %g\n\n", load)
-		m.table(&b, load)
-	}
-	m.weather(&b, at)
-	m.badInput(&b, at)
+`, time.Now().Format("January 2006"), m.o.seeds, m.o.jobs, len(list), alone[1], alone[0])
+	fmt.Fprintf(&b, "## Load %g\n\n", at)
+	m.table(&b, at)
+	m.others(&b, at)
 	m.hostile(&b, at)
 	m.overload(&b)
 	b.WriteString(weeksPointer)
@@ -76,13 +71,11 @@ const header = `| | mean completion, h | of Slurm | TE completion, s | TE slowdo
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
-// table writes the setups at a load; papers alone, and the profile without each of its parts, at the typical one only.
 func (m *matrix) table(b io.Writer, load float64) {
 	io.WriteString(b, header)
 	base := m.cell(shipped.name, load, "")
 	for _, c := range m.cells {
-		part := slices.ContainsFunc(slices.Concat(alone, without), func(s setup) bool { return s.name == c.setup.name })
-		if c.load == load && c.kind == "" && (!part || load == typicalLoad(m.o.loads)) {
+		if c.load == load && c.kind == "" {
 			row(b, c, base)
 		}
 	}
@@ -110,34 +103,32 @@ func users(c *cell) int {
 	return n
 }
 
-func (m *matrix) weather(b *strings.Builder, load float64) {
-	fmt.Fprintf(b, `## Weather
+// others are the profile and its rivals at the other loads, and what weather and bad input cost at the typical one.
+func (m *matrix) others(b *strings.Builder, at float64) {
+	fmt.Fprintf(b, `## Other loads, weather and bad input
 
-Load %g; each node fails once in 18 h for 10 minutes, so that some node fails each hour.
+Weather: each node fails once in 18 h for 10 minutes, so that some node fails each hour. Untagged: every second user types no tag at all; their trials count as
+best effort, and no job of theirs is steered, sized or evicted. Wrong speeds: priod is told a third, the speed, or three times the speed, drawn for each program and GPU type.
 
-`, load)
-	b.WriteString(header)
-	base := m.cell(shipped.name, load, failing)
+`)
+	b.WriteString(strings.NewReplacer("| | ", "| load | | ", "\n| --- |", "\n| --- | --- |").Replace(header))
+	line := func(label string, c, base *cell) {
+		fmt.Fprintf(b, "| %s ", label)
+		row(b, c, base)
+	}
+	for _, load := range m.o.loads {
+		for _, set := range []setup{shipped, expert, profile} {
+			if load != at {
+				line(fmt.Sprint(load), m.cell(set.name, load, ""), m.cell(shipped.name, load, ""))
+			}
+		}
+	}
 	for _, set := range []setup{shipped, expert, profile} {
-		row(b, m.cell(set.name, load, failing), base)
+		line(fmt.Sprintf("%g, weather", at), m.cell(set.name, at, failing), m.cell(shipped.name, at, failing))
 	}
-	b.WriteString("\n")
-}
-
-func (m *matrix) badInput(b *strings.Builder, load float64) {
-	fmt.Fprintf(b, `## What bad input costs
-
-Load %g. Untagged: every second user types no tag at all; their trials count as best effort, and no job of theirs is steered, sized or
-evicted. Wrong speeds: priod is told a third, the speed, or three times the speed, drawn for each program and GPU type.
-
-`, load)
-	b.WriteString(header)
-	base := m.cell(shipped.name, load, "")
-	for _, c := range []*cell{base, m.cell(profile.name, load, ""), m.cell(profile.name, load, untagged), m.cell(profile.name, load, wrongSpeeds)} {
-		named := *c
-		named.setup.text += map[string]string{untagged: ", half of the users untagged", wrongSpeeds: ", told speeds wrong by up to three"}[c.kind]
-		row(b, &named, base)
-	}
+	base := m.cell(shipped.name, at, "")
+	line(fmt.Sprintf("%g, untagged", at), m.cell(profile.name, at, untagged), base)
+	line(fmt.Sprintf("%g, wrong speeds", at), m.cell(profile.name, at, wrongSpeeds), base)
 	b.WriteString("\n")
 }
 
