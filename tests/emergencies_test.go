@@ -253,9 +253,9 @@ func tables(all []map[string]said) string {
 	for _, cells := range order {
 		fmt.Fprintf(&b, "| %s |%s\n", strings.Join(rows[cells], ", "), cells)
 	}
-	b.WriteString("\n| | what it says first |\n| --- | --- |\n")
+	b.WriteString("\n")
 	for i, line := range lines {
-		fmt.Fprintf(&b, "| %d | <code>%s</code> |\n", i+1, inTable.Replace(line)) // which is no command
+		fmt.Fprintf(&b, "%d. <code>%s</code>\n", i+1, inTable.Replace(line)) // which is no command
 	}
 	return b.String()
 }
