@@ -134,7 +134,7 @@ best effort, and no job of theirs is steered, sized or evicted. Wrong speeds: pr
 
 const weeksPointer = `## Weeks of public logs
 
-Nine weeks each of Helios Venus and Philly, as they were and steady: [a page of their own](weeks.md).
+Nine weeks each of Helios Venus and Philly: [a page of their own](weeks.md).
 
 `
 

@@ -41,7 +41,7 @@ func failures(ours, slurm, expert *figures) (list []string) {
 			most, why = want.most(slurm, expert), want.why
 		}
 		if v > 1.001*most {
-			list = append(list, fmt.Sprintf("%s %.6g, wanted at most %.6g: %s", want.name, v, most, why))
+			list = append(list, fmt.Sprintf("%s %.6g, at most %.6g: %s", want.name, v, most, why))
 		}
 	}
 	return list
@@ -54,10 +54,8 @@ func verdict(w io.Writer, weeks []*week, sets []setup, i int) {
 	var ours, experts float64
 	for _, k := range weeks {
 		list := failures(&k.rows[i], &k.rows[0], &k.rows[1])
-		for _, text := range list {
-			fmt.Fprintf(w, "* %s: %s.\n", k, text)
-		}
 		if missed += len(list); len(list) > 0 {
+			fmt.Fprintf(w, "* %s: %s.\n", k, strings.Join(list, "; "))
 			failed++
 		}
 		ours, experts = ours+k.rows[i].Evictions, experts+k.rows[1].Evictions
