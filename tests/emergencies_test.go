@@ -69,7 +69,7 @@ var emergencies = []emergency{
 	{name: "the daemon hangs",
 		begin: func(s *scene) { s.do(s.cmd.Process.Signal(syscall.SIGSTOP)) },
 		end:   func(s *scene) { s.do(s.cmd.Process.Signal(syscall.SIGCONT)) }},
-	{name: "the disk of the state folder is full", failed: "disk-full",
+	{name: "the state disk is full", failed: "disk-full",
 		begin: func(s *scene) {
 			s.big = s.scattered() // small rows find room
 			if err := os.WriteFile(filepath.Join(s.mount, "ballast"), make([]byte, 64<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
@@ -80,8 +80,8 @@ var emergencies = []emergency{
 			s.do(os.Remove(filepath.Join(s.mount, "ballast")))
 			s.slurm("scancel", s.big...)
 		}},
-	{name: "the output goes to a full disk", output: "/dev/full", begin: func(*scene) {}, end: func(*scene) {}},
-	{name: "another program keeps the database locked", failed: "database-locked",
+	{name: "the output is full", output: "/dev/full", begin: func(*scene) {}, end: func(*scene) {}},
+	{name: "the database is locked", failed: "database-locked",
 		begin: func(s *scene) {
 			db, err := sql.Open("sqlite3", "file:"+s.path("priod.db"))
 			s.do(err)
@@ -91,7 +91,7 @@ var emergencies = []emergency{
 			s.release = func() { db.Close() }
 		},
 		end: func(s *scene) { s.release() }},
-	{name: "the configuration names another state folder", config: "other.toml", begin: func(*scene) {}, end: func(*scene) {}},
+	{name: "another state folder configured", config: "other.toml", begin: func(*scene) {}, end: func(*scene) {}},
 	{name: "on another host", config: "elsewhere.toml", away: true, begin: func(*scene) {}, end: func(*scene) {}},
 	{name: "the daemon is dead", begin: func(s *scene) { s.kill() }},
 	{name: "the database is corrupt", begin: func(s *scene) { s.overwrite("priod.db") }}, // after priod run --once, which ended
@@ -215,26 +215,23 @@ func (s *scene) answers(e *emergency) map[string]said {
 	return answers
 }
 
-// tables have a row for the verbs that answer alike in every emergency, and then what the answers say.
+// tables have a row for the verbs that answer alike in every emergency, and then the exit status and line of each answer.
 func tables(all []map[string]said) string {
-	var lines, order []string
+	var list []said
+	var order []string
 	rows := map[string][]string{}
 	for _, verb := range append(looking, changing...) {
 		var cells strings.Builder
 		for _, answers := range all {
 			answer, asked := answers[verb]
-			switch number := slices.Index(lines, answer.line) + 1; {
-			case !asked:
+			if !asked {
 				cells.WriteString(" - |")
-			case answer.line == "":
-				fmt.Fprintf(&cells, " %d |", answer.status)
-			default:
-				if number == 0 {
-					lines = append(lines, answer.line)
-					number = len(lines)
-				}
-				fmt.Fprintf(&cells, " %d (%d) |", answer.status, number)
+				continue
 			}
+			if answer != (said{}) && !slices.Contains(list, answer) {
+				list = append(list, answer)
+			}
+			fmt.Fprintf(&cells, " %d |", slices.Index(list, answer)+1) // 0: nothing is wrong
 		}
 		name := "`priod " + strings.NewReplacer("JOB", "JOBID", "SCRIPT", "job.sh").Replace(verb) + "`"
 		if rows[cells.String()] == nil {
@@ -254,14 +251,14 @@ func tables(all []map[string]said) string {
 		fmt.Fprintf(&b, "| %s |%s\n", strings.Join(rows[cells], ", "), cells)
 	}
 	b.WriteString("\n")
-	for i, line := range lines {
-		fmt.Fprintf(&b, "%d. <code>%s</code>\n", i+1, inTable.Replace(line)) // which is no command
+	for i, answer := range list {
+		fmt.Fprintf(&b, "%d. %d: <code>%s</code>\n", i+1, answer.status, inTable.Replace(answer.line)) // which is no command
 	}
 	return b.String()
 }
 
 // answersHeading is that of the part of the page that is written here, to its end.
-const answersHeading = "## Exit status, and which line"
+const answersHeading = "## Which answer"
 
 var inTable = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;")
 

@@ -40,12 +40,10 @@ higher cost). Tags are complete, priod's cycle is 10 s, the hold 20 s.
 * *Slurm as it ships*: multifactor, EASY backfill. *An expert's Slurm*: also preemption by QOS, youngest first, requeued.
 * Completion: from submission to end. Slowdown: completion over the run on the job's fastest type at the proportional share; 1 is
   the best that a job alone could have.
-* Users: the mean slowdown of a user's jobs against the mean speed of the types; of users with 10 jobs and more. From
-  105 %% load a user may be worse off for one gang of 16 GPUs that waits for days.
-* Bound: no policy can be below %.2f h on average, each job alone on its fastest type with all the CPUs and memory that it gains from;
+* Users: the mean slowdown of a user's jobs against the mean speed of the types; of users with 10 jobs and more.
+* Bound: %.2f h on average, each job alone on its fastest type with all the CPUs and memory that it gains from;
   at the proportional share %.2f h.
-* GPU-hours lost: work that evictions and failed nodes undid, and grace. One gang of 16 without checkpoints that loses its node may
-  be most of it.
+* GPU-hours lost: work that evictions and failed nodes undid, and grace; one gang of 16 without checkpoints may be most of it.
 
 `, time.Now().Format("January 2006"), m.o.seeds, m.o.jobs, len(list), alone[1], alone[0])
 	fmt.Fprintf(&b, "## Load %g\n\n", at)
@@ -67,7 +65,7 @@ func spread(c *cell, digits int, of func(*figures) float64) string {
 	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, of(&c.mean), digits, slices.Min(values), digits, slices.Max(values))
 }
 
-const header = `| | mean completion, h | of Slurm | TE completion, s | TE slowdown p95 | TE wait p95, p99, s | BE slowdown p50, p95 | evictions | GPU-h lost | worst user | users worse off by > 10 % |
+const header = `| | mean completion, h | Slurm / this | TE completion, s | TE slowdown p95 | TE wait p95, p99, s | BE slowdown p50, p95 | evictions | GPU-h lost | worst user | users worse off by > 10 % |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
@@ -89,7 +87,7 @@ func row(b io.Writer, c, base *cell) {
 		worse += c.figures[i].worseOff(&base.figures[i])
 	}
 	f := &c.mean
-	fmt.Fprintf(b, "| %s | %s | %.2f times | %.0f | %.1f | %.0f, %.0f | %.2f, %.1f | %.0f | %.0f | %.1f | %d of %d |\n", shortName(c.setup),
+	fmt.Fprintf(b, "| %s | %s | %.2f | %.0f | %.1f | %.0f, %.0f | %.2f, %.1f | %.0f | %.0f | %.1f | %d of %d |\n", shortName(c.setup),
 		spread(c, 2, func(f *figures) float64 { return f.MeanH }), base.mean.MeanH/f.MeanH, f.TEMeanS, f.TESlowdownP95, f.TEWaitP95S, f.TEWaitP99S,
 		f.BESlowdownP50, f.BESlowdownP95, f.Evictions, f.GPUHoursLost, f.WorstUser, worse, users(c))
 }
