@@ -191,7 +191,7 @@ type Observation struct {
 
 	// Known in a whole cycle only; nil between cycles.
 	Waiting  map[cluster.JobID]bool // each job of the journal that priod ranks, and whether it gets room
-	Unusable map[string]bool                 // nodes that cannot be used
+	Unusable map[string]bool        // nodes that cannot be used
 }
 
 // Advance is the transition: it compares the journal with what Slurm shows now, and
