@@ -51,23 +51,21 @@ type Settings struct {
 
 // features are those of priod, in the order in which they take part in a cycle, and why there.
 func (set *Settings) features() []plan.Feature {
-	claimed, trials, gangs, rounds := set.Evictions.Parts()
 	departures, departed, retries := set.Retries.Parts()
 	return []plan.Feature{
 		&set.Allocation, // first: made in the background, until the order needs the shares
 		departures,      // which jobs left the queue: in the background, until sizes are given
-		claimed,         // jobs with a claim rank ahead of others of the order
+		&set.Evictions,  // jobs with a claim rank ahead of others of the order
 		&set.Order,      // SiteFactor, Nice or Priority of each job
 		&set.Headroom,   // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
-		trials,          // room for TE jobs, by their order
-		gangs,           // room for gangs, on what trials left
-		&set.Steering,   // GPU types of pending jobs; not of those with a claim
-		rounds,          // yields at the end of a round, to jobs of the types that steering gave
-		departed,        // waits for departures: what follows changes jobs of the snapshot
-		&set.Sizing,     // CPUs and memory, on the types that steering gave
-		&set.Locality,   // few switches, with the sizes
-		&set.Refusals,   // no slow nodes
-		retries,         // last: failed jobs wait for no place
+		set.Evictions.For(evict.ForTrial, evict.ForGang), // room for TE jobs, by their order, and for gangs on what they left
+		&set.Steering,                     // GPU types of pending jobs; not of those with a claim
+		set.Evictions.For(evict.ForRound), // yields at the end of a round, to jobs of the types that steering gave
+		departed,                          // waits for departures: what follows changes jobs of the snapshot
+		&set.Sizing,                       // CPUs and memory, on the types that steering gave
+		&set.Locality,                     // few switches, with the sizes
+		&set.Refusals,                     // no slow nodes
+		retries,                           // last: failed jobs wait for no place
 	}
 }
 
@@ -91,8 +89,7 @@ type Result struct {
 	PeerValues []order.PeerValue // values of another priod
 	Plan       plan.Plan
 	Outcomes   []plan.Outcome // nil when nothing was written
-	Choice     *evict.Choice  // which jobs leave for which; nil when that was not asked
-	Round      *evict.Round   // which jobs yield to which; nil when no round ended
+	Room       evict.Choices  // which jobs leave for which
 	Hold       string         // why nothing was written, although the plan may hold actions
 }
 
@@ -155,7 +152,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.
 	looked := plan.Concurrently(c.Snapshot, func() error { set.Waits.Look(c); return nil })
 	defer looked()
-	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues(), set.Evictions.Choice, set.Evictions.Round
+	result.PeerValues, result.Room = set.Order.PeerValues(), set.Evictions.Choices
 	if set.DryRun {
 		return result, failed
 	}
