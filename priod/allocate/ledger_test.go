@@ -270,7 +270,7 @@ func BenchmarkAllocate(b *testing.B) {
 			h, l := cluster.NewHistory(), &Ledger{}
 			h.Observe(s)
 			shares := l.Allocate(s, h, maxMinSettings())
-			set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
+			set := order.Settings{Top: 2_000_000_000}
 			set.Order, set.Shares = order.OwedOrder, shares
 			for _, a := range order.Decide(s, h, set).Actions {
 				v := a.After.Number()
@@ -294,7 +294,7 @@ func BenchmarkAllocate(b *testing.B) {
 			s.Jobs[i].SiteFactor = 0
 		}
 		h.Observe(s)
-		set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
+		set := order.Settings{Top: 2_000_000_000}
 		set.Order, set.Shares = order.OwedOrder, l.Allocate(s, h, maxMinSettings())
 		for _, a := range order.Decide(s, h, set).Actions {
 			v := a.After.Number()

@@ -57,7 +57,7 @@ func (set *Settings) features() []plan.Feature {
 		&set.Allocation, // first: made in the background, until the order needs the shares
 		departures,      // which jobs left the queue: in the background, until sizes are given
 		claimed,         // jobs with a claim rank ahead of others of the order
-		&set.Order,      // SiteFactor, Nice or Priority of each job
+		&set.Order,      // SiteFactor of each job
 		&set.Headroom,   // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
 		trials,          // room for TE jobs, by their order
 		gangs,           // room for gangs, on what trials left

@@ -89,7 +89,7 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		r := &ended{}
 		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins, Shares: func() *plan.Shares { return shares }}
 		e.Choice, e.Round, e.failed = set.trial, nil, false
-		first := order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}}}
+		first := order.Feature{Settings: order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}}}
 		err := errors.Join(first.Plan(t.Context(), c), set.steering.Plan(t.Context(), c), forRounds{Feature: e}.Plan(t.Context(), c))
 		r.Round = e.Round
 		return r, err

@@ -75,7 +75,7 @@ func (f *Feature) Heard(c *plan.Cycle) {
 			w.At = c.Snapshot.At
 			switch o.Status {
 			case slurmplug.Applied:
-				h.Wrote(id, w, TakenBack(o.Action, h.Written[id]))
+				h.Wrote(id, w, isTakenBack(o.Action, h.Written[id]))
 			case slurmplug.Unknown:
 				h.Try(id, w)
 			case slurmplug.Refused:

@@ -16,7 +16,7 @@ import (
 func TestRefusedWritesStarveNoOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, limit := rapid.IntRange(1, 12).Draw(t, "jobs"), rapid.IntRange(1, 4).Draw(t, "limit")
-		set := Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000, WritesPerCycle: limit}
+		set := Settings{Top: 1_000_000, Step: 1000, WritesPerCycle: limit}
 		s, h := &cluster.Snapshot{At: time.Unix(1_700_000_000, 0), Multifactor: cluster.Multifactor{Span: 100}}, cluster.NewHistory()
 		refuses, memory := map[cluster.JobID]bool{}, &Memory{}
 		for i := range n {
