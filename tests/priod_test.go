@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -151,13 +152,19 @@ func TestFormerLevers(t *testing.T) {
 // journals writes into the journal what a priod was about to write into a job's place in the order.
 func (s *site) journals(job string, lever slurmplug.Lever, was, to, nice int64, at time.Time) {
 	s.Helper()
-	u, err := undo.Open(filepath.Join(s.dir, "state"), "act.lock")
+	dir := filepath.Join(s.dir, "state")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		s.Fatal(err)
+	}
+	u, err := undo.Open(dir, "act.lock")
 	if err != nil {
 		s.Fatal(err)
 	}
 	id, err := slurmplug.ParseJobID(job)
-	if err == nil {
-		err = u.Append([]*undo.Change{{Time: at, Job: id, Lever: lever, Was: slurmplug.Number(was), From: slurmplug.Number(was), To: slurmplug.Number(to), UserNice: slurmplug.Number(nice)}})
+	user, submit, _ := strings.Cut(strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+job, "--Format=UserName:|,SubmitTime:")), "|")
+	submitted, bad := time.ParseInLocation("2006-01-02T15:04:05", submit, time.Local)
+	if err = cmp.Or(err, bad); err == nil {
+		err = u.Append([]*undo.Change{{Time: at, Job: id, User: user, Submit: submitted, Lever: lever, Was: slurmplug.Number(was), From: slurmplug.Number(was), To: slurmplug.Number(to), UserNice: slurmplug.Number(nice)}})
 	}
 	if err != nil {
 		s.Fatal(err)
