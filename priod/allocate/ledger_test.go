@@ -245,8 +245,8 @@ func TestLedgerForgets(t *testing.T) {
 		}
 		s.allocate(time.Minute)
 	}
-	if most := 2*700 + 1024; len(s.l.profiles) > most || len(s.l.fits) > most {
-		t.Errorf("%d kinds and %d requests of 700 jobs", len(s.l.profiles), len(s.l.fits))
+	if most := 2*700 + 1024; len(s.l.profiles) > most || len(s.l.fits.All) > most {
+		t.Errorf("%d kinds and %d requests of 700 jobs", len(s.l.profiles), len(s.l.fits.All))
 	}
 }
 
