@@ -183,9 +183,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		ctx := context.WithoutCancel(ctx) // a recorded plan is carried through
 		result.Outcomes = slurm.Apply(ctx, result.Plan.Actions)
 		c.Outcomes = result.Outcomes
-		for _, f := range features {
-			f.Heard(c)
-		}
+		plan.Hear(c)
 		stage("record")
 		if err := rec.Done(ctx, result.Outcomes); err != nil {
 			return result, errors.Join(fmt.Errorf("record the outcomes: %w", err), failed)

@@ -52,6 +52,7 @@ func (s *SlowNodes) factor(n *nodespeed.Node, j *cluster.Job) float64 {
 
 // Refusals has jobs of several nodes refuse slow nodes, for as long as that pays.
 type Refusals struct {
+	plan.PlanOnly
 	Settings Settings
 	Memory   *Memory // nil: no job is looked at
 	Slow     SlowNodes
@@ -90,7 +91,6 @@ func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
 		}
 	}
 	err := f.write(ctx, w, gangs, wanted)
-	f.Memory.keepRefused(c.Snapshot) // those left alone are, also while they wait for something else
 	f.Memory.end()
 	c.Plan.Ask(w.actions)
 	return err
@@ -108,11 +108,11 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	}
 	switch {
 	case written && (g.job.Unsatisfied() || slurmplug.NotAvailable(g.job.Reason) && !x.leaves(g, now.Value)):
-		state.refused = "no node was left for it"
+		w.c.History.Refuse(g.job.ID, w.lever, "no node was left for it", w.c.Snapshot.At)
 		return nil, true
 	case far && f.Settings.Enabled:
 		return nil, false // it keeps what it has until it is its turn
-	case f.alone(w, g.job) || state.refused != "":
+	case f.alone(w, g.job) || !w.field(g.job).Refused.At.IsZero():
 		x.take(g.job, g.request)
 		return nil, written
 	}
@@ -209,14 +209,14 @@ func (f *Refusals) write(ctx context.Context, w *work, gangs []*gang, wanted map
 		r := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
 		ours := plan.SameHosts(place.Excluded, r.Value.String()) || place.Excluded == "" && !r.Sure
 		if !ours || place.Required != "" {
-			g.state.refused = "it requests or excludes nodes, or failed on some"
-			g.decision.Locality = "slow nodes: " + g.state.refused
+			const why = "it requests or excludes nodes, or failed on some"
+			w.c.History.Refuse(g.job.ID, w.lever, why, w.c.Snapshot.At)
+			g.decision.Locality = "slow nodes: " + why
 			continue
 		}
 		to := slurmplug.CompactHosts(wanted[g.job.ID])
-		w.actions = append(w.actions, plan.Action{
-			Job: g.job.ID, Lever: slurmplug.ExcNodeList, Before: slurmplug.Text(place.Excluded), After: slurmplug.Text(to), Was: slurmplug.Text(""), Reason: cmp.Or(g.decision.Locality, "slow nodes: any node"),
-		})
+		field := cluster.Field{Lever: w.lever, Now: slurmplug.Text(place.Excluded)} // its user's own is none
+		w.actions = append(w.actions, plan.Change(g.job, &field, slurmplug.Text(to), cmp.Or(g.decision.Locality, "slow nodes: any node")))
 	}
 	if err != nil {
 		err = fmt.Errorf("which nodes some jobs refuse: %w", err)
@@ -231,19 +231,6 @@ func joined(a, b string) string {
 	}
 	return a + "; " + b
 }
-
-// Heard remembers what was written, and leaves those alone of which Slurm refused it.
-func (f *Refusals) Heard(c *plan.Cycle) {
-	for id, o := range c.Written(slurmplug.ExcNodeList) {
-		c.Asked(id, o)
-		if f.Memory != nil && f.Memory.jobs[id] != nil && o.Status == slurmplug.Refused {
-			f.Memory.jobs[id].refused = o.Message
-		}
-	}
-}
-
-// Act does nothing beside the plan.
-func (f *Refusals) Act(context.Context, *plan.Cycle) error { return nil }
 
 // off is the Off of requests that refuse these nodes.
 func (x *cell) off(types placement.Types, names []string) int32 {

@@ -66,7 +66,7 @@ func (r *refuser) refuses(t *testing.T, f *Refusals, pass time.Duration) map[clu
 		r.places[a.Job] = place
 		c.Outcomes = append(c.Outcomes, plan.Outcome{Action: a, Status: slurmplug.Applied})
 	}
-	f.Heard(c)
+	plan.Hear(c)
 	all := map[cluster.JobID]string{}
 	for id, p := range r.places {
 		if p.Excluded != "" {

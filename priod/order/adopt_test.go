@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -38,7 +39,7 @@ func TestPeersValuesAreAdopted(t *testing.T) {
 	}
 	for i := range s.Jobs {
 		if w, ok := own.Written[s.Jobs[i].ID]; ok {
-			c.apply(Restore(&s.Jobs[i], w), own, start)
+			c.apply(plan.Restore(&s.Jobs[i], w), own, start)
 		}
 	}
 	for i := range c.jobs {

@@ -5,14 +5,12 @@ import (
 	"slices"
 
 	"slurmprio/priod/plan"
-	"slurmprio/slurmplug"
 )
 
 // Feature makes the order of the queue in each cycle.
 type Feature struct {
 	plan.PlanOnly
 	Settings Settings
-	Memory   *Memory // nil: each cycle starts over
 
 	// PeerValues waits for the values of another priod that the cycle found; nil: it did not look.
 	PeerValues func() []PeerValue
@@ -28,7 +26,6 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	}
 	set := f.Settings
 	d := newDecider(c.Snapshot, c.History, set)
-	d.refused = f.Memory.since(c.Snapshot.At)
 	if c.Shares != nil {
 		set.Shares = c.Shares()
 	}
@@ -57,30 +54,4 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		*c.Plan = again
 	}
 	return nil
-}
-
-// Heard remembers the values that were sent, because the next snapshot need not show
-// them.
-func (f *Feature) Heard(c *plan.Cycle) {
-	h := c.History
-	for _, o := range c.Outcomes {
-		if !o.Lever.Ranks() {
-			continue
-		}
-		for _, id := range o.Jobs() {
-			if old, known := h.Written[id]; known && old.Lever == o.Lever {
-				h.Written[id] = old.Holding(o.Before.Number(), c.Snapshot.At)
-			}
-			w := Effect(o.Action, h)
-			w.At = c.Snapshot.At
-			switch o.Status {
-			case slurmplug.Applied:
-				h.Wrote(id, w, isTakenBack(o.Action, h.Written[id]))
-			case slurmplug.Unknown:
-				h.Try(id, w)
-			case slurmplug.Refused:
-				f.Memory.refuse(id, c.Snapshot.At)
-			}
-		}
-	}
 }

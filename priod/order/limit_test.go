@@ -18,7 +18,7 @@ func TestRefusedWritesStarveNoOther(t *testing.T) {
 		n, limit := rapid.IntRange(1, 12).Draw(t, "jobs"), rapid.IntRange(1, 4).Draw(t, "limit")
 		set := Settings{Top: 1_000_000, Step: 1000, WritesPerCycle: limit}
 		s, h := &cluster.Snapshot{At: time.Unix(1_700_000_000, 0), Multifactor: cluster.Multifactor{Span: 100}}, cluster.NewHistory()
-		refuses, memory := map[cluster.JobID]bool{}, &Memory{}
+		refuses := map[cluster.JobID]bool{}
 		for i := range n {
 			j := cluster.Job{
 				ID: slurmplug.Plain(uint32(i + 1)), TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending, GPUs: 1,
@@ -32,7 +32,7 @@ func TestRefusedWritesStarveNoOther(t *testing.T) {
 		for range n/limit + n + 2 {
 			h.Observe(s)
 			c := &plan.Cycle{Snapshot: s, History: h, Plan: &plan.Plan{}}
-			f := Feature{Settings: set, Memory: memory}
+			f := Feature{Settings: set}
 			if err := f.Plan(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
@@ -47,7 +47,7 @@ func TestRefusedWritesStarveNoOther(t *testing.T) {
 				}
 				c.Outcomes = append(c.Outcomes, o)
 			}
-			f.Heard(c)
+			plan.Hear(c)
 			s.At = s.At.Add(15 * time.Second)
 		}
 		for i := range s.Jobs {

@@ -19,14 +19,13 @@
 //   - shares.go: values of BE jobs by their allocation; standing.go: for how long these
 //     stay in order if nothing happens
 //   - step.go: how far values lie apart
-//   - memory.go: which writes Slurm refused
-//   - sitefactor.go: from a value to Slurm's SiteFactor and back; what earlier versions wrote by other fields
 //   - adopt.go: values that another host's priod wrote
 //   - feature.go: how the order takes part in a cycle
 package order
 
 import (
 	"slices"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -78,9 +77,9 @@ func newDecider(s *cluster.Snapshot, h *cluster.History, set Settings) *decider 
 	r := newRanker(s, h, set.Ranking)
 	d.verdicts, d.trials = r.all()
 	d.te = r.admit(d.verdicts, d.trials)
-	d.held = make([]held, len(d.verdicts))
+	d.held = make([]plan.HeldValue, len(d.verdicts))
 	for i := range d.verdicts {
-		d.held[i] = heldBy(&s.Jobs[d.verdicts[i].Job], h)
+		d.held[i] = plan.HeldBy(&s.Jobs[d.verdicts[i].Job], h)
 	}
 	return d
 }
@@ -90,7 +89,6 @@ func (d *decider) again() plan.Plan {
 	r := newRanker(d.s, d.h, d.set.Ranking)
 	r.again(d.verdicts, d.trials)
 	d.te = r.admit(d.verdicts, d.trials)
-	d.foreign, d.overLimit = 0, 0
 	return d.decide(d.set.Shares)
 }
 
@@ -98,13 +96,14 @@ func (d *decider) again() plan.Plan {
 func (d *decider) decide(shares *plan.Shares) plan.Plan {
 	d.set.Shares = shares
 	s, set, verdicts, te := d.s, &d.set, d.verdicts, d.te
+	d.foreign, d.quota = 0, plan.Quota{Most: set.WritesPerCycle}
 	d.plan = plan.Plan{At: s.At, Band: d.band(), Shares: set.Shares}
 	if set.Shares != nil {
 		d.plan.Notes = slices.Clone(set.Shares.Notes)
 	}
 	d.plan.Decisions = make([]plan.Decision, len(verdicts))
 	for i := range verdicts {
-		d.plan.Decisions[i] = d.newDecision(&verdicts[i], d.held[i].value)
+		d.plan.Decisions[i] = d.newDecision(&verdicts[i], d.held[i].Value)
 	}
 	d.valueTE(verdicts, te)
 	shared, placed := d.valueByShare(verdicts)
@@ -119,7 +118,9 @@ func (d *decider) decide(shares *plan.Shares) plan.Plan {
 func (d *decider) addWrites(te, shared []int, placed []bool) {
 	var refused []int
 	add := func(i int) {
-		if d.refused[d.s.Jobs[d.verdicts[i].Job].ID] {
+		j := &d.s.Jobs[d.verdicts[i].Job]
+		at := d.h.Refusal(j, j.ID, slurmplug.SiteFactor).At
+		if !at.IsZero() && d.s.At.Sub(at).Abs() < refusedFor {
 			refused = append(refused, i)
 			return
 		}
@@ -142,20 +143,22 @@ func (d *decider) addWrites(te, shared []int, placed []bool) {
 	}
 }
 
-type decider struct {
-	s         *cluster.Snapshot
-	h         *cluster.History
-	set       Settings
-	verdicts  []Verdict // and te are what Rank says
-	te        []int
-	trials    []int  // TE jobs before budgets
-	held      []held // by the jobs of the verdicts
-	plan      plan.Plan
-	narrow    bool // step goes by the factors in the queue, see stepFor
-	foreign   int
-	overLimit int // writes that WritesPerCycle keeps for the next cycle
+// refusedFor is how long the writes of a job that Slurm refused come after those of all others: under a
+// limit of writes they would else take the others' place in each cycle.
+const refusedFor = 10 * time.Minute
 
-	refused map[cluster.JobID]bool // as Memory.since says
+type decider struct {
+	s        *cluster.Snapshot
+	h        *cluster.History
+	set      Settings
+	verdicts []Verdict // and te are what Rank says
+	te       []int
+	trials   []int            // TE jobs before budgets
+	held     []plan.HeldValue // by the jobs of the verdicts
+	plan     plan.Plan
+	narrow   bool // step goes by the factors in the queue, see stepFor
+	foreign  int
+	quota    plan.Quota
 }
 
 // band is where values may lie.
@@ -224,7 +227,7 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	exact := make([]int, 0, len(te))
 	limit := b.Capacity() / 2
 	for _, i := range te {
-		if d.held[i].foreign {
+		if d.held[i].Foreign {
 			continue
 		}
 		if len(exact) < limit {
@@ -236,8 +239,8 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	}
 	tiers := make([]plan.Tier, len(exact))
 	for rank, i := range exact {
-		if x := &d.held[i]; x.known && verdicts[i].Tasks == 0 {
-			tiers[rank] = plan.Tier{x.value}
+		if x := &d.held[i]; x.Known && verdicts[i].Tasks == 0 {
+			tiers[rank] = plan.Tier{x.Value}
 		}
 	}
 	values, renumbered := plan.Arrange(tiers, plan.Band{Lo: b.Lo + b.Step, Hi: b.Hi, Step: b.Step})
@@ -254,13 +257,13 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 // decision of its verdict, the i-th.
 func (d *decider) addWrite(i int, v *Verdict) {
 	dec, j, x := &d.plan.Decisions[i], &d.s.Jobs[v.Job], &d.held[i]
-	now, known, wrote := x.value, x.known, x.wrote
+	now, known, wrote := x.Value, x.Known, x.Wrote
 	var w cluster.Written
 	if wrote {
 		w = d.h.Written[j.ID]
 	}
 	ours := wrote && w.Lever == slurmplug.SiteFactor
-	if back := formerly(j, w); len(back) > 0 {
+	if back := plan.RestoreFormer(j, w); len(back) > 0 {
 		dec.Unmoved = FormerLever
 		d.addActions(back, j.Tasks, false, string(v.Why))
 		return
@@ -270,7 +273,7 @@ func (d *decider) addWrite(i int, v *Verdict) {
 		return
 	case !known && dec.Value == 0 && !wrote:
 		return
-	case x.foreign:
+	case x.Foreign:
 		dec.Unmoved = ForeignValue
 		d.foreign++
 		return
@@ -278,9 +281,8 @@ func (d *decider) addWrite(i int, v *Verdict) {
 		dec.Unmoved = KeepsGoing
 		d.foreign++
 		return
-	case d.limitReached():
+	case !d.quota.Take():
 		dec.Unmoved = WriteLimit
-		d.overLimit++
 		return
 	}
 	tasks := j.Tasks
@@ -292,7 +294,7 @@ func (d *decider) addWrite(i int, v *Verdict) {
 		}
 		tasks = first
 	}
-	d.addActions(set(j, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
+	d.addActions([]plan.Action{plan.Rank(j, now, dec.Value)}, tasks, v.Tasks > 0, dec.Why)
 }
 
 // withdraw takes priod's value off a job that left the ranked queue: in its new
@@ -300,20 +302,14 @@ func (d *decider) addWrite(i int, v *Verdict) {
 func (d *decider) withdraw(dec *plan.Decision, v *Verdict) {
 	j := &d.s.Jobs[v.Job]
 	w, wrote := d.h.Written[j.ID]
-	if !wrote || w.Value == neutral(w) && w.Tried == w.Value {
+	if !wrote || w.Value == plan.Withdrawn(w) && w.Tried == w.Value {
 		return
 	}
-	if d.limitReached() {
+	if !d.quota.Take() {
 		dec.Unmoved = WriteLimit
-		d.overLimit++
 		return
 	}
-	d.addActions(Restore(j, w), j.Tasks, false, string(v.Why))
-}
-
-// limitReached reports whether the cycle's limit of writes is reached.
-func (d *decider) limitReached() bool {
-	return d.set.WritesPerCycle > 0 && len(d.plan.Actions) >= d.set.WritesPerCycle
+	d.addActions(plan.Restore(j, w), j.Tasks, false, string(v.Why))
 }
 
 func (d *decider) addActions(actions []plan.Action, tasks string, part bool, why string) {
@@ -328,7 +324,5 @@ func (d *decider) addNotes() {
 	if d.foreign > 0 {
 		d.plan.Note(plan.ForeignValues, d.foreign, "%d jobs have a value that another program or an administrator wrote; left alone", d.foreign)
 	}
-	if d.overLimit > 0 {
-		d.plan.Note(plan.WritesPerCycle, d.overLimit, "%d writes wait for the next cycle: those of one cycle are used up", d.overLimit)
-	}
+	d.quota.Note(&d.plan, plan.WritesPerCycle, "writes")
 }

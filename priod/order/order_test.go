@@ -78,9 +78,7 @@ func (c *controller) apply(actions []plan.Action, h *cluster.History, at time.Ti
 			delete(c.set, j.ID)
 			j.Nice = 0
 		}
-		w := Effect(a, h)
-		w.At = at
-		h.Wrote(a.Job, w, isTakenBack(a, h.Written[a.Job]))
+		plan.Hear(&plan.Cycle{Snapshot: &cluster.Snapshot{At: at}, History: h, Outcomes: []plan.Outcome{{Action: a, Status: slurmplug.Applied}}})
 	}
 }
 
@@ -178,7 +176,7 @@ func TestRestoreLeavesNothingBehind(t *testing.T) {
 		s := c.snapshot(at)
 		for i := range s.Jobs {
 			if w, ok := h.Written[s.Jobs[i].ID]; ok {
-				c.apply(Restore(&s.Jobs[i], w), h, at)
+				c.apply(plan.Restore(&s.Jobs[i], w), h, at)
 			}
 		}
 		after := c.snapshot(at)
@@ -203,7 +201,7 @@ func TestFormerValuesOfOthersStay(t *testing.T) {
 	s := c.snapshot(start)
 	h.Observe(s)
 	for i := range s.Jobs {
-		if back := Restore(&s.Jobs[i], h.Written[s.Jobs[i].ID]); len(back) > 0 {
+		if back := plan.Restore(&s.Jobs[i], h.Written[s.Jobs[i].ID]); len(back) > 0 {
 			t.Errorf("%+v", back)
 		}
 	}
@@ -334,7 +332,7 @@ func TestUncertainWriteIsNotForeign(t *testing.T) {
 	s := c.snapshot(start)
 	h.Observe(s)
 	a := Decide(s, h, settings()).Actions[0]
-	h.Try(a.Job, Effect(a, h))
+	h.Try(a.Job, plan.Effect(a, h))
 	c.jobs[0].SiteFactor = a.After.Number()
 	s = c.snapshot(start)
 	if p := Decide(s, h, settings()); len(p.Actions) != 0 || p.Decisions[0].Unmoved != "" {
@@ -369,12 +367,13 @@ func TestOlderValueIsPriodsOwn(t *testing.T) {
 		t.Fatalf("the value stayed: %+v", p)
 	}
 	last := c.jobs[0]
-	for i, want := range []string{"", "", ForeignValue} {
+	for i, want := range []string{"", ForeignValue} {
 		c.jobs[0] = first
-		p := cycle(tops[2], start.Add(time.Duration(1+20*i)*time.Minute))
+		p := cycle(tops[2], start.Add(time.Duration(1+40*i)*time.Minute))
 		if got := p.Decisions[0].Unmoved; got != want || (got == "") != (c.jobs[0].SiteFactor == last.SiteFactor && c.jobs[0].Nice == last.Nice) {
 			t.Errorf("%d: %q, %+v", i, got, c.jobs[0])
 		}
+		cycle(500_000, start.Add(time.Duration(20+40*i)*time.Minute)) // long after that came back
 	}
 }
 

@@ -3,7 +3,6 @@ package plan
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,18 +10,15 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
-	"slurmprio/slurmplug"
 )
 
 // Feature takes part in each cycle: steering, sizing, evictions and so on. A cycle calls
-// Plan of each feature in their order, carries out the plan, calls Heard of each, and
-// then Act of each. In a dry run it ends after Plan.
+// Plan of each feature in their order, carries out the plan, hears what became of it (Hear), and
+// then calls Act of each. In a dry run it ends after Plan.
 type Feature interface {
 	// Plan looks closer at single jobs where the snapshot does not tell enough, and adds
 	// what the feature decides to the plan. After an error the cycle continues without it.
 	Plan(context.Context, *Cycle) error
-	// Heard takes in what became of the plan's actions, Cycle.Outcomes.
-	Heard(*Cycle)
 	// Act does what is no write into a job: signals, requeues, reservations. Whether
 	// anything new may be begun Cycle.Paused says.
 	Act(context.Context, *Cycle) error
@@ -177,30 +173,8 @@ func (c *Cycle) Keep(id cluster.JobID, what string) {
 	c.Kept[id] = what
 }
 
-// PlanOnly is embedded by features that have nothing to hear, or nothing to do beside the
-// plan.
+// PlanOnly is embedded by features that have nothing to do beside the plan.
 type PlanOnly struct{}
-
-// Heard does nothing.
-func (PlanOnly) Heard(*Cycle) {}
 
 // Act does nothing.
 func (PlanOnly) Act(context.Context, *Cycle) error { return nil }
-
-// Written are the outcomes of actions on one of a job's fields, a job at a time.
-func (c *Cycle) Written(l slurmplug.Lever) func(yield func(cluster.JobID, *Outcome) bool) {
-	return func(yield func(cluster.JobID, *Outcome) bool) {
-		for i := range c.Outcomes {
-			if o := &c.Outcomes[i]; o.Lever == l && slices.ContainsFunc(o.Jobs(), func(id cluster.JobID) bool { return !yield(id, o) }) {
-				return
-			}
-		}
-	}
-}
-
-// Asked remembers in History what a job's request holds now by an outcome.
-func (c *Cycle) Asked(id cluster.JobID, o *Outcome) {
-	if o.Status == slurmplug.Applied || o.Status == slurmplug.Unknown {
-		c.History.Asked(id, o.Lever, o.Was, o.After, o.Status == slurmplug.Applied, c.Snapshot.At)
-	}
-}

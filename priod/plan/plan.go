@@ -144,10 +144,6 @@ func (p *Plan) StandsUntil(until time.Time) {
 // forever is longer, s, than anything stands that does not stand for good.
 const forever = 1e9
 
-// Ask puts writes into jobs' requests before all that rank: those could let the
-// jobs start as they are.
-func (p *Plan) Ask(actions []Action) { p.Actions = append(actions, p.Actions...) }
-
 // Seen is what a cycle hands to its recorder before it acts.
 type Seen struct {
 	Snapshot *cluster.Snapshot

@@ -68,9 +68,6 @@ func (d departed) Plan(context.Context, *plan.Cycle) error {
 // Plan has nothing to add: what failed waits for no place.
 func (f *Feature) Plan(context.Context, *plan.Cycle) error { return nil }
 
-// Heard has nothing to hear.
-func (f *Feature) Heard(*plan.Cycle) {}
-
 // maxTended is how many rows that wait for something one cycle looks at.
 const maxTended = 50
 

@@ -6,7 +6,6 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
-	"slurmprio/slurmplug"
 )
 
 // Feature binds pending jobs to GPU types, by what the Ledger allocates.
@@ -57,16 +56,4 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	c.Plan.Ask(steered.Actions)
 	c.Owing, c.RuledOut = steered.Owing, steered.RuledOut()
 	return nil
-}
-
-// Heard remembers what was written, and pauses the jobs of which Slurm refused it.
-func (f *Feature) Heard(c *plan.Cycle) {
-	for _, l := range levers {
-		for id, o := range c.Written(l) {
-			c.Asked(id, o)
-			if f.Memory != nil && o.Status == slurmplug.Refused {
-				f.Memory.Refused(id, o.Message, f.Settings.Rule.Cycles)
-			}
-		}
-	}
 }

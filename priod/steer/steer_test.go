@@ -290,8 +290,8 @@ func TestSteer(t *testing.T) {
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
 		}, "", "no node satisfies it (BadConstraints)"},
 		"refused": {func(p *testCluster, j *cluster.Job) {
-			p.memory.jobs.Set(j.ID, &jobState{})
-			p.memory.Refused(j.ID, "Invalid feature specification", 20)
+			p.memory.at = start
+			p.h.Refuse(j.ID, slurmplug.Features, "Invalid feature specification", p.memory.at)
 		}, "", "left alone: Invalid feature specification"},
 		"too large for a node of the type": {func(p *testCluster, j *cluster.Job) {
 			p.Nodes[0].GPUs, j.GPUs, j.Node.GPUs = 2, 3, 3
