@@ -49,25 +49,48 @@ type Settings struct {
 	Waits      waits.Feature
 }
 
-// features are those of priod, in the order in which they take part in a cycle, and why there.
-func (set *Settings) features() []plan.Feature {
-	claimed, trials, gangs, rounds := set.Evictions.Parts()
-	departures, departed, retries := set.Retries.Parts()
-	return []plan.Feature{
-		&set.Allocation, // first: made in the background, until the order needs the shares
-		departures,      // which jobs left the queue: in the background, until sizes are given
-		claimed,         // jobs with a claim rank ahead of others of the order
-		&set.Order,      // SiteFactor of each job
-		&set.Headroom,   // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
-		trials,          // room for TE jobs, by their order
-		gangs,           // room for gangs, on what trials left
-		&set.Steering,   // GPU types of pending jobs; not of those with a claim
-		rounds,          // yields at the end of a round, to jobs of the types that steering gave
-		departed,        // waits for departures: what follows changes jobs of the snapshot
-		&set.Sizing,     // CPUs and memory, on the types that steering gave
-		&set.Locality,   // few switches, with the sizes
-		&set.Refusals,   // no slow nodes
-		retries,         // last: failed jobs wait for no place
+// stages are the features of one cycle that plan and act.
+type stages struct {
+	claimed, trials, gangs, rounds plan.Feature
+	failed                         error
+}
+
+// decide has the stages plan in turn: what each needs of another is there then.
+func (set *Settings) decide(ctx context.Context, c *plan.Cycle) *stages {
+	s := &stages{}
+	s.claimed, s.trials, s.gangs, s.rounds = set.Evictions.Parts()
+	run := func(features ...plan.Feature) {
+		for _, f := range features {
+			s.failed = errors.Join(s.failed, f.Plan(ctx, c))
+		}
+	}
+	shares := set.Allocation.Begin(c) // in the background, until the order needs them
+	set.Retries.Begin(c)              // which jobs left the queue: in the background, until sizes are given
+	run(s.claimed)                    // jobs with a claim rank ahead of others of the order
+	set.Order.Rank(c, shares)         // SiteFactor of each job
+	set.Waits.Begin(c)                // from here on a core would be idle
+	set.Steering.Prepare(c)
+	run(
+		&set.Headroom, // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
+		s.trials,      // room for TE jobs, by their order
+		s.gangs,       // room for gangs, on what trials left
+		&set.Steering, // GPU types of pending jobs; not of those with a claim
+		s.rounds,      // yields at the end of a round, to jobs of the types that steering gave
+	)
+	set.Retries.Join() // what follows changes jobs of the snapshot
+	run(
+		&set.Sizing,   // CPUs and memory, on the types that steering gave
+		&set.Locality, // few switches, with the sizes
+		&set.Refusals, // no slow nodes
+	)
+	return s
+}
+
+// act does what is no write into a job: signals, requeues, reservations. What failed comes last: it waits for no place.
+func (set *Settings) act(ctx context.Context, c *plan.Cycle, s *stages) {
+	set.Allocation.Exclude(set.Steering.RuledOut) // from the next allocation on
+	for _, f := range []plan.Feature{s.claimed, &set.Headroom, s.trials, s.gangs, s.rounds, &set.Retries} {
+		s.failed = errors.Join(s.failed, f.Act(ctx, c))
 	}
 }
 
@@ -96,24 +119,6 @@ type Result struct {
 	Hold       string         // why nothing was written, although the plan may hold actions
 }
 
-// makePlan lets the features plan in turn. Once the order is made they prepare what they can: up to
-// there no core is idle.
-func (set *Settings) makePlan(ctx context.Context, c *plan.Cycle, features []plan.Feature) (failed error) {
-	for _, f := range features {
-		failed = errors.Join(failed, f.Plan(ctx, c))
-		if f != plan.Feature(&set.Order) {
-			continue
-		}
-		set.Waits.Begin(c)
-		for _, f := range features {
-			if f, is := f.(plan.Preparing); is {
-				f.Prepare(c)
-			}
-		}
-	}
-	return failed
-}
-
 // Step runs one cycle. An error of Observe or Planned means that nothing was
 // written; an error of Done means that it was, and the Result says what. An
 // error of a feature comes after everything else is done.
@@ -139,7 +144,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if t := set.Waits.Tracker; t != nil {
 		c.ReadNodes()
 		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
-		c.Waited = t.Waited
+		set.Refusals.Waited = t.Waited
 	}
 	stays := make(chan []cluster.Stay, 1)
 	if !set.DryRun {
@@ -147,8 +152,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	c.Stays = h.Observe(c.Snapshot)
 	stays <- c.Stays
-	features := set.features()
-	failed := set.makePlan(ctx, c, features)
+	s := set.decide(ctx, c)
 	c.Join()
 	c.NoteNodes()
 	c.NoteUnread()
@@ -157,7 +161,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	defer looked()
 	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues(), set.Evictions.Choice, set.Evictions.Round
 	if set.DryRun {
-		return result, failed
+		return result, s.failed
 	}
 	for i := range result.Plan.Decisions {
 		if d := &result.Plan.Decisions[i]; d.Ranked || plan.Reason(d.Why).Started() {
@@ -186,12 +190,10 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		plan.Hear(c)
 		stage("record")
 		if err := rec.Done(ctx, result.Outcomes); err != nil {
-			return result, errors.Join(fmt.Errorf("record the outcomes: %w", err), failed)
+			return result, errors.Join(fmt.Errorf("record the outcomes: %w", err), s.failed)
 		}
 	}
 	stage("evict")
-	for _, f := range features {
-		failed = errors.Join(failed, f.Act(ctx, c))
-	}
-	return result, failed
+	set.act(ctx, c, s)
+	return result, s.failed
 }

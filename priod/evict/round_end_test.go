@@ -87,10 +87,11 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		h.Observe(s)
 		e.Journal.MarkHistory(h, time.Time{})
 		r := &ended{}
-		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins, Shares: func() *plan.Shares { return shares }}
+		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins}
 		e.Choice, e.Round, e.failed = set.trial, nil, false
 		first := order.Feature{Settings: order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}}}
-		err := errors.Join(first.Plan(t.Context(), c), set.steering.Plan(t.Context(), c), forRounds{Feature: e}.Plan(t.Context(), c))
+		first.Rank(c, func() *plan.Shares { return shares })
+		err := errors.Join(set.steering.Plan(t.Context(), c), forRounds{Feature: e}.Plan(t.Context(), c))
 		r.Round = e.Round
 		return r, err
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/nodespeed"
@@ -56,7 +57,10 @@ type Refusals struct {
 	Settings Settings
 	Memory   *Memory // nil: no job is looked at
 	Slow     SlowNodes
-	Slurm    interface {
+	// Waited is how long a job has waited for a cause, and for such a What of it, by the cycles before this one (Wait.For);
+	// nil: not read.
+	Waited func(j *cluster.Job, cause plan.Cause, what string) time.Duration
+	Slurm  interface {
 		// Places reads which nodes pending jobs name and refuse: see steer.Feature.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	}
@@ -103,8 +107,8 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	far, off := g.excluded != "", g.request
 	now, written := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
 	state, known := f.Memory.of(g.job, w.c.Snapshot.At)
-	if g.state = state; !known && w.c.Waited != nil { // by an earlier priod, or far from the head of the queue since
-		state.waited = w.c.Waited(g.job, plan.Locality, plan.SlowNodes).Seconds()
+	if g.state = state; !known && f.Waited != nil { // by an earlier priod, or far from the head of the queue since
+		state.waited = f.Waited(g.job, plan.Locality, plan.SlowNodes).Seconds()
 	}
 	switch {
 	case written && (g.job.Unsatisfied() || slurmplug.NotAvailable(g.job.Reason) && !x.leaves(g, now.Value)):

@@ -1,7 +1,6 @@
 package order
 
 import (
-	"context"
 	"slices"
 
 	"slurmprio/priod/plan"
@@ -9,16 +8,15 @@ import (
 
 // Feature makes the order of the queue in each cycle.
 type Feature struct {
-	plan.PlanOnly
 	Settings Settings
 
 	// PeerValues waits for the values of another priod that the cycle found; nil: it did not look.
 	PeerValues func() []PeerValue
 }
 
-// Plan decides the order, and makes the plan's decisions. Features after it may have the
-// order made again (Reorder).
-func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
+// Rank decides the order, and makes the plan's decisions. shares waits for what the allocation gives each job; nil: nothing is
+// allocated. Features after it may have the order made again (Reorder).
+func (f *Feature) Rank(c *plan.Cycle, shares func() *plan.Shares) {
 	if f.Settings.Peers {
 		found := FindPeerValues(c.Snapshot, c.History, f.Settings)
 		f.PeerValues = func() []PeerValue { return found }
@@ -26,8 +24,8 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	}
 	set := f.Settings
 	d := newDecider(c.Snapshot, c.History, set)
-	if c.Shares != nil {
-		set.Shares = c.Shares()
+	if shares != nil {
+		set.Shares = shares()
 	}
 	*c.Plan = d.decide(set.Shares)
 	if set.Shares != nil {
@@ -53,5 +51,4 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		again.Notes = append(again.Notes, kept...)
 		*c.Plan = again
 	}
-	return nil
 }

@@ -33,9 +33,7 @@ func TestRefusedWritesStarveNoOther(t *testing.T) {
 			h.Observe(s)
 			c := &plan.Cycle{Snapshot: s, History: h, Plan: &plan.Plan{}}
 			f := Feature{Settings: set}
-			if err := f.Plan(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
+			f.Rank(c, nil)
 			if len(c.Plan.Actions) > limit {
 				t.Fatalf("%d writes, %d may be", len(c.Plan.Actions), limit)
 			}

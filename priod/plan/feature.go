@@ -24,13 +24,6 @@ type Feature interface {
 	Act(context.Context, *Cycle) error
 }
 
-// Preparing is a feature that can do a part of Plan earlier: as soon as the order is made, beside
-// what the features before it do.
-type Preparing interface {
-	Feature
-	Prepare(*Cycle)
-}
-
 // Cycle is what the features of one cycle share.
 type Cycle struct {
 	Snapshot *cluster.Snapshot
@@ -56,19 +49,9 @@ type Cycle struct {
 	// Fragmented is how long a job has waited because free GPUs lacked the shape that it
 	// asks for (Wait.Fragmented), by the cycles before this one. nil: not read.
 	Fragmented func(cluster.JobID) time.Duration
-	// Waited is how long a job has waited for a cause, and for such a What of it, by the
-	// cycles before this one (Wait.For). nil: not read.
-	Waited func(j *cluster.Job, cause Cause, what string) time.Duration
 	// Kept are the jobs that could start now and that locality keeps waiting, and what for:
 	// see Keep.
 	Kept map[cluster.JobID]string
-	// RuledOut are GPU types on which jobs cannot run, by what they say of their nodes.
-	// The next allocation gives them no time there.
-	RuledOut map[cluster.JobID]placement.Types
-
-	// Shares waits for what the allocation gives each job, which is worked out while the
-	// jobs are ranked. nil: nothing is allocated.
-	Shares func() *Shares
 
 	nodes func() *nodemap.Map
 	begun []func() // waits for what runs in the background

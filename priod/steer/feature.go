@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 )
 
@@ -18,6 +19,10 @@ type Feature struct {
 		// ids. Jobs that are gone, or whose record is inconsistent, are left out.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	}
+
+	// RuledOut are GPU types on which jobs cannot run, by what they say of their nodes, as the last cycle found out; nil: it
+	// found out nothing.
+	RuledOut map[cluster.JobID]placement.Types
 
 	jobs func() []pendingJob // waits for what Prepare began; nil: nothing was
 }
@@ -34,7 +39,7 @@ func (f *Feature) Prepare(c *plan.Cycle) {
 
 // Plan adds to the plan what binds jobs to types, after a closer look at each.
 func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
-	if f.Memory == nil {
+	if f.RuledOut = nil; f.Memory == nil {
 		return nil
 	}
 	if f.jobs == nil {
@@ -54,6 +59,6 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	steered.Vet(places)
 	c.Plan.Ask(steered.Actions)
-	c.Owing, c.RuledOut = steered.Owing, steered.RuledOut()
+	c.Owing, f.RuledOut = steered.Owing, steered.RuledOut()
 	return nil
 }

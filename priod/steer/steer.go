@@ -33,7 +33,7 @@
 // Feature.Plan calls Memory.Steer, which makes the candidates, asks Decide, and notes the
 // writes. Unseen names the jobs whose records have to be read one by one, because no poll
 // shows which nodes they name or refuse (cluster.Place), and Vet drops the writes that
-// this rules out. What is left in Steered.Actions is carried out. Feature.Heard pauses the
+// this rules out. What is left in Steered.Actions is carried out. The next cycle pauses the
 // jobs of which Slurm refused a write.
 //
 // # Files
