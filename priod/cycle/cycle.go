@@ -70,13 +70,17 @@ func (set *Settings) decide(ctx context.Context, c *plan.Cycle) *stages {
 	set.Order.Rank(c, shares)         // SiteFactor of each job
 	set.Waits.Begin(c)                // from here on a core would be idle
 	set.Steering.Prepare(c)
-	run(
-		&set.Headroom, // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
-		s.trials,      // room for TE jobs, by their order
-		s.gangs,       // room for gangs, on what trials left
-		&set.Steering, // GPU types of pending jobs; not of those with a claim
-		s.rounds,      // yields at the end of a round, to jobs of the types that steering gave
-	)
+	room := func(claimants plan.Feature) {
+		claims := len(c.History.Claiming)
+		if run(claimants); len(c.History.Claiming) > claims {
+			set.Order.Again(c)
+		}
+	}
+	run(&set.Headroom) // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
+	room(s.trials)     // for TE jobs, by their order
+	room(s.gangs)      // for gangs, on what trials left
+	run(&set.Steering) // GPU types of pending jobs; not of those with a claim
+	room(s.rounds)     // yields at the end of a round, to jobs of the types that steering gave
 	set.Retries.Join() // what follows changes jobs of the snapshot
 	run(
 		&set.Sizing,   // CPUs and memory, on the types that steering gave
@@ -145,6 +149,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		c.ReadNodes()
 		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
 		set.Refusals.Waited = t.Waited
+	}
+	if j := set.Evictions.Journal; j != nil {
+		c.Pinned, c.Evicted = j.Pins, j.Evicted
 	}
 	stays := make(chan []cluster.Stay, 1)
 	if !set.DryRun {

@@ -71,7 +71,6 @@ func (e earlierPlaces) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	e.Journal.noteLessons(c.Plan, c.Snapshot.At)
 	e.Journal.MarkHistory(c.History, c.Snapshot.At)
-	c.Pinned, c.Evicted = e.Journal.Pins, e.Journal.Evicted
 	if c.Paused == "" && (e.Settings.Enabled || e.Settings.Defrag) {
 		e.findHolders(c)
 	}
@@ -122,8 +121,7 @@ func (e forTrials) Act(ctx context.Context, _ *plan.Cycle) error {
 	return err
 }
 
-// begin numbers the rows of new claims, and has the order made again with their jobs
-// first.
+// begin numbers the rows of new claims. The cycle makes the order again with their jobs first.
 func (e *Feature) begin(t *Changes, c *plan.Cycle) {
 	if t.Empty() {
 		return
@@ -132,7 +130,6 @@ func (e *Feature) begin(t *Changes, c *plan.Cycle) {
 	for i := range t.Claims {
 		c.History.Claiming[t.Claims[i].Job] = true
 	}
-	c.Reorder()
 }
 
 // chooseVictims decides which jobs leave for TE jobs.

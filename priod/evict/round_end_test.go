@@ -92,6 +92,7 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		first := order.Feature{Settings: order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}}}
 		first.Rank(c, func() *plan.Shares { return shares })
 		err := errors.Join(set.steering.Plan(t.Context(), c), forRounds{Feature: e}.Plan(t.Context(), c))
+		first.Again(c)
 		r.Round = e.Round
 		return r, err
 	}

@@ -34,9 +34,6 @@ type Cycle struct {
 	DryRun   bool   // the plan is the result: nothing is written or begun
 	Outcomes []Outcome
 
-	// Reorder remakes the order, after a feature has put jobs before others (in
-	// History.Claiming). What other features have planned stays.
-	Reorder func()
 	// Pinned reports whether evictions still hold nodes in a job's request: they are no
 	// word of its user's. nil: no job's.
 	Pinned func(cluster.JobID) bool
