@@ -15,7 +15,6 @@ import (
 	"slurmprio/etc"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug/wake"
 )
@@ -38,10 +37,10 @@ func TestDefaultsAreValid(t *testing.T) {
 	if d.Top != 2_000_000_000 || d.Ranking.User != (plan.Budget{Share: 0.1, TimeLimit: time.Hour, HourShare: 0.02}) {
 		t.Fatalf("%+v", d)
 	}
-	if d.Lead != yield.Defaults.Lead {
+	if d.Lead != evict.Constants.Rounds.Lead {
 		t.Errorf("order owed has the lead %+v", d.Lead)
 	}
-	if got, want := c.RoundSettings(), (evict.RoundSettings{Policy: yield.Defaults}); got != want {
+	if got, want := c.Eviction().Rounds, evict.Constants.Rounds; got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{}); got != want {

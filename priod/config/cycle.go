@@ -42,6 +42,5 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 
 // Evictions are those of Features.
 func (c *Config) Evictions(slurm cycle.Slurm, st *cycle.State) evict.Feature {
-	st.Rounds.Settings = c.RoundSettings()
 	return evict.Feature{Settings: c.Eviction(), Slurm: slurm, Journal: st.Journal, Vetoes: st.Vetoes, Rounds: st.Rounds}
 }

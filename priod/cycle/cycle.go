@@ -49,53 +49,45 @@ type Settings struct {
 	Waits      waits.Feature
 }
 
-// stages are the features of one cycle that plan and act.
-type stages struct {
-	claimed, trials, gangs, rounds plan.Feature
-	failed                         error
-}
-
 // decide has the stages plan in turn: what each needs of another is there then.
-func (set *Settings) decide(ctx context.Context, c *plan.Cycle) *stages {
-	s := &stages{}
-	s.claimed, s.trials, s.gangs, s.rounds = set.Evictions.Parts()
+func (set *Settings) decide(ctx context.Context, c *plan.Cycle) (failed error) {
 	run := func(features ...plan.Feature) {
 		for _, f := range features {
-			s.failed = errors.Join(s.failed, f.Plan(ctx, c))
+			failed = errors.Join(failed, f.Plan(ctx, c))
 		}
 	}
 	shares := set.Allocation.Begin(c) // in the background, until the order needs them
 	set.Retries.Begin(c)              // which jobs left the queue: in the background, until sizes are given
-	run(s.claimed)                    // jobs with a claim rank ahead of others of the order
+	run(&set.Evictions)               // jobs with a claim rank ahead of others of the order
 	set.Order.Rank(c, shares)         // SiteFactor of each job
 	set.Waits.Begin(c)                // from here on a core would be idle
 	set.Steering.Prepare(c)
-	room := func(claimants plan.Feature) {
+	room := func(purposes ...evict.Purpose) {
 		claims := len(c.History.Claiming)
-		if run(claimants); len(c.History.Claiming) > claims {
+		if run(set.Evictions.For(purposes...)); len(c.History.Claiming) > claims {
 			set.Order.Again(c)
 		}
 	}
-	run(&set.Headroom) // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
-	room(s.trials)     // for TE jobs, by their order
-	room(s.gangs)      // for gangs, on what trials left
-	run(&set.Steering) // GPU types of pending jobs; not of those with a claim
-	room(s.rounds)     // yields at the end of a round, to jobs of the types that steering gave
-	set.Retries.Join() // what follows changes jobs of the snapshot
+	run(&set.Headroom)                  // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
+	room(evict.ForTrial, evict.ForGang) // for TE jobs, by their order, and for gangs on what they left
+	run(&set.Steering)                  // GPU types of pending jobs; not of those with a claim
+	room(evict.ForRound)                // yields at the end of a round, to jobs of the types that steering gave
+	set.Retries.Join()                  // what follows changes jobs of the snapshot
 	run(
 		&set.Sizing,   // CPUs and memory, on the types that steering gave
 		&set.Locality, // few switches, with the sizes
 		&set.Refusals, // no slow nodes
 	)
-	return s
+	return failed
 }
 
 // act does what is no write into a job: signals, requeues, reservations. What failed comes last: it waits for no place.
-func (set *Settings) act(ctx context.Context, c *plan.Cycle, s *stages) {
+func (set *Settings) act(ctx context.Context, c *plan.Cycle) (failed error) {
 	set.Allocation.Exclude(set.Steering.RuledOut) // from the next allocation on
-	for _, f := range []plan.Feature{s.claimed, &set.Headroom, s.trials, s.gangs, s.rounds, &set.Retries} {
-		s.failed = errors.Join(s.failed, f.Act(ctx, c))
+	for _, f := range []plan.Feature{&set.Evictions, &set.Headroom, &set.Retries} {
+		failed = errors.Join(failed, f.Act(ctx, c))
 	}
+	return failed
 }
 
 // Recorder keeps what was seen, decided and written.
@@ -118,8 +110,7 @@ type Result struct {
 	PeerValues []order.PeerValue // values of another priod
 	Plan       plan.Plan
 	Outcomes   []plan.Outcome // nil when nothing was written
-	Choice     *evict.Choice  // which jobs leave for which; nil when that was not asked
-	Round      *evict.Round   // which jobs yield to which; nil when no round ended
+	Room       evict.Choices  // which jobs leave for which
 	Hold       string         // why nothing was written, although the plan may hold actions
 }
 
@@ -159,16 +150,16 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	c.Stays = h.Observe(c.Snapshot)
 	stays <- c.Stays
-	s := set.decide(ctx, c)
+	failed := set.decide(ctx, c)
 	c.Join()
 	c.NoteNodes()
 	c.NoteUnread()
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.
 	looked := plan.Concurrently(c.Snapshot, func() error { set.Waits.Look(c); return nil })
 	defer looked()
-	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues(), set.Evictions.Choice, set.Evictions.Round
+	result.PeerValues, result.Room = set.Order.PeerValues(), set.Evictions.Choices
 	if set.DryRun {
-		return result, s.failed
+		return result, failed
 	}
 	for i := range result.Plan.Decisions {
 		if d := &result.Plan.Decisions[i]; d.Ranked || plan.Reason(d.Why).Started() {
@@ -197,10 +188,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		plan.Hear(c)
 		stage("record")
 		if err := rec.Done(ctx, result.Outcomes); err != nil {
-			return result, errors.Join(fmt.Errorf("record the outcomes: %w", err), s.failed)
+			return result, errors.Join(fmt.Errorf("record the outcomes: %w", err), failed)
 		}
 	}
 	stage("evict")
-	set.act(ctx, c, s)
-	return result, s.failed
+	return result, errors.Join(failed, set.act(ctx, c))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -55,7 +56,7 @@ func TestSizedJobIsNoVeto(t *testing.T) {
 		}
 		leave := func(h *cluster.History) int {
 			result, _ := Step(t.Context(), on, on, h, set)
-			return len(result.Choice.Changes.Evictions)
+			return len(result.Room.Of(evict.ForTrial).Changes.Evictions)
 		}
 		h := cluster.NewHistory()
 		if sized {

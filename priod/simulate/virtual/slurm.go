@@ -458,7 +458,7 @@ func (s *slurm) unsettled() bool {
 // evicts reports whether the daemon may have jobs leave.
 func (s *slurm) evicts() bool {
 	e := &s.e.opt.Daemon.Settings.Evictions
-	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Rounds.Settings.Enabled)
+	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Settings.Rounds.Enabled)
 }
 
 // memory is a Recorder for a run that is not looked up: the outcomes are

@@ -11,7 +11,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
@@ -179,7 +179,7 @@ func TestSkippedCyclesChangeNothing(t *testing.T) {
 		for _, every := range []bool{true, false} {
 			opt := steering15s(t)
 			opt.RequeueDelay, opt.Evict = 121, eachBurst(30000)
-			opt.Daemon.Settings.Order.Settings.Order, opt.Daemon.Settings.Order.Settings.Lead = order.OwedOrder, yield.Defaults.Lead
+			opt.Daemon.Settings.Order.Settings.Order, opt.Daemon.Settings.Order.Settings.Lead = order.OwedOrder, evict.Constants.Rounds.Lead
 			opt.Daemon.every, opt.Daemon.Settings.Allocation.Settings.Policy = every, policy
 			opt.Daemon.Settings.Allocation.Settings.Every = 2 * time.Minute
 			opt.Daemon.Settings.Stage = func(stage string) {
