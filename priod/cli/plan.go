@@ -53,7 +53,7 @@ type writeView struct {
 func viewPlan(r *cycle.Result) planView {
 	p := &r.Plan
 	v := planView{
-		At: p.At, Cluster: r.Snapshot.Cluster, Lever: p.Mode, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
+		At: p.At, Cluster: r.Snapshot.Cluster, Lever: slurmplug.SiteFactor, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
 		Jobs: len(r.Snapshot.Jobs), Renumbered: p.Renumbered, Hold: r.Hold,
 		Notes: append([]plan.Note{}, p.Notes...), Writes: make([]writeView, len(p.Actions)), Evictions: []leaveView{}, Yields: []leaveView{},
 	}

@@ -20,7 +20,7 @@ import (
 func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.State) cycle.Settings {
 	set := cycle.Settings{
 		Consent:    c.ConsentRules(),
-		Order:      order.Feature{Settings: c.Decide(), Memory: st.Order},
+		Order:      order.Feature{Settings: c.Decide()},
 		Allocation: allocate.Feature{Ledger: st.Ledger, Settings: c.AllocationSettings()},
 	}
 	set.Allocation.Settings.Table = table

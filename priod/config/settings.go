@@ -24,7 +24,6 @@ import (
 // Decide returns the settings of the decisions.
 func (c *Config) Decide() order.Settings {
 	set := c.Constants.Order
-	set.Lever = levers[c.Ranking.Lever]
 	set.Peers = c.Cycle.FollowController
 	set.Order = order.Order(c.Ranking.Order)
 	set.Lead = c.Constants.Eviction.Rounds.Lead

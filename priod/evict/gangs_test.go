@@ -24,7 +24,7 @@ func blocked() (*fakeSlurm, *Feature, *plan.Cycle) {
 		f.jobs[j.ID] = plan.JobStatus{Job: j, CanRequeue: true}
 	}
 	e := &Feature{Slurm: f, Recorder: f, Journal: s.journal, Vetoes: Vetoes{}, Settings: s.set, Now: func() time.Time { return s.At }}
-	return f, e, &plan.Cycle{Snapshot: &s.Snapshot, History: cluster.NewHistory(), Plan: &s.plan, Reorder: func() {}, Fragmented: after(time.Hour)}
+	return f, e, &plan.Cycle{Snapshot: &s.Snapshot, History: cluster.NewHistory(), Plan: &s.plan, Fragmented: after(time.Hour)}
 }
 
 func cycle(t *testing.T, e *Feature, c *plan.Cycle) error {

@@ -68,7 +68,6 @@ func (e *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	e.Journal.noteLessons(c.Plan, c.Snapshot.At)
 	e.Journal.MarkHistory(c.History, c.Snapshot.At)
-	c.Pinned, c.Evicted = e.Journal.Pins, e.Journal.Evicted
 	if c.Paused == "" && (e.Settings.Enabled || e.Settings.Defrag) {
 		e.findHolders(c)
 	}
@@ -133,8 +132,7 @@ func (t turn) Plan(ctx context.Context, c *plan.Cycle) error {
 	return nil
 }
 
-// makeRoom chooses the jobs that leave for one kind of claimants, and has the order made again with those first that
-// get room.
+// makeRoom chooses the jobs that leave for one kind of claimants. The cycle makes the order again with those first that get room.
 func (e *Feature) makeRoom(ctx context.Context, c *plan.Cycle, k kind, q Question) error {
 	if e.held == nil {
 		e.findHolders(c)
@@ -153,7 +151,6 @@ func (e *Feature) makeRoom(ctx context.Context, c *plan.Cycle, k kind, q Questio
 		for i := range choice.Changes.Claims {
 			c.History.Claiming[choice.Changes.Claims[i].Job] = true
 		}
-		c.Reorder()
 	}
 	e.Choices = append(e.Choices, choice)
 	for _, x := range choice.Claimants {

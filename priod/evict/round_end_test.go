@@ -86,10 +86,12 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		h.Observe(s)
 		e.Journal.MarkHistory(h, time.Time{})
 		r := &ended{}
-		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins, Shares: func() *plan.Shares { return shares }}
+		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins}
 		e.Choices, e.failed = set.earlier, false
-		first := order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}}}
-		err := errors.Join(first.Plan(t.Context(), c), set.steering.Plan(t.Context(), c), e.For(ForRound).Plan(t.Context(), c))
+		first := order.Feature{Settings: order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}}}
+		first.Rank(c, func() *plan.Shares { return shares })
+		err := errors.Join(set.steering.Plan(t.Context(), c), e.For(ForRound).Plan(t.Context(), c))
+		first.Again(c)
 		r.Round = e.Choices.Of(ForRound)
 		return r, err
 	}

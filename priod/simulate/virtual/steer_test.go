@@ -98,7 +98,7 @@ func steering15s(t *testing.T) Options {
 			return s
 		},
 		Daemon: Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
-			Order:      order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.OwedOrder}},
+			Order:      order.Feature{Settings: order.Settings{Top: 2_000_000_000, Order: order.OwedOrder}},
 			Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{Policy: "max-min", Every: 30 * time.Minute, Table: table}},
 			Steering: steer.Feature{
 				Settings: steer.Settings{Enabled: true, Rule: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
