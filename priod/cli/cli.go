@@ -21,6 +21,7 @@ import (
 	"slurmprio/priod/live/tail"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
@@ -37,6 +38,11 @@ type usageError struct{ error }
 func (u usageError) Unwrap() error { return u.error }
 
 func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
+
+// isWrong reports whether an error is wrong usage.
+func isWrong(err error) bool {
+	return errors.As(err, new(usageError)) || errors.As(err, new(view.Wrong))
+}
 
 // WrongUsage makes an error one of exit status 2.
 func WrongUsage(err error) error { return usageError{err} }
@@ -72,13 +78,12 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 	if err == nil || errors.Is(err, errProblem) {
 		err = cmp.Or(out.lost(), err)
 	}
-	var usage usageError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.Is(err, errProblem):
 		return exitProblem
-	case errors.As(err, &usage):
+	case isWrong(err):
 		fmt.Fprintf(stderr, "%s: %s\n", app.Name, report.Safe(err.Error()))
 		return exitUsage
 	}
@@ -350,15 +355,5 @@ func (l lineSafe) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newClient talks to the cluster that the configuration names; without a name,
-// to that of SLURM_CONF or of Slurm's own default.
-func newClient(cfg *config.Config) *slurmplug.Client { return newPatientClient(cfg, 0) }
-
-// newPatientClient is newClient whose writes wait for their turn for so long; 0 for as
-// long as a cycle may be held up.
-func newPatientClient(cfg *config.Config, patience time.Duration) *slurmplug.Client {
-	conf := cmp.Or(cfg.Slurm.Conf, os.Getenv("SLURM_CONF"))
-	opts := cfg.Constants.Commands
-	opts.WriteTimeout, opts.MaxWait, opts.WritesPerSecond = opts.ReadTimeout, patience, cfg.Limits.WritesPerSecond
-	return slurmplug.NewClient(slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}), opts)
-}
+// newClient talks to the cluster of a configuration.
+func newClient(cfg *config.Config) *slurmplug.Client { return cfg.Client(0) }

@@ -13,7 +13,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/report"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
@@ -148,24 +148,8 @@ func TestJobsAreNamedAsTheQueueShowsThem(t *testing.T) {
 		}
 		c := cli.NewContext(App("test"), set, nil)
 		c.Command = &cli.Command{Name: "explain"}
-		if got, err := jobArg(c); err != nil || got != want {
+		if got, err := oneJob(c); err != nil || got != want {
 			t.Errorf("%s is %v, %v", word, got, err)
-		}
-	}
-}
-
-// A component and a run are found in Slurm's queue.
-func TestJobsAreFoundInTheQueue(t *testing.T) {
-	jobs := []slurmplug.Job{
-		{ID: slurmplug.Plain(5), SLUID: "s4C5M81FV4NT00"}, {ID: slurmplug.Plain(83), HetID: 83}, {ID: slurmplug.Plain(84), HetID: 83, HetOffset: 1},
-	}
-	for word, want := range map[string]uint32{"s4C5M81FV4NT00": 5, "83+0": 83, "83+1": 84, "83+2": 0, "s4C5M81FV4NT01": 0} {
-		name, err := slurmplug.ParseJobName(word)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if id, err := inQueue(jobs, name); id.ID != want || (err == nil) != (want != 0) {
-			t.Errorf("%s is %s, %v", word, id, err)
 		}
 	}
 }
@@ -193,7 +177,7 @@ func TestEveryVerbHasJSON(t *testing.T) {
 
 func TestEveryReasonHasWords(t *testing.T) {
 	for _, w := range plan.Reasons {
-		if report.Reason(string(w)) == string(w) {
+		if view.Reason(string(w)) == string(w) {
 			t.Errorf("%q has no sentence", w)
 		}
 	}

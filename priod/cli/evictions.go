@@ -7,7 +7,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 func evictionsCommand() *cli.Command {
@@ -47,7 +49,7 @@ func readEvictions(c *cli.Context) ([]store.Eviction, error) {
 	if name == nil {
 		return r.Evictions(c.Context, n)
 	}
-	id, err := lookUp(c.Context, cfg, r, *name)
+	id, err := view.Find(c.Context, cfg, r, *name)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +71,7 @@ func showEvictions(w io.Writer, all []store.Eviction) {
 		if x.How != "" {
 			state += " (" + x.How + ")"
 		}
-		return []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.Purpose + " " + x.For.String(), x.ForUser, x.Nodes, clock(x.Recorded), state,
+		return []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.Purpose + " " + x.For.String(), x.ForUser, x.Nodes, report.Clock(x.Recorded), state,
 			fmt.Sprintf("%.0fs", x.GraceS), took, fmt.Sprintf("%.0f", x.Promised), paid, x.ClaimState, cmp.Or(x.Reason, x.ClaimReason)}
 	})
 }

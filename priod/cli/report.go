@@ -14,6 +14,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 func reportCommand() *cli.Command {
@@ -66,15 +67,15 @@ func reportPreemptions(c *cli.Context, _ *config.Config, r *store.Reader) error 
 	if err != nil {
 		return err
 	}
-	p := report.OfPreemptions(since, until, stays, evictions)
+	p := view.OfPreemptions(since, until, stays, evictions)
 	if err := writePage(c, func() *report.Page { return preemptionPage(p) }); err != nil {
 		return err
 	}
 	return answer(c, p, func(w io.Writer) { showPreemptions(w, p) })
 }
 
-func showPreemptions(w io.Writer, p *report.Preemptions) {
-	fmt.Fprintf(w, "From %s to %s.\n", clock(p.Since), clock(p.Until))
+func showPreemptions(w io.Writer, p *view.Preemptions) {
+	fmt.Fprintf(w, "From %s to %s.\n", report.Clock(p.Since), report.Clock(p.Until))
 	showTables(w, []report.PageTable{delays(p)}, 3, "")
 	if e := &p.Evictions; e.Any() {
 		fmt.Fprintln(w)
@@ -92,11 +93,11 @@ func showPreemptions(w io.Writer, p *report.Preemptions) {
 // evictionsFor are those with one purpose.
 type evictionsFor struct {
 	title string
-	sum   *report.Evictions
+	sum   *view.Evictions
 }
 
 // otherEvictions are those that were for no TE job.
-func otherEvictions(p *report.Preemptions) (all []evictionsFor) {
+func otherEvictions(p *view.Preemptions) (all []evictionsFor) {
 	for _, of := range []evictionsFor{{"At the end of rounds, for BE jobs that were owed their GPUs", &p.Rounds}, {"To free nodes for gangs", &p.Gangs}} {
 		if of.sum.Any() {
 			all = append(all, of)
@@ -106,8 +107,8 @@ func otherEvictions(p *report.Preemptions) (all []evictionsFor) {
 }
 
 // preemptionPage shows the same with a plot.
-func preemptionPage(p *report.Preemptions) *report.Page {
-	page := &report.Page{Title: "What preemption brought and cost", Words: []string{fmt.Sprintf("From %s to %s.", clock(p.Since), clock(p.Until))}}
+func preemptionPage(p *view.Preemptions) *report.Page {
+	page := &report.Page{Title: "What preemption brought and cost", Words: []string{fmt.Sprintf("From %s to %s.", report.Clock(p.Since), report.Clock(p.Until))}}
 	var bars []report.Bar
 	for _, of := range append([]evictionsFor{{"For TE jobs", &p.Evictions}}, otherEvictions(p)...) {
 		var text strings.Builder
@@ -134,12 +135,12 @@ func formatted(v *float64, format string) string {
 }
 
 // delays are how long TE jobs waited, and how much longer BE jobs took.
-func delays(p *report.Preemptions) report.PageTable {
+func delays(p *view.Preemptions) report.PageTable {
 	waiting := ""
 	if p.TE.Waiting > 0 {
 		waiting = fmt.Sprintf("%d more wait", p.TE.Waiting)
 	}
-	slowdown := func(s *report.Slowdowns, name string) []any {
+	slowdown := func(s *view.Slowdowns, name string) []any {
 		return []any{name, s.Jobs, formatted(s.P50, "%.2f"), formatted(s.P95, "%.2f"), formatted(s.P99, "%.2f"), ""}
 	}
 	return report.PageTable{Header: []string{"", "JOBS", "P50", "P95", "P99", ""}, Rows: [][]any{
@@ -149,26 +150,26 @@ func delays(p *report.Preemptions) report.PageTable {
 }
 
 // victims are the jobs that left for TE jobs, and for which.
-func victims(p *report.Preemptions) []report.PageTable {
-	left := func(title string, all []report.Victims) report.PageTable {
-		return tableOf(title, []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, all, func(v *report.Victims) []any {
+func victims(p *view.Preemptions) []report.PageTable {
+	left := func(title string, all []view.Victims) report.PageTable {
+		return tableOf(title, []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, all, func(v *view.Victims) []any {
 			return []any{cmp.Or(v.Name, "(none)"), v.Count, v.Jobs, fmt.Sprintf("%.2f", v.Lost), v.Kept, v.Broken, formatted(v.P50, "%.0fs"), formatted(v.P95, "%.0fs")}
 		})
 	}
 	return []report.PageTable{
 		left("LEFT: USER", p.ByUser), left("LEFT: WORKLOAD", p.ByWorkload),
-		tableOf("FOR: USER", []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, p.ForUser, func(b *report.Benefits) []any {
+		tableOf("FOR: USER", []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, p.ForUser, func(b *view.Benefits) []any {
 			return []any{b.User, b.Count, b.Jobs, fmt.Sprintf("%.2f", b.Lost)}
 		}),
 	}
 }
 
-func showSum(w io.Writer, e *report.Evictions) {
+func showSum(w io.Writer, e *view.Evictions) {
 	var how []string
 	for _, word := range slices.Sorted(maps.Keys(e.How)) {
 		how = append(how, fmt.Sprintf("%s %d", word, e.How[word]))
 	}
-	fmt.Fprintf(w, "%s (%s), %d under way, %d called off before the signal.\n", plural(e.Count, "eviction", "evictions"), strings.Join(how, ", "), e.Underway, e.CalledOff)
+	fmt.Fprintf(w, "%s (%s), %d under way, %d called off before the signal.\n", report.Plural(e.Count, "eviction", "evictions"), strings.Join(how, ", "), e.Underway, e.CalledOff)
 	fmt.Fprintf(w, "Lost: %.2f GPU-hours; %.2f were expected.\n", e.Lost, e.Promised)
 	if told := e.Kept + e.Broken; told > 0 {
 		fmt.Fprintf(w, "Left within the grace period: %d of %d (%.0f %%).\n", e.Kept, told, 100*float64(e.Kept)/float64(told))

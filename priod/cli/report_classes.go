@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
 )
@@ -35,15 +36,15 @@ func reportClasses(c *cli.Context, _ *config.Config, r *store.Reader) error {
 	if err != nil {
 		return err
 	}
-	p := report.OfClasses(since, until, jobs)
+	p := view.OfClasses(since, until, jobs)
 	return answer(c, p, func(w io.Writer) {
-		fmt.Fprintf(w, "From %s to %s.\n", clock(p.Since), clock(p.Until))
+		fmt.Fprintf(w, "From %s to %s.\n", report.Clock(p.Since), report.Clock(p.Until))
 		if len(p.By) == 0 {
 			fmt.Fprintln(w, "No cycle has seen a GPU job.")
 			return
 		}
 		fmt.Fprintln(w)
-		tabulate(w, []string{"BECAUSE OF", "CLASS", "JOBS", "USERS", "GPU-HOURS", "WAIT P50", "P95", "RUN P50", "WAITING"}, p.By, func(x *report.Classed) []any {
+		tabulate(w, []string{"BECAUSE OF", "CLASS", "JOBS", "USERS", "GPU-HOURS", "WAIT P50", "P95", "RUN P50", "WAITING"}, p.By, func(x *view.Classed) []any {
 			return []any{x.Words(), cmp.Or(x.Class, "-"), x.Jobs, x.Users, fmt.Sprintf("%.1f", x.GPUHours), agoOf(x.P50), agoOf(x.P95), agoOf(x.Ran), x.Waiting}
 		})
 	})
@@ -100,26 +101,26 @@ func reportLearning(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 	for i := range nodes {
 		gpus[nodes[i].GPUType] += nodes[i].GPUs
 	}
-	runs := make([]report.Given, len(given))
+	runs := make([]view.Given, len(given))
 	for i := range given {
 		job := speed.Job{Tag: given[i].Tag.Tag, User: given[i].User, Name: given[i].Name, GPUs: given[i].GPUs}
-		runs[i] = report.Given{TypeGiven: given[i], Now: set.For(&job, types, table, lessons.Knowledge).Speeds}
+		runs[i] = view.Given{TypeGiven: given[i], Now: set.For(&job, types, table, lessons.Knowledge).Speeds}
 	}
-	l := report.OfLearning(since, until, runs, gpus)
+	l := view.OfLearning(since, until, runs, gpus)
 	return answer(c, l, func(w io.Writer) { showLearning(w, l, c.Int("most")) })
 }
 
 // saved are GPU-hours, without a sign where they round to 0.
 func saved(hours float64) string { return fmt.Sprintf("%.2f", math.Round(hours*100)/100+0) }
 
-func showLearning(w io.Writer, l *report.Learning, most int) {
-	fmt.Fprintf(w, "From %s to %s: %s completed on the GPU type that a learned speed chose.\n", clock(l.Since), clock(l.Until), plural(l.Jobs, "job", "jobs"))
+func showLearning(w io.Writer, l *view.Learning, most int) {
+	fmt.Fprintf(w, "From %s to %s: %s completed on the GPU type that a learned speed chose.\n", report.Clock(l.Since), report.Clock(l.Until), report.Plural(l.Jobs, "job", "jobs"))
 	if l.Jobs == 0 {
 		return
 	}
 	fmt.Fprintf(w, "Against the mean of the types: %d faster, %d slower, %d the same; %s GPU-hours saved.\n", l.Better, l.Worse, l.Jobs-l.Better-l.Worse, saved(l.SavedGPU))
 	fmt.Fprintf(w, "Speed there, known now: %d as believed, %d lower, %d higher.\n\n", l.Held, l.Misled, l.Jobs-l.Held-l.Misled)
-	tabulate(w, []string{"USER", "JOB NAME", "TYPE", "JOBS", "BELIEVED THEN", "KNOWN NOW", "GPU-HOURS SAVED"}, l.Programs[:min(most, len(l.Programs))], func(p *report.Guessed) []any {
+	tabulate(w, []string{"USER", "JOB NAME", "TYPE", "JOBS", "BELIEVED THEN", "KNOWN NOW", "GPU-HOURS SAVED"}, l.Programs[:min(most, len(l.Programs))], func(p *view.Guessed) []any {
 		return []any{p.User, p.Name, p.GPUType, p.Jobs, fmt.Sprintf("%.2f", p.Believed), fmt.Sprintf("%.2f", p.Now), saved(p.SavedGPU)}
 	})
 	if rest := len(l.Programs) - most; rest > 0 {

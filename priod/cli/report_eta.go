@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 func reportETACommand() *cli.Command {
@@ -33,12 +34,12 @@ func reportETA(c *cli.Context, _ *config.Config, r *store.Reader) error {
 	if err != nil {
 		return err
 	}
-	e := report.OfETA(until.Add(-last), until, promises)
+	e := view.OfETA(until.Add(-last), until, promises)
 	return answer(c, e, func(w io.Writer) { showETA(w, e) })
 }
 
-func showETA(w io.Writer, e *report.ETA) {
-	fmt.Fprintf(w, "From %s to %s: %s.\n", clock(e.Since), clock(e.Until), e.Words())
+func showETA(w io.Writer, e *view.ETA) {
+	fmt.Fprintf(w, "From %s to %s: %s.\n", report.Clock(e.Since), report.Clock(e.Until), e.Words())
 	if e.All.Promised == 0 {
 		return
 	}
@@ -52,14 +53,14 @@ func showETA(w io.Writer, e *report.ETA) {
 		if x == nil {
 			return "-"
 		}
-		return shortly(*x)
+		return report.Seconds(*x)
 	}
 	for _, t := range []struct {
 		title string
-		rows  []report.ETAOf
-	}{{"SIZE", append([]report.ETAOf{e.All}, e.BySize...)}, {"PARTITION", e.ByPartition}} {
+		rows  []view.ETAOf
+	}{{"SIZE", append([]view.ETAOf{e.All}, e.BySize...)}, {"PARTITION", e.ByPartition}} {
 		fmt.Fprintln(w)
-		tabulate(w, []string{t.title, "EXPECTED", "SCORED", "HELD", "STARTED", "ERROR", "BY LIMITS", "WITHIN 1m", "WITHIN 10m"}, t.rows, func(o *report.ETAOf) []any {
+		tabulate(w, []string{t.title, "EXPECTED", "SCORED", "HELD", "STARTED", "ERROR", "BY LIMITS", "WITHIN 1m", "WITHIN 10m"}, t.rows, func(o *view.ETAOf) []any {
 			return []any{o.Name, o.Promised, o.Scored, part(o.Held), o.Started, length(o.ErrorS), length(o.LimitsS), part(o.Minute), part(o.TenMin)}
 		})
 	}

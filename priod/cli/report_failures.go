@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 func reportFailures(c *cli.Context, cfg *config.Config, r *store.Reader) (err error) {
@@ -30,7 +31,7 @@ func reportFailures(c *cli.Context, cfg *config.Config, r *store.Reader) (err er
 	if err != nil {
 		return err
 	}
-	f := report.OfFailures(since, until, &turn, &set, nodes)
+	f := view.OfFailures(since, until, &turn, &set, nodes)
 	if err := writePage(c, func() *report.Page { return failurePage(f) }); err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func reportFailures(c *cli.Context, cfg *config.Config, r *store.Reader) (err er
 	})
 }
 
-func showFailures(w io.Writer, f *report.Failures, most int) {
+func showFailures(w io.Writer, f *view.Failures, most int) {
 	fmt.Fprintln(w, failureWords(f))
 	showTables(w, failureTables(f), most, "--most, --json")
 	for _, d := range f.Drained {
@@ -50,17 +51,17 @@ func showFailures(w io.Writer, f *report.Failures, most int) {
 	}
 }
 
-func failureWords(f *report.Failures) string {
-	return fmt.Sprintf("From %s to %s: %s, %.2f GPU-hours; %d requeued, %d of them held.", clock(f.Since), clock(f.Until),
-		plural(f.Count, "failure", "failures"), f.GPUHours, f.Requeued, f.Held)
+func failureWords(f *view.Failures) string {
+	return fmt.Sprintf("From %s to %s: %s, %.2f GPU-hours; %d requeued, %d of them held.", report.Clock(f.Since), report.Clock(f.Until),
+		report.Plural(f.Count, "failure", "failures"), f.GPUHours, f.Requeued, f.Held)
 }
 
 func drainedWords(d *retry.Drained) string {
-	return fmt.Sprintf("Drained: %s for %s at %s.", d.Node, d.Class, clock(d.At))
+	return fmt.Sprintf("Drained: %s for %s at %s.", d.Node, d.Class, report.Clock(d.At))
 }
 
 // failurePage shows the same with a plot.
-func failurePage(f *report.Failures) *report.Page {
+func failurePage(f *view.Failures) *report.Page {
 	p := &report.Page{Title: "Why jobs failed", Words: []string{failureWords(f)}, Tables: failureTables(f)}
 	for i := range f.Drained {
 		p.Words = append(p.Words, drainedWords(&f.Drained[i]))
@@ -76,16 +77,16 @@ func failurePage(f *report.Failures) *report.Page {
 }
 
 // failureTables are the same for a page and for a terminal.
-func failureTables(f *report.Failures) []report.PageTable {
-	sums := func(title string, all []report.FailuresOf) report.PageTable {
-		return tableOf(title, []string{title, "FAILURES", "JOBS", "USERS", "GPU-HOURS", "RAN P50", "P90", "THE SAME AGAIN", "REQUEUED", ""}, all, func(x *report.FailuresOf) []any {
+func failureTables(f *view.Failures) []report.PageTable {
+	sums := func(title string, all []view.FailuresOf) report.PageTable {
+		return tableOf(title, []string{title, "FAILURES", "JOBS", "USERS", "GPU-HOURS", "RAN P50", "P90", "THE SAME AGAIN", "REQUEUED", ""}, all, func(x *view.FailuresOf) []any {
 			return []any{x.Name, x.Count, x.Jobs, x.Users, fmt.Sprintf("%.2f", x.GPUHours), seconds50(x.P50), seconds50(x.P90), x.Repeats, x.Requeued, x.Text}
 		})
 	}
 	return []report.PageTable{
 		sums("CLASS", f.ByClass), sums("USER", f.ByUser),
 		tableOf("JOB", []string{"JOB", "USER", "ENDED", "NODES", "CLASS", "THEN", "ADVICE"}, f.Latest, func(x *retry.Failure) []any {
-			return []any{x.Job.String(), x.User, clock(x.End), strings.Join(x.Nodes, ","), x.Class, doneAbout(x), x.Advice}
+			return []any{x.Job.String(), x.User, report.Clock(x.End), strings.Join(x.Nodes, ","), x.Class, view.DoneAbout(x), x.Advice}
 		}),
 		tableOf("Suspect nodes: jobs of several users failed alike there, and less elsewhere", []string{"NODE", "CLASS", "FAILURES", "USERS"}, f.Suspects, func(s *retry.Suspect) []any {
 			return []any{s.Node, s.Class, s.Failures, strings.Join(s.Users, ",")}
@@ -98,24 +99,4 @@ func seconds50(v *float64) string {
 		return ""
 	}
 	return report.Ago(time.Duration(*v * float64(time.Second)))
-}
-
-// doneAbout says what became of a job that failed.
-func doneAbout(x *retry.Failure) string {
-	text := map[retry.Do]string{
-		retry.Elsewhere: "requeued, on other nodes", retry.Later: "requeued", retry.Hold: "put back, held", retry.Nothing: "nothing",
-	}[x.Do]
-	switch {
-	case x.State == retry.Delayed:
-		text = "to be requeued"
-	case x.Do != retry.Nothing && x.Requeued.IsZero() && x.State != retry.Requeued:
-		text = "not requeued"
-	}
-	if x.Why != retry.ByClass || x.Do == retry.Nothing { // else nothing needs to be said
-		text += ": " + x.Why.Words()
-	}
-	if x.Exclude != "" {
-		text += "; refuses " + x.Exclude
-	}
-	return text
 }

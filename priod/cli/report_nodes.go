@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/nodespeed"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/priod/workload"
 )
 
@@ -41,7 +42,7 @@ func reportNodes(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 	}
 	set := cfg.SpeedSettings()
 	runs := set.Completed(stays, cfg.Constants.ShortestRun, table)
-	p := report.OfNodes(since, until, runs, c.String("gpu-type"))
+	p := view.OfNodes(since, until, runs, c.String("gpu-type"))
 	return answer(c, p, func(w io.Writer) {
 		showNodes(w, p, c.Int("most"))
 		if cfg.Speeds.History == 0 {
@@ -50,9 +51,9 @@ func reportNodes(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 	})
 }
 
-func showNodes(w io.Writer, p *report.Nodes, most int) {
-	fmt.Fprintf(w, "From %s to %s: %s on %s, %d of them slow beyond doubt.\n", clock(p.Since), clock(p.Until),
-		plural(p.Jobs, "completed job", "completed jobs"), plural(len(p.Nodes), "node", "nodes"), p.Slow)
+func showNodes(w io.Writer, p *view.Nodes, most int) {
+	fmt.Fprintf(w, "From %s to %s: %s on %s, %d of them slow beyond doubt.\n", report.Clock(p.Since), report.Clock(p.Until),
+		report.Plural(p.Jobs, "completed job", "completed jobs"), report.Plural(len(p.Nodes), "node", "nodes"), p.Slow)
 	if len(p.Nodes) == 0 {
 		return
 	}
@@ -73,7 +74,7 @@ func showNodes(w io.Writer, p *report.Nodes, most int) {
 		}
 		if len(n.Where) > 0 {
 			x := &n.Where[0]
-			worst = fmt.Sprintf("%s: %.2f (%s)", x.Words(), x.Factor, plural(x.Runs, "run", "runs"))
+			worst = fmt.Sprintf("%s: %.2f (%s)", x.Words(), x.Factor, report.Plural(x.Runs, "run", "runs"))
 		}
 		return []any{n.Name, n.GPUType, n.Runs, factor, between, doubt, verdict, worst}
 	})

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 // fillRuns stores runs of so many programs on so many nodes, some each day for a fortnight;
@@ -74,7 +74,7 @@ func TestReportNodes(t *testing.T) {
 	if line := strings.Split(out, "\n")[3]; !strings.HasPrefix(line, "n3 ") {
 		t.Errorf("the slow one does not come first:\n%s", out)
 	}
-	var n report.Nodes
+	var n view.Nodes
 	if err := json.Unmarshal([]byte(priod(0, "report", "nodes", "--json", "--gpu-type", "a100")), &n); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
 )
@@ -22,7 +23,7 @@ const hostile = "<script>alert(1)</script>\x1b[2J\"><img src=//evil.example/x on
 var noonOfDay = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 // failuresOfADay are so many of some hundred users.
-func failuresOfADay(tb testing.TB, jobs int) *report.Failures {
+func failuresOfADay(tb testing.TB, jobs int) *view.Failures {
 	rules, err := retry.Default()
 	if err != nil {
 		tb.Fatal(err)
@@ -35,11 +36,11 @@ func failuresOfADay(tb testing.TB, jobs int) *report.Failures {
 		})
 	}
 	set := retry.Settings{Rules: rules, Users: 3, Within: 24 * time.Hour}
-	return report.OfFailures(noonOfDay.Add(-24*time.Hour), noonOfDay, &all, &set, 500)
+	return view.OfFailures(noonOfDay.Add(-24*time.Hour), noonOfDay, &all, &set, 500)
 }
 
 // preemptionsOfADay are those of so many jobs, of which one in ten was evicted.
-func preemptionsOfADay(jobs int) *report.Preemptions {
+func preemptionsOfADay(jobs int) *view.Preemptions {
 	stays, evictions := make([]store.JobTimes, jobs), []store.Eviction{}
 	for i := range stays {
 		submit := noonOfDay.Add(-time.Duration(i%80_000) * time.Second)
@@ -54,11 +55,11 @@ func preemptionsOfADay(jobs int) *report.Preemptions {
 			})
 		}
 	}
-	return report.OfPreemptions(noonOfDay.Add(-24*time.Hour), noonOfDay, stays, evictions)
+	return view.OfPreemptions(noonOfDay.Add(-24*time.Hour), noonOfDay, stays, evictions)
 }
 
 // sizingOfADay is a snapshot of so many running jobs.
-func sizingOfADay(tb testing.TB, jobs int) *report.Sizing {
+func sizingOfADay(tb testing.TB, jobs int) *view.Sizing {
 	table, err := workload.Load("")
 	if err != nil {
 		tb.Fatal(err)
@@ -76,7 +77,7 @@ func sizingOfADay(tb testing.TB, jobs int) *report.Sizing {
 			s.Jobs[i].GPUs, s.Jobs[i].GPUType = 1, "a100"
 		}
 	}
-	return report.OfSizing(&s, table, nil, nil)
+	return view.OfSizing(&s, table, nil, nil)
 }
 
 // reportPages makes each page from a day's data of so many jobs.

@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
+	"slurmprio/priod/view"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/sensitivity"
 )
@@ -39,7 +40,7 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 		}
 		past, shares = sensitivity.Learn(used.Stays, cfg.Constants.ShortestRun), used.Shares
 	}
-	s := report.OfSizing(&snapshot, table, past, shares)
+	s := view.OfSizing(&snapshot, table, past, shares)
 	holding := s.Holding(&snapshot)
 	peaks, unasked := slurm.Peaks(c.Context, holding)
 	s.SetPeaks(holding, peaks)
@@ -68,12 +69,12 @@ func reportSizing(c *cli.Context, cfg *config.Config) error {
 // sizingRows is how many rows of each table a terminal shows.
 const sizingRows = 20
 
-func showSizing(w io.Writer, s *report.Sizing) {
+func showSizing(w io.Writer, s *view.Sizing) {
 	fmt.Fprintln(w, sizingWords(s))
 	showTables(w, sizingTables(s), sizingRows, "--json")
 }
 
-func sizingWords(s *report.Sizing) string {
+func sizingWords(s *view.Sizing) string {
 	stranded := "each with its share of its node's CPUs and memory"
 	if s.Stranded > 0 {
 		stranded = fmt.Sprintf("%d of them stranded: their nodes lack the CPUs or the memory of their share", s.Stranded)
@@ -82,7 +83,7 @@ func sizingWords(s *report.Sizing) string {
 }
 
 // sizingPage shows the same with a plot.
-func sizingPage(s *report.Sizing) *report.Page {
+func sizingPage(s *view.Sizing) *report.Page {
 	return &report.Page{
 		Title: "CPUs and memory of GPU nodes", Words: []string{sizingWords(s)}, Tables: sizingTables(s),
 		Plots: []report.Figure{{Title: "GPUs", YLabel: "GPUs", Bars: []report.Bar{
@@ -92,25 +93,25 @@ func sizingPage(s *report.Sizing) *report.Page {
 }
 
 // sizingTables are the same for a page and for a terminal.
-func sizingTables(s *report.Sizing) []report.PageTable {
+func sizingTables(s *view.Sizing) []report.PageTable {
 	return []report.PageTable{
-		tableOf("NODE", []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, s.Nodes, func(n *report.StrandedOn) []any {
+		tableOf("NODE", []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, s.Nodes, func(n *view.StrandedOn) []any {
 			return []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}
 		}),
-		tableOf("Jobs without GPUs that hold CPUs and memory there", []string{"JOB", "USER", "NODES", "CPUS", "MB"}, s.CPUOnly, func(j *report.CPUOnlyJob) []any {
+		tableOf("Jobs without GPUs that hold CPUs and memory there", []string{"JOB", "USER", "NODES", "CPUS", "MB"}, s.CPUOnly, func(j *view.CPUOnlyJob) []any {
 			return []any{j.Job.String(), j.User, j.Nodes, j.CPUs, j.MemMB}
 		}),
 		tableOf("These hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them",
-			[]string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "IDLE"}, s.Idle, func(j *report.IdleMemory) []any {
+			[]string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "IDLE"}, s.Idle, func(j *view.IdleMemory) []any {
 				return []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle}
 			}),
 		tableOf("Slower than possible next to idle CPUs", []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, s.Starving,
-			func(j *report.StarvingJob) []any {
+			func(j *view.StarvingJob) []any {
 				return []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why}
 			}),
 		tableOf("These had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem, times its GPUs "+
 			"(--cpus-per-gpu and --mem-per-gpu would keep priod from sizing the job)",
-			[]string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, s.Programs, func(p *report.Overasked) []any {
+			[]string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, s.Programs, func(p *view.Overasked) []any {
 				return []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), megabytes(p.HadMB), megabytes(p.UsedMB), p.Options}
 			}),
 	}

@@ -4,20 +4,20 @@ import (
 	"strings"
 	"testing"
 
-	"slurmprio/priod/report"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
 // What an operator reads; hostile names take no commands of the terminal.
 func TestShowSizing(t *testing.T) {
-	s := &report.Sizing{
+	s := &view.Sizing{
 		GPUs: 16, Free: 8, Stranded: 7,
-		Nodes:    []report.StrandedOn{{Node: "n1", GPUType: "v100", FreeGPUs: 8, FreeCPUs: 4, FreeMemMB: 9, ForCPUs: 7, ForMem: 1, CPUOnlyCPUs: 20, CPUOnlyMemMB: 1024}},
-		Starving: []report.StarvingJob{{Job: slurmplug.Plain(7), User: "ann", Node: "n2", CPUs: 3, Wants: 9, Idle: 12, Gain: 2, Why: "its tag's cpu"}},
-		Programs: []report.Overasked{{Program: "bob's x\x1b[2J", GPUType: "v100", Runs: 9, Had: 12, Used: 1, UsedMB: 500, Options: "-c 2 --mem=600M"}},
+		Nodes:    []view.StrandedOn{{Node: "n1", GPUType: "v100", FreeGPUs: 8, FreeCPUs: 4, FreeMemMB: 9, ForCPUs: 7, ForMem: 1, CPUOnlyCPUs: 20, CPUOnlyMemMB: 1024}},
+		Starving: []view.StarvingJob{{Job: slurmplug.Plain(7), User: "ann", Node: "n2", CPUs: 3, Wants: 9, Idle: 12, Gain: 2, Why: "its tag's cpu"}},
+		Programs: []view.Overasked{{Program: "bob's x\x1b[2J", GPUType: "v100", Runs: 9, Had: 12, Used: 1, UsedMB: 500, Options: "-c 2 --mem=600M"}},
 	}
 	for i := range sizingRows + 2 {
-		s.CPUOnly = append(s.CPUOnly, report.CPUOnlyJob{Job: slurmplug.Plain(uint32(100 + i)), User: "eve", Nodes: "n1", CPUs: 1, MemMB: 10})
+		s.CPUOnly = append(s.CPUOnly, view.CPUOnlyJob{Job: slurmplug.Plain(uint32(100 + i)), User: "eve", Nodes: "n1", CPUs: 1, MemMB: 10})
 	}
 	var out strings.Builder
 	showSizing(&out, s)
@@ -38,7 +38,7 @@ func TestShowSizing(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 	out.Reset()
-	showSizing(&out, &report.Sizing{GPUs: 16, Free: 8})
+	showSizing(&out, &view.Sizing{GPUs: 16, Free: 8})
 	if want := "8 of 16 GPUs are free, each with its share of its node's CPUs and memory.\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}

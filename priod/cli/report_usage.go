@@ -15,6 +15,7 @@ import (
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/view"
 )
 
 func reportUsageCommand() *cli.Command {
@@ -61,12 +62,12 @@ func reportUsage(c *cli.Context, cfg *config.Config) error {
 }
 
 // usageOf reads accounting day by day: a month of it at once may be too large.
-func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, until time.Time) (*report.Usage, error) {
+func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, until time.Time) (*view.Usage, error) {
 	nodes, err := slurm.Nodes(c.Context)
 	if err != nil {
 		return nil, err
 	}
-	u := report.NewUsage(since, until, nodes)
+	u := view.NewUsage(since, until, nodes)
 	for from := since; from.Before(until); {
 		to := cluster.Earlier(from.Add(24*time.Hour), until)
 		runs, err := slurm.Past(c.Context, from, to)
@@ -91,8 +92,8 @@ func usageOf(c *cli.Context, cfg *config.Config, slurm *live.Cluster, since, unt
 }
 
 // budgetsOf are the TE budgets: in each partition where they are a part of what a job reaches, else one for all.
-func budgetsOf(cfg *config.Config, nodes []cluster.Node) []report.BudgetOf {
-	set, all := cfg.Decide().Ranking, []report.BudgetOf{}
+func budgetsOf(cfg *config.Config, nodes []cluster.Node) []view.BudgetOf {
+	set, all := cfg.Decide().Ranking, []view.BudgetOf{}
 	add := func(of, name string, b plan.Budget) {
 		partitions := map[string]bool{}
 		for i := range nodes {
@@ -107,7 +108,7 @@ func budgetsOf(cfg *config.Config, nodes []cluster.Node) []report.BudgetOf {
 		}
 		for _, p := range slices.Sorted(maps.Keys(partitions)) {
 			on := b.On(plan.ReachOf(nodes, p))
-			x := report.BudgetOf{Of: strings.TrimSpace(of + " " + name), Partition: p, GPUs: on.GPUs, GPUHours: on.GPUHours, TimeLimitS: on.TimeLimit.Seconds(), Keys: []string{}}
+			x := view.BudgetOf{Of: strings.TrimSpace(of + " " + name), Partition: p, GPUs: on.GPUs, GPUHours: on.GPUHours, TimeLimitS: on.TimeLimit.Seconds(), Keys: []string{}}
 			if name == "" {
 				x.Of = "each " + of
 			}
@@ -137,9 +138,9 @@ func budgetsOf(cfg *config.Config, nodes []cluster.Node) []report.BudgetOf {
 	return all
 }
 
-func showReportUsage(w io.Writer, u *report.Usage, most int, unmeasured string) {
+func showReportUsage(w io.Writer, u *view.Usage, most int, unmeasured string) {
 	defer showUnread(w, u.Unread)
-	fmt.Fprintf(w, "From %s to %s: %s with GPUs, %.1f GPU-hours.\n", clock(u.Since), clock(u.Until), plural(u.Runs, "run", "runs"), u.GPUHours)
+	fmt.Fprintf(w, "From %s to %s: %s with GPUs, %.1f GPU-hours.\n", report.Clock(u.Since), report.Clock(u.Until), report.Plural(u.Runs, "run", "runs"), u.GPUHours)
 	showTables(w, u.Tables(), most, "--most, --json")
 	if unmeasured != "" && u.Runs > 0 {
 		fmt.Fprintf(w, "\nAccounting says of no run with GPUs what it used: %s.\n", unmeasured)

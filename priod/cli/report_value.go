@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/simulate/compare"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 const (
@@ -208,7 +209,7 @@ func pausedValue(ctx context.Context, r *store.Reader, all *compared, since time
 
 // showValue says first what priod brought, then how sure that is, then to whom.
 func showValue(w io.Writer, v *store.Value) {
-	fmt.Fprintf(w, "From %s to %s, %s: %s.\n\n", clock(v.Since), clock(v.Until), plural(v.Jobs, "GPU job", "GPU jobs"), report.ValueWords(v))
+	fmt.Fprintf(w, "From %s to %s, %s: %s.\n\n", report.Clock(v.Since), report.Clock(v.Until), report.Plural(v.Jobs, "GPU job", "GPU jobs"), view.ValueWords(v))
 	saved := func(x store.ValueOf) string {
 		if p := x.Saved(); !math.IsNaN(p) {
 			return fmt.Sprintf("%+.0f %%", -math.Round(100*p)+0) // no minus before 0
@@ -216,17 +217,17 @@ func showValue(w io.Writer, v *store.Value) {
 		return ""
 	}
 	rows := [][]any{
-		{"mean completion", shortly(v.Completion.With), shortly(v.Completion.Without), saved(v.Completion)},
-		{"mean wait", shortly(v.Wait.With), shortly(v.Wait.Without), saved(v.Wait)},
+		{"mean completion", report.Seconds(v.Completion.With), report.Seconds(v.Completion.Without), saved(v.Completion)},
+		{"mean wait", report.Seconds(v.Wait.With), report.Seconds(v.Wait.Without), saved(v.Wait)},
 	}
 	if x := v.TEWaitP95; x != nil {
-		rows = append(rows, []any{"TE wait p95", shortly(x.With), shortly(x.Without), saved(*x)})
+		rows = append(rows, []any{"TE wait p95", report.Seconds(x.With), report.Seconds(x.Without), saved(*x)})
 	}
 	rows = append(rows, []any{"GPU-hours held", fmt.Sprintf("%.0f", v.GPUHours.With), fmt.Sprintf("%.0f", v.GPUHours.Without), saved(v.GPUHours)})
 	report.Table(w, []string{"", "HAPPENED", "WITHOUT PRIOD", "CHANGE"}, rows)
 	fmt.Fprintf(w, "\nThe replay with priod misses the mean completion that happened by %+.0f %%.\n", 100*v.Off)
 	if p := v.Paused; p != nil {
-		fmt.Fprintf(w, "While priod was paused (%s to %s, %s): mean wait %s, in the replay without priod %s.\n", clock(p.Since), clock(p.Until), plural(p.Jobs, "job", "jobs"), shortly(p.Happened), shortly(p.Replayed))
+		fmt.Fprintf(w, "While priod was paused (%s to %s, %s): mean wait %s, in the replay without priod %s.\n", report.Clock(p.Since), report.Clock(p.Until), report.Plural(p.Jobs, "job", "jobs"), report.Seconds(p.Happened), report.Seconds(p.Replayed))
 	} else {
 		fmt.Fprintf(w, "priod was not paused for %s on end: the replay without priod cannot be checked against what happened.\n", report.Ago(leastPause))
 	}
@@ -239,8 +240,8 @@ func showValue(w io.Writer, v *store.Value) {
 		}
 		fmt.Fprintln(w)
 		tabulate(w, []string{t.title, "JOBS", "WITH", "WITHOUT PRIOD", "CHANGE"}, t.users, func(u *store.ValueOwner) []any {
-			return []any{u.User, u.Jobs, shortly(u.With), shortly(u.Without), saved(u.ValueOf)}
+			return []any{u.User, u.Jobs, report.Seconds(u.With), report.Seconds(u.Without), saved(u.ValueOf)}
 		})
 	}
-	fmt.Fprintf(w, "\nUsers: mean completion in the two replays. Made at %s in %s.\n", clock(v.Made), report.Ago(time.Duration(v.TookS*float64(time.Second))))
+	fmt.Fprintf(w, "\nUsers: mean completion in the two replays. Made at %s in %s.\n", report.Clock(v.Made), report.Ago(time.Duration(v.TookS*float64(time.Second))))
 }

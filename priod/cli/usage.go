@@ -10,6 +10,7 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
+	"slurmprio/priod/report"
 	"slurmprio/priod/workload/sensitivity"
 )
 
@@ -72,7 +73,7 @@ func workloadsUsage(c *cli.Context, cfg *config.Config) error {
 	return answer(c, map[string]any{"runs": len(used.Stays), "programs": views, "unread": unread}, func(w io.Writer) {
 		showUsage(w, views)
 		if len(views) == 0 {
-			fmt.Fprintf(w, "%s in accounting, and none with GPUs says what it used: %s\n", plural(len(used.Stays), "run", "runs"),
+			fmt.Fprintf(w, "%s in accounting, and none with GPUs says what it used: %s\n", report.Plural(len(used.Stays), "run", "runs"),
 				unmeasured(c, slurm, used.Stays, cfg.Constants.ShortestRun))
 		}
 		showUnread(w, unread)
@@ -82,7 +83,7 @@ func workloadsUsage(c *cli.Context, cfg *config.Config) error {
 // unmeasured says why no run with GPUs counts for what it used; shortest is the least length of one that does.
 func unmeasured(c *cli.Context, slurm *live.Cluster, stays []sensitivity.Stay, shortest time.Duration) string {
 	if n := shorter(stays, shortest); n > 0 {
-		return fmt.Sprintf("%s measured, and runs shorter than %s are not counted", plural(n, "run was", "runs were"), shortest)
+		return fmt.Sprintf("%s measured, and runs shorter than %s are not counted", report.Plural(n, "run was", "runs were"), shortest)
 	}
 	if by, err := slurm.MeasuredBy(c.Context); err == nil && by != "" {
 		return fmt.Sprintf("none was measured by %s; runs shorter than its interval (JobAcctGatherFrequency) are not", by)
@@ -116,7 +117,7 @@ func showUnread(w io.Writer, rows []string) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s cannot be read, and left out:\n", plural(len(rows), "row of Slurm's", "rows of Slurm's"))
+	fmt.Fprintf(w, "\n%s cannot be read, and left out:\n", report.Plural(len(rows), "row of Slurm's", "rows of Slurm's"))
 	for _, r := range rows[:min(len(rows), mostUnread)] {
 		fmt.Fprintln(w, " ", r)
 	}

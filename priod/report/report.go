@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -182,4 +183,46 @@ func Ago(d time.Duration) string {
 		return fmt.Sprintf("%dh%02dm", s/3600, s%3600/60)
 	}
 	return fmt.Sprintf("%dd%02dh", s/86400, s%86400/3600)
+}
+
+// Seconds is Ago of so many.
+func Seconds(s float64) string { return Ago(time.Duration(s * float64(time.Second))) }
+
+// Known is a figure in words; "-": it is not known.
+func Known[T any](v *T, words func(T) string) string {
+	if v == nil {
+		return "-"
+	}
+	return words(*v)
+}
+
+// Clock is a time of this machine's zone; "": none.
+func Clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+// Plural is a number of things.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// Count is a number of things whose name takes an s.
+func Count(n int, thing string) string { return Plural(n, thing, thing+"s") }
+
+// longestName is how much of a name is shown, in characters.
+const longestName = 40
+
+// Name is a name as it stands in a table, cut where it is very long.
+func Name(s string) string {
+	s = Safe(s)
+	if utf8.RuneCountInString(s) <= longestName {
+		return s
+	}
+	return string([]rune(s)[:longestName-1]) + "…"
 }
