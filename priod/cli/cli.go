@@ -276,11 +276,7 @@ func answer(c *cli.Context, v any, show func(w io.Writer)) error {
 
 // tabulate prints a row for each of some things.
 func tabulate[T any](w io.Writer, header []string, all []T, row func(x *T) []any) {
-	rows := make([][]any, len(all))
-	for i := range all {
-		rows[i] = row(&all[i])
-	}
-	report.Table(w, header, rows)
+	report.Table(w, header, report.TableOf("", header, all, row).Rows)
 }
 
 // checked looks at a verb's options and arguments before it does anything, in turn.
@@ -295,33 +291,20 @@ func checked(checks ...cli.BeforeFunc) cli.BeforeFunc {
 	}
 }
 
-// A report's checks of --since and --most.
-func validSpan(c *cli.Context) error {
-	_, err := span(c, "report", false)
-	return err
-}
-
 func validMost(c *cli.Context) error {
 	_, err := most(c)
 	return err
 }
 
-// period is --since of a report, which was checked, up to now.
-func period(c *cli.Context) (since, until time.Time) {
-	last, _ := span(c, "report", false)
-	until = time.Now()
-	return until.Add(-last), until
-}
-
-// span reads --since; 0 for none, where that is allowed.
-func span(c *cli.Context, verb string, optional bool) (time.Duration, error) {
+// sinceOf reads --since; 0 for none, where that is allowed.
+func sinceOf(c *cli.Context, optional bool) (time.Duration, error) {
 	text := c.String("since")
 	if text == "" && optional {
 		return 0, nil
 	}
 	var d config.Duration
 	if err := d.UnmarshalText([]byte(text)); err != nil || d <= 0 {
-		return 0, usagef("%s: --since %.40q: want a time such as 12h or 30d", verb, text)
+		return 0, usagef("%s: --since %.40q: want a time such as 12h or 30d", c.Command.FullName(), text)
 	}
 	return time.Duration(d), nil
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,41 +14,11 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
-	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/undo"
 	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
-
-func reportHistoryCommand() *cli.Command {
-	return &cli.Command{
-		Name: "history", Usage: "past cycles and writes",
-		Description: "Newest first. A row stands for POLLS polls with the same decisions. RENUMBERED of the WRITES are\n" +
-			"beyond the fewest possible, because a gap between values was used up; HELD BACK: why nothing was written.\n" +
-			"What happened to one job: priod explain --history JOBID.",
-		Flags:  []cli.Flag{mostFlag(20, "how many `ROWS` of each table"), jsonFlag()},
-		Before: checked(noArgs, validMost), Action: reading(reportHistory),
-	}
-}
-
-func reportHistory(c *cli.Context, _ *config.Config, r *store.Reader) error {
-	cycles, err := r.Cycles(c.Context, c.Int("most"))
-	if err != nil {
-		return err
-	}
-	writes, err := r.Writes(c.Context, c.Int("most"))
-	if err != nil {
-		return err
-	}
-	return answer(c, map[string]any{"cycles": cycles, "writes": writes}, func(w io.Writer) {
-		tabulate(w, []string{"CYCLE", "AT", "POLLS", "JOBS", "RANKED", "TE", "WRITES", "RENUMBERED", "HELD BACK"}, cycles, func(x *store.Cycle) []any {
-			return []any{x.Number, report.Clock(x.At), x.Polls, x.Jobs, x.Ranked, x.TE, x.Actions, x.Renumbered, x.Hold}
-		})
-		fmt.Fprintln(w)
-		showWrites(w, writes, true)
-	})
-}
 
 // explainHistory shows all that happened to one job.
 func explainHistory(c *cli.Context) error {
@@ -70,46 +39,8 @@ func explainHistory(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return answer(c, story, func(w io.Writer) { showHistory(w, &story) })
+		return answer(c, story, func(w io.Writer) { view.StoryPage(&story).Show(w, n) })
 	})(c)
-}
-
-func showHistory(w io.Writer, story *store.Story) {
-	fmt.Fprintf(w, "Job %s of %s: first seen %s, %s now.\n\n", story.Job.ID, report.Safe(story.Job.User), report.Clock(story.Job.Seen), story.Job.State)
-	tabulate(w, []string{"CYCLE", "DECIDED", "CLASS", "VALUE", "WHY", "DETAIL"}, story.Decisions, func(d *store.Decision) []any {
-		return []any{d.Cycle, report.Clock(d.At), d.Class.String(), d.Value, d.Why, cmp.Or(d.Unmoved, d.Detail)}
-	})
-	fmt.Fprintln(w)
-	showWrites(w, story.Writes, false)
-	if len(story.Stays) == 0 {
-		return
-	}
-	fmt.Fprintln(w)
-	tabulate(w, []string{"STARTED", "ENDED", "GPUS", "TYPE", "GPU-SECONDS", "CLASS"}, story.Stays, func(x *store.Stay) []any {
-		end := report.Clock(x.End)
-		if !x.Closed {
-			end = "running"
-		}
-		return []any{report.Clock(x.Start), end, x.GPUs, x.GPUType, fmt.Sprintf("%.0f", x.GPUSeconds), x.Class.String()}
-	})
-}
-
-func showWrites(w io.Writer, writes []store.Write, withJob bool) {
-	header := []string{"CYCLE", "AT", "LEVER", "BEFORE", "AFTER", "WHY", "RESULT"}
-	if withJob {
-		header = append([]string{"JOB", "USER"}, header...)
-	}
-	tabulate(w, header, writes, func(x *store.Write) []any {
-		field := x.Field()
-		if withJob { // which names the tasks
-			field = string(x.Lever)
-		}
-		row := []any{x.Cycle, report.Clock(x.At), field, x.Before.Words(), x.After.Words(), x.Reason, view.Result(x.Outcome)}
-		if withJob {
-			row = append([]any{view.Target(x.Action), x.User}, row...)
-		}
-		return row
-	})
 }
 
 func openReader(c *cli.Context) (*config.Config, *store.Reader, error) {

@@ -63,7 +63,7 @@ func TestReportNodes(t *testing.T) {
 		return out.String() + errs.String()
 	}
 	out := priod(0, "report", "nodes", "-n", "5")
-	for _, want := range []string{"2000 completed jobs on 31 nodes, 1 of them slow beyond doubt", "slow", `train\x1b[2J`, "on 4 GPUs: 1.", "26 more with --most"} {
+	for _, want := range []string{"2000 completed jobs on 31 nodes, 1 of them slow beyond doubt", "slow", `train\x1b[2J`, "on 4 GPUs: 1.", "and 26 more"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

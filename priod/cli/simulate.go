@@ -313,7 +313,7 @@ func (s *Simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 
 // past reads accounting.
 func (s *Simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config, opts trace.Options) ([]trace.Job, error) {
-	last, err := span(c, "simulate", false)
+	last, err := sinceOf(c, false)
 	if err != nil {
 		return nil, err
 	}

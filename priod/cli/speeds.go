@@ -51,7 +51,7 @@ func learn(ctx context.Context, cfg *config.Config, table *workload.Table, span 
 
 // lessons are what the daemon learned, or with --since what accounting teaches now.
 func lessons(c *cli.Context, cfg *config.Config, table *workload.Table) (store.Lessons, error) {
-	if last, err := span(c, "workloads history", true); err != nil {
+	if last, err := sinceOf(c, true); err != nil {
 		return store.Lessons{}, err
 	} else if last > 0 {
 		return learn(c.Context, cfg, table, last)

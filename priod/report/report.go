@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -195,6 +196,22 @@ func Known[T any](v *T, words func(T) string) string {
 	}
 	return words(*v)
 }
+
+// Between says of which time an answer is.
+func Between(since, until time.Time) string {
+	return "From " + Clock(since) + " to " + Clock(until)
+}
+
+// Fixed is a number with so many decimals, without a sign where it rounds to 0.
+func Fixed(decimals int) func(v float64) string {
+	return func(v float64) string {
+		scale := math.Pow10(decimals)
+		return strconv.FormatFloat(math.Round(v*scale)/scale+0, 'f', decimals, 64)
+	}
+}
+
+// Percent is a part in whole percents.
+func Percent(part float64) string { return Fixed(0)(100*part) + " %" }
 
 // Clock is a time of this machine's zone; "": none.
 func Clock(t time.Time) string {

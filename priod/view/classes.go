@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/plan"
+	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
 
@@ -97,4 +98,18 @@ func OfClasses(since, until time.Time, jobs []store.JobTimes) *Classes {
 		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Why, b.Why), cmp.Compare(a.Detail, b.Detail))
 	})
 	return c
+}
+
+// Page shows them.
+func (c *Classes) Page() *report.Page {
+	p := &report.Page{Title: "What made jobs TE or BE", Words: []string{report.Between(c.Since, c.Until) + "."}}
+	if len(c.By) == 0 {
+		p.Words = append(p.Words, "No cycle has seen a GPU job.")
+	}
+	header := []string{"BECAUSE OF", "CLASS", "JOBS", "USERS", "GPU-HOURS", "WAIT P50", "P95", "RUN P50", "WAITING"}
+	p.Tables = []report.PageTable{report.TableOf("", header, c.By, func(x *Classed) []any {
+		return []any{x.Words(), cmp.Or(x.Class, "-"), x.Jobs, x.Users, tenths(x.GPUHours), report.Known(x.P50, report.Seconds), report.Known(x.P95, report.Seconds),
+			report.Known(x.Ran, report.Seconds), x.Waiting}
+	})}
+	return p
 }

@@ -2,10 +2,13 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/simulate/metrics"
 )
@@ -25,6 +28,8 @@ type Failures struct {
 	Latest   []retry.Failure `json:"latest"` // of each job the last one, the latest first
 	Suspects []retry.Suspect `json:"suspects"`
 	Drained  []retry.Drained `json:"drained"`
+
+	Notes []string `json:"-"` // what the figures lack
 }
 
 // FailuresOf are those of one class or one user.
@@ -120,4 +125,39 @@ func DoneAbout(x *retry.Failure) string {
 		text += "; refuses " + x.Exclude
 	}
 	return text
+}
+
+// Page shows them with a plot.
+func (f *Failures) Page() *report.Page {
+	p := &report.Page{Title: "Why jobs failed", Tables: f.tables(), Notes: f.Notes, Words: []string{fmt.Sprintf("%s: %s, %.2f GPU-hours; %d requeued, %d of them held.", report.Between(f.Since, f.Until),
+		report.Count(f.Count, "failure"), f.GPUHours, f.Requeued, f.Held)}}
+	for _, d := range f.Drained {
+		p.Notes = append(p.Notes, fmt.Sprintf("Drained: %s for %s at %s.", d.Node, d.Class, report.Clock(d.At)))
+	}
+	bars := report.Figure{Title: "GPU-hours of the runs that failed, by class", YLabel: "GPU-hours"}
+	for _, c := range f.ByClass[:min(len(f.ByClass), mostBars)] {
+		bars.Bars = append(bars.Bars, report.Bar{Name: c.Name, Value: c.GPUHours})
+	}
+	p.Plot(bars)
+	return p
+}
+
+// mostBars is how many bars one plot has at most: more names would not be read.
+const mostBars = 20
+
+func (f *Failures) tables() []report.PageTable {
+	sums := func(title string, all []FailuresOf) report.PageTable {
+		return report.TableOf("", []string{title, "FAILURES", "JOBS", "USERS", "GPU-HOURS", "RAN P50", "P90", "THE SAME AGAIN", "REQUEUED", ""}, all, func(x *FailuresOf) []any {
+			return []any{x.Name, x.Count, x.Jobs, x.Users, fmt.Sprintf("%.2f", x.GPUHours), report.Known(x.P50, report.Seconds), report.Known(x.P90, report.Seconds), x.Repeats, x.Requeued, x.Text}
+		})
+	}
+	return []report.PageTable{
+		sums("CLASS", f.ByClass), sums("USER", f.ByUser),
+		report.TableOf("", []string{"JOB", "USER", "ENDED", "NODES", "CLASS", "THEN", "ADVICE"}, f.Latest, func(x *retry.Failure) []any {
+			return []any{x.Job.String(), x.User, report.Clock(x.End), strings.Join(x.Nodes, ","), x.Class, DoneAbout(x), x.Advice}
+		}),
+		report.TableOf("Suspect nodes: jobs of several users failed alike there, and less elsewhere", []string{"NODE", "CLASS", "FAILURES", "USERS"}, f.Suspects, func(s *retry.Suspect) []any {
+			return []any{s.Node, s.Class, s.Failures, strings.Join(s.Users, ",")}
+		}),
+	}
 }

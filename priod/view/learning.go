@@ -2,11 +2,16 @@ package view
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
+	"slurmprio/priod/config"
+	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
 )
 
@@ -111,4 +116,51 @@ func over[T any](all []T, of func(*T) (string, float64), gpuType string, gpus ma
 		n += float64(gpus[name])
 	}
 	return own / (sum / n)
+}
+
+// Page shows it, the most costly programs first.
+func (l *Learning) Page() *report.Page {
+	p := &report.Page{Title: "Whether GPU types chosen by learned speeds were right", Words: []string{
+		fmt.Sprintf("%s: %s completed on the GPU type that a learned speed chose.", report.Between(l.Since, l.Until), report.Count(l.Jobs, "job"))}}
+	if l.Jobs == 0 {
+		return p
+	}
+	hundredths := report.Fixed(2)
+	p.Words = append(p.Words,
+		fmt.Sprintf("Against the mean of the types: %d faster, %d slower, %d the same; %s GPU-hours saved.", l.Better, l.Worse, l.Jobs-l.Better-l.Worse, hundredths(l.SavedGPU)),
+		fmt.Sprintf("Speed there, known now: %d as believed, %d lower, %d higher.", l.Held, l.Misled, l.Jobs-l.Held-l.Misled))
+	p.Tables = []report.PageTable{report.TableOf("", []string{"USER", "JOB NAME", "TYPE", "JOBS", "BELIEVED THEN", "KNOWN NOW", "GPU-HOURS SAVED"}, l.Programs, func(p *Guessed) []any {
+		return []any{p.User, p.Name, p.GPUType, p.Jobs, hundredths(p.Believed), hundredths(p.Now), hundredths(p.SavedGPU)}
+	})}
+	return p
+}
+
+// ReadLearning scores the runs of a time, which the state folder has.
+func ReadLearning(ctx context.Context, cfg *config.Config, r *store.Reader, table *workload.Table, since, until time.Time) (*Learning, error) {
+	given, err := r.TypesGivenSince(ctx, since)
+	if err != nil {
+		return nil, err
+	}
+	lessons, err := r.Lessons(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	types, err := r.GPUTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := r.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gpus, set := map[string]int{}, cfg.SpeedSettings()
+	for i := range nodes {
+		gpus[nodes[i].GPUType] += nodes[i].GPUs
+	}
+	runs := make([]Given, len(given))
+	for i := range given {
+		job := speed.Job{Tag: given[i].Tag.Tag, User: given[i].User, Name: given[i].Name, GPUs: given[i].GPUs}
+		runs[i] = Given{TypeGiven: given[i], Now: set.For(&job, types, table, lessons.Knowledge).Speeds}
+	}
+	return OfLearning(since, until, runs, gpus), nil
 }

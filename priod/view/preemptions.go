@@ -2,12 +2,15 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/report"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug/jobtag"
@@ -275,4 +278,88 @@ func spread(values []float64) (p50, p95, p99 *float64) {
 		return &v
 	}
 	return at(50), at(95), at(99)
+}
+
+// Page shows it with a plot.
+func (p *Preemptions) Page() *report.Page {
+	page := &report.Page{Title: "What preemption brought and cost", Words: []string{report.Between(p.Since, p.Until) + "."}, Tables: append([]report.PageTable{delays(p)}, victims(p)...)}
+	all := append([]evictionsFor{{"For TE jobs", &p.Evictions}}, otherEvictions(p)...)
+	if !p.Evictions.Any() {
+		page.Words, all = append(page.Words, "No job was evicted for a TE job."), all[1:]
+	}
+	for _, of := range all {
+		words := of.sum.words()
+		words[0] = of.title + ": " + words[0]
+		page.Words = append(page.Words, words...)
+	}
+	bars := report.Figure{Title: "GPU-hours lost for TE jobs, by user", YLabel: "GPU-hours"}
+	for _, v := range p.ByUser[:min(len(p.ByUser), mostBars)] {
+		bars.Bars = append(bars.Bars, report.Bar{Name: v.Name, Value: v.Lost})
+	}
+	page.Plot(bars)
+	return page
+}
+
+func wholeSeconds(s float64) string { return report.Fixed(0)(s) + "s" }
+
+// evictionsFor are those with one purpose.
+type evictionsFor struct {
+	title string
+	sum   *Evictions
+}
+
+// otherEvictions are those that were for no TE job.
+func otherEvictions(p *Preemptions) (all []evictionsFor) {
+	for _, of := range []evictionsFor{{"At the end of rounds, for BE jobs that were owed their GPUs", &p.Rounds}, {"To free nodes for gangs", &p.Gangs}} {
+		if of.sum.Any() {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+// delays are how long TE jobs waited, and how much longer BE jobs took.
+func delays(p *Preemptions) report.PageTable {
+	waiting := ""
+	if p.TE.Waiting > 0 {
+		waiting = fmt.Sprintf("%d more wait", p.TE.Waiting)
+	}
+	slowdown := func(s *Slowdowns, name string) []any {
+		return []any{name, s.Jobs, report.Known(s.P50, report.Fixed(2)), report.Known(s.P95, report.Fixed(2)), report.Known(s.P99, report.Fixed(2)), ""}
+	}
+	return report.PageTable{Title: "Waits of TE jobs, slowdowns of BE jobs", Header: []string{"", "JOBS", "P50", "P95", "P99", ""}, Rows: [][]any{
+		{"TE: wait", p.TE.Jobs, report.Known(p.TE.P50, wholeSeconds), report.Known(p.TE.P95, wholeSeconds), report.Known(p.TE.P99, wholeSeconds), waiting},
+		slowdown(&p.BE, "BE: slowdown"), slowdown(&p.Evicted, "  of the evicted"),
+	}}
+}
+
+// victims are the jobs that left for TE jobs, and for which.
+func victims(p *Preemptions) []report.PageTable {
+	left := func(title string, all []Victims) report.PageTable {
+		return report.TableOf("", []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, all, func(v *Victims) []any {
+			return []any{cmp.Or(v.Name, "(none)"), v.Count, v.Jobs, fmt.Sprintf("%.2f", v.Lost), v.Kept, v.Broken, report.Known(v.P50, wholeSeconds), report.Known(v.P95, wholeSeconds)}
+		})
+	}
+	return []report.PageTable{
+		left("LEFT: USER", p.ByUser), left("LEFT: WORKLOAD", p.ByWorkload),
+		report.TableOf("", []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, p.ForUser, func(b *Benefits) []any {
+			return []any{b.User, b.Count, b.Jobs, fmt.Sprintf("%.2f", b.Lost)}
+		}),
+	}
+}
+
+// words sum them up.
+func (e *Evictions) words() []string {
+	var how []string
+	for _, word := range slices.Sorted(maps.Keys(e.How)) {
+		how = append(how, fmt.Sprintf("%s %d", word, e.How[word]))
+	}
+	words := []string{
+		fmt.Sprintf("%s (%s), %d under way, %d called off before the signal.", report.Count(e.Count, "eviction"), strings.Join(how, ", "), e.Underway, e.CalledOff),
+		fmt.Sprintf("Lost: %.2f GPU-hours; %.2f were expected.", e.Lost, e.Promised),
+	}
+	if told := e.Kept + e.Broken; told > 0 {
+		words = append(words, fmt.Sprintf("Left within the grace period: %d of %d (%s).", e.Kept, told, report.Percent(float64(e.Kept)/float64(told))))
+	}
+	return words
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
 
@@ -114,4 +115,23 @@ func (e *ETA) Words() string {
 		return fmt.Sprintf("%d expected starts, none of which can be scored yet", a.Promised)
 	}
 	return fmt.Sprintf("%d expected starts, %d scored: %.0f %% started by their time for nine of ten", a.Promised, a.Scored, 100**a.Held)
+}
+
+// Page shows them.
+func (e *ETA) Page() *report.Page {
+	p := &report.Page{Title: "Whether jobs started when they were expected to", Words: []string{report.Between(e.Since, e.Until) + ": " + e.Words() + "."}}
+	if e.All.Promised == 0 {
+		return p
+	}
+	for _, t := range []struct {
+		title string
+		rows  []ETAOf
+	}{{"SIZE", append([]ETAOf{e.All}, e.BySize...)}, {"PARTITION", e.ByPartition}} {
+		header := []string{t.title, "EXPECTED", "SCORED", "HELD", "STARTED", "ERROR", "BY LIMITS", "WITHIN 1m", "WITHIN 10m"}
+		p.Tables = append(p.Tables, report.TableOf("", header, t.rows, func(o *ETAOf) []any {
+			return []any{o.Name, o.Promised, o.Scored, report.Known(o.Held, report.Percent), o.Started, report.Known(o.ErrorS, report.Seconds), report.Known(o.LimitsS, report.Seconds),
+				report.Known(o.Minute, report.Percent), report.Known(o.TenMin, report.Percent)}
+		}))
+	}
+	return p
 }

@@ -2,12 +2,17 @@ package view
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/live"
+	"slurmprio/priod/report"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
@@ -25,6 +30,8 @@ type Sizing struct {
 	Starving []StarvingJob `json:"starving"`
 	Programs []Overasked   `json:"overasked"`
 	Unread   []string      `json:"unread"` // rows of accounting that are left out, and why
+
+	Notes []string `json:"-"` // what the figures lack
 }
 
 // StrandedOn is a node whose free GPUs lack CPUs or memory.
@@ -256,4 +263,87 @@ func (r *Sizing) cpuOnly(s *cluster.Snapshot) {
 		}
 	}
 	slices.SortStableFunc(r.CPUOnly, func(a, b CPUOnlyJob) int { return cmp.Compare(b.CPUs, a.CPUs) })
+}
+
+// Page shows it with a plot.
+func (r *Sizing) Page() *report.Page {
+	p := &report.Page{Title: "CPUs and memory of GPU nodes", Words: []string{r.words()}, Tables: r.tables(), Notes: append(r.Notes, UnreadWords(r.Unread)...)}
+	p.Plot(report.Figure{Title: "GPUs", YLabel: "GPUs", Bars: []report.Bar{
+		{Name: "in use", Value: float64(r.GPUs - r.Free)}, {Name: "free, with their share", Value: float64(r.Free - r.Stranded)}, {Name: "stranded", Value: float64(r.Stranded)},
+	}})
+	return p
+}
+
+func (r *Sizing) words() string {
+	stranded := "each with its share of its node's CPUs and memory"
+	if r.Stranded > 0 {
+		stranded = fmt.Sprintf("%d of them stranded: their nodes lack the CPUs or the memory of their share", r.Stranded)
+	}
+	return fmt.Sprintf("%d of %d GPUs are free, %s.", r.Free, r.GPUs, stranded)
+}
+
+func (r *Sizing) tables() []report.PageTable {
+	return []report.PageTable{
+		report.TableOf("", []string{"NODE", "TYPE", "FREE GPUS", "FREE CPUS", "FREE MB", "STRANDED FOR CPUS", "FOR MEMORY", "CPU-ONLY JOBS HOLD CPUS", "MB"}, r.Nodes, func(n *StrandedOn) []any {
+			return []any{n.Node, n.GPUType, n.FreeGPUs, n.FreeCPUs, n.FreeMemMB, n.ForCPUs, n.ForMem, n.CPUOnlyCPUs, n.CPUOnlyMemMB}
+		}),
+		report.TableOf("Jobs without GPUs that hold CPUs and memory there", []string{"JOB", "USER", "NODES", "CPUS", "MB"}, r.CPUOnly, func(j *CPUOnlyJob) []any {
+			return []any{j.Job.String(), j.User, j.Nodes, j.CPUs, j.MemMB}
+		}),
+		report.TableOf("These hold memory there that their steps have not used so far; a quarter more than they used, at least 1024 MB, is left to them",
+			[]string{"JOB", "USER", "NODE", "GPUS", "MB", "USED AT MOST", "IDLE"}, r.Idle, func(j *IdleMemory) []any {
+				return []any{j.Job.String(), j.User, j.Node, j.GPUs, j.MemMB, j.Peak, j.Idle}
+			}),
+		report.TableOf("Slower than possible next to idle CPUs", []string{"JOB", "USER", "NODE", "CPUS", "WANTS", "IDLE THERE", "TIMES FASTER", "BY"}, r.Starving,
+			func(j *StarvingJob) []any {
+				return []any{j.Job.String(), j.User, j.Node, j.CPUs, j.Wants, j.Idle, fmt.Sprintf("%.2f", j.Gain), j.Why}
+			}),
+		report.TableOf("These had far more for each GPU than they used. What is enough can stand in the next script in place of its -c and --mem, times its GPUs "+
+			"(--cpus-per-gpu and --mem-per-gpu would keep priod from sizing the job)",
+			[]string{"PROGRAM", "TYPE", "RUNS", "HAD CPUS", "USED CPUS", "HAD MB", "USED MB", "ENOUGH"}, r.Programs, func(p *Overasked) []any {
+				return []any{p.Program, p.GPUType, p.Runs, fmt.Sprintf("%.3g", p.Had), fmt.Sprintf("%.2g", p.Used), Megabytes(p.HadMB), Megabytes(p.UsedMB), p.Options}
+			}),
+	}
+}
+
+// Megabytes are "-" where accounting has none.
+func Megabytes(mb float64) string {
+	if mb == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", mb)
+}
+
+// ReadSizing looks at the queue and the nodes as they are now, and where since is before until, at accounting too.
+func ReadSizing(ctx context.Context, cfg *config.Config, slurm *live.Cluster, table *workload.Table, since, until time.Time) (*Sizing, error) {
+	snapshot, err := slurm.Observe(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read Slurm: %w", err)
+	}
+	used, set, past := &live.Used{}, cfg.SpeedSettings(), since.Before(until)
+	if past {
+		if used, err = slurm.Used(ctx, since, until, set.Today); err != nil {
+			return nil, fmt.Errorf("read accounting: %w", err)
+		}
+	}
+	learned := sensitivity.Learn(used.Stays, cfg.Constants.ShortestRun)
+	s := OfSizing(&snapshot, table, learned, used.Shares)
+	holding := s.Holding(&snapshot)
+	peaks, unasked := slurm.Peaks(ctx, holding)
+	s.SetPeaks(holding, peaks)
+	s.Unread = UnreadRows(slurm)
+	note := func(format string, a ...any) { s.Notes = append(s.Notes, fmt.Sprintf(format, a...)) }
+	switch {
+	case unasked != nil:
+		note("What running jobs use of their memory is not known: %v", unasked)
+	case len(holding) > 0 && len(peaks) == 0:
+		note("What running jobs use of their memory is not known: %s.", Unmeasured(ctx, slurm, nil, 0))
+	}
+	switch {
+	case past && len(learned) == 0:
+		note("Accounting says of no run with GPUs what it used: %s.", Unmeasured(ctx, slurm, used.Stays, cfg.Constants.ShortestRun))
+	case past && len(s.Programs) == 0:
+		note("No program in accounting had twice the CPUs or the memory that it can use.")
+	}
+	return s, nil
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/live"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/workload/sensitivity"
 	"slurmprio/slurmplug"
@@ -35,6 +39,7 @@ type Usage struct {
 	Measured int         `json:"measured"` // runs of which accounting says what they used
 	Unread   []string    `json:"unread"`   // rows of accounting that are left out, and why
 	Budgets  []BudgetOf  `json:"te_budgets"`
+	Notes    []string    `json:"-"` // what the figures lack
 
 	groups [5]map[string]*UsageOf
 	types  map[string]gpuNodes
@@ -114,7 +119,7 @@ func NewUsage(since, until time.Time, nodes []cluster.Node) *Usage {
 func (u *Usage) Add(from, to time.Time, runs []cluster.PastStay) {
 	for i := range runs {
 		r := &runs[i]
-		start, end := later(r.Start, from), to
+		start, end := cluster.Later(r.Start, from), to
 		if !r.End.IsZero() && r.End.Before(to) {
 			end = r.End
 		}
@@ -173,7 +178,7 @@ func (u *Usage) plot(r *cluster.PastStay, start, end time.Time) {
 		if to.After(end) {
 			to = end
 		}
-		u.hours[k][r.GPUType] += to.Sub(later(from, start)).Hours() * float64(r.GPUs)
+		u.hours[k][r.GPUType] += to.Sub(cluster.Later(from, start)).Hours() * float64(r.GPUs)
 	}
 }
 
@@ -226,14 +231,13 @@ func (u *Usage) Sum() {
 	slices.SortStableFunc(u.Idle, func(a, b IdleRun) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
 }
 
-// Tables are the same for a page and for a terminal.
-func (u *Usage) Tables() []report.PageTable {
+func (u *Usage) tables() []report.PageTable {
 	var tables []report.PageTable
 	for _, set := range []struct {
 		title string
 		of    []UsageOf
 	}{{"GPU TYPE", u.ByType}, {"ENDED", u.ByState}, {"SIZE", u.BySize}, {"USER", u.ByUser}, {"ACCOUNT", u.ByAccount}} {
-		t := report.PageTable{Title: set.title, Header: []string{set.title, "RUNS", "GPU-HOURS", "%", "CHARGED"}}
+		t := report.PageTable{Header: []string{set.title, "RUNS", "GPU-HOURS", "%", "CHARGED"}}
 		if set.title == "GPU TYPE" {
 			t.Header = append(t.Header, "% OF ITS GPUS")
 		}
@@ -250,45 +254,32 @@ func (u *Usage) Tables() []report.PageTable {
 		}
 		tables = append(tables, t)
 	}
-	if len(u.Spread) > 0 {
-		t := report.PageTable{Title: "On more nodes than their GPUs fill", Header: []string{"JOB", "USER", "GPU TYPE", "GPUS", "NODES", "WOULD FILL", "GPU-HOURS"}}
-		for _, s := range u.Spread {
-			t.Rows = append(t.Rows, []any{s.Job.String(), s.User, cmp.Or(s.GPUType, "(none)"), s.GPUs, s.Nodes, s.Need, tenths(s.GPUHours)})
-		}
-		tables = append(tables, t)
-	}
-	if len(u.Idle) > 0 {
-		t := report.PageTable{Title: "Hardly any CPU, or no GPU, used", Header: []string{"JOB", "USER", "NAME", "GPUS", "CPUS USED FOR EACH", "LARGEST GPU USE", "GPU-HOURS"}}
-		for _, s := range u.Idle {
+	return append(tables,
+		report.TableOf("On more nodes than their GPUs fill", []string{"JOB", "USER", "GPU TYPE", "GPUS", "NODES", "WOULD FILL", "GPU-HOURS"}, u.Spread, func(s *SpreadRun) []any {
+			return []any{s.Job.String(), s.User, cmp.Or(s.GPUType, "(none)"), s.GPUs, s.Nodes, s.Need, tenths(s.GPUHours)}
+		}),
+		report.TableOf("Hardly any CPU, or no GPU, used", []string{"JOB", "USER", "NAME", "GPUS", "CPUS USED FOR EACH", "LARGEST GPU USE", "GPU-HOURS"}, u.Idle, func(s *IdleRun) []any {
 			use := "not measured"
 			if s.GPUUse != nil {
 				use = fmt.Sprintf("%.0f %%", *s.GPUUse)
 			}
-			t.Rows = append(t.Rows, []any{s.Job.String(), s.User, s.Name, s.GPUs, fmt.Sprintf("%.3f", s.CPUs), use, tenths(s.GPUHours)})
-		}
-		tables = append(tables, t)
-	}
-	if len(u.Budgets) > 0 {
-		t := report.PageTable{Title: "TE budgets", Header: []string{"OF", "PARTITION", "GPUS", "GPU-HOURS A DAY", "TIME LIMIT", "FROM"}}
-		for _, b := range u.Budgets {
-			limit := func(n float64, text string) string {
+			return []any{s.Job.String(), s.User, s.Name, s.GPUs, fmt.Sprintf("%.3f", s.CPUs), use, tenths(s.GPUHours)}
+		}),
+		report.TableOf("TE budgets", []string{"OF", "PARTITION", "GPUS", "GPU-HOURS A DAY", "TIME LIMIT", "FROM"}, u.Budgets, func(b *BudgetOf) []any {
+			limit := func(n float64, words func(float64) string) string {
 				if n == 0 {
 					return "any"
 				}
-				return text
+				return words(n)
 			}
-			t.Rows = append(t.Rows, []any{b.Of, cmp.Or(b.Partition, "any"), limit(float64(b.GPUs), fmt.Sprint(b.GPUs)), limit(b.GPUHours, tenths(b.GPUHours)),
-				limit(b.TimeLimitS, report.Ago(time.Duration(b.TimeLimitS)*time.Second)), strings.Join(b.Keys, "; ")})
-		}
-		tables = append(tables, t)
-	}
-	return tables
+			return []any{b.Of, cmp.Or(b.Partition, "any"), limit(float64(b.GPUs), report.Fixed(0)), limit(b.GPUHours, tenths), limit(b.TimeLimitS, report.Seconds), strings.Join(b.Keys, "; ")}
+		}))
 }
 
 // Page shows the usage with a plot.
 func (u *Usage) Page() *report.Page {
-	p := &report.Page{Title: "GPU use", Words: []string{fmt.Sprintf("From %s to %s: %d runs with GPUs, %.1f GPU-hours.", u.Since.Format(time.RFC3339), u.Until.Format(time.RFC3339), u.Runs, u.GPUHours)}}
-	p.Tables = u.Tables()
+	p := &report.Page{Title: "GPU use", Tables: u.tables(), Notes: append(u.Notes, UnreadWords(u.Unread)...),
+		Words: []string{fmt.Sprintf("%s: %s with GPUs, %.1f GPU-hours.", report.Between(u.Since, u.Until), report.Count(u.Runs, "run"), u.GPUHours)}}
 	part := u.Until.Sub(u.Since).Hours() / plotParts
 	f := report.Figure{Title: "GPUs in use", XLabel: "hours", YLabel: "GPUs", Steps: true}
 	for _, of := range u.ByType {
@@ -298,15 +289,129 @@ func (u *Usage) Page() *report.Page {
 		}
 		f.Curves = append(f.Curves, c)
 	}
-	if len(f.Curves) > 0 {
-		p.Plots = []report.Figure{f}
-	}
+	p.Plot(f)
 	return p
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// ReadUsage reads accounting day by day: a month of it at once may be too large. measured: also what the steps used.
+func ReadUsage(ctx context.Context, cfg *config.Config, slurm *live.Cluster, since, until time.Time, measured bool) (*Usage, error) {
+	nodes, err := slurm.Nodes(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return b
+	u := NewUsage(since, until, nodes)
+	for from := since; from.Before(until); {
+		to := cluster.Earlier(from.Add(24*time.Hour), until)
+		runs, err := slurm.Past(ctx, from, to)
+		if err != nil {
+			return nil, err
+		}
+		u.Add(from, to, runs)
+		from = to
+	}
+	if measured {
+		set := cfg.SpeedSettings()
+		used, err := slurm.Used(ctx, since, until, set.Today)
+		if err != nil {
+			return nil, err
+		}
+		if u.AddUsed(used.Stays); u.Measured == 0 && u.Runs > 0 {
+			u.Notes = append(u.Notes, "Accounting says of no run with GPUs what it used: "+Unmeasured(ctx, slurm, nil, 0)+".")
+		}
+	}
+	u.Sum()
+	u.Budgets, u.Unread = budgetsOf(cfg, nodes), UnreadRows(slurm)
+	return u, nil
+}
+
+// budgetsOf are the TE budgets: in each partition where they are a part of what a job reaches, else one for all.
+func budgetsOf(cfg *config.Config, nodes []cluster.Node) []BudgetOf {
+	set, all := cfg.Decide().Ranking, []BudgetOf{}
+	add := func(of, name string, b plan.Budget) {
+		partitions := map[string]bool{}
+		for i := range nodes {
+			for _, p := range nodes[i].Partitions {
+				if b.Share+b.HourShare > 0 && set.Ranks(p) {
+					partitions[p] = true
+				}
+			}
+		}
+		if len(partitions) == 0 {
+			partitions[""] = true
+		}
+		for _, p := range slices.Sorted(maps.Keys(partitions)) {
+			on := b.On(plan.ReachOf(nodes, p))
+			x := BudgetOf{Of: strings.TrimSpace(of + " " + name), Partition: p, GPUs: on.GPUs, GPUHours: on.GPUHours, TimeLimitS: on.TimeLimit.Seconds(), Keys: []string{}}
+			if name == "" {
+				x.Of = "each " + of
+			}
+			for _, l := range []struct {
+				limit   string
+				allowed float64
+			}{{"gpus", float64(on.GPUs)}, {"gpu_hours", on.GPUHours}, {"time_limit_s", x.TimeLimitS}} {
+				if l.allowed > 0 {
+					x.Keys = append(x.Keys, cfg.BudgetKey(of, name, l.limit))
+				}
+			}
+			if on != (plan.Budget{}) {
+				all = append(all, x)
+			}
+		}
+	}
+	add("user", "", set.User)
+	add("account", "", set.Account)
+	for _, of := range []struct {
+		kind    string
+		budgets map[string]plan.Budget
+	}{{"user", set.Users}, {"account", set.Accounts}} {
+		for _, name := range slices.Sorted(maps.Keys(of.budgets)) {
+			add(of.kind, name, of.budgets[name])
+		}
+	}
+	return all
+}
+
+// Unmeasured says why no run with GPUs counts for what it used; shortest is the least length of one that does.
+func Unmeasured(ctx context.Context, slurm *live.Cluster, stays []sensitivity.Stay, shortest time.Duration) string {
+	if n := shorter(stays, shortest); n > 0 {
+		return fmt.Sprintf("%s measured, and runs shorter than %s are not counted", report.Plural(n, "run was", "runs were"), shortest)
+	}
+	if by, err := slurm.MeasuredBy(ctx); err == nil && by != "" {
+		return fmt.Sprintf("none was measured by %s; runs shorter than its interval (JobAcctGatherFrequency) are not", by)
+	}
+	return "JobAcctGatherType must not be none"
+}
+
+// shorter counts the runs with GPUs that were measured, and were shorter.
+func shorter(stays []sensitivity.Stay, shortest time.Duration) (n int) {
+	for i := range stays {
+		if s := &stays[i]; s.GPUs > 0 && s.CPUSeconds > 0 && s.Length() < shortest {
+			n++
+		}
+	}
+	return n
+}
+
+// UnreadRows are the rows that reads of accounting have left out, and why.
+func UnreadRows(slurm *live.Cluster) []string {
+	rows := []string{}
+	for _, u := range slurm.Unread() {
+		rows = append(rows, u.String())
+	}
+	return rows
+}
+
+// mostUnread is how many of them people are shown.
+const mostUnread = 10
+
+// UnreadWords name them.
+func UnreadWords(rows []string) (words []string) {
+	if len(rows) == 0 {
+		return nil
+	}
+	words = append([]string{report.Plural(len(rows), "row of Slurm's", "rows of Slurm's") + " cannot be read, and left out:"}, rows[:min(len(rows), mostUnread)]...)
+	if more := len(rows) - mostUnread; more > 0 {
+		words = append(words, fmt.Sprintf("and %d more (--json)", more))
+	}
+	return words
 }

@@ -3,12 +3,14 @@ package view
 import (
 	"fmt"
 	"math"
+	"time"
 
+	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
 
-// ValueWords sum up what priod brought in a sentence, with its doubt.
-func ValueWords(v *store.Value) string {
+// valueWords sum up what priod brought in a sentence, with its doubt.
+func valueWords(v *store.Value) string {
 	saved := v.Completion.Saved()
 	if math.Abs(saved) < 0.005 {
 		return "mean completion is the same with priod as without (" + doubtOf(v) + ")"
@@ -39,3 +41,46 @@ func doubtOf(v *store.Value) string {
 	}
 	return "one replay"
 }
+
+// Value is what priod brought.
+type Value struct{ *store.Value }
+
+// Page says first what priod brought, then to whom, then how sure that is.
+func (v Value) Page() *report.Page {
+	p := &report.Page{Title: "What priod brought", Words: []string{fmt.Sprintf("%s, %s: %s.", report.Between(v.Since, v.Until), report.Count(v.Jobs, "GPU job"), valueWords(v.Value))}}
+	change := func(x store.ValueOf) string {
+		if p := x.Saved(); !math.IsNaN(p) {
+			return fmt.Sprintf("%+.0f %%", -math.Round(100*p)+0) // no minus before 0
+		}
+		return ""
+	}
+	figures := report.PageTable{Title: "Figures", Header: []string{"", "HAPPENED", "WITHOUT PRIOD", "CHANGE"}}
+	add := func(name string, x store.ValueOf, words func(float64) string) {
+		figures.Rows = append(figures.Rows, []any{name, words(x.With), words(x.Without), change(x)})
+	}
+	add("mean completion", v.Completion, report.Seconds)
+	add("mean wait", v.Wait, report.Seconds)
+	if v.TEWaitP95 != nil {
+		add("TE wait p95", *v.TEWaitP95, report.Seconds)
+	}
+	add("GPU-hours held", v.GPUHours, report.Fixed(0))
+	p.Tables = []report.PageTable{figures}
+	for _, t := range []struct {
+		title string
+		users []store.ValueOwner
+	}{{"GAINED MOST", v.Gained}, {"LOST MOST", v.Lost}} {
+		p.Tables = append(p.Tables, report.TableOf("", []string{t.title, "JOBS", "WITH", "WITHOUT PRIOD", "CHANGE"}, t.users, func(u *store.ValueOwner) []any {
+			return []any{u.User, u.Jobs, report.Seconds(u.With), report.Seconds(u.Without), change(u.ValueOf)}
+		}))
+	}
+	p.Notes = []string{fmt.Sprintf("The replay with priod misses the mean completion that happened by %+.0f %%.", 100*v.Off), "priod was not paused for " + report.Ago(LeastPause) +
+		" on end: the replay without priod cannot be checked against what happened.", "Users: mean completion in the two replays. Made at " + report.Clock(v.Made) + " in " + report.Seconds(v.TookS) + "."}
+	if x := v.Paused; x != nil {
+		p.Notes[1] = fmt.Sprintf("While priod was paused (%s to %s, %s): mean wait %s, in the replay without priod %s.", report.Clock(x.Since), report.Clock(x.Until), report.Count(x.Jobs, "job"),
+			report.Seconds(x.Happened), report.Seconds(x.Replayed))
+	}
+	return p
+}
+
+// LeastPause is the shortest pause that says something of a replay.
+const LeastPause = 6 * time.Hour

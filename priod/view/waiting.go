@@ -2,8 +2,8 @@ package view
 
 import (
 	"cmp"
+	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -186,27 +186,28 @@ func (r *Waiting) Shown() (causes []plan.Cause) {
 
 // Page shows the waits with plots.
 func (r *Waiting) Page() *report.Page {
-	p := &report.Page{Title: "Why GPU jobs waited", Words: []string{"From " + r.Since.Format(time.RFC3339) + " to " + r.Until.Format(time.RFC3339) + ". Waiting for GPUs is the time that jobs waited, times the GPUs that they asked for."}}
-	p.Tables = r.Tables()
-	var bars []report.Bar
+	p := &report.Page{Title: "Why GPU jobs waited", Words: []string{report.Between(r.Since, r.Until) + ". GPU-hours waited are the time that jobs waited, times the GPUs that they asked for."}}
+	if r.All.Jobs == 0 {
+		p.Words = []string{report.Between(r.Since, r.Until) + ".", "No GPU job waited."}
+		return p
+	}
+	p.Tables = r.tables()
+	bars := report.Figure{Title: "Waiting by cause", YLabel: "GPU-hours"}
 	for _, c := range r.Shown() {
-		bars = append(bars, report.Bar{Name: string(c), Value: r.All.Causes[c] / 3600})
+		bars.Bars = append(bars.Bars, report.Bar{Name: string(c), Value: r.All.Causes[c] / 3600})
 	}
-	if len(bars) > 0 {
-		p.Plots = append(p.Plots, report.Figure{Title: "Waiting by cause", YLabel: "GPU-hours", Bars: bars})
-	}
+	p.Plot(bars)
 	return p
 }
 
-// Tables are the same for a page and for a terminal.
-func (r *Waiting) Tables() []report.PageTable {
+func (r *Waiting) tables() []report.PageTable {
 	causes := r.Shown()
 	var tables []report.PageTable
 	for _, set := range []struct {
 		title string
 		of    []WaitsOf
 	}{{"SIZE", append(slices.Clone(r.BySize), r.All)}, {"USER", r.ByUser}, {"ACCOUNT", r.ByAccount}, {"PARTITION", r.ByPartition}, {"GPU TYPE", r.ByType}} {
-		t := report.PageTable{Title: set.title, Header: []string{set.title, "JOBS", "STARTED", "MEAN WAIT", "GPU-HOURS WAITED"}}
+		t := report.PageTable{Header: []string{set.title, "JOBS", "STARTED", "MEAN WAIT", "GPU-HOURS WAITED"}}
 		for _, c := range causes {
 			t.Header = append(t.Header, string(c)+" %")
 		}
@@ -220,21 +221,29 @@ func (r *Waiting) Tables() []report.PageTable {
 		}
 		tables = append(tables, t)
 	}
-	if len(r.Whats) > 0 {
-		t := report.PageTable{Title: "What they waited for", Header: []string{"CAUSE", "WHAT", "GPU-HOURS WAITED"}}
-		for _, w := range r.Whats {
-			t.Rows = append(t.Rows, []any{string(w.Cause), w.What, tenths(w.GPUWait / 3600)})
-		}
-		tables = append(tables, t)
-	}
-	if len(r.Passed) > 0 {
-		t := report.PageTable{Title: "Overtaken, and later than first come, first served", Header: []string{"JOB", "USER", "GPUS", "POOL", "WAITED", "LATER BY", "PASSED BY"}}
-		for _, x := range r.Passed {
-			t.Rows = append(t.Rows, []any{x.Job.String(), x.User, x.GPUs, x.Pool, report.Ago(time.Duration(x.Wait) * time.Second), report.Ago(time.Duration(x.Late) * time.Second), x.By})
-		}
-		tables = append(tables, t)
-	}
-	return tables
+	return append(tables,
+		report.TableOf("What they waited for", []string{"CAUSE", "WHAT", "GPU-HOURS WAITED"}, r.Whats, func(w *What) []any { return []any{string(w.Cause), w.What, tenths(w.GPUWait / 3600)} }),
+		report.TableOf("Overtaken, and later than first come, first served", []string{"JOB", "USER", "GPUS", "POOL", "WAITED", "LATER BY", "PASSED BY"}, r.Passed, func(x *Passed) []any {
+			return []any{x.Job.String(), x.User, x.GPUs, x.Pool, report.Seconds(x.Wait), report.Seconds(x.Late), x.By}
+		}))
 }
 
-func tenths(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+var tenths = report.Fixed(1)
+
+// ReadWaiting sums up the waits of a time; nothing was seen since the last cycle.
+func ReadWaiting(ctx context.Context, r *store.Reader, since, until time.Time) (*Waiting, error) {
+	last, err := r.LastCycle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen := until
+	if last.Until.Before(seen) {
+		seen = cluster.Later(since, last.Until)
+	}
+	waited, waiters, err := r.WaitsSince(ctx, since, seen)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := r.RunsSince(ctx, since)
+	return OfWaiting(since, until, waited, waiters, runs), err
+}
