@@ -11,6 +11,7 @@ import (
 	"math"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -109,6 +110,8 @@ type Simulated struct {
 	Stats  trace.Stats
 	Notes  []string
 
+	profile []string // what of the profile is not simulated
+
 	spec   simulate.Spec
 	left   unrunnable
 	strict bool
@@ -148,7 +151,7 @@ func (s *Simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 		return in, nil, err
 	}
 	if cfg != nil {
-		s.Notes = append(s.Notes, in.Unprofile(cfg)...)
+		s.profile = in.Unprofile(cfg)
 	}
 	if err := s.nodeEvents(c, &in); err != nil {
 		return in, nil, err
@@ -433,7 +436,7 @@ func (s *Simulated) Show(c *cli.Context) error {
 }
 
 func (s *Simulated) showNotes(w io.Writer) {
-	for _, n := range s.Notes {
+	for _, n := range slices.Concat(s.Notes, s.profile) {
 		fmt.Fprintf(w, "priod: note: %s\n", n)
 	}
 	for _, words := range s.leftOutWords() {

@@ -158,7 +158,6 @@ func stored(ctx context.Context, cfg *config.Config, r *store.Reader, id cluster
 		return nil, err
 	}
 	if d := v.Decision; d != nil {
-		v.Reason = Reason(d.Why)
 		if b := d.Choices.Budget; b != nil {
 			v.budgetKey = cfg.BudgetKey(b.Of, b.Name, b.Limit)
 			if p := &cfg.Preemption; p.Enabled {
@@ -185,10 +184,15 @@ func maySteer(cfg *config.Config, j *store.Job) bool {
 	return job.AllowsGPUType()
 }
 
-// date says of a job that waits no more that it was left alone, not that it is.
+// date puts the decision's why into words: of a job that waits no more it says that it was left alone, not that it is.
 func (v *Explanation) date() {
-	if d := v.Decision; d != nil && !d.Ranked && d.Why != string(plan.Overrun) && !plan.Reason(d.Why).Started() && !v.waits() {
-		v.Reason = "as it last waited, " + strings.TrimPrefix(v.Reason, "as it last waited, ")
+	d := v.Decision
+	if d == nil {
+		return
+	}
+	v.Reason = Reason(d.Why)
+	if !d.Ranked && d.Why != string(plan.Overrun) && !plan.Reason(d.Why).Started() && !v.waits() {
+		v.Reason = "as it last waited, " + v.Reason
 	}
 }
 

@@ -286,7 +286,7 @@ func (v *Explanation) startWords() string {
 	case !typed.IsZero():
 		all = append(all, "about "+TimeOfDay(typed.Round(time.Minute)))
 	case s != nil:
-		text := strings.TrimPrefix(Starts(s.At, s.Median, s.P90), "starts ")
+		text := Starts(s.At, s.Median, s.P90)
 		if s.Median.IsZero() {
 			text += ", " + ByTimeLimits(s.Planned)
 		}

@@ -39,7 +39,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"others first": {func(v *Explanation) {
 			waits(plan.Starting, "", "")(v)
 			v.Start = &store.ExpectedStart{Planned: at, At: at.Add(2 * time.Hour), Median: at.Add(time.Hour)}
-		}, []string{"Why        fits now, and jobs ahead of it", "Start      " + strings.TrimPrefix(Starts(at.Add(2*time.Hour), at.Add(time.Hour), time.Time{}), "starts ")}, "next pass"},
+		}, []string{"Why        fits now, and jobs ahead of it", "Start      " + Starts(at.Add(2*time.Hour), at.Add(time.Hour), time.Time{})}, "next pass"},
 		"no node":   {waits(plan.NoNode, "BadConstraints", ""), []string{"Why        no node satisfies its request (BadConstraints)"}, "sinfo -R"},
 		"down":      {waits(plan.NoNode, "ReqNodeNotAvail", "UnavailableNodes:n1"), []string{"Why        its nodes are down, drained or reserved (ReqNodeNotAvail): UnavailableNodes:n1", "sinfo -R"}, ""},
 		"partition": {waits(plan.AtLimit, "PartitionNodeLimit", ""), []string{"Why        a limit is reached (PartitionNodeLimit)", "scontrol show partition"}, "sacctmgr"},

@@ -103,7 +103,7 @@ func (v *Job) Starts() string {
 	if v.Start == nil {
 		return ""
 	}
-	text := Starts(v.Start.At, v.Start.Median, v.Start.P90)
+	text := "starts " + Starts(v.Start.At, v.Start.Median, v.Start.P90)
 	if moved := Moved(v.Start); moved != "" {
 		text += "; " + moved
 	}

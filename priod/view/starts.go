@@ -14,12 +14,12 @@ func Starts(at, median, p90 time.Time) string {
 	left := time.Until(at).Round(time.Minute)
 	switch {
 	case left <= time.Minute:
-		return "fits now"
+		return "now"
 	case median.IsZero():
-		return fmt.Sprintf("starts within %s by time limits", report.Ago(left))
+		return fmt.Sprintf("within %s by time limits", report.Ago(left))
 	}
 	in := func(t time.Time) string { return report.Ago(max(time.Until(t), time.Minute).Round(time.Minute)) }
-	return fmt.Sprintf("starts in about %s, nine of ten within %s (by time limits within %s)", in(median), in(p90), report.Ago(left))
+	return fmt.Sprintf("in about %s, nine of ten within %s (by time limits within %s)", in(median), in(p90), report.Ago(left))
 }
 
 // StartsShort is the times by which half and nine of ten of such jobs start, for tables; "-": not known.

@@ -213,12 +213,12 @@ func TestExpectedStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, j := range v.Queue.Jobs {
-		want := map[uint32]string{1000: "fits now", 1001: "starts within 2h0", 1002: "starts in about "}[j.Job.ID]
+		want := map[uint32]string{1000: "starts now", 1001: "starts within 2h0", 1002: "starts in about "}[j.Job.ID]
 		if !strings.HasPrefix(j.Starts(), want) || (want == "") != (j.Start == nil) {
 			t.Errorf("job %s: %q, want %q", j.Job, j.Starts(), want)
 		}
 	}
-	if text := s.get("/queue").Body.String(); !strings.Contains(text, `title="fits now">now<`) || !strings.Contains(text, `title="starts within 2h0`) || !strings.Contains(text, "nine of ten within") {
+	if text := s.get("/queue").Body.String(); !strings.Contains(text, `title="starts now">now<`) || !strings.Contains(text, `title="starts within 2h0`) || !strings.Contains(text, "nine of ten within") {
 		t.Error(text)
 	}
 }
