@@ -35,12 +35,13 @@ func explainCommand() *cli.Command {
 			mostFlag(50, "how many `ROWS` of each table of --history and --victims"),
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of what --json prints for one job"},
 		},
+		Before: validMost,
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.Bool("history") && c.Bool("victims"):
 				return usagef("explain: --history or --victims, not both")
 			case c.Bool("history"):
-				return explainHistory(c)
+				return reading(explainHistory)(c)
 			case c.Bool("victims"):
 				return explainVictims(c)
 			case c.Bool("schema") && c.NArg() > 0:

@@ -7,15 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -25,7 +20,6 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/view"
-	"slurmprio/slurmplug/wake"
 )
 
 // Users who may not read the state folder ask the daemon about their own jobs, by HTTP on the socket explain beside
@@ -144,43 +138,4 @@ func askDaemon(c *cli.Context, cfg *config.Config, names []string, why error) er
 	}
 	stampOwn(c, cfg)
 	return answer(c, json.RawMessage(text), func(w io.Writer) { _, _ = w.Write(text) })
-}
-
-// askOwn asks the daemon as the user who calls; why is the error with which the state folder refused.
-func askOwn(ctx context.Context, cfg *config.Config, method, path string, body []byte, why error) ([]byte, error) {
-	socket := filepath.Join(filepath.Dir(strings.TrimPrefix(wake.Default, "unix:")), config.OwnJobs)
-	if cfg != nil { // priod.toml, too, may not be for users
-		socket = cfg.OwnJobsSocket()
-	}
-	if socket == "" || !errors.Is(why, fs.ErrPermission) {
-		return nil, why
-	}
-	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
-	request, err := http.NewRequestWithContext(ctx, method, "http://priod"+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-			return nil, fmt.Errorf("%w; users ask the daemon, on its own host, and it does not listen at %s", why, socket)
-		}
-		if isBusy(err) {
-			return nil, errors.New("the daemon answers only a few questions of a user at a time: try again in a moment")
-		}
-		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, ownMaxText))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("ask the daemon at %s: %w", socket, err)
-	case answer.StatusCode == http.StatusBadRequest:
-		return nil, usageError{errors.New(string(bytes.TrimSpace(text)))}
-	case answer.StatusCode != http.StatusOK:
-		return nil, errors.New(string(bytes.TrimSpace(text)))
-	}
-	return text, nil
 }

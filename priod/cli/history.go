@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,26 +20,20 @@ import (
 )
 
 // explainHistory shows all that happened to one job.
-func explainHistory(c *cli.Context) error {
-	n, err := most(c)
-	if err != nil {
-		return err
-	}
+func explainHistory(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 	name, err := oneJob(c)
 	if err != nil {
 		return err
 	}
-	return reading(func(c *cli.Context, cfg *config.Config, r *store.Reader) error {
-		id, err := view.Find(c.Context, cfg, r, name)
-		if err != nil {
-			return err
-		}
-		story, err := r.Job(c.Context, id, n)
-		if err != nil {
-			return err
-		}
-		return answer(c, story, func(w io.Writer) { view.StoryPage(&story).Show(w, n) })
-	})(c)
+	id, err := view.Find(c.Context, cfg, r, name)
+	if err != nil {
+		return err
+	}
+	story, err := r.Job(c.Context, id, c.Int("most"))
+	if err != nil {
+		return err
+	}
+	return show(c, view.Story{Story: &story})
 }
 
 func openReader(c *cli.Context) (*config.Config, *store.Reader, error) {

@@ -20,6 +20,11 @@ import (
 // paged is an answer that people read as a page.
 type paged interface{ Page() *report.Page }
 
+// show prints an answer as a page, at most --most rows of each table, or with --json as an object.
+func show(c *cli.Context, v paged) error {
+	return answer(c, v, func(w io.Writer) { v.Page().Show(w, c.Int("most")) })
+}
+
 // kind is a report: what it says of the last time.
 type kind struct {
 	name, usage, words string
@@ -108,7 +113,7 @@ func (k *kind) command() *cli.Command {
 				return err
 			}
 		}
-		return answer(c, v, func(w io.Writer) { v.Page().Show(w, c.Int("most")) })
+		return show(c, v)
 	}
 	action := reading(do)
 	if !k.stored {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -43,13 +44,58 @@ func leaving(open []store.Eviction) map[cluster.JobID]string {
 
 // EvictionPage is the page of evictions.
 type EvictionPage struct {
-	Since     time.Time   `json:"since"` // of the sums
-	Count     int         `json:"evictions_of_the_week"`
-	PaidGPUH  float64     `json:"paid_gpu_h"`     // work that was lost
-	Promised  float64     `json:"promised_gpu_h"` // what the choices took it to cost
-	Evictions []Eviction  `json:"evictions"`      // under way, and the latest others
-	Times     []time.Time `json:"times"`          // of the plot: its bins begin
-	Week      Plot        `json:"week"`
+	EvictionList
+	Since    time.Time   `json:"since"` // of the sums
+	Count    int         `json:"evictions_of_the_week"`
+	PaidGPUH float64     `json:"paid_gpu_h"`     // work that was lost
+	Promised float64     `json:"promised_gpu_h"` // what the choices took it to cost
+	Times    []time.Time `json:"times"`          // of the plot: its bins begin
+	Week     Plot        `json:"week"`
+}
+
+// EvictionList is the evictions under way, and the latest others.
+type EvictionList struct {
+	Evictions []Eviction `json:"evictions"`
+}
+
+// ReadEvictions are at most so many, of one job's own runs and on its behalf, or of all jobs.
+func ReadEvictions(ctx context.Context, r *store.Reader, of *cluster.JobID, most int) (v *EvictionList, err error) {
+	var all []store.Eviction
+	if of != nil {
+		all, err = r.EvictionsOf(ctx, *of, most)
+	} else {
+		all, err = r.Evictions(ctx, most)
+	}
+	v = &EvictionList{make([]Eviction, len(all))}
+	for i, x := range all {
+		v.Evictions[i].Eviction = x
+		if x.Ended.IsZero() && x.Left.IsZero() && !x.Signalled.IsZero() {
+			v.Evictions[i].LeftS = max(0, x.GraceS-time.Since(x.Signalled).Seconds())
+		}
+	}
+	return v, err
+}
+
+// Page shows them.
+func (v *EvictionList) Page() *report.Page {
+	p := &report.Page{Title: "Evictions"}
+	if len(v.Evictions) == 0 {
+		p.Words = []string{"No job was evicted."}
+	}
+	header := []string{"#", "VICTIM", "USER", "GPUS", "FOR", "USER", "NODES", "RECORDED", "STATE", "GRACE", "TOOK", "PROMISED", "PAID", "PLACE", "WHY"}
+	p.Tables = []report.PageTable{report.TableOf("", header, v.Evictions, func(x *Eviction) []any {
+		took, paid := "", ""
+		if x.TookS != nil {
+			took, paid = wholeSeconds(*x.TookS), report.Fixed(0)(*x.Paid)
+		}
+		state := x.State
+		if x.How != "" {
+			state += " (" + x.How + ")"
+		}
+		return []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.Purpose + " " + x.For.String(), x.ForUser, x.Nodes, report.Clock(x.Recorded), state,
+			wholeSeconds(x.GraceS), took, report.Fixed(0)(x.Promised), paid, x.ClaimState, cmp.Or(x.Reason, x.ClaimReason)}
+	})}
+	return p
 }
 
 // Eviction is one eviction and how much of its grace is left.
@@ -59,17 +105,11 @@ type Eviction struct {
 }
 
 func (a *Asked) evictions(ctx context.Context) (shown, error) {
-	all, err := a.Store.Evictions(ctx, a.most(rowsOfPage))
+	listed, err := ReadEvictions(ctx, a.Store, nil, a.most(rowsOfPage))
 	if err != nil {
 		return nil, err
 	}
-	v := &EvictionPage{Evictions: make([]Eviction, len(all)), Since: a.Last.Until.Add(-week)}
-	for i, x := range all {
-		v.Evictions[i].Eviction = x
-		if x.Ended.IsZero() && x.Left.IsZero() && !x.Signalled.IsZero() {
-			v.Evictions[i].LeftS = max(0, x.GraceS-time.Since(x.Signalled).Seconds())
-		}
-	}
+	v := &EvictionPage{EvictionList: *listed, Since: a.Last.Until.Add(-week)}
 	past, err := a.Store.EvictionsSince(ctx, v.Since)
 	if err != nil {
 		return nil, err

@@ -33,8 +33,11 @@ func (p *Past) Page() *report.Page {
 	return &report.Page{Title: "Past cycles and writes", Tables: []report.PageTable{cycles, writesTable(p.Writes, true)}}
 }
 
-// StoryPage shows all that is stored of a job: what was decided, written, and when it ran.
-func StoryPage(s *store.Story) *report.Page {
+// Story is all that is stored of a job.
+type Story struct{ *store.Story }
+
+// Page shows what was decided, written, and when it ran.
+func (s Story) Page() *report.Page {
 	return &report.Page{
 		Title: "Job " + s.Job.ID.String(), Words: []string{fmt.Sprintf("Job %s of %s: first seen %s, %s now.", s.Job.ID, s.Job.User, report.Clock(s.Job.Seen), s.Job.State)},
 		Tables: []report.PageTable{
