@@ -19,7 +19,7 @@ func evictionsCommand() *cli.Command {
 			mostFlag(50, "how many `ROWS`"),
 			jsonFlag(),
 		},
-		Before: validMost,
+		Before: checked(validMost, func(c *cli.Context) error { _, err := optionalJob(c); return err }),
 		Action: reading(func(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 			var of *cluster.JobID
 			if name, err := optionalJob(c); err != nil {

@@ -41,6 +41,9 @@ func explainCommand() *cli.Command {
 			case c.Bool("history") && c.Bool("victims"):
 				return usagef("explain: --history or --victims, not both")
 			case c.Bool("history"):
+				if _, err := oneJob(c); err != nil {
+					return err
+				}
 				return reading(explainHistory)(c)
 			case c.Bool("victims"):
 				return explainVictims(c)

@@ -267,8 +267,12 @@ func (v *Explanation) awaitsType() (from time.Time, awaits bool) {
 	if d == nil || v.Since != "" || d.Choices.GPUType == nil || d.Choices.GPUType.Why != string(steer.Waits) {
 		return from, false
 	}
-	if s := d.Choices.GPUType.StartS; s != nil {
-		from = d.At.Add(time.Duration(*s * float64(time.Second)))
+	c := d.Choices.GPUType
+	if at := c.At; c.StartS != nil {
+		if at.IsZero() { // as earlier versions stored it
+			at = d.At
+		}
+		from = at.Add(time.Duration(*c.StartS * float64(time.Second)))
 	}
 	return from, true
 }

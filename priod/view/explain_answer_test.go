@@ -3,6 +3,7 @@ package view
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -13,6 +14,25 @@ import (
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
+
+// A row is written anew when something else of the decision changes: the times of a GPU type count from where it was chosen.
+func TestTimesOfAnEarlierChoice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(12 * time.Hour) // its clock begins at midnight
+		chosen, startS, endS := time.Now().Add(-time.Hour).Truncate(time.Minute), 7200.0, 9000.0
+		v := &Explanation{}
+		v.Job = store.Job{ID: slurmplug.Plain(7), State: cluster.Pending.String(), GPUs: 4}
+		v.Decision = &store.Decision{At: time.Now(), Decision: plan.Decision{Ranked: true, Class: cluster.BE}}
+		c := &plan.GPUTypeChoice{At: chosen, Why: string(steer.Waits), GPUType: "a100", StartS: &startS, EndS: &endS}
+		v.Decision.Choices.GPUType, v.Decision.Steer = c, c.Words()
+		var out strings.Builder
+		v.Show(&out, false)
+		at := chosen.Add(2 * time.Hour).Local().Format("15:04")
+		if text := out.String(); !strings.Contains(text, "waits for a100 until about "+at) || !strings.Contains(text, "Start      about "+TimeOfDay(chosen.Add(2*time.Hour))) {
+			t.Errorf("two times of one start, want %s:\n%s", at, text)
+		}
+	})
+}
 
 // The first lines say why a job waits or what became of it, when it starts, and what can be done.
 func TestExplainAnswersFirst(t *testing.T) {
