@@ -1,3 +1,16 @@
+// Package view is what can be asked: each answer as a struct that is made in one place, from the state folder, priod.toml and
+// where it is asked for from Slurm, and rendered by verbs, pages, /api/v1 and --json alike.
+//
+//	explain.go, explain_*.go   one job: why it waits or what became of it, when it starts, what helps
+//	eta.go, forecast.go        when jobs start, waiting or not yet submitted
+//	queue.go, job.go           the queue; queue_page.go with filters, schedule.go the next hours
+//	clustermap.go, gputypes.go nodes, each GPU, what there is of each GPU type
+//	evictions.go, history.go   evictions; what became of one job
+//	users.go, series.go        users and accounts; curves over time
+//	overview.go, health.go, allocation.go   the other pages; asked.go what all pages share
+//	classes.go, failures.go, learning.go, nodes.go, past.go, preemptions.go, promises.go, sizing.go, usage.go, value.go, waiting.go
+//	                           reports
+//	reasons.go, starts.go      words
 package view
 
 import (
