@@ -70,9 +70,7 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 	var err error
 	if last, word := len(args)-1, verb(app, args); last > 0 && args[last] == completeWord {
 		complete(out, app, args[1:last])
-	} else if gone[word] != "" && find(app.Commands, word) == nil {
-		err = usagef("%s is gone: %s", word, gone[word])
-	} else {
+	} else if err = goneAs(word); err == nil || find(app.Commands, word) != nil {
 		err = app.Run(interleave(app, args))
 	}
 	if err == nil || errors.Is(err, errProblem) {
@@ -146,19 +144,6 @@ func NewApp(name, usage, version string, commands ...*cli.Command) *cli.App {
 		prepare(c)
 	}
 	return app
-}
-
-// gone are verbs that priod had, and what stands for each; a year after the release without one its line may leave, too.
-var gone = map[string]string{
-	"advise":   "use priod eta SCRIPT, or priod eta -- SBATCH-OPTIONS SCRIPT",
-	"defrag":   "use priod explain --victims, or priod explain --victims JOBID for one gang",
-	"evict":    "use priod explain --victims JOBID",
-	"history":  "use priod report history, or priod explain --history JOBID for one job",
-	"sweep":    "use priod tune --grid FILE",
-	"top":      "use priod queue, or priod queue --watch --stored on a terminal",
-	"version":  "use priod --version",
-	"allocate": "to see what the optimiser makes of an instance, go run ./tests/papers allocate FILE in a checkout",
-	"trace":    "the papers' generators are go run ./tests/papers generate in a checkout",
 }
 
 func prepare(c *cli.Command) {

@@ -103,6 +103,11 @@ func simulateFlags() []cli.Flag {
 	}
 }
 
+// setFlag is --set, on verbs that run cycles without the daemon.
+func setFlag(category string) cli.Flag {
+	return &cli.StringSliceFlag{Category: category, Name: "set", Usage: "`KEY=VALUE` of priod.toml, over the file, such as preemption.max_evictions=2; again for more"}
+}
+
 // Simulated is a finished simulation with what was left out of it.
 type Simulated struct {
 	simulate.Result
