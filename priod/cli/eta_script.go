@@ -44,7 +44,7 @@ func etaOfScripts(c *cli.Context, cfg *config.Config, r *store.Reader, words []s
 	if err != nil {
 		return nil, at, fmt.Errorf("the cluster cannot be read: %w", err)
 	}
-	a.site = view.SiteOf(cfg, seen)
+	a.site, a.r = view.SiteOf(cfg, seen), r
 	expected, why := a.expected(c.Context, r, unread)
 	views = make([]*view.Expectation, len(a.jobs))
 	for i := range a.jobs {
@@ -95,6 +95,7 @@ type adviser struct {
 	table  *workload.Table
 	user   string
 	site   *advise.Site
+	r      *store.Reader // nil: the state folder is not for this user
 }
 
 // adviseJob is one job that is asked about.
@@ -220,7 +221,7 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (view.Ad
 	types := advise.Types(a.site)
 	set := a.cfg.SpeedSettings()
 	job := speed.Job{Tag: r.Tag, User: a.user, Name: r.Name, GPUs: r.GPUs}
-	learned := a.learned(ctx, job.Program(a.table))
+	learned, _ := view.Learned(ctx, a.cfg, a.r, a.table, &job) // what cannot be read is not known
 	answers := set.For(&job, types, a.table, learned)
 	advice, err := advise.Give(a.site, r, answers.Speeds, a.rates(&job, types, learned))
 	if err != nil {
@@ -293,24 +294,6 @@ func leftOut(nodes []cluster.Node, all int) string {
 		text += report.Plural(more, "node", "nodes") + " of further kinds"
 	}
 	return text
-}
-
-// learned is what the daemon learned of a program from accounting; nil when that
-// is nothing, or its state folder is not for this user to read.
-func (a *adviser) learned(ctx context.Context, program speed.Program) *speed.Knowledge {
-	if a.cfg.Speeds.History <= 0 {
-		return nil
-	}
-	r, err := store.OpenReader(ctx, a.cfg.State.Dir)
-	if err != nil {
-		return nil
-	}
-	defer r.Close()
-	lessons, err := r.Lessons(ctx, &program)
-	if err != nil {
-		return nil
-	}
-	return lessons.Knowledge
 }
 
 // rates says how many steps a second a job makes on a type: its workload's, else

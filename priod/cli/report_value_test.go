@@ -52,7 +52,7 @@ func TestReplayedValue(t *testing.T) {
 	}
 	var out bytes.Buffer
 	view.Value{Value: kept}.Page().Show(&out, 20)
-	for _, want := range []string{"20 GPU jobs: with priod jobs complete ", "% in 5 replays)", "mean completion  11m35s", "TE wait p95", "GPU-hours held", "mean wait 10m00s, in the replay without priod 11m40s", "GAINED MOST", "bob", "LOST MOST", "ann"} {
+	for _, want := range []string{"20 GPU jobs: with priod jobs complete ", "% in 5 replays)", "11m35s    18m15s         -37 %", "TE wait p95", "GPU-hours held", "mean wait 10m00s, in the replay without priod 11m40s", "GAINED MOST", "bob", "LOST MOST", "ann"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, out.String())
 		}

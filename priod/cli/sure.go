@@ -37,25 +37,23 @@ const (
 // askPatience is for how long a daemon is given to say how it is.
 const askPatience = 2 * time.Second
 
-// howSure looks at the daemon of a state folder that can be read.
+// howSure looks at the daemon of a state folder, and at its last cycle where that can be read; else r is nil.
 func howSure(ctx context.Context, cfg *config.Config, r *store.Reader) sureness {
 	s := sureness{Daemon: daemonNone}
-	if last, err := r.LastCycle(ctx); err == nil {
-		s.AsOf = last.Until
+	if r != nil {
+		if last, err := r.LastCycle(ctx); err == nil {
+			s.AsOf = last.Until
+		}
 	}
 	pid, runs, err := store.Running(cfg.State.Dir)
 	switch s.pid = pid; {
 	case err != nil || !runs && pid == 0:
 	case !runs:
-		s.Daemon, s.Doubt = daemonGone, goneWords(pid)
+		s.Daemon, s.Doubt = daemonGone, fmt.Sprintf("priod is not running (process %d has ended)", pid)
 	default:
 		s.ask(ctx, cfg)
 	}
 	return s
-}
-
-func goneWords(pid int) string {
-	return fmt.Sprintf("priod is not running (process %d has ended)", pid)
 }
 
 // ask takes in what the daemon that holds the state folder says of itself.
@@ -68,7 +66,7 @@ func (s *sureness) ask(ctx context.Context, cfg *config.Config) {
 	case err != nil && !isUnasked(err):
 		s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) does not answer", s.pid)
 	default: // the age of its last cycle alone is known
-		if s.Daemon = daemonRuns; time.Since(s.AsOf) > late {
+		if s.Daemon = daemonRuns; !s.AsOf.IsZero() && time.Since(s.AsOf) > late {
 			s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) has saved no cycle since", s.pid)
 		}
 	}

@@ -82,16 +82,11 @@ func healthOf(ctx context.Context, cfg *config.Config) func() daemon.State {
 		return nil
 	}
 	return func() daemon.State {
-		pid, runs, err := store.Running(cfg.State.Dir)
-		s := sureness{Doubt: goneWords(pid)}
-		if err == nil && runs {
-			s = sureness{pid: pid, AsOf: time.Now()}
-			s.ask(ctx, cfg)
-		}
+		s := howSure(ctx, cfg, nil)
 		if s.state != nil {
 			return *s.state
 		}
-		return daemon.State{Healthy: s.Doubt == "", Reason: s.Doubt, PID: pid, Dir: cfg.State.Dir, On: cfg.On()}
+		return daemon.State{Healthy: s.Doubt == "", Reason: s.Doubt, PID: s.pid, Dir: cfg.State.Dir, On: cfg.On()}
 	}
 }
 

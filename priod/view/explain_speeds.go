@@ -36,17 +36,11 @@ func (v *Explanation) jobSpeeds(ctx context.Context, cfg *config.Config, r *stor
 		return nil
 	}
 	j := speed.Job{Tag: v.Job.Said, User: v.Job.User, Name: name, GPUs: v.Job.GPUs}
-	var l store.Lessons
-	if cfg.Speeds.History > 0 {
-		program := j.Program(table)
-		if l, err = r.Lessons(ctx, &program); err != nil {
-			return err
-		}
-	}
+	learned, err := Learned(ctx, cfg, r, table, &j)
 	set := cfg.SpeedSettings()
-	answers := set.For(&j, types, table, l.Knowledge)
+	answers := set.For(&j, types, table, learned)
 	v.Speeds = &answers
-	return nil
+	return err
 }
 
 // showSpeeds is a line for each type, or one when unknown.

@@ -72,17 +72,19 @@ func (f *Forecaster) expect(request *advise.Request, speeds []speed.Answer, user
 // speeds are those of a request on the site's types.
 func (f *Forecaster) speeds(ctx context.Context, r *store.Reader, request *advise.Request, user string) ([]speed.Answer, error) {
 	job := speed.Job{Tag: request.Tag, User: user, Name: request.Name, GPUs: request.GPUs}
-	var learned *speed.Knowledge
-	if f.cfg.Speeds.History > 0 {
-		program := job.Program(f.table)
-		lessons, err := r.Lessons(ctx, &program)
-		if err != nil {
-			return nil, err
-		}
-		learned = lessons.Knowledge
-	}
+	learned, err := Learned(ctx, f.cfg, r, f.table, &job)
 	set := f.cfg.SpeedSettings()
-	return set.For(&job, advise.Types(f.site), f.table, learned).Speeds, nil
+	return set.For(&job, advise.Types(f.site), f.table, learned).Speeds, err
+}
+
+// Learned is what past runs teach of a job's program; nil: nothing, or there is no state folder to read.
+func Learned(ctx context.Context, cfg *config.Config, r *store.Reader, table *workload.Table, job *speed.Job) (*speed.Knowledge, error) {
+	if r == nil || cfg.Speeds.History <= 0 {
+		return nil, nil
+	}
+	program := job.Program(table)
+	lessons, err := r.Lessons(ctx, &program)
+	return lessons.Knowledge, err
 }
 
 // sooner reports whether one start is before another by more than it is off.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -210,28 +209,12 @@ func (v *Overview) Tiles() []Tile {
 	return []Tile{tile("GPUs in use", &v.Busy), tile("GPUs stranded", &v.Stranded), wait, value}
 }
 
-// Brought is a figure with priod beside a replay without it.
-type Brought struct{ Name, With, Without, Saved string }
-
 // Brought are the figures of the last replay; nil: nothing was replayed.
-func (v *Overview) Brought() (all []Brought) {
+func (v *Overview) Brought() []Brought {
 	if v.Value == nil {
 		return nil
 	}
-	add := func(name string, x store.ValueOf, words func(float64) string) {
-		b := Brought{name, words(x.With), words(x.Without), "-"}
-		if saved := x.Saved(); !math.IsNaN(saved) {
-			b.Saved = fmt.Sprintf("%.0f %%", math.Round(100*saved)+0) // not -0
-		}
-		all = append(all, b)
-	}
-	add("completion, mean", v.Value.Completion, report.Seconds)
-	add("wait, mean", v.Value.Wait, report.Seconds)
-	if v.Value.TEWaitP95 != nil {
-		add("TE wait, p95", *v.Value.TEWaitP95, report.Seconds)
-	}
-	add("GPU-hours held, lost work included", v.Value.GPUHours, func(h float64) string { return fmt.Sprintf("%.1f", h) })
-	return all
+	return broughtBy(v.Value)
 }
 
 func (v *Overview) only(user string) {

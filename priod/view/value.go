@@ -48,22 +48,7 @@ type Value struct{ *store.Value }
 // Page says first what priod brought, then to whom, then how sure that is.
 func (v Value) Page() *report.Page {
 	p := &report.Page{Title: "What priod brought", Words: []string{fmt.Sprintf("%s, %s: %s.", report.Between(v.Since, v.Until), report.Count(v.Jobs, "GPU job"), valueWords(v.Value))}}
-	change := func(x store.ValueOf) string {
-		if p := x.Saved(); !math.IsNaN(p) {
-			return fmt.Sprintf("%+.0f %%", -math.Round(100*p)+0) // no minus before 0
-		}
-		return ""
-	}
-	figures := report.PageTable{Title: "Figures", Header: []string{"", "HAPPENED", "WITHOUT PRIOD", "CHANGE"}}
-	add := func(name string, x store.ValueOf, words func(float64) string) {
-		figures.Rows = append(figures.Rows, []any{name, words(x.With), words(x.Without), change(x)})
-	}
-	add("mean completion", v.Completion, report.Seconds)
-	add("mean wait", v.Wait, report.Seconds)
-	if v.TEWaitP95 != nil {
-		add("TE wait p95", *v.TEWaitP95, report.Seconds)
-	}
-	add("GPU-hours held", v.GPUHours, report.Fixed(0))
+	figures := report.TableOf("", []string{"", "HAPPENED", "WITHOUT PRIOD", "CHANGE"}, broughtBy(v.Value), func(b *Brought) []any { return []any{b.Name, b.With, b.Without, b.Change} })
 	p.Tables = []report.PageTable{figures}
 	for _, t := range []struct {
 		title string
@@ -80,6 +65,31 @@ func (v Value) Page() *report.Page {
 			report.Seconds(x.Happened), report.Seconds(x.Replayed))
 	}
 	return p
+}
+
+// Brought is a figure with priod beside a replay without it.
+type Brought struct{ Name, With, Without, Change string }
+
+func broughtBy(v *store.Value) (all []Brought) {
+	add := func(name string, x store.ValueOf, words func(float64) string) {
+		all = append(all, Brought{name, words(x.With), words(x.Without), change(x)})
+	}
+	add("mean completion", v.Completion, report.Seconds)
+	add("mean wait", v.Wait, report.Seconds)
+	if v.TEWaitP95 != nil {
+		add("TE wait p95", *v.TEWaitP95, report.Seconds)
+	}
+	add("GPU-hours held, lost work included", v.GPUHours, tenths)
+	return all
+}
+
+// change is by what part a figure is another one with priod; "": there is nothing to change.
+func change(x store.ValueOf) string {
+	p := x.Saved()
+	if math.IsNaN(p) {
+		return ""
+	}
+	return fmt.Sprintf("%+.0f %%", -math.Round(100*p)+0) // no minus before 0
 }
 
 // LeastPause is the shortest pause that says something of a replay.
