@@ -78,9 +78,9 @@ func ownHandler(cfg *config.Config) http.Handler {
 			_, _ = body.WriteTo(w) // fails when the asker has gone
 		})
 	}
-	forecasts := ownForecasts{cfg: cfg}
+	forecasts, times := ownForecasts{cfg: cfg}, &view.RunTimes{}
 	answer("GET /explain", func(ctx context.Context, r *store.Reader, asker string, query url.Values, _ []byte, w io.Writer) error {
-		return explainOwn(ctx, cfg, r, asker, query, w)
+		return explainOwn(ctx, cfg, r, times, asker, query, w)
 	})
 	answer("GET /eta", func(ctx context.Context, r *store.Reader, asker string, query url.Values, _ []byte, w io.Writer) error {
 		return forecasts.jobs(ctx, r, asker, query["job"], w)
@@ -92,12 +92,12 @@ func ownHandler(cfg *config.Config) http.Handler {
 }
 
 // explainOwn writes what is stored of jobs of one user.
-func explainOwn(ctx context.Context, cfg *config.Config, r *store.Reader, username string, asked url.Values, w io.Writer) error {
+func explainOwn(ctx context.Context, cfg *config.Config, r *store.Reader, times *view.RunTimes, username string, asked url.Values, w io.Writer) error {
 	names := asked["job"]
 	if len(names) == 0 || len(names) > ownJobs {
 		return usagef("%d jobs: want 1 to %d", len(names), ownJobs)
 	}
-	all, err := view.ExplainStored(ctx, cfg, r, names, username)
+	all, err := view.ExplainStored(ctx, cfg, r, times, names, username)
 	switch {
 	case err != nil:
 		return err

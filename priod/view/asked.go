@@ -45,6 +45,7 @@ type Kept struct {
 	waiting   waiting
 	starts    cached[[]store.FirstStart] // of the last week
 	forecasts Forecasts
+	times     RunTimes
 }
 
 // shown is an answer.

@@ -53,6 +53,8 @@ type Explanation struct {
 
 	RunTime *runTimeView `json:"run_time,omitempty"` // nil for a job without GPUs or that is over, and where accounting has no run
 
+	History []Event `json:"history,omitempty"` // by the pages alone (priod web): what became of it, the latest first
+
 }
 
 type nowView struct {
@@ -73,7 +75,7 @@ type Explained struct {
 // Explain explains jobs from the state folder, and asks Slurm once for all of them.
 func Explain(ctx context.Context, cfg *config.Config, r *store.Reader, names []slurmplug.JobName) []Explained {
 	all, now := make([]Explained, len(names)), queueNow{ctx: ctx, client: cfg.Client(0)}
-	times := runTimeReader{r: r}
+	times := &RunTimes{}
 	for i, name := range names {
 		v := &all[i]
 		var id cluster.JobID
@@ -87,21 +89,21 @@ func Explain(ctx context.Context, cfg *config.Config, r *store.Reader, names []s
 		v.Now, program, v.Note = now.of(v.Job.ID, v.Job.RawID)
 		v.Since = v.sinceCycle(v.Note != notInQueue)
 		v.date()
-		v.Err = v.learn(ctx, cfg, r, &times, program)
+		v.Err = v.learn(ctx, cfg, r, times, program)
 	}
 	return all
 }
 
 // ExplainStored explains jobs from the state folder alone; user "": for one who sees all, else those of one user. The error is
 // store.ErrNone for a job that was never seen, or is another user's.
-func ExplainStored(ctx context.Context, cfg *config.Config, r *store.Reader, names []string, user string) ([]*Explanation, error) {
-	all, times := make([]*Explanation, len(names)), runTimeReader{r: r}
+func ExplainStored(ctx context.Context, cfg *config.Config, r *store.Reader, times *RunTimes, names []string, user string) ([]*Explanation, error) {
+	all := make([]*Explanation, len(names))
 	for i, name := range names {
 		var err error
 		if all[i], err = storedOf(ctx, cfg, r, name, user); err != nil {
 			return nil, err
 		}
-		if err := all[i].learn(ctx, cfg, r, &times, ""); err != nil {
+		if err := all[i].learn(ctx, cfg, r, times, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -125,11 +127,11 @@ func storedOf(ctx context.Context, cfg *config.Config, r *store.Reader, name, us
 }
 
 // learn takes in what past runs teach: the job's speeds and its run time. program is the job's name.
-func (v *Explanation) learn(ctx context.Context, cfg *config.Config, r *store.Reader, times *runTimeReader, program string) error {
+func (v *Explanation) learn(ctx context.Context, cfg *config.Config, r *store.Reader, times *RunTimes, program string) error {
 	if err := v.jobSpeeds(ctx, cfg, r, program); err != nil {
 		return err
 	}
-	return times.fill(ctx, v, program)
+	return times.fill(ctx, r, v, program)
 }
 
 // stored is what the state folder alone explains.

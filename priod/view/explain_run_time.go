@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -29,9 +30,9 @@ const (
 	allRuns = 4000
 )
 
-// runTimeReader reads past runs once for several jobs, and learns once for each user.
-type runTimeReader struct {
-	r       *store.Reader
+// RunTimes are learned from past runs once for all users, and once for each, and hold for a minute.
+type RunTimes struct {
+	mu      sync.Mutex
 	all     []cluster.PastStay
 	holders []store.Holder
 	models  map[string]*runtimes.Model
@@ -39,40 +40,40 @@ type runTimeReader struct {
 }
 
 // model is what the user's runs and the last ones of all teach.
-func (x *runTimeReader) model(ctx context.Context, user string) (*runtimes.Model, error) {
-	if m := x.models[user]; m != nil {
-		return m, nil
-	}
-	var err error
-	if x.models == nil {
+func (x *RunTimes) model(ctx context.Context, r *store.Reader, user string) (m *runtimes.Model, now time.Time, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if time.Since(x.now) > time.Minute {
+		if x.all, err = r.LatestStays(ctx, "", allRuns); err != nil {
+			return nil, now, err
+		}
+		if x.holders, err = r.Holders(ctx); err != nil {
+			return nil, now, err
+		}
 		x.models, x.now = map[string]*runtimes.Model{}, time.Now()
-		if x.all, err = x.r.LatestStays(ctx, "", allRuns); err != nil {
-			return nil, err
-		}
-		if x.holders, err = x.r.Holders(ctx); err != nil {
-			return nil, err
-		}
 	}
-	own, err := x.r.LatestStays(ctx, user, ownRuns)
-	if err != nil {
-		return nil, err
+	if x.models[user] == nil {
+		own, err := r.LatestStays(ctx, user, ownRuns)
+		if err != nil {
+			return nil, now, err
+		}
+		x.models[user] = runtimes.Learn(pastRuns(slices.Concat(own, x.all), x.holders), x.now)
 	}
-	x.models[user] = runtimes.Learn(pastRuns(slices.Concat(own, x.all), x.holders), x.now)
-	return x.models[user], nil
+	return x.models[user], x.now, nil
 }
 
 // fill says of a job how long it is expected to run; name is the job's.
-func (x *runTimeReader) fill(ctx context.Context, v *Explanation, name string) error {
+func (x *RunTimes) fill(ctx context.Context, r *store.Reader, v *Explanation, name string) error {
 	j := &v.Job
 	running := len(v.Stays) > 0 && !v.Stays[0].Closed
 	if j.GPUs == 0 || !running && !v.waits() {
 		return nil
 	}
-	m, err := x.model(ctx, j.User)
+	m, now, err := x.model(ctx, r, j.User)
 	if err != nil {
 		return err
 	}
-	d := m.Predict(runtimes.Kind{User: j.User, Program: cmp.Or(j.Said.Workload, name), GPUs: j.GPUs, Limit: max(time.Duration(j.TimeLimitS)*time.Second, 0)}, x.now)
+	d := m.Predict(runtimes.Kind{User: j.User, Program: cmp.Or(j.Said.Workload, name), GPUs: j.GPUs, Limit: max(time.Duration(j.TimeLimitS)*time.Second, 0)}, now)
 	if d == nil {
 		return nil
 	}
@@ -80,7 +81,7 @@ func (x *runTimeReader) fill(ctx context.Context, v *Explanation, name string) e
 	for p, to := range map[float64]*float64{0.1: &v.RunTime.LowS, 0.5: &v.RunTime.MedianS, 0.9: &v.RunTime.HighS} {
 		run := d.Quantile(p)
 		if running {
-			run = d.Left(p, x.now.Sub(v.Stays[0].Start))
+			run = d.Left(p, now.Sub(v.Stays[0].Start))
 		}
 		*to = run.Round(time.Second).Seconds()
 	}

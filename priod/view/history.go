@@ -28,7 +28,6 @@ type Event struct {
 // JobPage is the page of one job: its explanation, without what Slurm says now, and its history.
 type JobPage struct {
 	*Explanation
-	History      []Event        `json:"history"`                // what became of it, the latest first
 	Alternatives *[]Alternative `json:"alternatives,omitempty"` // what would come of another request; nil: that is not asked
 
 	Name    string `json:"-"`
@@ -94,7 +93,7 @@ func (a *Asked) job(ctx context.Context) (shown, error) {
 		return nil, Wrong{err}
 	}
 	v := &JobPage{Name: name.String()}
-	all, err := ExplainStored(ctx, a.Config, a.Store, []string{v.Name}, a.User)
+	all, err := ExplainStored(ctx, a.Config, a.Store, &a.Kept.times, []string{v.Name}, a.User)
 	if err != nil {
 		return nil, err
 	}
