@@ -65,9 +65,9 @@ func (v *Verdict) Choice(names []string, now time.Time) *plan.GPUTypeChoice {
 		s = math.Round(s)
 		return &s
 	}
-	c := &plan.GPUTypeChoice{At: now, Why: string(v.Why), Back: string(v.Back), NotGiven: v.NotGiven}
+	c := &plan.GPUTypeChoice{Why: string(v.Why), Back: string(v.Back), NotGiven: v.NotGiven}
 	if v.Type != Open {
-		c.GPUType, c.StartS, c.EndS = names[v.Type], known(v.Start), known(v.End)
+		c.At, c.GPUType, c.StartS, c.EndS = now, names[v.Type], known(v.Start), known(v.End)
 		if v.Other != Open {
 			c.Other, c.OtherS = names[v.Other], known(v.OtherEnd)
 		}
