@@ -195,10 +195,6 @@ func checkController(ctx context.Context, slurm *live.Cluster, cfg *config.Confi
 		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "MessageTimeout=10 in slurm.conf",
 			Text: fmt.Sprintf("a command of Slurm gets less time than scontrol ping needs for a hanging controller (MessageTimeout, %s)", conf.MessageTimeout())})
 	}
-	if cfg.Ranking.Lever != "site_factor" {
-		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "ranking.lever = \"site_factor\"",
-			Text: "with the lever " + cfg.Ranking.Lever + " a job's own Nice is uncertain after a take-over"})
-	}
 	return out
 }
 

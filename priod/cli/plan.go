@@ -9,6 +9,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
@@ -53,21 +54,18 @@ type writeView struct {
 func viewPlan(r *cycle.Result) planView {
 	p := &r.Plan
 	v := planView{
-		At: p.At, Cluster: r.Snapshot.Cluster, Lever: p.Mode, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
+		At: p.At, Cluster: r.Snapshot.Cluster, Lever: slurmplug.SiteFactor, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
 		Jobs: len(r.Snapshot.Jobs), Renumbered: p.Renumbered, Hold: r.Hold,
 		Notes: append([]plan.Note{}, p.Notes...), Writes: make([]writeView, len(p.Actions)), Evictions: []leaveView{}, Yields: []leaveView{},
 	}
-	if r.Choice != nil && !r.Choice.Changes.Empty() {
-		for _, t := range r.Choice.Trials {
-			if t.Why == preemption.Evicts {
-				v.Evictions = append(v.Evictions, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})
-			}
+	for purpose, leave := range map[evict.Purpose]*[]leaveView{evict.ForTrial: &v.Evictions, evict.ForRound: &v.Yields} {
+		choice := r.Room.Of(purpose)
+		if choice == nil || choice.Changes.Empty() {
+			continue
 		}
-	}
-	if r.Round != nil && !r.Round.Changes.Empty() {
-		for _, t := range r.Round.Waiting {
-			if len(t.Victims) > 0 {
-				v.Yields = append(v.Yields, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})
+		for i := range choice.Claimants {
+			if x := &choice.Claimants[i]; x.Why == preemption.Evicts {
+				*leave = append(*leave, leaveView{x.Job, x.Leaving(), x.Cost, x.WaitS})
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func fillWaits(t *testing.T, dir string) {
 	node := func(name string, used int) cluster.Node {
 		return cluster.Node{Name: name, Usable: true, State: "MIXED", GPUType: "a100", GPUs: 8, GPUsUsed: used, CPUs: 64, CPUsUsed: used, MemMB: 1024, Partitions: []string{"gpu"}}
 	}
-	set := cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000}}, Waits: waits.Feature{Tracker: &waits.Tracker{}}}
+	set := cycle.Settings{Order: order.Feature{Settings: order.Settings{Top: 1_000_000, Step: 1000}}, Waits: waits.Feature{Tracker: &waits.Tracker{}}}
 	step := func(s, used1, used2 int, jobs ...cluster.Job) {
 		slurm := &still{}
 		slurm.Snapshot = cluster.Snapshot{At: at(s), Cluster: "test", Jobs: jobs, Nodes: []cluster.Node{node("n1", used1), node("n2", used2)}}

@@ -45,6 +45,12 @@ func howSure(ctx context.Context, cfg *config.Config, r *store.Reader) sureness 
 			s.AsOf = last.Until
 		}
 	}
+	s.look(ctx, cfg)
+	return s
+}
+
+// look finds the daemon of a state folder, and asks it.
+func (s *sureness) look(ctx context.Context, cfg *config.Config) {
 	pid, runs, err := store.Running(cfg.State.Dir)
 	switch s.pid = pid; {
 	case err != nil || !runs && pid == 0:
@@ -53,7 +59,6 @@ func howSure(ctx context.Context, cfg *config.Config, r *store.Reader) sureness 
 	default:
 		s.ask(ctx, cfg)
 	}
-	return s
 }
 
 // ask takes in what the daemon that holds the state folder says of itself.
@@ -66,7 +71,7 @@ func (s *sureness) ask(ctx context.Context, cfg *config.Config) {
 	case err != nil && !isUnasked(err):
 		s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) does not answer", s.pid)
 	default: // the age of its last cycle alone is known
-		if s.Daemon = daemonRuns; !s.AsOf.IsZero() && time.Since(s.AsOf) > late {
+		if s.Daemon = daemonRuns; time.Since(s.AsOf) > late {
 			s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) has saved no cycle since", s.pid)
 		}
 	}

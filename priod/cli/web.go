@@ -82,7 +82,8 @@ func healthOf(ctx context.Context, cfg *config.Config) func() daemon.State {
 		return nil
 	}
 	return func() daemon.State {
-		s := howSure(ctx, cfg, nil)
+		s := sureness{AsOf: time.Now()} // a page has the time of the last cycle itself
+		s.look(ctx, cfg)
 		if s.state != nil {
 			return *s.state
 		}

@@ -134,17 +134,15 @@ func (k *checker) priorityType() {
 	switch {
 	case t == "priority/multifactor":
 		k.say(Pass, "priority type", "", "%s", t)
-	case k.set.Lever == slurmplug.SiteFactor:
-		k.say(Fail, "priority type", "PriorityType=priority/multifactor", "%s ignores SiteFactor; change it, or set ranking.lever", t)
 	default:
-		k.say(Pass, "priority type", "", "%s works with this lever", t)
+		k.say(Fail, "priority type", "PriorityType=priority/multifactor", "%s ignores SiteFactor, which carries the order", t)
 	}
 }
 
 func (k *checker) siteFactorPlugin() {
 	p := k.f.Config.SiteFactorPlugin()
-	if p != "" && k.set.Lever == slurmplug.SiteFactor {
-		k.say(Fail, "site factor", "PrioritySiteFactorPlugin=", "%s writes SiteFactor too; remove it, or set ranking.lever", p)
+	if p != "" {
+		k.say(Fail, "site factor", "PrioritySiteFactorPlugin=", "%s writes SiteFactor too; remove it", p)
 		return
 	}
 	k.say(Pass, "site factor", "", "no other plugin writes SiteFactor")
@@ -163,7 +161,7 @@ func (k *checker) steps() {
 	}
 	places := p.Band.Capacity() / 2
 	const fix = "lower the PriorityWeight* values"
-	if m := k.f.Snapshot.Multifactor; k.set.Step <= 0 && k.set.Lever != slurmplug.Priority && m.Polled && p.Band.Step <= m.Span {
+	if m := k.f.Snapshot.Multifactor; k.set.Step <= 0 && m.Polled && p.Band.Step <= m.Span {
 		k.say(Pass, "steps", "", "the priority weights add up to %d, which leaves few steps below %d, the highest value that priod writes: the step follows the factors of the jobs in the queue, which differ by %d now", m.Span, k.set.Top, m.Seen)
 	}
 	switch {

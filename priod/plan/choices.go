@@ -156,7 +156,7 @@ func (c *GPUTypeChoice) clock(s *float64) string {
 // EvictionChoice is what was decided about room for a job.
 type EvictionChoice struct {
 	For  string `json:"for"`            // te, round, gang
-	Why  string `json:"why"`            // a word: evicts, claimed, fits, starts-anyway, no-victims, limit-at-once, slurm-waits, gets, not-owed, not-yet and so on
+	Why  string `json:"why"`            // a word: evicts, claimed, fits, starts-anyway, no-victims, limit-grace, slurm-waits, not-owed, not-yet and so on
 	What string `json:"what,omitempty"` // that Why is about: what a request asks for that is not counted
 
 	// Opens is when the limit that Why names lets others leave, at the earliest; left out: unknown, or

@@ -15,6 +15,7 @@ import (
 type Memory struct {
 	jobs    cluster.JobMap[*jobState]
 	cycle   uint32
+	at      time.Time       // of the last cycle
 	unknown placement.Types // see Snapshot.Unknown
 }
 
@@ -44,10 +45,6 @@ type jobState struct {
 	choice  *plan.GPUTypeChoice // it as data; nil: there is none
 }
 
-func (m *Memory) beginCycle() {
-	m.cycle++
-}
-
 // endCycle forgets the jobs that were no candidates.
 func (m *Memory) endCycle() {
 	m.jobs.DeleteFunc(func(_ cluster.JobID, state *jobState) bool { return state.cycle != m.cycle })
@@ -64,11 +61,15 @@ func (m *Memory) of(id cluster.JobID) *jobState {
 	return state
 }
 
-// Refused hears that Slurm did not take what was written into a job: the job is not
-// steered for so many cycles.
-func (m *Memory) Refused(id cluster.JobID, why string, cycles int) {
-	if state := m.jobs.Get(id); state != nil {
-		state.refused(fmt.Sprintf("left alone: %.200s", why), cycles)
+// hear takes in that Slurm did not take what the last cycle wrote into a job: a task, or its record.
+func (st *Steered) hear(state *jobState, j *pendingJob, id cluster.JobID) {
+	if st.since.IsZero() {
+		return
+	}
+	for _, l := range levers {
+		if r := st.in.history.Refusal(j.Job, id, l); !r.At.IsZero() && !r.At.Before(st.since) {
+			state.refused(fmt.Sprintf("left alone: %.200s", r.Words), st.in.set.Rule.Cycles)
+		}
 	}
 }
 

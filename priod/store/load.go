@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/undo"
@@ -237,7 +236,7 @@ func (l *loader) intervals(ctx context.Context) error {
 	return err
 }
 
-// asked takes in what was written into requests: the database knows what became
+// asked takes in what was written into requests, and which writes were refused: the database knows what became
 // of it, the journal what was there first when the database was started over.
 func (l *loader) asked(ctx context.Context) error {
 	writes, err := l.q.RequestWrites(ctx, l.tx)
@@ -258,15 +257,10 @@ func (l *loader) asked(ctx context.Context) error {
 			if l.undo.WasTakenBack(id, a.Lever, at) {
 				continue
 			}
-			if a.Lever == slurmplug.Size && l.thisRun(id, at) {
-				switch {
-				case status == slurmplug.Refused:
-					l.history.SizeRefused(id, r.Write.Message, at)
-				case sure || doubt:
-					l.history.Sized(id, a.Reason == plan.SizeRests, a.Reason == plan.SizeAhead, at)
-				}
+			if status == slurmplug.Refused || l.thisRun(id, at) {
+				plan.HearOf(l.history, id, &plan.Outcome{Action: a, Status: status, Message: r.Write.Message}, at)
 			}
-			if !sure && !doubt {
+			if !sure && !doubt || a.Lever.Ranks() {
 				continue
 			}
 			was := a.Before
@@ -352,7 +346,7 @@ func (l *loader) planned(ctx context.Context) error {
 			if l.undo.WasTakenBack(id, a.Lever, instant(r.Write.AtMs)) {
 				continue
 			}
-			w := order.Effect(a, l.history)
+			w := plan.Effect(a, l.history)
 			w.At = instant(r.Write.AtMs)
 			l.history.Try(id, w)
 			l.tried[id] = true

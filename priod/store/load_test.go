@@ -174,12 +174,6 @@ func (w *world) apply(a plan.Action) {
 		case j == nil:
 		case a.Lever == slurmplug.SiteFactor:
 			j.SiteFactor = v
-		case a.Lever == slurmplug.Nice:
-			j.Nice = v
-		case a.Lever == slurmplug.Priority:
-			j.Priority, j.Nice = v, 0
-		case a.Lever == slurmplug.Release:
-			j.Priority, j.Nice = 100, 0
 		}
 	}
 }
@@ -216,8 +210,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 			rt.Fatal(err)
 		}
 		settings := cycle.Settings{Order: order.Feature{Settings: order.Settings{
-			Lever: rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}).Draw(rt, "lever"),
-			Top:   100_000, Step: 1000, WritesPerCycle: rapid.IntRange(0, 3).Draw(rt, "limit"),
+			Top: 100_000, Step: 1000, WritesPerCycle: rapid.IntRange(0, 3).Draw(rt, "limit"),
 			Ranking: plan.Classes{User: plan.Budget{GPUs: rapid.IntRange(0, 8).Draw(rt, "budget"), GPUHours: 20}},
 		}}}
 		w := &world{t: rt, now: epoch, jobs: map[cluster.JobID]*cluster.Job{}}

@@ -296,7 +296,7 @@ func TestSizesAreRemembered(t *testing.T) {
 			d.loseDatabase()
 		}
 		past := d.history.Sizes[a.Job]
-		if past.Rests.Equal(at) != c.rests || (past.Refused == "veto") != c.isRefused {
+		if past.Rests.Equal(at) != c.rests || (d.history.Refused[a.Job][slurmplug.Size].Words == "veto") != c.isRefused {
 			t.Errorf("%s: %+v", c.name, past)
 		}
 	}

@@ -89,55 +89,53 @@ func TestUndoIsCompactedAcrossRestarts(t *testing.T) {
 // Without the journal it is written again from the database, so that reset
 // works; with it emptied by reset the values count as reverted.
 func TestUndoAndDatabaseAgree(t *testing.T) {
-	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
-		dir := t.TempDir()
-		j := pending(1, "te")
-		j.Nice = 30
-		d := newDaemon(t, dir, j, pending(2, "te"), pending(3, "be"))
-		d.settings.Order.Settings.Lever, d.settings.Order.Settings.NiceLimit = lever, 100
-		d.cycle()
-		written := d.history.Written
-		if len(written) != 2 {
-			t.Fatalf("%s: %+v", lever, written)
+	dir := t.TempDir()
+	j := pending(1, "te")
+	j.Nice = 30
+	d := newDaemon(t, dir, j, pending(2, "te"), pending(3, "be"))
+	d.settings.Order.Settings.NiceLimit = 100
+	d.cycle()
+	written := d.history.Written
+	if len(written) != 2 {
+		t.Fatalf("%+v", written)
+	}
+	remove(t, journal.Path(dir))
+	if !openUndo(t, dir).File().Missing() {
+		t.Error("the journal is not missing")
+	}
+	d.restart()
+	if diff := cmp.Diff(written, d.history.Written); diff != "" {
+		t.Errorf("journal gone:\n%s", diff)
+	}
+	u := openUndo(t, dir)
+	for id, w := range u.Written() {
+		if w.Original != written[id].Original || w.Lever != slurmplug.SiteFactor || w.Tried != written[id].Value {
+			t.Errorf("job %s: %+v, was %+v", id, w, written[id])
 		}
-		remove(t, journal.Path(dir))
-		if !openUndo(t, dir).File().Missing() {
-			t.Error("the journal is not missing")
-		}
-		d.restart()
-		if diff := cmp.Diff(written, d.history.Written); diff != "" {
-			t.Errorf("%s, journal gone:\n%s", lever, diff)
-		}
-		u := openUndo(t, dir)
-		for id, w := range u.Written() {
-			if w.Original != written[id].Original || w.Lever != lever || w.Tried != written[id].Value {
-				t.Errorf("%s, job %s: %+v, was %+v", lever, id, w, written[id])
-			}
-		}
-		if u.File().Missing() {
-			t.Error("the journal is still missing")
-		}
-		if c := u.Last(j.ID); lever == slurmplug.Nice && c.Was.String() != "30" || lever != slurmplug.Nice && c.Was.String() != "0" {
-			t.Errorf("%s: %+v", lever, c)
-		}
-		// Deleted while priod runs: written again with the next change.
-		remove(t, journal.Path(dir))
-		d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
-		d.cycle()
-		if n := len(openUndo(t, dir).Changes()); n != 3 {
-			t.Errorf("%s: %d changes", lever, n)
-		}
-		// Reset of job 1 while the daemon is down.
-		if err := d.store.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := openUndo(t, dir).TookBack(d.snapshot.At, func(c *undo.Change) bool { return c.Job != j.ID }); err != nil {
-			t.Fatal(err)
-		}
-		d.store, d.history = openStore(t, dir, Options{})
-		if _, still := d.history.Written[j.ID]; still || len(d.history.Written) != 2 {
-			t.Errorf("%s: %+v", lever, d.history.Written)
-		}
+	}
+	if u.File().Missing() {
+		t.Error("the journal is still missing")
+	}
+	if c := u.Last(j.ID); c.Was.String() != "0" {
+		t.Errorf("%+v", c)
+	}
+	// Deleted while priod runs: written again with the next change.
+	remove(t, journal.Path(dir))
+	d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
+	d.cycle()
+	if n := len(openUndo(t, dir).Changes()); n != 3 {
+		t.Errorf("%d changes", n)
+	}
+	// Reset of job 1 while the daemon is down.
+	if err := d.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := openUndo(t, dir).TookBack(d.snapshot.At, func(c *undo.Change) bool { return c.Job != j.ID }); err != nil {
+		t.Fatal(err)
+	}
+	d.store, d.history = openStore(t, dir, Options{})
+	if _, still := d.history.Written[j.ID]; still || len(d.history.Written) != 2 {
+		t.Errorf("%+v", d.history.Written)
 	}
 }
 
@@ -181,7 +179,7 @@ func TestUndoOfALaterJobWithTheId(t *testing.T) {
 	first.Nice = 30
 	second.Nice, second.User, second.Submit = 50, "bob", epoch.Add(time.Hour)
 	d := newDaemon(t, dir, first, pending(2, "be"))
-	d.settings.Order.Settings.Lever, d.settings.Order.Settings.NiceLimit = slurmplug.Nice, 100
+	d.settings.Order.Settings.NiceLimit = 100
 	d.cycle()
 	d.snapshot.Jobs = []cluster.Job{pending(2, "be")}
 	d.cycle()
@@ -189,7 +187,7 @@ func TestUndoOfALaterJobWithTheId(t *testing.T) {
 	d.snapshot.Jobs = append(d.snapshot.Jobs, second)
 	d.cycle()
 	u := openUndo(t, dir)
-	if c := u.Last(first.ID); c == nil || c.User != "bob" || c.Was.String() != "50" || c.UserNice.String() != "50" {
+	if c := u.Last(first.ID); c == nil || c.User != "bob" || c.Was.String() != "0" || c.UserNice.String() != "50" {
 		t.Errorf("%+v", c)
 	}
 	if w := u.Written()[first.ID]; w.Original != 50 {

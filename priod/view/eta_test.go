@@ -98,7 +98,7 @@ func unlearned(t *testing.T) (*config.Config, *store.Reader, *advise.Site) {
 		snap.Jobs = append(snap.Jobs, job)
 		site.Partitions = append(site.Partitions, slurmplug.Partition{Name: name, State: "UP", PriorityTier: 1})
 	}
-	if _, err := cycle.Step(t.Context(), &still{snap}, st, h, cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000}}}); err != nil {
+	if _, err := cycle.Step(t.Context(), &still{snap}, st, h, cycle.Settings{Order: order.Feature{Settings: order.Settings{Top: 1_000_000, Step: 1000}}}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := store.OpenReader(t.Context(), cfg.State.Dir)

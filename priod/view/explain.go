@@ -413,11 +413,7 @@ func (v *Explanation) showWanted(all bool, line liner, d *store.Decision) {
 	case v.Steering && j.GPUs > 0 && j.State == cluster.Pending.String() && !v.MaySteer:
 		line("GPU type", "left open: no valid tag gives a speed or a workload")
 	}
-	switch {
-	case !all && d.Value == 0:
-	case v.Cycle.Mode == slurmplug.Priority:
-		line("Wanted", "priority %d (0: Slurm's own)", d.Value)
-	default:
+	if all || d.Value != 0 {
 		line("Wanted", "%+d over Slurm's own priority (one step is %d, more than Slurm's factors and Nice together)", d.Value, v.Cycle.BandStep)
 	}
 	if d.Unmoved != "" {

@@ -107,7 +107,7 @@ func (s *site) cycle() {
 	s.Helper()
 	s.slurm.snapshot.At = s.slurm.snapshot.At.Add(10 * time.Second)
 	_, err := cycle.Step(s.Context(), &s.slurm, s.store, s.known, cycle.Settings{Order: order.Feature{Settings: order.Settings{
-		Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000,
+		Top: 1_000_000, Step: 1000,
 	}}})
 	if err != nil {
 		s.Fatal(err)

@@ -39,7 +39,7 @@ WHERE w.status = 'planned' ORDER BY w.write;
 -- name: RequestWrites :many
 -- What was written into the requests of jobs in the queue, the earliest first.
 SELECT j.id, j.task AS job_task, sqlc.embed(w) FROM writes AS w JOIN jobs AS j ON j.job = w.job
-WHERE j.left_ms = 0 AND w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') ORDER BY w.write;
+WHERE j.left_ms = 0 AND (w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') OR w.status = 'refused') ORDER BY w.write;
 
 -- name: LastEvictionKeys :one
 SELECT

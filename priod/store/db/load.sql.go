@@ -430,7 +430,7 @@ func (q *Queries) PlannedWrites(ctx context.Context, db DBTX) ([]PlannedWritesRo
 
 const requestWrites = `-- name: RequestWrites :many
 SELECT j.id, j.task AS job_task, w.write, w.job, w.cycle, w.at_ms, w.tasks, w.part, w.lever, w."before", w."after", w.user_nice, w.reason, w.status, w.message FROM writes AS w JOIN jobs AS j ON j.job = w.job
-WHERE j.left_ms = 0 AND w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') ORDER BY w.write
+WHERE j.left_ms = 0 AND (w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') OR w.status = 'refused') ORDER BY w.write
 `
 
 type RequestWritesRow struct {
