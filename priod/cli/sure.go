@@ -70,6 +70,8 @@ func (s *sureness) ask(ctx context.Context, cfg *config.Config) {
 		s.of(state)
 	case err != nil && !isUnasked(err):
 		s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) does not answer", s.pid)
+	case daemon.OwnerElsewhere(cfg) != "":
+		s.of(&daemon.State{PID: s.pid, Healthy: true, StandBy: "the priod of " + daemon.OwnerElsewhere(cfg) + " owns the shared folder"})
 	default: // the age of its last cycle alone is known
 		if s.Daemon = daemonRuns; time.Since(s.AsOf) > late {
 			s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) has saved no cycle since", s.pid)
