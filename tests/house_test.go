@@ -57,6 +57,7 @@ var rows = []string{
 	"priod/simulate",
 	"priod/daemon",
 	"priod/report",
+	"priod/view",
 	"priod/web",
 	"priod/cli",
 	"priod",

@@ -123,7 +123,7 @@ func checkProfile(cfg *config.Config, findings []live.Finding) []live.Finding {
 	var without []string
 	for i := range findings {
 		f := &findings[i]
-		failed := f.Level == live.Fail || f.Level == live.Warn && f.Name == "switches" && strings.Contains(f.Text, "no tree")
+		failed := f.Level == live.Fail || f.Idle
 		feature := map[string]string{"steering": "steering", "sizing": "sizing", "switches": "locality"}[f.Name]
 		if failed && feature != "" && cfg.FromProfile(feature+".enabled") && !slices.Contains(without, feature) {
 			f.Level = live.Warn

@@ -20,6 +20,7 @@ import (
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
@@ -64,7 +65,7 @@ func explainVictims(c *cli.Context) error {
 
 // ofJob looks at a job that waits as a TE job or as a gang.
 func (v *leaving) ofJob(c *cli.Context, cfg *config.Config, name slurmplug.JobName) error {
-	id, err := lookUp(c.Context, cfg, nil, name)
+	id, err := view.Find(c.Context, cfg, nil, name)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func showGangs(w io.Writer, all []evict.Claimant, most int) {
 	}
 	left := max(len(all)-most, 0)
 	for _, f := range all[:len(all)-left] {
-		fmt.Fprintf(w, "Job %s of %s, %s (%d are free): %s.\n", f.Job, report.Safe(f.User), plural(f.GPUs, "GPU", "GPUs"), f.Free, evict.Text(evict.ForGang, f.Why))
+		fmt.Fprintf(w, "Job %s of %s, %s (%d are free): %s.\n", f.Job, report.Safe(f.User), report.Plural(f.GPUs, "GPU", "GPUs"), f.Free, evict.Text(evict.ForGang, f.Why))
 		if len(f.Victims) == 0 {
 			continue
 		}
@@ -162,7 +163,7 @@ func showGangs(w io.Writer, all []evict.Claimant, most int) {
 		})
 	}
 	if left > 0 {
-		fmt.Fprintf(w, "%s not shown; --most shows more.\n", plural(left, "job", "jobs"))
+		fmt.Fprintf(w, "%s not shown; --most shows more.\n", report.Plural(left, "job", "jobs"))
 	}
 }
 
@@ -220,7 +221,7 @@ func trialVictims(c *cli.Context, cfg *config.Config, id cluster.JobID) (*evictV
 func (v *evictView) show(w io.Writer, most int) {
 	fmt.Fprintf(w, "Job %s: %s.\n", v.Job, v.Words)
 	if len(v.Victims) > 0 {
-		fmt.Fprintf(w, "%s would leave within %s.\n", plural(len(v.Victims), "job", "jobs"), report.Ago(time.Duration(v.WaitS*float64(time.Second))))
+		fmt.Fprintf(w, "%s would leave within %s.\n", report.Plural(len(v.Victims), "job", "jobs"), report.Ago(time.Duration(v.WaitS*float64(time.Second))))
 	}
 	if !v.Enabled {
 		fmt.Fprintln(w, "Preemption is off (preemption.enabled): nothing happens.")
@@ -239,6 +240,6 @@ func (v *evictView) show(w io.Writer, most int) {
 	left := max(len(rows)-most, 0)
 	report.Table(w, []string{"JOB", "USER", "GPUS", "COST", "WHY", "IN WORDS"}, rows[:len(rows)-left])
 	if left > 0 {
-		fmt.Fprintf(w, "%s not shown; --most shows more.\n", plural(left, "job", "jobs"))
+		fmt.Fprintf(w, "%s not shown; --most shows more.\n", report.Plural(left, "job", "jobs"))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
@@ -116,19 +117,19 @@ func (v *planView) show(w io.Writer, done bool) {
 	}
 	if len(v.Writes) == 0 {
 		fmt.Fprintf(w, "%s, %d ranked, %d of them TE: the order is right, nothing to write.\n",
-			plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE)
+			report.Plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE)
 	} else {
-		fmt.Fprintf(w, "%s, %d ranked, %d of them TE; %s %s:\n", plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE,
-			plural(len(v.Writes), "value", "values"), verb)
+		fmt.Fprintf(w, "%s, %d ranked, %d of them TE; %s %s:\n", report.Plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE,
+			report.Plural(len(v.Writes), "value", "values"), verb)
 		header := []string{"JOB", "USER", "CLASS", "WAIT", "LEVER", "BEFORE", "AFTER", "WHY"}
 		if done {
 			header = append(header, "RESULT")
 		}
 		tabulate(w, header, v.Writes, func(x *writeView) []any {
-			row := []any{target(x.Action), x.User, x.Class.String(), report.Ago(time.Duration(x.WaitS) * time.Second),
+			row := []any{view.Target(x.Action), x.User, x.Class.String(), report.Ago(time.Duration(x.WaitS) * time.Second),
 				string(x.Lever), x.Before.Words(), x.After.Words(), x.Reason}
 			if done {
-				row = append(row, result(x.Outcome))
+				row = append(row, view.Result(x.Outcome))
 			}
 			return row
 		})
@@ -138,28 +139,16 @@ func (v *planView) show(w io.Writer, done bool) {
 		leaves = "leave"
 	}
 	for _, x := range v.Evictions {
-		fmt.Fprintf(w, "for TE job %s %s %s: %v (cost %.0f GPU-seconds).\n", x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
+		fmt.Fprintf(w, "for TE job %s %s %s: %v (cost %.0f GPU-seconds).\n", x.For, report.Plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
 	}
 	ends := "were a round to end now"
 	if done {
 		ends = "at the end of the round"
 	}
 	for _, x := range v.Yields {
-		fmt.Fprintf(w, "%s, for job %s %s %s: %v (%.0f GPU-seconds of work).\n", ends, x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
+		fmt.Fprintf(w, "%s, for job %s %s %s: %v (%.0f GPU-seconds of work).\n", ends, x.For, report.Plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
 	}
 	for _, n := range v.Notes {
 		fmt.Fprintln(w, "note:", report.Safe(n.Text))
 	}
-}
-
-// target is the job of an action with the tasks that it reaches.
-func target(a plan.Action) string {
-	return slurmplug.Update{Job: a.Job, Tasks: a.Tasks}.Target()
-}
-
-func result(o plan.Outcome) string {
-	if o.Message == "" {
-		return string(o.Status)
-	}
-	return string(o.Status) + ": " + o.Message
 }

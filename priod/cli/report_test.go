@@ -15,8 +15,8 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -118,7 +118,7 @@ func TestReportPreemptions(t *testing.T) {
 		}
 		return out.String() + errs.String()
 	}
-	var p report.Preemptions
+	var p view.Preemptions
 	if err := json.Unmarshal([]byte(priod(0, "preemptions", "--json")), &p); err != nil {
 		t.Fatal(err)
 	}

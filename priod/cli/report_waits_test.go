@@ -12,8 +12,8 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/order"
-	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/priod/waits"
 	"slurmprio/slurmplug"
 )
@@ -78,11 +78,11 @@ func TestReportWaits(t *testing.T) {
 		return out.String()
 	}
 	page := filepath.Join(dir, "page.html")
-	var w report.Waiting
+	var w view.Waiting
 	if err := json.Unmarshal([]byte(priod(0, "report", "waits", "--json", "--html", page)), &w); err != nil {
 		t.Fatal(err)
 	}
-	size := func(name string) *report.WaitsOf {
+	size := func(name string) *view.WaitsOf {
 		for i := range w.BySize {
 			if w.BySize[i].Name == name {
 				return &w.BySize[i]

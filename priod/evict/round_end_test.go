@@ -120,7 +120,7 @@ func TestRoundEnds(t *testing.T) {
 		t.Fatalf("%+v, %v", r.Round, err)
 	}
 	d := r.Plan.Decisions[0]
-	if d.Why != string(plan.Round) || d.Value <= 0 || !strings.Contains(d.Evict, "others yield to it") || !strings.Contains(d.Steer, "waits") {
+	if d.Why != string(plan.Round) || d.Value <= 0 || !strings.Contains(d.Evict, "others yield to it") || !strings.Contains(d.Choices.GPUType.Words(), "waits") {
 		t.Errorf("%+v", d)
 	}
 	if len(r.Plan.Actions) != 1 || r.Plan.Actions[0].Lever != slurmplug.SiteFactor {

@@ -33,6 +33,8 @@ type Finding struct {
 	Name  string `json:"name"`
 	Text  string `json:"text"`
 	Fix   string `json:"fix,omitempty"` // the line to add or the command to run
+
+	Idle bool `json:"-"` // this Slurm lacks what the feature needs: it does nothing here
 }
 
 // Facts are what the findings rest on, each with why it could not be read.
@@ -466,6 +468,7 @@ func (k *checker) switches() {
 	}
 	if !k.f.Config.HasSwitches() {
 		k.say(Warn, "switches", "TopologyPlugin=topology/tree, and topology.conf", "no switch topology (TopologyPlugin=%s): no job waits for few switches", k.f.Config.Get("TopologyPlugin"))
+		k.out[len(k.out)-1].Idle = true
 		return
 	}
 	well := true

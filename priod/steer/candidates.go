@@ -14,7 +14,7 @@ import (
 
 // Why a job is not steered, beside the verdicts of Decide.
 const (
-	noConsent        = "its tag gives no speed or workload: it may not be steered"
+	noConsent        = plan.NoConsent
 	asksForType      = "it requests a GPU type"
 	partOfHetJob     = "it is part of a heterogeneous job"
 	prefersNodes     = "it uses --prefer, with which Slurm ignores other constraints"

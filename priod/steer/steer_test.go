@@ -113,7 +113,11 @@ func (p *testCluster) steered(set Settings, partitions []string) (plan.Plan, []p
 
 func (p *testCluster) told(pl *plan.Plan, id uint32) string {
 	i := slices.IndexFunc(pl.Decisions, func(d plan.Decision) bool { return d.Job == slurmplug.Plain(id) })
-	return pl.Decisions[i].Steer
+	d := &pl.Decisions[i]
+	if d.Steer == "" && d.Choices.GPUType != nil {
+		return d.Choices.GPUType.Words()
+	}
+	return d.Steer
 }
 
 // Each reason for which a job is left alone, and each for which a type goes again.

@@ -257,7 +257,7 @@ func (l *loader) asked(ctx context.Context) error {
 			if l.undo.WasTakenBack(id, a.Lever, at) {
 				continue
 			}
-			if status == slurmplug.Refused || l.thisRun(id, at) {
+			if status == slurmplug.Refused && l.waits(id) || status != slurmplug.Refused && l.thisRun(id, at) {
 				plan.HearOf(l.history, id, &plan.Outcome{Action: a, Status: status, Message: r.Write.Message}, at)
 			}
 			if !sure && !doubt || a.Lever.Ranks() {
@@ -284,6 +284,16 @@ func (l *loader) asked(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// waits reports whether a job, or the array in which it may still be, is in the queue.
+func (l *loader) waits(id cluster.JobID) bool {
+	for _, id := range [...]cluster.JobID{id, slurmplug.Plain(id.ID)} {
+		if e := l.stored.jobs[id]; e != nil && e.seen != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // together is what the database and the journal tell about one field: what was written last,

@@ -39,7 +39,9 @@ WHERE w.status = 'planned' ORDER BY w.write;
 -- name: RequestWrites :many
 -- What was written into the requests of jobs in the queue, the earliest first.
 SELECT j.id, j.task AS job_task, sqlc.embed(w) FROM writes AS w JOIN jobs AS j ON j.job = w.job
-WHERE j.left_ms = 0 AND (w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') OR w.status = 'refused') ORDER BY w.write;
+WHERE j.left_ms = 0 AND (w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') OR w.status = 'refused')
+  OR w.status = 'refused' AND EXISTS (SELECT 1 FROM jobs AS a WHERE a.id = j.id AND (a.task = -1 OR j.task = -1) AND a.left_ms = 0 AND a.submit_ms <= w.at_ms)
+ORDER BY w.write;
 
 -- name: LastEvictionKeys :one
 SELECT

@@ -430,7 +430,9 @@ func (q *Queries) PlannedWrites(ctx context.Context, db DBTX) ([]PlannedWritesRo
 
 const requestWrites = `-- name: RequestWrites :many
 SELECT j.id, j.task AS job_task, w.write, w.job, w.cycle, w.at_ms, w.tasks, w.part, w.lever, w."before", w."after", w.user_nice, w.reason, w.status, w.message FROM writes AS w JOIN jobs AS j ON j.job = w.job
-WHERE j.left_ms = 0 AND (w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') OR w.status = 'refused') ORDER BY w.write
+WHERE j.left_ms = 0 AND (w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') OR w.status = 'refused')
+  OR w.status = 'refused' AND EXISTS (SELECT 1 FROM jobs AS a WHERE a.id = j.id AND (a.task = -1 OR j.task = -1) AND a.left_ms = 0 AND a.submit_ms <= w.at_ms)
+ORDER BY w.write
 `
 
 type RequestWritesRow struct {
