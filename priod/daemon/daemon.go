@@ -80,8 +80,8 @@ type Slurm interface {
 	UseReader
 	// Past returns the runs that accounting has of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastStay, error)
-	// AccountShares are the parts of the cluster that accounts have in Slurm.
-	AccountShares(context.Context) (map[string]float64, error)
+	// Accounts are those of Slurm's associations.
+	Accounts(context.Context) (cluster.Accounts, error)
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called concurrently with the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error)
@@ -400,6 +400,7 @@ func (d *Daemon) features() cycle.Settings {
 	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
 	set.Headroom.OnChange = func(nodes string) { d.Log.Info("nodes kept for TE jobs", "cycle", d.cycles+1, "nodes", nodes) }
 	set.Refusals.Slow = d.learning.speeds.slow
+	set.Guarantee.Settings.Parents = d.learning.accounts.of.Parents
 	d.failures(&set.Retries)
 	return set
 }

@@ -70,7 +70,7 @@ type fake struct {
 	useReads              int // calls of Used
 
 	stays   []cluster.PastStay // in accounting
-	asked   int                // calls of AccountShares
+	asked   int                // calls of Accounts
 	spans   []time.Duration    // that were read of it
 	kept    []cluster.PastStay // in the store
 	lessons store.Lessons
@@ -108,9 +108,9 @@ func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp
 	}
 	return stays, f.pastErr
 }
-func (f *fake) AccountShares(context.Context) (map[string]float64, error) {
+func (f *fake) Accounts(context.Context) (cluster.Accounts, error) {
 	f.asked++
-	return map[string]float64{"vision": 0.3}, f.pastErr
+	return cluster.Accounts{Parts: map[string]float64{"vision": 0.3}}, f.pastErr
 }
 func (f *fake) SaveStays(_ context.Context, stays []cluster.PastStay, until time.Time) error {
 	f.kept, f.lessons.Read = append(f.kept, stays...), until

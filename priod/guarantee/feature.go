@@ -54,6 +54,7 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	s := c.Snapshot
+	f.tell(c)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.State != cluster.Pending {
@@ -68,6 +69,35 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		}
 	}
 	return nil
+}
+
+// tell adds to the plan's decisions what each waiting job may do.
+func (f *Feature) tell(c *plan.Cycle) {
+	at := map[cluster.JobID]int{}
+	for i := range c.Snapshot.Jobs {
+		if j := &c.Snapshot.Jobs[i]; j.State == cluster.Pending && j.Right != cluster.NoShares {
+			at[j.ID] = i
+		}
+	}
+	for i := range c.Plan.Decisions {
+		d := &c.Plan.Decisions[i]
+		k, has := at[d.Job]
+		if !has {
+			continue
+		}
+		x := plan.ShareChoice{Right: c.Snapshot.Jobs[k].Right.String()}
+		if share := f.result.Jobs[k].Share; share >= 0 {
+			state := &f.result.Shares[share]
+			x.Share, x.Owned = state.Share.Name(), state.Owned
+		}
+		switch c.Snapshot.Jobs[k].Right {
+		case cluster.Entitled:
+			x.Since = f.Memory.since[d.Job]
+		case cluster.Withheld:
+			x.Until = c.History.FirstEligible.Get(d.Job).Add(f.Settings.After)
+		}
+		d.Choices.Share = &x
+	}
 }
 
 // Act writes the begin times.

@@ -10,6 +10,8 @@ package guarantee
 
 import (
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -81,4 +83,50 @@ type Standing struct {
 type Result struct {
 	Shares []State
 	Jobs   []Standing // in the order of the snapshot; nil: no shares
+}
+
+// Short says by how much shares are above the GPUs on which they can lie, in service or not; "": they are not.
+func Short(shares []Share, nodes []cluster.Node) string {
+	type pool struct{ gpuType, partitions string }
+	owned, has, names := map[pool]float64{}, map[pool]float64{}, map[pool][]string{}
+	var order []pool
+	total, all := 0.0, 0.0
+	for i := range nodes {
+		all += float64(nodes[i].GPUs)
+	}
+	for i := range shares {
+		s := &shares[i]
+		p := pool{s.GPUType, strings.Join(s.Partitions, ",")}
+		if _, seen := has[p]; !seen {
+			order = append(order, p)
+			for k := range nodes {
+				if s.covers(&nodes[k]) {
+					has[p] += float64(nodes[k].GPUs)
+				}
+			}
+		}
+		gpus := float64(s.GPUs)
+		if s.GPUs == 0 {
+			gpus = math.Floor(s.Part*has[p] + rounding)
+		}
+		owned[p] += gpus
+		total += gpus
+		names[p] = append(names[p], s.Account)
+	}
+	for _, p := range order {
+		if owned[p] > has[p]+rounding {
+			of := "GPUs"
+			if p.gpuType != "" {
+				of = p.gpuType + " GPUs"
+			}
+			if p.partitions != "" {
+				of += " of partition " + p.partitions
+			}
+			return fmt.Sprintf("the shares of %s are %g of %g %s: %g too many", strings.Join(names[p], ", "), owned[p], has[p], of, owned[p]-has[p])
+		}
+	}
+	if total > all+rounding {
+		return fmt.Sprintf("all shares together are %g of the %g GPUs of this cluster: %g too many", total, all, total-all)
+	}
+	return ""
 }

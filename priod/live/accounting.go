@@ -151,19 +151,22 @@ func stepsIn(line string, steps *regexp.Regexp) float64 {
 	return 0
 }
 
-// AccountShares reads which part of the cluster each account has by Slurm's
-// associations: its Fairshare over the sum of its siblings', times its parent's part.
-// Fairshare=parent counts as 1.
-func (c *Cluster) AccountShares(ctx context.Context) (map[string]float64, error) {
+// Accounts reads the tree of Slurm's accounts and which part of the cluster each has by the associations: its Fairshare
+// over the sum of its siblings', times its parent's part. Fairshare=parent counts as 1.
+func (c *Cluster) Accounts(ctx context.Context) (cluster.Accounts, error) {
 	conf, err := c.client.Config(ctx)
 	if err != nil {
-		return nil, err
+		return cluster.Accounts{}, err
 	}
-	accounts, err := c.client.Accounts(ctx, conf.ClusterName())
+	all, err := c.client.Accounts(ctx, conf.ClusterName())
 	if err != nil {
-		return nil, err
+		return cluster.Accounts{}, err
 	}
-	return partsOf(accounts), nil
+	tree := cluster.Accounts{Parts: partsOf(all), Parents: make(map[string]string, len(all))}
+	for i := range all {
+		tree.Parents[all[i].Name] = all[i].Parent
+	}
+	return tree, nil
 }
 
 func partsOf(accounts []slurmplug.Account) map[string]float64 {

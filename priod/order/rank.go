@@ -66,6 +66,9 @@ func (r *ranker) verdict(i int) Verdict {
 	v := r.classify(j)
 	v.Job = i
 	v.Since = r.h.FirstEligible.Get(j.ID)
+	if v.Ranked && j.Right == cluster.Withheld {
+		v.Ranked, v.Why = false, plan.Withheld
+	}
 	if v.Ranked && v.Since.IsZero() {
 		v.Ranked, v.Why = false, plan.NotYet
 	}

@@ -10,11 +10,38 @@ import (
 // people stand beside them in Decision. Figures are of the cycle that first chose so. nil: that was
 // no question, or no rule was asked. What is chosen of CPUs and memory is a write of the lever Size.
 type Choices struct {
+	Share    *ShareChoice    `json:"share,omitempty"`
 	Budget   *BudgetLimit    `json:"budget,omitempty"`
 	GPUType  *GPUTypeChoice  `json:"gpu_type,omitempty"`
 	Eviction *EvictionChoice `json:"eviction,omitempty"`
 	Switches *PlacesChoice   `json:"switches,omitempty"`
 	Refused  *RefusedNodes   `json:"refused_nodes,omitempty"`
+}
+
+// ShareChoice is what a waiting job may do by the guaranteed shares of accounts (priod/guarantee).
+type ShareChoice struct {
+	Right string    `json:"right"`                // entitled, within, borrows, withheld
+	Share string    `json:"share,omitempty"`      // that it draws on: an account, with a GPU type where the share is of one; "": its account has none
+	Owned float64   `json:"owned_gpus,omitempty"` // by the share, in service
+	Since time.Time `json:"since,omitzero"`       // it is entitled
+	Until time.Time `json:"until,omitzero"`       // it is withheld at most
+}
+
+// Words are the choice for people.
+func (s *ShareChoice) Words() string {
+	of := fmt.Sprintf("the %g GPUs guaranteed to %s", s.Owned, s.Share)
+	if s.Share == "" {
+		of = "what is guaranteed to its account (none)"
+	}
+	switch s.Right {
+	case "entitled":
+		return "entitled: within " + of + ", jobs beyond their share leave for it"
+	case "within":
+		return "starts in free room within " + of + ", in place of jobs of the account that can leave"
+	case "borrows":
+		return "borrows: beyond " + of
+	}
+	return fmt.Sprintf("kept waiting: beyond %s, and it could not leave in time for their owners; until %s at most", of, s.Until.Local().Format("Jan 2 15:04"))
 }
 
 // BudgetLimit is the share that the start of a job uses most of, where that is more than the share.

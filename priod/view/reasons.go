@@ -26,6 +26,8 @@ var reasons = map[plan.Reason]string{
 	plan.Foreign:    "not all of its partitions are in slurm.partitions: left alone",
 	plan.Fragile:    "a write would break its request on this Slurm: left alone",
 	plan.NotYet:     "not eligible yet (begin time)",
+	plan.InShare:    "it is within its account's guaranteed share: it ranks ahead of other best-effort jobs, and jobs beyond their share leave for it",
+	plan.Withheld:   "it is beyond its account's guaranteed share and could not leave in time for the owners",
 	plan.Component:  "it follows the leader of its heterogeneous job",
 	plan.Evicted:    "it was evicted for a TE job and ranks ahead of other best-effort jobs until it runs again",
 	plan.Round:      "it is owed its GPU type: others yield to it at the end of a round, and it ranks ahead of other best-effort jobs until it starts",
