@@ -120,8 +120,10 @@ func (s *Store) compareSeen(snap *cluster.Snapshot, digests []uint64) {
 			c.summary.Running++
 		}
 		if d := digests[i]; e.row == 0 {
+			e.due = h.poll
 			fresh = append(fresh, change[entry, cluster.Job]{e, j, d})
 		} else if d != e.seen {
+			e.due = h.poll
 			c.jobs = append(c.jobs, change[entry, cluster.Job]{e, j, d})
 		}
 		if o := e.open; o != nil {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -22,46 +23,58 @@ import (
 func (s *Store) Load(ctx context.Context) (*cluster.History, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.sound(ctx, func() error { return s.load(ctx) }); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return s.history, nil
+	ctx = context.WithoutCancel(ctx)
+	err := s.sound(ctx, func() error { return s.load(ctx) })
+	if s.lack(err); err != nil {
+		s.unread = true
+		l := s.newLoader(nil)
+		l.journal()
+		s.know(l)
+	}
+	return s.history, s.rewriteUndo()
 }
 
 func (s *Store) load(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	if s.voids {
+		if _, err := s.voidQueue(ctx); err != nil {
+			return err
+		}
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := s.transact(ctx, func(tx *sql.Tx) error { return s.loadFrom(ctx, tx) }); err != nil {
-		return err
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		l := s.newLoader(tx)
+		if err := l.all(ctx); err != nil {
+			return err
+		}
+		s.know(l)
+		for id := range l.tried {
+			s.compareHistory(s.stored.entry(id))
+		}
+		if len(l.tried) > 0 {
+			s.log.Warn("writes of the last run have no outcome: they count as tried", "jobs", len(l.tried))
+		}
+		return cmp.Or(s.putHistories(ctx, tx), s.q.DoubtWrites(ctx, tx, crashed))
+	})
+	if err == nil {
+		s.historySaved()
+		s.unread = false
 	}
-	s.historySaved()
-	return nil
+	return err
 }
 
-func (s *Store) loadFrom(ctx context.Context, tx db.DBTX) error {
-	l := loader{q: s.q, tx: tx, undo: s.undo, void: s.void, history: cluster.NewHistory()}
+func (s *Store) newLoader(tx db.DBTX) *loader {
+	l := &loader{q: s.q, tx: tx, undo: s.undo, void: s.void, history: cluster.NewHistory()}
 	l.stored.reset()
-	if err := l.all(ctx); err != nil {
-		return err
-	}
+	return l
+}
+
+// know takes over what was loaded.
+func (s *Store) know(l *loader) {
 	s.history, s.stored, s.unsaved = l.history, l.stored, unsaved{}
 	s.history.Remember(s.former)
 	s.changes.reset()
-	for id := range l.tried {
-		s.compareHistory(s.stored.entry(id))
-	}
-	if len(l.tried) > 0 {
-		s.log.Warn("writes of the last run have no outcome: they count as tried", "jobs", len(l.tried))
-	}
-	if err := s.putHistories(ctx, tx); err != nil {
-		return err
-	}
-	if err := s.q.DoubtWrites(ctx, tx, crashed); err != nil {
-		return err
-	}
-	return s.rewriteUndo()
 }
 
 func (s *Store) former(j *cluster.Job) (cluster.Written, map[slurmplug.Lever]cluster.Requested) {

@@ -264,8 +264,10 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 	}
 	if now != nil {
 		from = cmp.Or(now.Host, "another host")
-		if err := s.sound(ctx, func() error { return s.voidQueue(context.WithoutCancel(ctx)) }); err != nil {
-			return from, err
+		s.voids = true
+		err := s.sound(ctx, func() error { _, err := s.voidQueue(context.WithoutCancel(ctx)); return err })
+		if s.lack(err); err != nil {
+			return from, nil // that this host owns the folder is written down once its database can be
 		}
 	}
 	return from, writeOwner(s.dir, seenOwner{Owner: next, Mine: true, Void: s.void})
@@ -336,12 +338,12 @@ func (s *told) takeIn(own *told) {
 
 // voidQueue ends all that the database says of jobs in the queue and of evictions under way,
 // when another host's priod has been active since: the journals have it.
-func (s *Store) voidQueue(ctx context.Context) error {
+func (s *Store) voidQueue(ctx context.Context) (last db.LastKeysRow, err error) {
 	first := s.turns.journal.LastClaim + 1
 	for i := range s.turns.journal.Claims {
 		first = min(first, s.turns.journal.Claims[i].Number)
 	}
-	return s.transact(ctx, func(tx *sql.Tx) error {
+	err = s.transact(ctx, func(tx *sql.Tx) (err error) {
 		for _, end := range []func(context.Context, db.DBTX) error{
 			s.q.VoidJobs, s.q.VoidHistory, s.q.VoidIntervals,
 			func(ctx context.Context, tx db.DBTX) error { return s.q.DropEvictionsFrom(ctx, tx, first) },
@@ -352,11 +354,13 @@ func (s *Store) voidQueue(ctx context.Context) error {
 				return err
 			}
 		}
-		last, err := s.q.LastKeys(ctx, tx)
-		if err != nil {
+		if last, err = s.q.LastKeys(ctx, tx); err != nil {
 			return err
 		}
-		s.void = void{Now: true, After: last.Cycle}
 		return s.q.DoubtWrites(ctx, tx, crashed)
 	})
+	if err == nil && s.voids {
+		s.void, s.voids = void{Now: true, After: last.Cycle}, false
+	}
+	return last, err
 }
