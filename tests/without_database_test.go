@@ -60,7 +60,7 @@ func TestWithoutTheDatabase(t *testing.T) {
 			if text := e.log("w"); strings.Count(text, "signal ") != 1 {
 				t.Errorf("the victim was told twice:\n%s", text)
 			}
-			if n := strings.Count(d.log.String(), c.said); n != 1 && release != nil || n == 0 {
+			if n := strings.Count(d.log.String(), c.said); n > 2 || n == 0 { // once more after a cycle that gave way
 				t.Errorf("it says %d times %q:\n%s", n, c.said, d.log)
 			}
 			e.must("reset")
