@@ -165,7 +165,7 @@ type History struct {
 	// minute later they are as free for others as before.
 	Reserved map[string]bool
 
-	former  func(*Job) (Written, map[slurmplug.Lever]Requested) // see Remember
+	former  func(j *Job, inherits bool) // see Remember
 	running JobMap[*Stay]
 	recent  map[run]*Stay        // closed intervals that still reach into UsePeriod, and some that lately did
 	swept   time.Time            // recent was, of those that do no more
@@ -298,12 +298,10 @@ func (h *History) keepTag(j *Job) {
 	}
 }
 
-// Remember sets the source of what priod wrote into a job that was gone from the queue
-// and was requeued: a failed job is not in squeue until then, and Slurm keeps what
-// was written into it. A Written without a lever says that there is nothing.
-func (h *History) Remember(former func(*Job) (Written, map[slurmplug.Lever]Requested)) {
-	h.former = former
-}
+// Remember sets who puts into the History what priod wrote into a job that it does not know: one that was gone from the queue and
+// was requeued, for a failed job is not in squeue until then, or one that an earlier process wrote into. A task that inherits holds
+// what was written into its array.
+func (h *History) Remember(recall func(j *Job, inherits bool)) { h.former = recall }
 
 // Fill takes in what accounting knows: runs that no poll saw, exact ends of
 // those that one did, and when requeued jobs could first have run.
@@ -355,8 +353,8 @@ func (h *History) Observe(s *Snapshot) []Stay {
 			continue
 		}
 		if !known {
-			h.inherit(j.ID)
 			h.recallWritten(j)
+			h.inherit(j.ID)
 		}
 		h.seen.Set(j.ID, h.poll)
 		h.keepOrder(j)
@@ -480,17 +478,12 @@ func (h *History) inheritRequests(id JobID) {
 	}
 }
 
-// recallWritten asks what was written into a job that is back.
+// recallWritten asks what was written into a job that is new here.
 func (h *History) recallWritten(j *Job) {
-	if h.former == nil || j.Restarts == 0 {
-		return
-	}
-	w, requests := h.former(j)
-	if _, known := h.Written[j.ID]; !known && w.Lever != "" {
-		h.Written[j.ID] = w
-	}
-	if _, known := h.Requests[j.ID]; !known && len(requests) > 0 {
-		h.Requests[j.ID] = requests
+	if h.former != nil {
+		array := slurmplug.Plain(j.ID.ID)
+		_, written := h.Written[array]
+		h.former(j, j.Restarts > 0 && !written && h.Requests[array] == nil)
 	}
 }
 

@@ -98,9 +98,6 @@ func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := s.turns.journal
-	if last.Eviction > j.LastEviction && !s.file.Missing() && !s.void.Now {
-		s.log.Error("the journal lacks evictions that the database has, as an older copy would: those under way are not continued", "file", s.file.Path())
-	}
 	j.LastClaim, j.LastEviction = max(j.LastClaim, last.Claim), max(j.LastEviction, last.Eviction)
 	s.behind = !j.Blank()
 	return j, nil

@@ -184,9 +184,10 @@ func TestBrokenAtStart(t *testing.T) {
 			}
 			lose(t, databasePath(dir))
 			d.store, d.history = openStore(t, dir, Options{})
+			d.history.Observe(&d.snapshot)
 			tried := map[cluster.JobID]int64{}
 			for id, w := range d.history.Written {
-				tried[id] = w.Tried
+				tried[id] = w.Value
 			}
 			if diff := cmp.Diff(values, tried); diff != "" || len(values) != 4 {
 				t.Errorf("values known from the journal:\n%s", diff)
@@ -243,11 +244,12 @@ func unwritable(t *testing.T, d *daemon, words string, trouble Trouble, cause, c
 	}
 	d.remove(3) // its interval ends now, which is told once
 	r, err := d.step()
-	fails := err != nil
+	half := err != nil && strings.HasPrefix(err.Error(), "record the outcomes") // the journal had room for the writes alone
+	fails := err != nil && !half
 	if fails && (!strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), "nothing was written to Slurm") || TroubleOf(err) != trouble) {
 		t.Fatalf("error %v", err)
 	}
-	if fails == (len(r.Outcomes) >= 300) || fails != (journal() == lines) || fails == strings.Contains(fmt.Sprint(r.Plan.Notes), words) {
+	if fails == (len(r.Outcomes) >= 300) || fails != (journal() == lines) || !half && fails == strings.Contains(fmt.Sprint(r.Plan.Notes), words) {
 		t.Errorf("%d writes, notes %v, %v", len(r.Outcomes), r.Plan.Notes, err)
 	}
 	if d.store.acting != nil {
@@ -258,7 +260,7 @@ func unwritable(t *testing.T, d *daemon, words string, trouble Trouble, cause, c
 	run(&brief, d.snapshot.At)
 	d.snapshot.Jobs = append(d.snapshot.Jobs, brief)
 	for range 2 {
-		if _, err := d.step(); (err != nil) != fails || !fails && d.store.Unrecorded() == "" {
+		if _, err := d.step(); !half && (err != nil) != fails || !fails && d.store.Unrecorded() == "" {
 			t.Fatalf("the cause is not gone: %v", err)
 		}
 		d.remove(50)

@@ -172,6 +172,10 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 			s.stopActing()
 			return err
 		}
+	} else if s.undo.Noticed() {
+		if err := s.undo.Append(nil, s.changes.known...); err != nil {
+			return err
+		}
 	}
 	s.record(context.WithoutCancel(ctx), &seen, failed)
 	return nil
@@ -201,7 +205,7 @@ func (s *Store) prepare(seen *plan.Seen) error {
 		lines[i] = s.undo.Line(a, &seen.Snapshot.Jobs[e.at], at)
 		lines[i].User, lines[i].Submit = e.user.Value(), instant(e.submit)
 	}
-	if err := cmp.Or(s.undo.Append(lines), s.owns()); err != nil { // the host that took over may have read the lines
+	if err := cmp.Or(s.undo.Append(lines, s.changes.known...), s.owns()); err != nil { // the host that took over may have read the lines
 		return err
 	}
 	s.unsaved.writes = append(s.unsaved.writes, writes...)
@@ -235,7 +239,6 @@ func (s *Store) record(ctx context.Context, seen *plan.Seen, failed error) {
 	}
 	if err == nil {
 		s.catchUp(ctx)
-		err = s.valid()
 	}
 	if s.lack(err); err != nil {
 		seen.Plan.Note(plan.HistoryUnrecorded, 1, "history is not recorded: %s", s.unrecorded)
@@ -346,7 +349,7 @@ func (s *Store) noticeReset() error {
 func (s *Store) save(ctx context.Context, seen *plan.Seen) error {
 	at, number := seen.Snapshot.At, s.stored.cycle
 	if s.quiet() && s.noteWaits(seen.Waits) {
-		return s.q.ExtendCycle(ctx, s.db, db.ExtendCycleParams{UntilMs: millis(at), Cycle: number})
+		return s.q.ExtendCycle(ctx, s.db, db.ExtendCycleParams{UntilMs: millis(at), Journal: s.file.Number(), Cycle: number})
 	}
 	number++
 	err := s.transact(ctx, func(tx *sql.Tx) error {
@@ -357,7 +360,7 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen) error {
 			return err
 		}
 		row := s.changes.summary
-		row.Cycle, row.AtMs, row.Span = number, millis(at), seen.Snapshot.Multifactor.Span
+		row.Cycle, row.AtMs, row.Span, row.Journal = number, millis(at), seen.Snapshot.Multifactor.Span, s.file.Number()
 		if err := s.q.AddCycle(ctx, tx, row); err != nil {
 			return err
 		}
@@ -577,17 +580,24 @@ func (s *Store) committed(number int64) {
 	s.unsaved = unsaved{writes: s.unsaved.writes}
 }
 
-// Done stores what became of the writes of the last Planned, and what History
-// took in of them. Where the database cannot be written, a later cycle stores it.
+// Done appends to the journal what History took in of the writes of the last Planned, and stores what became of them. Where the
+// database cannot be written, a later cycle stores it.
 func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.stopActing()
 	s.match(outcomes)
 	s.changes.reset()
+	var known []*undo.Known
 	for i := range outcomes {
 		for _, id := range outcomes[i].Jobs() {
 			s.compareHistory(s.stored.entry(id))
+			known = append(known, s.known(id))
+		}
+	}
+	if s.owns() == nil { // else the host that took over tells of the jobs
+		if err := s.undo.Append(nil, known...); err != nil {
+			return err
 		}
 	}
 	if s.unrecorded != nil {

@@ -55,7 +55,6 @@ type Store struct {
 	dir      string
 	journals string // the folder of the journal
 	owner    Owner  // this priod, of a shared one
-	void     void
 	opts     Options
 	log      hclog.Logger
 	lock     *os.File
