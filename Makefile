@@ -101,7 +101,7 @@ evidence-weeks: ## docs/evidence/weeks.md, 20 minutes; DATA=FOLDER of public log
 	PATH="$(dir $(GO)):$$PATH" $(GO) run ./tests/evidence weeks --data "$(DATA)" --table markdown > docs/evidence/weeks.md.part
 	mv docs/evidence/weeks.md.part docs/evidence/weeks.md
 
-evidence-sizing: deps build ## the figures of docs/evidence/sizing.md; DATA=FOLDER of Synergy's traces; SEEDS= for no real Slurm
+evidence-sizing: deps build ## the figures of docs/evidence/sizing.md and tests/papers/synergy.md; DATA=FOLDER of Synergy's traces; SEEDS= for no real Slurm
 	PATH="$(CURDIR)/bin:$$PATH" GO=$(GO) docs/evidence/sizing.sh "$(DATA)" $(SEEDS)
 
 man: ## the man pages, from the command tree and the option table

@@ -70,7 +70,7 @@ var emergencies = []emergency{
 	{name: "the daemon hangs",
 		begin: func(s *scene) { s.do(s.cmd.Process.Signal(syscall.SIGSTOP)) },
 		end:   func(s *scene) { s.do(s.cmd.Process.Signal(syscall.SIGCONT)) }},
-	{name: "the disk of the state folder is full", failed: "disk-full",
+	{name: "the state disk is full", failed: "disk-full",
 		begin: func(s *scene) {
 			s.big = s.scattered() // small rows find room
 			if err := os.WriteFile(filepath.Join(s.mount, "ballast"), make([]byte, 64<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
@@ -81,8 +81,8 @@ var emergencies = []emergency{
 			s.do(os.Remove(filepath.Join(s.mount, "ballast")))
 			s.slurm("scancel", s.big...)
 		}},
-	{name: "the output goes to a full disk", output: "/dev/full", begin: func(*scene) {}, end: func(*scene) {}},
-	{name: "another program keeps the database locked", unrecorded: true,
+	{name: "the output is full", output: "/dev/full", begin: func(*scene) {}, end: func(*scene) {}},
+	{name: "the database is locked", unrecorded: true,
 		begin: func(s *scene) {
 			db, err := sql.Open("sqlite3", "file:"+s.path("priod.db"))
 			s.do(err)
@@ -92,7 +92,7 @@ var emergencies = []emergency{
 			s.release = func() { db.Close() }
 		},
 		end: func(s *scene) { s.release() }},
-	{name: "the configuration names another state folder", config: "other.toml", begin: func(*scene) {}, end: func(*scene) {}},
+	{name: "another state folder configured", config: "other.toml", begin: func(*scene) {}, end: func(*scene) {}},
 	{name: "on another host", config: "elsewhere.toml", away: true, begin: func(*scene) {}, end: func(*scene) {}},
 	{name: "the daemon is dead", begin: func(s *scene) { s.kill() }},
 	{name: "the database is corrupt", begin: func(s *scene) { s.overwrite("priod.db") }}, // after priod run --once, which ended
@@ -196,8 +196,8 @@ func (s *scene) askAll(e *emergency, verbs []string) map[string]said {
 	return all
 }
 
-// table asks all verbs while an emergency lasts, and joins those that say the same.
-func (s *scene) table(e *emergency) string {
+// answers are those of all verbs while an emergency lasts.
+func (s *scene) answers(e *emergency) map[string]said {
 	e.begin(s)
 	if e.failed != "" {
 		s.turnUntil("fails so: "+e.failed, func(state *daemon.State) bool { return string(state.Blocked) == e.failed })
@@ -205,13 +205,12 @@ func (s *scene) table(e *emergency) string {
 	if e.unrecorded {
 		s.turnUntil("notes it", func(state *daemon.State) bool { return state.Unrecorded != "" })
 	}
-	verbs, answers := looking, s.askAll(e, looking)
+	answers := s.askAll(e, looking)
 	for _, verb := range changing {
 		if verb == "run --once" && e.away { // a daemon's host is no matter of these pages
 			continue
 		}
 		answers[verb] = s.ask(e, verb)
-		verbs = append(verbs[:len(verbs):len(verbs)], verb)
 	}
 	if e.end != nil {
 		e.end(s)
@@ -219,29 +218,53 @@ func (s *scene) table(e *emergency) string {
 			return state.Blocked == "" && state.Unrecorded == "" && s.siteFactor(s.job) != "0"
 		})
 	}
-	var order []said
-	rows := map[said][]string{}
-	for _, verb := range verbs {
-		answer := answers[verb]
-		name := "`priod " + strings.NewReplacer("JOB", "JOBID", "SCRIPT", "job.sh").Replace(verb) + "`"
-		if rows[answer] == nil {
-			order = append(order, answer)
+	return answers
+}
+
+// tables have a row for the verbs that answer alike in every emergency, and then the exit status and line of each answer.
+func tables(all []map[string]said) string {
+	var list []said
+	var order []string
+	rows := map[string][]string{}
+	for _, verb := range append(looking, changing...) {
+		var cells strings.Builder
+		for _, answers := range all {
+			answer, asked := answers[verb]
+			if !asked {
+				cells.WriteString(" - |")
+				continue
+			}
+			if answer != (said{}) && !slices.Contains(list, answer) {
+				list = append(list, answer)
+			}
+			fmt.Fprintf(&cells, " %d |", slices.Index(list, answer)+1) // 0: nothing is wrong
 		}
-		if !slices.Contains(rows[answer], name) {
-			rows[answer] = append(rows[answer], name)
+		name := "`priod " + strings.NewReplacer("JOB", "JOBID", "SCRIPT", "job.sh").Replace(verb) + "`"
+		if rows[cells.String()] == nil {
+			order = append(order, cells.String())
+		}
+		if !slices.Contains(rows[cells.String()], name) {
+			rows[cells.String()] = append(rows[cells.String()], name)
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n| command | status | what it says first |\n| --- | --- | --- |\n", strings.ToUpper(e.name[:1])+e.name[1:])
-	for _, answer := range order {
-		text := "as always"
-		if answer.line != "" {
-			text = "<code>" + inTable.Replace(answer.line) + "</code>" // which is no command
-		}
-		fmt.Fprintf(&b, "| %s | %d | %s |\n", strings.Join(rows[answer], ", "), answer.status, text)
+	fmt.Fprintf(&b, "%s\n\n| |", answersHeading)
+	for i := range emergencies {
+		fmt.Fprintf(&b, " %s |", emergencies[i].name)
 	}
-	return b.String() + "\n"
+	fmt.Fprintf(&b, "\n|%s\n", strings.Repeat(" --- |", len(emergencies)+1))
+	for _, cells := range order {
+		fmt.Fprintf(&b, "| %s |%s\n", strings.Join(rows[cells], ", "), cells)
+	}
+	b.WriteString("\n")
+	for i, answer := range list {
+		fmt.Fprintf(&b, "%d. %d: <code>%s</code>\n", i+1, answer.status, inTable.Replace(answer.line)) // which is no command
+	}
+	return b.String()
 }
+
+// answersHeading is that of the part of the page that is written here, to its end.
+const answersHeading = "## Which answer"
 
 var inTable = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;")
 
@@ -289,22 +312,18 @@ func TestEmergencies(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newScene(t)
+	var all []map[string]said
 	for i := range emergencies {
-		e := &emergencies[i]
-		got := s.table(e)
-		heading, _, _ := strings.Cut(got, "\n")
-		before, rest, found := strings.Cut(string(text), heading+"\n")
-		_, after, more := strings.Cut(rest, "\n## ")
-		if more {
-			after = "## " + after
-		}
-		if want := strings.TrimSuffix(heading+"\n"+rest, after); strings.TrimSpace(want) != strings.TrimSpace(got) && !*update {
-			t.Errorf("%s: the page has (%v)\n%s\nand this is\n%s", e.name, found, want, got)
-		}
-		text = []byte(before + got + after)
+		all = append(all, s.answers(&emergencies[i]))
+	}
+	before, _, _ := strings.Cut(string(text), answersHeading)
+	if want, got := strings.TrimPrefix(string(text), before), tables(all); want != got && !*update {
+		t.Errorf("the page has\n%s\nand this is\n%s", want, got)
+	} else {
+		text = []byte(before + got)
 	}
 	if *update {
-		if err := os.WriteFile(page, append(bytes.TrimRight(text, "\n"), '\n'), 0o644); err != nil {
+		if err := os.WriteFile(page, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -102,15 +102,25 @@ func (s *study) consentTable(ctx context.Context, w io.Writer, seeds, jobs int) 
 			return err
 		}
 	}
-	fmt.Fprintln(w, "| | seed | mean completion, h | of the gain by tags | from job 500 on, h | of the gain | TE completion, mean, s | p95, s | of the gain | TE wait p95, p99, s |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(w, "| | mean completion, h | of the gain by tags | from job 500 on, h | of the gain | TE completion, mean, s | p95, s | of the gain | TE wait p95, s | p99, s |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for i, c := range consenting {
+		cells := make([][]string, 9)
 		for seed := range seeds {
 			f, base, told := &all[i*seeds+seed], &all[seed], &all[len(all)-seeds+seed]
-			part := func(at, from, to float64) string { return fmt.Sprintf("%.0f %%", 100*(from-at)/(from-to)) }
-			name := map[bool]string{true: c.text}[seed == 0]
-			fmt.Fprintf(w, "| %s | %d | %.2f | %s | %.2f | %s | %.0f | %.0f | %s | %.0f, %.0f |\n", name, seed+1, f.MeanH, part(f.MeanH, base.MeanH, told.MeanH), f.LaterH, part(f.LaterH, base.LaterH, told.LaterH),
-				f.TEMeanS, f.TEP95S, part(f.TEP95S, base.TEP95S, told.TEP95S), f.TEWaitP95S, f.TEWaitP99S)
+			part := func(at, from, to float64) string { return fmt.Sprintf("%.0f", 100*(from-at)/(from-to)) }
+			for j, text := range []string{
+				fmt.Sprintf("%.2f", f.MeanH), part(f.MeanH, base.MeanH, told.MeanH), fmt.Sprintf("%.2f", f.LaterH), part(f.LaterH, base.LaterH, told.LaterH),
+				fmt.Sprintf("%.0f", f.TEMeanS), fmt.Sprintf("%.0f", f.TEP95S), part(f.TEP95S, base.TEP95S, told.TEP95S), fmt.Sprintf("%.0f", f.TEWaitP95S), fmt.Sprintf("%.0f", f.TEWaitP99S),
+			} {
+				cells[j] = append(cells[j], text)
+			}
 		}
+		fmt.Fprintf(w, "| %s |", c.text)
+		for j, seeds := range cells {
+			unit := map[bool]string{true: " %"}[j == 1 || j == 3 || j == 6]
+			fmt.Fprintf(w, " %s%s |", strings.Join(seeds, ", "), unit)
+		}
+		fmt.Fprintln(w)
 	}
 	return nil
 }

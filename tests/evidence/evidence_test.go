@@ -64,7 +64,7 @@ func TestStudy(t *testing.T) {
 			t.Errorf("the page has %q:\n%s", bad, text)
 		}
 	}
-	for _, want := range []string{"## Load 0.9", "## Load 1.2", "told speeds wrong", "half of the users untagged", "## Weather", "## Hostile users", "a fifth hostile", "| memory | FitGpp alone |"} {
+	for _, want := range []string{"## Load 0.9", "| 1.2 | ", "| 0.9, wrong speeds | ", "| 0.9, untagged | ", "| 0.9, weather | ", "## Hostile users", "a fifth hostile", "| memory | FitGpp alone |"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}

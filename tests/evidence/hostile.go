@@ -96,7 +96,7 @@ func (m *matrix) hostileTable(w io.Writer, load float64) {
 				}
 			}
 		}
-		fmt.Fprintf(w, "| %s | %s | %.2f | %.0f | %.0f, %.0f | %.1f | %.0f | %s |\n", c.setup.text, text, f.MeanH, f.TEMeanS, f.TEWaitP95S, f.TEWaitP99S, f.BESlowdownP95, f.Evictions, worse)
+		fmt.Fprintf(w, "| %s | %s | %.2f | %.0f | %.0f, %.0f | %.1f | %.0f | %s |\n", shortName(c.setup), text, f.MeanH, f.TEMeanS, f.TEWaitP95S, f.TEWaitP99S, f.BESlowdownP95, f.Evictions, worse)
 	}
 	fmt.Fprintf(w, "\nMore than 5 %% worse:\n\n%s\n", cmp.Or(strings.Join(missed, ""), "* None.\n"))
 }

@@ -155,7 +155,7 @@ func overloadTable(w io.Writer, all []*overload) {
 			}
 			return strings.Join(values, "; ")
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", o.mix.name, o.setup.text,
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", o.mix.name, shortName(o.setup),
 			each("%.0f", func(f, _ *figures) float64 { return f.TEWaitP99S }), each("%+.0f %%", func(f, b *figures) float64 { return 100 * (f.TEWaitP99S/b.TEWaitP99S - 1) }),
 			each("%.1f", func(f, _ *figures) float64 { return f.TESlowdownP95 }),
 			each("%.2f", func(f, _ *figures) float64 { return f.BESlowdownP50 }), each("%.1f", func(f, _ *figures) float64 { return f.BESlowdownP95 }),

@@ -32,27 +32,23 @@ time. Every figure is the mean of the seeds; in brackets the least and the great
 144 GPUs: six nodes each of V100, P100 and K80 with 8 GPUs, 24 CPUs and 500 GB, three to a leaf switch. Jobs draw one of Gavel's %d
 programs with its measured speed on each type, a curve of Synergy's for CPUs and memory, 1 to 16 GPUs; 40 users in 6 accounts. 30 %% are
 trials (TE, 20 s to 30 minutes on a V100, half a percent of GPU time), the rest trainings (BE, half an hour to 42 h), of which half save
-their state each 15 to 60 minutes, the others only when they are told to leave: a failed node takes all of their work. At load 1 each type does the average job at its average speed.
-Each run has a prolog of 10 s, each later one costs 60 s, gangs on two, four, eight times as many switches as they need lose 15, 20,
-44 %%; a node fails once in 3,000 h, for 4 h. A gang lies on one GPU type, also without priod; a real Slurm mixes types where users leave them
-open, which costs it more ([on a real Slurm](real-slurm.md)). Tags are complete, priod's cycle is 10 s, the hold 20 s.
+their state each 15 to 60 minutes, the others only when told to leave: a failed node takes all of their work. At load 1 each type does the average job at its average speed.
+Each run has a prolog of 10 s, each later one costs 60 s; gangs on two, four, eight times as many switches as they need lose 15, 20,
+44 %%; a node fails once in 3,000 h, for 4 h. A gang lies on one GPU type, also without priod ([a real Slurm](real-slurm.md) mixes open types, at a
+higher cost). Tags are complete, priod's cycle is 10 s, the hold 20 s.
 
+* *Slurm as it ships*: multifactor, EASY backfill. *An expert's Slurm*: also preemption by QOS, youngest first, requeued.
 * Completion: from submission to end. Slowdown: completion over the run on the job's fastest type at the proportional share; 1 is
   the best that a job alone could have.
-* Users: the mean slowdown of a user's jobs against the mean speed of the types; of users with 10 jobs and more. From
-  105 %% load a user may be worse off for one gang of 16 GPUs that waits for days.
-* No policy can be below %.2f h in the mean: each job alone on its fastest type, with all the CPUs and memory that it gains from;
-  at the proportional share it is %.2f h.
-* GPU-hours lost: work that evictions and failed nodes undid, and grace. One gang of 16 without checkpoints that loses its node may
-  be most of it.
+* Users: the mean slowdown of a user's jobs against the mean speed of the types; of users with 10 jobs and more.
+* Bound: %.2f h on average, each job alone on its fastest type with all the CPUs and memory that it gains from;
+  at the proportional share %.2f h.
+* GPU-hours lost: work that evictions and failed nodes undid, and grace; one gang of 16 without checkpoints may be most of it.
 
 `, time.Now().Format("January 2006"), m.o.seeds, m.o.jobs, len(list), alone[1], alone[0])
-	for _, load := range m.o.loads {
-		fmt.Fprintf(&b, "## Load %g\n\n", load)
-		m.table(&b, load)
-	}
-	m.weather(&b, at)
-	m.badInput(&b, at)
+	fmt.Fprintf(&b, "## Load %g\n\n", at)
+	m.table(&b, at)
+	m.others(&b, at)
 	m.hostile(&b, at)
 	m.overload(&b)
 	b.WriteString(weeksPointer)
@@ -69,8 +65,8 @@ func spread(c *cell, digits int, of func(*figures) float64) string {
 	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, of(&c.mean), digits, slices.Min(values), digits, slices.Max(values))
 }
 
-const header = `| | mean completion, h | of Slurm | TE completion, s | TE slowdown p95 | TE wait p95, p99, s | BE slowdown p50, p95 | evictions | GPU-h lost | worst user | users worse off by > 10 % | TE on k80 |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+const header = `| | mean completion, h | Slurm / this | TE completion, s | TE slowdown p95 | TE wait p95, p99, s | BE slowdown p50, p95 | evictions | GPU-h lost | worst user | users worse off by > 10 % |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
 func (m *matrix) table(b io.Writer, load float64) {
@@ -91,9 +87,9 @@ func row(b io.Writer, c, base *cell) {
 		worse += c.figures[i].worseOff(&base.figures[i])
 	}
 	f := &c.mean
-	fmt.Fprintf(b, "| %s | %s | %.2f times | %.0f | %.1f | %.0f, %.0f | %.2f, %.1f | %.0f | %.0f | %.1f | %d of %d | %.0f %% |\n", c.setup.text,
+	fmt.Fprintf(b, "| %s | %s | %.2f | %.0f | %.1f | %.0f, %.0f | %.2f, %.1f | %.0f | %.0f | %.1f | %d of %d |\n", shortName(c.setup),
 		spread(c, 2, func(f *figures) float64 { return f.MeanH }), base.mean.MeanH/f.MeanH, f.TEMeanS, f.TESlowdownP95, f.TEWaitP95S, f.TEWaitP99S,
-		f.BESlowdownP50, f.BESlowdownP95, f.Evictions, f.GPUHoursLost, f.WorstUser, worse, users(c), 100*f.TESlowestPart)
+		f.BESlowdownP50, f.BESlowdownP95, f.Evictions, f.GPUHoursLost, f.WorstUser, worse, users(c))
 }
 
 // users counts those of all seeds.
@@ -105,40 +101,38 @@ func users(c *cell) int {
 	return n
 }
 
-func (m *matrix) weather(b *strings.Builder, load float64) {
-	fmt.Fprintf(b, `## Weather
+// others are the profile and its rivals at the other loads, and what weather and bad input cost at the typical one.
+func (m *matrix) others(b *strings.Builder, at float64) {
+	fmt.Fprintf(b, `## Other loads, weather and bad input
 
-Load %g; each node fails once in 18 h for 10 minutes, so that some node fails each hour.
+Weather: each node fails once in 18 h for 10 minutes, so that some node fails each hour. Untagged: every second user types no tag at all; their trials count as
+best effort, and no job of theirs is steered, sized or evicted. Wrong speeds: priod is told a third, the speed, or three times the speed, drawn for each program and GPU type.
 
-`, load)
-	b.WriteString(header)
-	base := m.cell(shipped.name, load, failing)
+`)
+	b.WriteString(strings.NewReplacer("| | ", "| load | | ", "\n| --- |", "\n| --- | --- |").Replace(header))
+	line := func(label string, c, base *cell) {
+		fmt.Fprintf(b, "| %s ", label)
+		row(b, c, base)
+	}
+	for _, load := range m.o.loads {
+		for _, set := range []setup{shipped, expert, profile} {
+			if load != at {
+				line(fmt.Sprint(load), m.cell(set.name, load, ""), m.cell(shipped.name, load, ""))
+			}
+		}
+	}
 	for _, set := range []setup{shipped, expert, profile} {
-		row(b, m.cell(set.name, load, failing), base)
+		line(fmt.Sprintf("%g, weather", at), m.cell(set.name, at, failing), m.cell(shipped.name, at, failing))
 	}
-	b.WriteString("\n")
-}
-
-func (m *matrix) badInput(b *strings.Builder, load float64) {
-	fmt.Fprintf(b, `## What bad input costs
-
-Load %g. Untagged: every second user types no tag at all; their trials count as best effort, and no job of theirs is steered, sized or
-evicted. Wrong speeds: priod is told a third, the speed, or three times the speed, drawn for each program and GPU type.
-
-`, load)
-	b.WriteString(header)
-	base := m.cell(shipped.name, load, "")
-	for _, c := range []*cell{base, m.cell(profile.name, load, ""), m.cell(profile.name, load, untagged), m.cell(profile.name, load, wrongSpeeds)} {
-		named := *c
-		named.setup.text += map[string]string{untagged: ", half of the users untagged", wrongSpeeds: ", told speeds wrong by up to three"}[c.kind]
-		row(b, &named, base)
-	}
+	base := m.cell(shipped.name, at, "")
+	line(fmt.Sprintf("%g, untagged", at), m.cell(profile.name, at, untagged), base)
+	line(fmt.Sprintf("%g, wrong speeds", at), m.cell(profile.name, at, wrongSpeeds), base)
 	b.WriteString("\n")
 }
 
 const weeksPointer = `## Weeks of public logs
 
-Nine weeks each of Helios Venus and Philly, as they were and steady: [a page of their own](weeks.md).
+Nine weeks each of Helios Venus and Philly: [a page of their own](weeks.md).
 
 `
 
@@ -158,8 +152,8 @@ func (m *matrix) overload(b *strings.Builder) {
 
 %d jobs on %d nodes of 8 GPUs, 32 CPUs and 256 GB, load %g of what is scarcest: CPUs, memory, or GPUs. 30 %% trials of 3 to 10 minutes on
 2, 4 or (15 %%) 8 GPUs, which want more CPUs and memory for each GPU than the trainings do; these take half an hour to two days (lognormal,
-median 2 h), and need 20 s to 20 minutes (median 2 minutes) to leave. The two seeds apart. With Slurm's own preemption those that come back
-are the youngest, and leave first: most of its evictions are of jobs that have just started again.
+median 2 h), and need 20 s to 20 minutes (median 2 minutes) to leave. The two seeds apart. Slurm's own preemption evicts mostly jobs that have just
+started again: they are the youngest.
 
 `, len(m.mixes[0].jobs[0]), overloadNodes, overloadLoad)
 	overloadTable(b, m.mixes)
@@ -168,7 +162,7 @@ are the youngest, and leave first: most of its evictions are of jobs that have j
 
 // losses lists what another setup does better than the profile by at least a twentieth.
 func (m *matrix) losses(b *strings.Builder) {
-	b.WriteString("## Where the profile does not win\n\nFigures that another setup has better by at least 5 %, in the mean of the seeds:\n\n")
+	b.WriteString("## Where the profile does not win\n\nFigures that another setup has better by at least 5 %, in the mean over the seeds:\n\n")
 	found := false
 	for _, load := range m.o.loads {
 		ours := &m.cell(profile.name, load, "").mean

@@ -22,7 +22,7 @@ type publicLog struct {
 }
 
 var publicLogs = []publicLog{
-	{"venus", "helios_venus_gpu_jobs.csv.gz", "Helios Venus", "submit_s", "run_s", "gpus", []int{20, 40, 60, 80, 100, 120}},
+	{"venus", "helios_venus_gpu_jobs.csv.gz", "Venus", "submit_s", "run_s", "gpus", []int{20, 40, 60, 80, 100, 120}},
 	// At day 0 there are 9 jobs in a week: day 90 stands for it.
 	{"philly", "philly_passed_jobs.csv.gz", "Philly", "submit_s", "duration_s", "num_gpus", []int{20, 40, 60, 80, 90, 100}},
 }
