@@ -20,19 +20,19 @@ const RevertPeriod = 10 * time.Minute
 
 // Written is the last value that priod wrote into a job and how Slurm took it.
 type Written struct {
-	Lever    slurmplug.Lever
-	Value    int64 // as written, in the lever's own units
-	Tried    int64 // sent later, and not known whether Slurm took it; else Value
-	Original int64 // the job's Nice before priod first wrote Nice or Priority
-	At       time.Time
-	Reverts  int    // times that a value had to be written again within RevertPeriod each
-	Older    []Sent // values before Value and Tried, the oldest first
+	Lever    slurmplug.Lever `json:"lever"`
+	Value    int64           `json:"value"`              // as written, in the lever's own units
+	Tried    int64           `json:"tried"`              // sent later, and not known whether Slurm took it; else Value
+	Original int64           `json:"original,omitempty"` // the job's Nice before priod first wrote Nice or Priority
+	At       time.Time       `json:"at"`
+	Reverts  int             `json:"reverts,omitempty"` // times that a value had to be written again within RevertPeriod each
+	Older    []Sent          `json:"older,omitempty"`   // values before Value and Tried, the oldest first
 }
 
 // Sent is a value of priod's that a later one replaced.
 type Sent struct {
-	Value int64
-	Until time.Time // when the later one was sent
+	Value int64     `json:"value"`
+	Until time.Time `json:"until"` // when the later one was sent
 }
 
 // slurmctld may show an older value of priod's again: one that dies loses what came after
@@ -73,12 +73,12 @@ func (w Written) Replaced(next Written) []Sent {
 // Requested is what priod made of one field of a job's request. The values are as
 // Slurm shows the field.
 type Requested struct {
-	Was   slurmplug.Value // the user's own, from before priod first wrote: all else is made from it
-	Value slurmplug.Value // sent last
-	Sure  bool            // Slurm took Value
-	Older []slurmplug.Value
-	At    time.Time // Value was sent
-	Saved bool      // Slurm has shown Value since, for so long that no older one can come back
+	Was   slurmplug.Value   `json:"was"`            // the user's own, from before priod first wrote: all else is made from it
+	Value slurmplug.Value   `json:"value"`          // sent last
+	Sure  bool              `json:"sure,omitempty"` // Slurm took Value
+	Older []slurmplug.Value `json:"older,omitempty"`
+	At    time.Time         `json:"at"`              // Value was sent
+	Saved bool              `json:"saved,omitempty"` // Slurm has shown Value since, for so long that no older one can come back
 }
 
 // savedAfter is how long after a write slurmctld has surely written it to its state
@@ -131,11 +131,11 @@ func (r Requested) Freed(now slurmplug.Value) (size slurmplug.Value, pinned bool
 
 // SizePast is what became of earlier writes of a waiting job's size.
 type SizePast struct {
-	Rests   time.Time // it has its own request again since then, because it did not start with another
-	Ahead   bool      // its size was written while no node had room for it
-	Since   time.Time // the first such write of those that follow one another; zero after a restart of priod
-	Refused string    // Slurm's words when it refused a write
-	At      time.Time // it refused
+	Rests   time.Time `json:"rests,omitzero"`    // it has its own request again since then, because it did not start with another
+	Ahead   bool      `json:"ahead,omitempty"`   // its size was written while no node had room for it
+	Since   time.Time `json:"since,omitzero"`    // the first such write of those that follow one another
+	Refused string    `json:"refused,omitempty"` // Slurm's words when it refused a write
+	At      time.Time `json:"at,omitzero"`       // it refused
 }
 
 // History is what priod knows beyond one snapshot. It is fed by Observe and by

@@ -214,6 +214,9 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 		}
 		return c
 	}
+	if k := u.known[ids[0]]; k != nil && k.Written == nil && (u.Last(ids[0]) == nil || k.seq > u.Last(ids[0]).seq) {
+		return c // none of the earlier writes arrived
+	}
 	if first != nil && (c.Lever == slurmplug.SiteFactor || first.reaches(ids[0])) {
 		c.Was = first.Was
 	}

@@ -42,8 +42,8 @@ func (u *Journal) Knows(h *cluster.History, id cluster.JobID) bool {
 	k := u.known[id]
 	w, written := h.Written[id]
 	requests, size := h.Requests[id], h.Sizes[id]
-	if k == nil {
-		return !written && requests == nil && size == (cluster.SizePast{})
+	if k == nil { // changes of an earlier job with the id, or forgotten ones, are to count no more
+		return !written && requests == nil && size == (cluster.SizePast{}) && len(u.changes[id]) == 0
 	}
 	if k.Written == nil || !written {
 		return k.Written == nil && !written && k.sameRequests(requests) && k.sameSize(size)
