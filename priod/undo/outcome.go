@@ -119,6 +119,8 @@ func (u *Journal) Recall(h *cluster.History, j *cluster.Job, inherits bool) (dou
 				doubted = true
 			}
 		}
+	case len(list) == 0 && inherits && u.known[slurmplug.Plain(id.ID)] != nil:
+		u.recallArray(h, j)
 	case len(list) > 0 || inherits:
 		u.recallLines(h, j, list)
 	}
@@ -133,6 +135,19 @@ func (u *Journal) Recall(h *cluster.History, j *cluster.Job, inherits bool) (dou
 		}
 	}
 	return doubted
+}
+
+// recallArray puts into h what is known of the array of a task, if it was part of that when priod last wrote.
+func (u *Journal) recallArray(h *cluster.History, j *cluster.Job) {
+	k := *u.known[slurmplug.Plain(j.ID.ID)]
+	last := u.latest(k.Job, func(*Change) bool { return true })
+	if !(&Change{User: k.User, Submit: k.Submit}).Of(j) || last != nil && !last.reaches(j.ID) {
+		return
+	}
+	k.Job = j.ID
+	if k.recall(h, j); last != nil && last.seq > k.seq {
+		last.try(h, j.ID)
+	}
 }
 
 // recallLines puts into h what changes alone tell of a job: a priod that died, or one of an earlier version, wrote them.
