@@ -241,6 +241,9 @@ func TestSizesAreRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if c.status == Planned { // which is the end of its process
+			d.restart()
+		}
 		c.happens(d)
 		at := d.snapshot.At
 		p = plan.Plan{At: at}
