@@ -81,7 +81,7 @@ var alarms = []alarm{
 	{name: "a value of somebody else", alert: "PriodJobsLeftAlone", series: "priod_notes{note=foreign-value}",
 		begin: func(h *alarmed) { h.slurm("scontrol", "update", "JobId="+h.first, "SiteFactor=12345") },
 		end:   func(h *alarmed) { h.slurm("scontrol", "update", "JobId="+h.first, "SiteFactor=0") }},
-	{name: "a configuration that is refused", long: true, alert: "PriodReloadFailed", series: "priod_reload_refused", settings: "[ranking]\nlevr = \"nice\"\n"},
+	{name: "a configuration that is refused", long: true, alert: "PriodReloadFailed", series: "priod_reload_refused", settings: "[ranking]\nordr = \"owed\"\n"},
 	{name: "locality without switches", long: true, alert: "PriodFeatureIdle", series: "priod_notes{note=no-switches}", settings: "[locality]\nenabled = true\n"},
 	{name: "a QOS that is not there", long: true, alert: "PriodCheckFails", series: "priod_check_findings{level=fail}", settings: "[ranking]\nte_qos = [\"nosuch\"]\n"},
 	{name: "the lock is deleted", long: true, alert: "PriodStateLost", series: "priod_state_losses_total", counts: true,

@@ -20,15 +20,14 @@ var edits = []struct {
 	spoil    func(*site)
 	words    string // in the log
 }{
-	{name: "lever nice", settings: roomy + "[ranking]\nlever = \"nice\"\n"},
-	{name: "broken", spoil: func(s *site) { s.configure("[ranking]\nlevr = \"priority\"\n") }, words: "did you mean"},
-	{name: "lever priority", settings: roomy + "[ranking]\nlever = \"priority\"\n"},
+	{name: "a QOS of TE", settings: roomy + "[ranking]\nte_qos = [\"normal\"]\n"},
+	{name: "broken", spoil: func(s *site) { s.configure("[ranking]\nordr = \"owed\"\n") }, words: "did you mean"},
+	{name: "no QOS of TE", settings: roomy},
 	{name: "deleted", spoil: func(s *site) {
 		if err := os.Remove(s.config); err != nil {
 			s.Fatal(err)
 		}
 	}, words: "no such file"},
-	{name: "lever site_factor", settings: roomy},
 	{name: "other partition", settings: roomy + interactiveOnly},
 	{name: "a budget", settings: "[te_budget.user]\ngpus = 3\n"},
 	{name: "back again", settings: roomy},
@@ -53,11 +52,11 @@ func (s *site) edit(settings string) {
 	}
 }
 
-// anyLever leaves out what the lever writes: Nice is one.
-func (e endState) anyLever() endState {
+// anyPlace leaves out the places in the order, which change with the settings.
+func (e endState) anyPlace() endState {
 	e = slices.Clone(e)
 	for i := range e {
-		e[i].Nice, e[i].Place = 0, 0
+		e[i].Place = 0
 	}
 	return e
 }
@@ -112,7 +111,7 @@ func TestConfigurationChangesUnderWay(t *testing.T) {
 				words = edit.words
 			}
 			s.wait(words, func() bool { return strings.Contains(daemon.log.String()[mark:], words) })
-			s.becomes(want[i+1].anyLever(), func() endState { return s.endState().anyLever() })
+			s.becomes(want[i+1].anyPlace(), func() endState { return s.endState().anyPlace() })
 		})
 	}
 	daemon.stop()

@@ -135,40 +135,13 @@ func TestOtherToolWritesToo(t *testing.T) {
 	}
 }
 
-// Another tool writes Nice, which is priod's lever too: its value stays.
-func TestOtherToolWritesNice(t *testing.T) {
-	const lever = roomy + "[ranking]\nlever = \"nice\"\n"
-	s := newSite(t, lever)
-	d := s.shimmed(lever)
-	s.fill()
-	trial := s.submit("--prio-type=te", "--nice=5", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-	s.eligible(1)
-	nice := func() string {
-		return strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+trial, "--Format=Nice:"))
-	}
-	s.cycleWith(d, shim.Fault{Command: "scontrol update", When: "after", Call: 1, Do: shim.Run,
-		Argv: []string{"scontrol", "update", "JobId=" + trial, "Nice=777"}})
-	for range 3 {
-		s.must("run", "--once")
-	}
-	if out := s.must("explain", trial); nice() != "777" || !strings.Contains(out, "set by another program") {
-		t.Errorf("Nice is %s, explain says\n%s", nice(), out)
-	}
-	s.must("reset")
-	if nice() != "777" {
-		t.Errorf("reset made %s of a foreign Nice", nice())
-	}
-}
-
 // The owner cancels what the TE budget leaves of an array just when priod writes the
 // other tasks: Slurm writes their value into the record itself. Its own comes back.
 func TestOwnerLeavesOnlyTheWrittenTasks(t *testing.T) {
-	for _, c := range []struct{ lever, reset string }{
-		{"site_factor", "at once"}, {"nice", "after a cycle"}, {"nice", "without the database"},
-	} {
-		t.Run(c.lever+" "+c.reset, func(t *testing.T) {
+	for _, when := range []string{"at once", "after a cycle", "without the database"} {
+		t.Run(when, func(t *testing.T) {
 			s := newSite(t, "")
-			d := s.shimmed("[te_budget.user]\ngpus = 2\n[ranking]\nlever = \"" + c.lever + "\"\n")
+			d := s.shimmed("[te_budget.user]\ngpus = 2\n")
 			s.fill()
 			array := s.submit("--prio-type=te", "--array=0-9", "--nice=7", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
 			s.eligible(1)
@@ -177,7 +150,7 @@ func TestOwnerLeavesOnlyTheWrittenTasks(t *testing.T) {
 			if now := s.levers(); now == before || s.order()[0] != array+"_[0-2]" {
 				t.Fatalf("not written into the record:\n%s", now)
 			}
-			switch c.reset {
+			switch when {
 			case "after a cycle":
 				if out := s.must("run", "--once"); !strings.Contains(out, "nothing to write") {
 					t.Errorf("the next cycle says\n%s", out)

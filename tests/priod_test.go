@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"time"
 	"unicode"
 
+	"slurmprio/priod/undo"
+	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
 )
 
@@ -48,77 +51,123 @@ func TestTrialSubmittedLastStartsFirst(t *testing.T) {
 	}
 }
 
-// Every lever puts the same jobs in the same order, and reset leaves nothing
-// behind, with the database and without it.
-func TestEveryLeverAndReset(t *testing.T) {
+// The jobs stand in order, and reset leaves nothing behind, with the database and without it.
+func TestOrderAndReset(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{})
-	for _, lever := range []string{"site_factor", "nice", "priority"} {
-		for _, lost := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/lost=%v", lever, lost), func(t *testing.T) {
-				s := newSiteOn(t, l, fmt.Sprintf("[ranking]\nlever = %q\n", lever))
-				s.fill()
-				be := s.submit("--prio-type=be", "--gres=gpu:1", "--time=60", "--wrap", "sleep 600")
-				nice := s.submit("--gres=gpu:1", "--nice=70", "--time=60", "--wrap", "sleep 600")
-				te1 := s.submit("--prio-type=te", "--nice=30", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-				array := s.submit("--prio-type=te", "--array=1-3", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-				s.eligible(4) // since when a job counts; Slurm says so of an array later than of the next job (24.11)
-				het := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", ":", "--gres=gpu:2", "--wrap", "sleep 600")
-				held := s.submit("--prio-type=te", "--hold", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-				s.eligible(6)
-				before := s.levers()
-				if plan := s.must("run", "--dry-run"); !strings.Contains(plan, "would be written") || s.levers() != before {
-					t.Fatalf("dry run says\n%s", plan)
-				}
-				s.must("run", "--once")
-				want := []string{te1, array + "_[1-3]", het + "+0", het + "+1", be, nice, held}
-				if got := s.order(); !slices.Equal(got, want) {
-					t.Fatalf("the order is %v, want %v\n%s", got, want, s.levers())
-				}
-				if again := s.must("run", "--once"); !strings.Contains(again, "nothing to write") {
-					t.Errorf("the second cycle says\n%s", again)
-				}
-				if lost {
-					matches, _ := filepath.Glob(filepath.Join(s.dir, "state", "priod.db*"))
-					for _, m := range matches {
-						if err := os.Remove(m); err != nil {
-							t.Fatal(err)
-						}
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("lost=%v", lost), func(t *testing.T) {
+			s := newSiteOn(t, l, "")
+			s.fill()
+			be := s.submit("--prio-type=be", "--gres=gpu:1", "--time=60", "--wrap", "sleep 600")
+			nice := s.submit("--gres=gpu:1", "--nice=70", "--time=60", "--wrap", "sleep 600")
+			te1 := s.submit("--prio-type=te", "--nice=30", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+			array := s.submit("--prio-type=te", "--array=1-3", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+			s.eligible(4) // since when a job counts; Slurm says so of an array later than of the next job (24.11)
+			het := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", ":", "--gres=gpu:2", "--wrap", "sleep 600")
+			held := s.submit("--prio-type=te", "--hold", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+			s.eligible(6)
+			before := s.levers()
+			if plan := s.must("run", "--dry-run"); !strings.Contains(plan, "would be written") || s.levers() != before {
+				t.Fatalf("dry run says\n%s", plan)
+			}
+			s.must("run", "--once")
+			want := []string{te1, array + "_[1-3]", het + "+0", het + "+1", be, nice, held}
+			if got := s.order(); !slices.Equal(got, want) {
+				t.Fatalf("the order is %v, want %v\n%s", got, want, s.levers())
+			}
+			if again := s.must("run", "--once"); !strings.Contains(again, "nothing to write") {
+				t.Errorf("the second cycle says\n%s", again)
+			}
+			if lost {
+				matches, _ := filepath.Glob(filepath.Join(s.dir, "state", "priod.db*"))
+				for _, m := range matches {
+					if err := os.Remove(m); err != nil {
+						t.Fatal(err)
 					}
 				}
-				s.must("reset")
-				if after := s.levers(); after != before {
-					t.Errorf("reset leaves\n%s\nbefore priod it was\n%s", after, before)
-				}
-				if got := s.order(); slices.Index(got, te1) < slices.Index(got, be) {
-					t.Errorf("the trial still stands first: %v", got)
-				}
-				if out := s.must("run", "--once"); !strings.Contains(out, "nothing is written: paused by") {
-					t.Errorf("after reset priod is not paused:\n%s", out)
-				}
-			})
-		}
+			}
+			s.must("reset")
+			if after := s.levers(); after != before {
+				t.Errorf("reset leaves\n%s\nbefore priod it was\n%s", after, before)
+			}
+			if got := s.order(); slices.Index(got, te1) < slices.Index(got, be) {
+				t.Errorf("the trial still stands first: %v", got)
+			}
+			if out := s.must("run", "--once"); !strings.Contains(out, "nothing is written: paused by") {
+				t.Errorf("after reset priod is not paused:\n%s", out)
+			}
+		})
 	}
 }
 
-func TestChangeOfLever(t *testing.T) {
+// What an earlier version wrote as Nice and priority is given back by the first cycle, as by reset, and the order is then
+// that of SiteFactor.
+func TestFormerLevers(t *testing.T) {
 	s := newSite(t, "")
 	s.fill()
 	s.submit("--gres=gpu:1", "--wrap", "sleep 600")
 	trial := s.submit("--prio-type=te", "--nice=5", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-	s.eligible(2)
+	second := s.submit("--prio-type=te", "--nice=7", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	held := s.submit("--prio-type=te", "--nice=9", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.eligible(4)
+	s.slurm("scontrol", "hold", held)
 	before := s.levers()
-	for _, lever := range []string{"site_factor", "priority", "nice", "site_factor"} {
-		s.configure(fmt.Sprintf("[ranking]\nlever = %q\n", lever))
-		s.must("run", "--once") // takes back what the old lever wrote
-		s.must("run", "--once")
-		if got := s.order(); got[0] != trial {
-			t.Fatalf("with %s the order is %v", lever, got)
+	earlier := func(begin time.Time) { // a version with these levers
+		for _, w := range []struct {
+			job         string
+			lever       slurmplug.Lever
+			was, to, of int64
+		}{{trial, slurmplug.Nice, 5, -99_995, 5}, {second, slurmplug.Priority, 0, 500_000, 7}} {
+			s.slurm("scontrol", "update", "JobId="+w.job, fmt.Sprintf("%s=%d", w.lever, w.to))
+			s.journals(w.job, w.lever, w.was, w.to, w.of, begin)
+		}
+	}
+	earlier(time.Now().Add(-time.Hour))
+	if s.levers() == before {
+		t.Fatal("nothing was written")
+	}
+	s.must("run", "--once") // gives back what stands there
+	s.must("run", "--once")
+	if got := s.order(); got[0] != trial || got[1] != second {
+		t.Fatalf("the order is %v", got)
+	}
+	for id, nice := range map[string]string{trial: "5", second: "7"} {
+		if got := strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+id, "--Format=Nice:")); got != nice || s.siteFactor(id) == "0" {
+			t.Errorf("job %s has a Nice of %s, its user's is %s; SiteFactor %s", id, got, nice, s.siteFactor(id))
 		}
 	}
 	s.must("reset")
 	if after := s.levers(); after != before {
 		t.Errorf("reset leaves\n%s\nbefore priod it was\n%s", after, before)
+	}
+	s.loseDatabase()
+	earlier(time.Now())
+	s.must("reset")
+	if after := s.levers(); after != before {
+		t.Errorf("reset after an earlier version leaves\n%s\nbefore priod it was\n%s", after, before)
+	}
+}
+
+// journals writes into the journal what a priod was about to write into a job's place in the order.
+func (s *site) journals(job string, lever slurmplug.Lever, was, to, nice int64, at time.Time) {
+	s.Helper()
+	dir := filepath.Join(s.dir, "state")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		s.Fatal(err)
+	}
+	u, err := undo.Open(dir, "act.lock")
+	if err != nil {
+		s.Fatal(err)
+	}
+	id, err := slurmplug.ParseJobID(job)
+	user, submit, _ := strings.Cut(strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+job, "--Format=UserName:|,SubmitTime:")), "|")
+	submitted, bad := time.ParseInLocation("2006-01-02T15:04:05", submit, time.Local)
+	if err = cmp.Or(err, bad); err == nil {
+		err = u.Append([]*undo.Change{{Time: at, Job: id, User: user, Submit: submitted, Lever: lever, Was: slurmplug.Number(was), From: slurmplug.Number(was), To: slurmplug.Number(to), UserNice: slurmplug.Number(nice)}})
+	}
+	if err != nil {
+		s.Fatal(err)
 	}
 }
 
@@ -280,20 +329,18 @@ func TestReload(t *testing.T) {
 	s := newSite(t, quick)
 	d := s.daemon()
 	d.waitLog("started")
-	s.configure("[ranking]\nlevr = \"nice\"\n")
+	s.configure("[ranking]\nordr = \"owed\"\n")
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	d.waitLog("the old one stays")
 	if !strings.Contains(d.log.String(), `did you mean`) {
 		t.Error("the error names no key")
 	}
-	s.configure(quick + "[ranking]\nlever = \"nice\"\n")
+	s.configure(quick + "[ranking]\nte_qos = [\"normal\"]\n")
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	d.waitLog("configuration reloaded")
 	s.fill()
-	trial := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-	s.wait("the new lever", func() bool {
-		return strings.HasPrefix(strings.TrimSpace(s.slurm("squeue", "--noheader", "--Format=Nice:|", "--jobs="+trial)), "-")
-	})
+	trial := s.submit("--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	s.wait("the new class", func() bool { return s.siteFactor(trial) != "0" })
 	if status := d.stop(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"slurmprio/priod/plan"
-	reports "slurmprio/priod/report"
+	reports "slurmprio/priod/view"
 )
 
 // told is what explain and report say of waits.

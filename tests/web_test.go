@@ -16,7 +16,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"slurmprio/etc"
-	"slurmprio/priod/web"
+	"slurmprio/priod/view"
 	"slurmprio/tests/lab"
 )
 
@@ -183,7 +183,7 @@ func read(t testing.TB, s scraper, path string) (text string, status int) {
 func pagesHave(t testing.TB, s scraper, jobs ...string) bool {
 	t.Helper()
 	text, status := read(t, s, "/queue?format=json")
-	var v struct{ Queue web.QueueView }
+	var v struct{ Queue view.QueuePage }
 	if err := json.Unmarshal([]byte(text), &v); err != nil || status != http.StatusOK {
 		t.Fatalf("%d: %v: %s", status, err, text)
 	}

@@ -65,7 +65,7 @@ type schedule struct {
 	left         int                                          // of effort
 	starts       map[placement.Request]*[lengthsApart]planned // of the last ones: a longer one fits no sooner
 	rough        map[placement.Request]float64                // start of any that is planned no more
-	requests     map[place]placement.Request
+	requests     cluster.ByRequest[placement.Request]
 	reservations int
 	lengths      Lengths
 }
@@ -82,7 +82,7 @@ func newSchedule(site *Site, nodes *nodemap.Map, ahead []*cluster.Job, lengths L
 
 // newRunning plans nothing but the ends of the running jobs.
 func newRunning(site *Site, nodes *nodemap.Map, lengths Lengths) *schedule {
-	s := &schedule{lengths: lengths, nodes: nodes, line: placement.NewTimeline(0, nodes.Nodes), hidden: map[string]int{}, kinds: make([]kindLoad, len(nodes.Kinds)), left: effort, starts: map[placement.Request]*[lengthsApart]planned{}, rough: map[placement.Request]float64{}, requests: map[place]placement.Request{}}
+	s := &schedule{lengths: lengths, nodes: nodes, line: placement.NewTimeline(0, nodes.Nodes), hidden: map[string]int{}, kinds: make([]kindLoad, len(nodes.Kinds)), left: effort, starts: map[placement.Request]*[lengthsApart]planned{}, rough: map[placement.Request]float64{}}
 	for node := range nodes.Names {
 		if at := int32(node); !nodes.Nodes.Down(at) {
 			s.kinds[nodes.Nodes.Type(at)].gpus += float64(nodes.Nodes.Size(at).GPUs)
@@ -174,12 +174,8 @@ func after(all *[lengthsApart]planned, length float64) (at float64, seen bool) {
 // before it. It returns when its first task starts, s from now, infinite when it never fits.
 // Where the effort does not suffice, that is estimated from the GPU time that is wanted before it.
 func (s *schedule) plan(j *cluster.Job, memory bool) (first float64) {
-	key := place{s.nodes.Starting(j), j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole}
-	r, known := s.requests[key]
-	if !known {
-		r = s.request(j, memory)
-		s.requests[key] = r
-	}
+	asks := j.Asks(s.nodes.Starting(j))
+	r := s.requests.Get(&asks, func() placement.Request { return s.request(j, memory) })
 	length := max(s.lengths.Run(j), soon)
 	all := s.starts[r]
 	if all == nil {
@@ -287,15 +283,6 @@ func (s *schedule) uncounted(r placement.Request) bool {
 		}
 	}
 	return false
-}
-
-// place is all that a waiting job's request depends on.
-type place struct {
-	partition, gpuType, features string
-	gpus, cpus, nodes            int
-	memMB                        int64
-	node                         cluster.Least
-	whole                        bool
 }
 
 // request is what a waiting job asks for. A constraint that is not understood is

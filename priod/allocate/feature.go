@@ -1,32 +1,29 @@
 package allocate
 
 import (
-	"context"
-
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 )
 
 // Feature divides the time on the GPU types in each cycle; the zero value divides none.
 type Feature struct {
-	plan.PlanOnly
 	Ledger   *Ledger // what was allocated and received
 	Settings Settings
 }
 
-// Plan begins to work out what the allocation gives each job: the cycle's Shares.
-func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
+// Begin begins to work out what the allocation gives each job; shares waits for that, and is nil where nothing is allocated.
+func (f *Feature) Begin(c *plan.Cycle) (shares func() *plan.Shares) {
 	if f.Ledger == nil || f.Settings.Policy == "" && f.Ledger.profiles == nil {
 		return nil
 	}
 	c.ReadNodes()
-	c.Shares = plan.InBackground(c, func() *plan.Shares { return f.Ledger.allocate(c.Snapshot, c.History, f.Settings, c.Nodes) })
-	return nil
+	return plan.InBackground(c, func() *plan.Shares { return f.Ledger.allocate(c.Snapshot, c.History, f.Settings, c.Nodes) })
 }
 
-// Act tells the ledger on which types jobs cannot run.
-func (f *Feature) Act(_ context.Context, c *plan.Cycle) error {
-	if f.Ledger != nil && c.RuledOut != nil {
-		f.Ledger.Exclude(c.RuledOut)
+// Exclude tells the ledger on which types jobs cannot run; nil: nothing is known of that.
+func (f *Feature) Exclude(out map[cluster.JobID]placement.Types) {
+	if f.Ledger != nil && out != nil {
+		f.Ledger.Exclude(out)
 	}
-	return nil
 }

@@ -25,7 +25,7 @@ type jobRecord struct {
 	poll       uint32         // the last cycle in which the job was seen; 0: only a store knew it
 	user       string
 
-	request     request
+	request     cluster.Request // by its user's own constraint and partitions
 	id          string
 	firstSubmit time.Time // runs from before are another job's with the same id; zero: not known
 
@@ -47,24 +47,6 @@ func (e *jobRecord) run(start time.Time) *cluster.Stay {
 	return nil
 }
 
-// request is all that decides on which GPU types a job fits.
-type request struct {
-	gpuType, features, partition string
-	nodes, gpus, cpus            int
-	memMB                        int64
-	node                         cluster.Least
-	whole                        bool // its nodes have to be empty
-}
-
-// job is a waiting job with this request. Where a request fits is worked out from that alone: of
-// a running job Slurm shows what it got, its GPU type and its nodes' shares.
-func (r *request) job() cluster.Job {
-	return cluster.Job{
-		State: cluster.Pending, GPUType: r.gpuType, Features: r.features, Partition: r.partition,
-		Nodes: r.nodes, GPUs: r.gpus, CPUs: r.cpus, MemMB: r.memMB, Node: r.node, Whole: r.whole,
-	}
-}
-
 // program is all that decides how fast a job is. User and name stand there only where runs
 // are known by these.
 type program struct {
@@ -74,7 +56,7 @@ type program struct {
 
 // profileKey is what jobs that share a speedProfile have in common.
 type profileKey struct {
-	request  request
+	request  cluster.Request
 	program  program
 	excluded placement.Types
 }
@@ -168,7 +150,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 	}
 	if len(l.profiles) > 2*l.jobs.Len()+1024 { // most of them belong to jobs that are gone
 		clear(l.profiles)
-		clear(l.fits)
+		l.fits = cluster.ByRequest[[]bool]{}
 		clear(l.speeds)
 	}
 }
@@ -194,14 +176,13 @@ func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
 // it is when that has changed. Of a running job Slurm shows what it got, not what it
 // asked for: the request that was seen while it waited stays.
 func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint, partition string, nodes func() *nodemap.Map, empty func() *placement.Nodes) {
-	r := request{
-		gpuType: j.GPUType, features: constraint, partition: partition, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node, whole: j.Whole,
-	}
+	r := j.Asks(partition)
+	r.Features, r.Admitted = constraint, false
 	waits := j.State == cluster.Pending
 	switch {
 	case waits:
 		e.storedFits = nil
-	case e.request != (request{}):
+	case e.request != (cluster.Request{}):
 		r = e.request
 	}
 	if e.profile != nil && r == e.request {
@@ -235,7 +216,7 @@ func (l *Ledger) updateRequest(e *jobRecord, j *cluster.Job, constraint, partiti
 // restoredFits tells on which types a running job fits whose request was last seen by an earlier
 // process, of which storedFits is left; nil for any other job. Nodes have changed since: it fits where
 // it runs, and where its type was left open on those types, too, that have room for what it holds.
-func (l *Ledger) restoredFits(e *jobRecord, j *cluster.Job, r request, nodes func() *nodemap.Map, empty func() *placement.Nodes) []bool {
+func (l *Ledger) restoredFits(e *jobRecord, j *cluster.Job, r cluster.Request, nodes func() *nodemap.Map, empty func() *placement.Nodes) []bool {
 	if e.storedFits == nil {
 		return nil
 	}
@@ -249,7 +230,7 @@ func (l *Ledger) restoredFits(e *jobRecord, j *cluster.Job, r request, nodes fun
 	if open < 2 {
 		return fits
 	}
-	r.gpuType = ""
+	r.GPUType = ""
 	for t, fit := range l.fittingTypes(r, nodes, empty) {
 		fits[t] = fits[t] || fit
 	}
@@ -294,19 +275,18 @@ func without(fits []bool, out placement.Types) []bool {
 
 // fittingTypes tells on which types a job with this request would fit if the cluster were
 // empty. A constraint that cannot be parsed is ignored.
-func (l *Ledger) fittingTypes(r request, nodes func() *nodemap.Map, empty func() *placement.Nodes) []bool {
-	fits, known := l.fits[r]
-	if known {
-		return fits
-	}
-	m := nodes()
-	j := r.job()
+func (l *Ledger) fittingTypes(r cluster.Request, nodes func() *nodemap.Map, empty func() *placement.Nodes) []bool {
+	return l.fits.Get(&r, func() []bool { return l.fitOn(r.Job(), nodes(), empty) })
+}
+
+// fitOn is fittingTypes for a job that waits.
+func (l *Ledger) fitOn(j cluster.Job, m *nodemap.Map, empty func() *placement.Nodes) []bool {
 	kinds, understood := m.Types(&j)
 	if !understood {
 		j.Features = ""
 		kinds, _ = m.Types(&j)
 	}
-	fits = make([]bool, len(l.shares.Types))
+	fits := make([]bool, len(l.shares.Types))
 	for t, name := range l.shares.Types {
 		var of placement.Types
 		for k, n := range m.Kinds {
@@ -318,7 +298,6 @@ func (l *Ledger) fittingTypes(r request, nodes func() *nodemap.Map, empty func()
 			_, fits[t] = empty().Fit(m.Request(&j, of), nil)
 		}
 	}
-	l.fits[r] = fits
 	return fits
 }
 

@@ -43,7 +43,7 @@ type Ledger struct {
 	queue    []*jobRecord                 // of jobs, in the order of the snapshot; nil: it takes no part
 	departed map[cluster.JobID]*jobRecord // jobs that have left, but whose time still counts in the account
 	profiles map[profileKey]*speedProfile
-	fits     map[request][]bool
+	fits     cluster.ByRequest[[]bool]
 	speeds   map[string]string // what tags say of speeds, by their texts: see program
 	gpus     []int             // by type, of usable nodes
 	pools    []pool            // the same by partitions
@@ -99,7 +99,7 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 // makeMaps prepares a zero Ledger.
 func (l *Ledger) makeMaps() {
 	l.departed, l.account = map[cluster.JobID]*jobRecord{}, NewAccount()
-	l.profiles, l.fits, l.speeds = map[profileKey]*speedProfile{}, map[request][]bool{}, map[string]string{}
+	l.profiles, l.speeds = map[profileKey]*speedProfile{}, map[string]string{}
 }
 
 // Allocate brings the ledger up to this snapshot, which h has observed, divides

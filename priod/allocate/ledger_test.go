@@ -245,8 +245,8 @@ func TestLedgerForgets(t *testing.T) {
 		}
 		s.allocate(time.Minute)
 	}
-	if most := 2*700 + 1024; len(s.l.profiles) > most || len(s.l.fits) > most {
-		t.Errorf("%d kinds and %d requests of 700 jobs", len(s.l.profiles), len(s.l.fits))
+	if most := 2*700 + 1024; len(s.l.profiles) > most || len(s.l.fits.All) > most {
+		t.Errorf("%d kinds and %d requests of 700 jobs", len(s.l.profiles), len(s.l.fits.All))
 	}
 }
 
@@ -270,12 +270,12 @@ func BenchmarkAllocate(b *testing.B) {
 			h, l := cluster.NewHistory(), &Ledger{}
 			h.Observe(s)
 			shares := l.Allocate(s, h, maxMinSettings())
-			set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
+			set := order.Settings{Top: 2_000_000_000}
 			set.Order, set.Shares = order.OwedOrder, shares
 			for _, a := range order.Decide(s, h, set).Actions {
 				v := a.After.Number()
 				s.Jobs[a.Job.ID-1].SiteFactor = v
-				h.Wrote(a.Job, order.Effect(a, h), false)
+				h.Wrote(a.Job, plan.Effect(a, h), false)
 			}
 			at := s.At
 			b.ReportAllocs()
@@ -294,12 +294,12 @@ func BenchmarkAllocate(b *testing.B) {
 			s.Jobs[i].SiteFactor = 0
 		}
 		h.Observe(s)
-		set := order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}
+		set := order.Settings{Top: 2_000_000_000}
 		set.Order, set.Shares = order.OwedOrder, l.Allocate(s, h, maxMinSettings())
 		for _, a := range order.Decide(s, h, set).Actions {
 			v := a.After.Number()
 			s.Jobs[a.Job.ID-1].SiteFactor = v
-			h.Wrote(a.Job, order.Effect(a, h), false)
+			h.Wrote(a.Job, plan.Effect(a, h), false)
 		}
 		b.ReportAllocs()
 		for b.Loop() {

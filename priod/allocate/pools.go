@@ -62,7 +62,7 @@ func (l *Ledger) divide() (all []column) {
 	if len(l.pools) > len(l.shares.Types) {
 		for _, e := range l.queue {
 			if e != nil {
-				lists[e.request.partition] = true
+				lists[e.request.Partitions] = true
 			}
 		}
 	}

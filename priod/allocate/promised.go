@@ -112,7 +112,7 @@ func (l *Ledger) buildProblem(s *cluster.Snapshot) []*jobRecord {
 		}
 		e.countedWork = e.work - e.left
 		if _, known := speeds[e.profile]; !known {
-			speeds[e.profile] = l.spread(e.Speed, e.request.partition)
+			speeds[e.profile] = l.spread(e.Speed, e.request.Partitions)
 		}
 		row := ProblemJob{
 			ID: e.id, Speed: speeds[e.profile], GPUs: j.GPUs, Weight: l.weight(j.Account), StepsLeft: e.left,

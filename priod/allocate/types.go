@@ -25,7 +25,7 @@ func (l *Ledger) setTypes(types []string) {
 		e.profile, e.excluded = nil, 0
 	}
 	clear(l.profiles)
-	clear(l.fits)
+	l.fits = cluster.ByRequest[[]bool]{}
 	l.warm, l.dirty = Warm{}, true
 }
 
@@ -75,7 +75,7 @@ func (l *Ledger) scanNodes(s *cluster.Snapshot) {
 	types = slices.Compact(types)
 	types = types[:min(len(types), placement.MaxTypes)]
 	l.setTypes(types)
-	clear(l.fits)
+	l.fits = cluster.ByRequest[[]bool]{}
 	clear(l.profiles)
 	for _, e := range l.jobs.All() {
 		e.profile = nil

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -125,8 +124,8 @@ var (
 func wrongFlag(verb *cli.Command, err error) error {
 	see := "see " + cmp.Or(verb.HelpName, "priod") + " --help"
 	if m := undefinedFlag.FindStringSubmatch(err.Error()); m != nil {
-		if to := moved(m[1]); to != "" && verb.Name == "simulate" {
-			return errors.New(to)
+		if err := goneAs(verb.Name, dashed(m[1])); err != nil {
+			return err
 		}
 		if strings.Contains(verb.ArgsUsage, "-- SBATCH-OPTIONS") {
 			see = "options of sbatch stand behind --; " + see

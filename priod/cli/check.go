@@ -123,7 +123,7 @@ func checkProfile(cfg *config.Config, findings []live.Finding) []live.Finding {
 	var without []string
 	for i := range findings {
 		f := &findings[i]
-		failed := f.Level == live.Fail || f.Level == live.Warn && f.Name == "switches" && strings.Contains(f.Text, "no tree")
+		failed := f.Level == live.Fail || f.Idle
 		feature := map[string]string{"steering": "steering", "sizing": "sizing", "switches": "locality"}[f.Name]
 		if failed && feature != "" && cfg.FromProfile(feature+".enabled") && !slices.Contains(without, feature) {
 			f.Level = live.Warn
@@ -194,10 +194,6 @@ func checkController(ctx context.Context, slurm *live.Cluster, cfg *config.Confi
 	if conf, err := newClient(cfg).Config(ctx); err == nil && cfg.Constants.Commands.ReadTimeout <= conf.MessageTimeout() {
 		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "MessageTimeout=10 in slurm.conf",
 			Text: fmt.Sprintf("a command of Slurm gets less time than scontrol ping needs for a hanging controller (MessageTimeout, %s)", conf.MessageTimeout())})
-	}
-	if cfg.Ranking.Lever != "site_factor" {
-		out = append(out, live.Finding{Level: live.Warn, Name: name, Fix: "ranking.lever = \"site_factor\"",
-			Text: "with the lever " + cfg.Ranking.Lever + " a job's own Nice is uncertain after a take-over"})
 	}
 	return out
 }

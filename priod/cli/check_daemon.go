@@ -42,17 +42,11 @@ func checkDaemon(ctx context.Context, cfg *config.Config) []live.Finding {
 
 // ofDaemon says how sure the figures of a daemon are that ran here.
 func ofDaemon(ctx context.Context, cfg *config.Config, f live.Finding) live.Finding {
-	s := sureness{Daemon: daemonGone}
 	r, err := store.OpenReader(ctx, cfg.State.Dir)
 	if err == nil {
 		defer r.Close()
-		s = howSure(ctx, cfg, r)
-	} else if pid, runs, _ := store.Running(cfg.State.Dir); runs {
-		s.pid = pid
-		s.ask(ctx, cfg)
-	} else {
-		s.Doubt = goneWords(pid)
 	}
+	s := howSure(ctx, cfg, r)
 	state := s.state
 	if state == nil {
 		state = new(daemon.State)

@@ -57,6 +57,14 @@ func TestCheckAsksTheDaemon(t *testing.T) {
 	if f := one(); f.Level != live.Fail || f.Text != "priod (process 4711) has saved no cycle since" {
 		t.Errorf("%+v of a daemon that says nothing of itself", f)
 	}
+	cfg.State.Shared = t.TempDir()
+	if err := os.WriteFile(filepath.Join(cfg.State.Shared, "owner.json"), []byte(`{"host":"ctl2","cluster":"c","key":"k"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f := one(); f.Level != live.Pass || f.Text != "the priod of ctl2 owns the shared folder" {
+		t.Errorf("%+v of one that stands by and says nothing of itself", f)
+	}
+	cfg.State.Shared = ""
 	for _, address := range []string{tcp.Listener.Addr().String(), "unix:" + socket} {
 		cfg.Metrics.Listen = address
 		for _, c := range []struct {

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"slurmprio/priod/config"
@@ -26,6 +27,11 @@ func TestCheckOfAProfile(t *testing.T) {
 		if last := found[len(found)-2]; last.Level != want || found[len(found)-1].Level != live.Fail {
 			t.Errorf("%q: %+v", text, found)
 		}
+		found = checkProfile(cfg, []live.Finding{{Level: live.Warn, Name: "switches", Idle: true}})
+		if first := found[0]; text == "profile = \"balanced\"\n" && (first.Level != live.Warn || !strings.Contains(first.Text, "does not apply here: locality")) {
+			t.Errorf("no tree of switches: %+v", found)
+		}
+		found = checkProfile(cfg, []live.Finding{{Level: live.Fail, Name: "steering"}})
 		if first := found[0]; (text != "") != (first.Name == "profile") {
 			t.Errorf("%q: %+v", text, first)
 		}

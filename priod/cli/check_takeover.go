@@ -14,6 +14,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
+	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
 
@@ -136,8 +137,8 @@ func rehearse(ctx context.Context, cfg *config.Config, slurm bool) (out []live.F
 	told, err := store.ReadJournal(dir)
 	text := ""
 	if err == nil {
-		text = fmt.Sprintf("%s tells of %s, %s under way and %s of jobs that failed%s", told.File.Path(), plural(len(told.Writes.Changes()), "value", "values"),
-			plural(len(told.Evictions.Urgent()), "job of evictions", "jobs of evictions"), plural(len(told.Failures.Failures), "run", "runs"), age(told.File.Path()))
+		text = fmt.Sprintf("%s tells of %s, %s under way and %s of jobs that failed%s", told.File.Path(), report.Plural(len(told.Writes.Changes()), "value", "values"),
+			report.Plural(len(told.Evictions.Urgent()), "job of evictions", "jobs of evictions"), report.Plural(len(told.Failures.Failures), "run", "runs"), age(told.File.Path()))
 		err = spoiled(told.File.Path(), told.File.Damaged())
 	}
 	finding("journal", text, err)
@@ -150,8 +151,8 @@ func rehearse(ctx context.Context, cfg *config.Config, slurm bool) (out []live.F
 	result, err := preview(ctx, cfg, hclog.NewNullLogger())
 	if err == nil {
 		s := &result.Snapshot
-		text = fmt.Sprintf("%s and %s read and decided in %s; %s would be written", plural(len(s.Jobs), "job", "jobs"), plural(len(s.Nodes), "node", "nodes"),
-			time.Since(began).Round(time.Millisecond), plural(len(result.Plan.Actions), "value", "values"))
+		text = fmt.Sprintf("%s and %s read and decided in %s; %s would be written", report.Plural(len(s.Jobs), "job", "jobs"), report.Plural(len(s.Nodes), "node", "nodes"),
+			time.Since(began).Round(time.Millisecond), report.Plural(len(result.Plan.Actions), "value", "values"))
 	}
 	finding("cycle", text, err)
 	return out
@@ -177,7 +178,7 @@ func rehearseAccounting(ctx context.Context, cfg *config.Config) live.Finding {
 	if err != nil {
 		return live.Finding{Level: live.Warn, Name: "accounting", Text: "it cannot be read, and TE budgets would count only what polls see: " + err.Error()}
 	}
-	return live.Finding{Level: live.Pass, Name: "accounting", Text: fmt.Sprintf("%s of the last %s read", plural(len(past), "run", "runs"), cluster.UsePeriod)}
+	return live.Finding{Level: live.Pass, Name: "accounting", Text: fmt.Sprintf("%s of the last %s read", report.Plural(len(past), "run", "runs"), cluster.UsePeriod)}
 }
 
 // age tells when a journal was last written; "" where there is none.
@@ -194,5 +195,5 @@ func spoiled(path string, lines int) error {
 	if lines == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s has %s that cannot be read; the active priod keeps a copy and goes on without them", path, plural(lines, "line", "lines"))
+	return fmt.Errorf("%s has %s that cannot be read; the active priod keeps a copy and goes on without them", path, report.Plural(lines, "line", "lines"))
 }

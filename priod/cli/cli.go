@@ -21,6 +21,7 @@ import (
 	"slurmprio/priod/live/tail"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
@@ -37,6 +38,11 @@ type usageError struct{ error }
 func (u usageError) Unwrap() error { return u.error }
 
 func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
+
+// isWrong reports whether an error is wrong usage.
+func isWrong(err error) bool {
+	return errors.As(err, new(usageError)) || errors.As(err, new(view.Wrong))
+}
 
 // WrongUsage makes an error one of exit status 2.
 func WrongUsage(err error) error { return usageError{err} }
@@ -64,21 +70,18 @@ func Run(app *cli.App, args []string, stdout, stderr io.Writer) int {
 	var err error
 	if last, word := len(args)-1, verb(app, args); last > 0 && args[last] == completeWord {
 		complete(out, app, args[1:last])
-	} else if gone[word] != "" && find(app.Commands, word) == nil {
-		err = usagef("%s is gone: %s", word, gone[word])
-	} else {
+	} else if err = goneAs(word); err == nil || find(app.Commands, word) != nil {
 		err = app.Run(interleave(app, args))
 	}
 	if err == nil || errors.Is(err, errProblem) {
 		err = cmp.Or(out.lost(), err)
 	}
-	var usage usageError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.Is(err, errProblem):
 		return exitProblem
-	case errors.As(err, &usage):
+	case isWrong(err):
 		fmt.Fprintf(stderr, "%s: %s\n", app.Name, report.Safe(err.Error()))
 		return exitUsage
 	}
@@ -141,19 +144,6 @@ func NewApp(name, usage, version string, commands ...*cli.Command) *cli.App {
 		prepare(c)
 	}
 	return app
-}
-
-// gone are verbs that priod had, and what stands for each; a year after the release without one its line may leave, too.
-var gone = map[string]string{
-	"advise":   "use priod eta SCRIPT, or priod eta -- SBATCH-OPTIONS SCRIPT",
-	"defrag":   "use priod explain --victims, or priod explain --victims JOBID for one gang",
-	"evict":    "use priod explain --victims JOBID",
-	"history":  "use priod report history, or priod explain --history JOBID for one job",
-	"sweep":    "use priod tune --grid FILE",
-	"top":      "use priod queue, or priod queue --watch --stored on a terminal",
-	"version":  "use priod --version",
-	"allocate": "to see what the optimiser makes of an instance, go run ./tests/papers allocate FILE in a checkout",
-	"trace":    "the papers' generators are go run ./tests/papers generate in a checkout",
 }
 
 func prepare(c *cli.Command) {
@@ -271,11 +261,7 @@ func answer(c *cli.Context, v any, show func(w io.Writer)) error {
 
 // tabulate prints a row for each of some things.
 func tabulate[T any](w io.Writer, header []string, all []T, row func(x *T) []any) {
-	rows := make([][]any, len(all))
-	for i := range all {
-		rows[i] = row(&all[i])
-	}
-	report.Table(w, header, rows)
+	report.Table(w, header, report.TableOf("", header, all, row).Rows)
 }
 
 // checked looks at a verb's options and arguments before it does anything, in turn.
@@ -290,33 +276,20 @@ func checked(checks ...cli.BeforeFunc) cli.BeforeFunc {
 	}
 }
 
-// A report's checks of --since and --most.
-func validSpan(c *cli.Context) error {
-	_, err := span(c, "report", false)
-	return err
-}
-
 func validMost(c *cli.Context) error {
 	_, err := most(c)
 	return err
 }
 
-// period is --since of a report, which was checked, up to now.
-func period(c *cli.Context) (since, until time.Time) {
-	last, _ := span(c, "report", false)
-	until = time.Now()
-	return until.Add(-last), until
-}
-
-// span reads --since; 0 for none, where that is allowed.
-func span(c *cli.Context, verb string, optional bool) (time.Duration, error) {
+// sinceOf reads --since; 0 for none, where that is allowed.
+func sinceOf(c *cli.Context, optional bool) (time.Duration, error) {
 	text := c.String("since")
 	if text == "" && optional {
 		return 0, nil
 	}
 	var d config.Duration
 	if err := d.UnmarshalText([]byte(text)); err != nil || d <= 0 {
-		return 0, usagef("%s: --since %.40q: want a time such as 12h or 30d", verb, text)
+		return 0, usagef("%s: --since %.40q: want a time such as 12h or 30d", c.Command.FullName(), text)
 	}
 	return time.Duration(d), nil
 }
@@ -350,15 +323,5 @@ func (l lineSafe) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newClient talks to the cluster that the configuration names; without a name,
-// to that of SLURM_CONF or of Slurm's own default.
-func newClient(cfg *config.Config) *slurmplug.Client { return newPatientClient(cfg, 0) }
-
-// newPatientClient is newClient whose writes wait for their turn for so long; 0 for as
-// long as a cycle may be held up.
-func newPatientClient(cfg *config.Config, patience time.Duration) *slurmplug.Client {
-	conf := cmp.Or(cfg.Slurm.Conf, os.Getenv("SLURM_CONF"))
-	opts := cfg.Constants.Commands
-	opts.WriteTimeout, opts.MaxWait, opts.WritesPerSecond = opts.ReadTimeout, patience, cfg.Limits.WritesPerSecond
-	return slurmplug.NewClient(slurmplug.NewExec(slurmplug.ExecOptions{BinDir: cfg.Slurm.BinDir, SlurmConf: conf}), opts)
-}
+// newClient talks to the cluster of a configuration.
+func newClient(cfg *config.Config) *slurmplug.Client { return cfg.Client(0) }

@@ -13,7 +13,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/report"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
@@ -66,8 +66,8 @@ func TestWrongUsage(t *testing.T) {
 		"eta --gres=gpu:1 a.sh":         "no option --gres; options of sbatch stand behind --; see priod eta --help",
 		"simulate --seed -1":            `--seed "-1": want a whole number from 0`,
 		"queue --json=maybe":            `--json "maybe": want no value, or true or false`,
-		"report":                        "report: say which: classes, eta, failures, history, learning, nodes, preemptions, sizing, usage, value or waits",
-		"report frob":                   "report: say which: classes, eta, failures, history, learning, nodes, preemptions, sizing, usage, value or waits",
+		"report":                        "report: say which: classes, eta, failures, history, learning, nodes, preemptions, sizing, usage, value, waits",
+		"report frob":                   "report: say which: classes, eta, failures, history, learning, nodes, preemptions, sizing, usage, value, waits",
 		"--config /x trace generate":    "trace is gone: the papers' generators are go run ./tests/papers generate in a checkout",
 		"explain":                       "explain: name one job, such as 17, 17_4 or 17+0",
 		"explain 17_[1-3":               `job id "17_[1-3": want one as squeue prints it: 17, 17_4, 17_[1-3], 17+0, or a SLUID`,
@@ -94,7 +94,7 @@ func TestWrongUsage(t *testing.T) {
 		"eta --user x a.sh":             "eta: --user is for waiting jobs, not for scripts",
 		"simulate --nodes 1:v100:4 --from-slurm --mtbf -1s": "--mtbf -1s: want 0s or more",
 		"simulate --compare --order las":                    `--order "las": want one of fifo, multifactor, priod`,
-		"simulate --nodes 1:v100:4 --generate frob":         "--generate compares with the papers: use go run ./tests/papers simulate in a checkout",
+		"simulate --nodes 1:v100:4 --generate frob":         "--generate is gone: it compares with the papers: use go run ./tests/papers simulate in a checkout",
 		"simulate --max-evictions 2":                        "--max-evictions is gone: use --set preemption.max_evictions=TIMES",
 	} {
 		var out, errs bytes.Buffer
@@ -148,24 +148,8 @@ func TestJobsAreNamedAsTheQueueShowsThem(t *testing.T) {
 		}
 		c := cli.NewContext(App("test"), set, nil)
 		c.Command = &cli.Command{Name: "explain"}
-		if got, err := jobArg(c); err != nil || got != want {
+		if got, err := oneJob(c); err != nil || got != want {
 			t.Errorf("%s is %v, %v", word, got, err)
-		}
-	}
-}
-
-// A component and a run are found in Slurm's queue.
-func TestJobsAreFoundInTheQueue(t *testing.T) {
-	jobs := []slurmplug.Job{
-		{ID: slurmplug.Plain(5), SLUID: "s4C5M81FV4NT00"}, {ID: slurmplug.Plain(83), HetID: 83}, {ID: slurmplug.Plain(84), HetID: 83, HetOffset: 1},
-	}
-	for word, want := range map[string]uint32{"s4C5M81FV4NT00": 5, "83+0": 83, "83+1": 84, "83+2": 0, "s4C5M81FV4NT01": 0} {
-		name, err := slurmplug.ParseJobName(word)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if id, err := inQueue(jobs, name); id.ID != want || (err == nil) != (want != 0) {
-			t.Errorf("%s is %s, %v", word, id, err)
 		}
 	}
 }
@@ -193,7 +177,7 @@ func TestEveryVerbHasJSON(t *testing.T) {
 
 func TestEveryReasonHasWords(t *testing.T) {
 	for _, w := range plan.Reasons {
-		if report.Reason(string(w)) == string(w) {
+		if view.Reason(string(w)) == string(w) {
 			t.Errorf("%q has no sentence", w)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
@@ -34,29 +35,29 @@ import (
 
 // etaOfScripts are jobs that are not submitted, with what each GPU type would be worth to them; at is when the cluster was read.
 // unread is why the state folder cannot be read: then the daemon says what is expected, and without one time limits do.
-func etaOfScripts(c *cli.Context, cfg *config.Config, r *store.Reader, words []string, unread error) (views []*etaView, at time.Time, err error) {
+func etaOfScripts(c *cli.Context, cfg *config.Config, r *store.Reader, words []string, unread error) (views []*view.Expectation, at time.Time, err error) {
 	a, err := newAdviser(cfg, words, c.Bool("each") || !afterDashes(c))
 	if err != nil || a == nil {
 		return nil, at, err
 	}
-	view, err := live.New(newClient(cfg)).View(c.Context)
+	seen, err := live.New(newClient(cfg)).View(c.Context)
 	if err != nil {
 		return nil, at, fmt.Errorf("the cluster cannot be read: %w", err)
 	}
-	a.site = siteOf(cfg, view)
+	a.site, a.r = view.SiteOf(cfg, seen), r
 	expected, why := a.expected(c.Context, r, unread)
-	views = make([]*etaView, len(a.jobs))
+	views = make([]*view.Expectation, len(a.jobs))
 	for i := range a.jobs {
 		j := &a.jobs[i]
-		advice, err := a.view(c.Context, j, view.OwnJobs)
+		advice, err := a.view(c.Context, j, seen.OwnJobs)
 		if err != nil {
 			return nil, at, err
 		}
-		v := &etaView{Partition: strings.Join(advice.Partitions, ","), GPUs: advice.GPUs, GPUType: advice.GPUType, Why: why, Alternatives: []alternative{}}
+		v := &view.Expectation{Partition: strings.Join(advice.Partitions, ","), GPUs: advice.GPUs, GPUType: advice.GPUType, Why: why, Alternatives: []view.Alternative{}}
 		if expected != nil {
 			v = expected[i]
 		} else if advice.Best != nil {
-			v.LimitsS = secondsOf(advice.Best.Start)
+			v.LimitsS = view.SecondsOf(advice.Best.Start)
 		}
 		if v.Types != nil {
 			advice.Expect(v.Types, j.request.GPUType == "")
@@ -68,12 +69,12 @@ func etaOfScripts(c *cli.Context, cfg *config.Config, r *store.Reader, words []s
 		v.Script, v.Advice = filepath.Base(cmp.Or(advice.Script, "job")), &advice
 		views[i] = v
 	}
-	return views, view.Snapshot.At, nil
+	return views, seen.Snapshot.At, nil
 }
 
 // expected is what past runs let expect of the jobs; nil, and why, where the state folder is not for this user and the daemon
 // does not answer.
-func (a *adviser) expected(ctx context.Context, r *store.Reader, unread error) (views []*etaView, why string) {
+func (a *adviser) expected(ctx context.Context, r *store.Reader, unread error) (views []*view.Expectation, why string) {
 	requests := make([]*advise.Request, len(a.jobs))
 	for i := range a.jobs {
 		requests[i] = &a.jobs[i].request
@@ -85,19 +86,6 @@ func (a *adviser) expected(ctx context.Context, r *store.Reader, unread error) (
 	return views, ""
 }
 
-// siteOf is the cluster that a view shows.
-func siteOf(cfg *config.Config, view *live.View) *advise.Site {
-	rules := cfg.ConsentRules()
-	rules.Apply(&view.Snapshot, cluster.NewHistory())
-	site := &advise.Site{Snapshot: &view.Snapshot, Partitions: view.Partitions, Memory: view.Config.ConsumesMemory()}
-	site.Defaults.PerCPU, site.Defaults.PerNode = view.Config.DefaultMemory()
-	if cfg.Path != "" { // else priod does not run here
-		set := cfg.Decide().Ranking
-		site.Ranking = &set
-	}
-	return site
-}
-
 // adviser is one question about jobs that are not submitted.
 type adviser struct {
 	cfg    *config.Config
@@ -107,6 +95,7 @@ type adviser struct {
 	table  *workload.Table
 	user   string
 	site   *advise.Site
+	r      *store.Reader // nil: the state folder is not for this user
 }
 
 // adviseJob is one job that is asked about.
@@ -227,46 +216,28 @@ func readAdviseJob(grammar *sbatch.Grammar, cmd *sbatch.Command) (adviseJob, err
 	return j, nil
 }
 
-// adviceView is one job's advice, as it is shown.
-type adviceView struct {
-	Script  string `json:"script"` // "" for standard input and --wrap
-	Tag     string `json:"tag,omitempty"`
-	GPUs    int    `json:"gpus"`
-	GPUType string `json:"gpu_type,omitempty"` // that the job names
-	CPUs    int    `json:"cpus"`
-	LimitS  *int64 `json:"time_limit_s"` // null: none
-	*advise.Advice
-	BestType string   `json:"best,omitempty"` // GPU type; "" when the job fits nowhere
-	OpenOn   []string `json:"left_open,omitempty"`
-	Submit   []string `json:"submit,omitempty"` // words of the command that gets the best type
-	Steered  bool     `json:"steered"`          // left open, the type is the site's choice: priod steers the job
-	Barred   string   `json:"barred,omitempty"` // why priod, which steers the job, does not steer it to the best type
-	Say      string   `json:"say,omitempty"`    // the option that would let priod steer it
-	Stdin    bool     `json:"-"`                // the script comes from standard input
-}
-
-func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceView, error) {
+func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (view.Advice, error) {
 	r := &j.request
 	types := advise.Types(a.site)
 	set := a.cfg.SpeedSettings()
 	job := speed.Job{Tag: r.Tag, User: a.user, Name: r.Name, GPUs: r.GPUs}
-	learned := a.learned(ctx, job.Program(a.table))
+	learned, _ := view.Learned(ctx, a.cfg, a.r, a.table, &job) // what cannot be read is not known
 	answers := set.For(&job, types, a.table, learned)
 	advice, err := advise.Give(a.site, r, answers.Speeds, a.rates(&job, types, learned))
 	if err != nil {
-		return adviceView{}, usageError{err}
+		return view.Advice{}, usageError{err}
 	}
 	advice.Notes = append(advice.Notes, answers.Notes...)
 	if advice.LeftOut > 0 {
 		advice.Notes = append(advice.Notes, leftOut(a.site.Snapshot.Nodes, advice.LeftOut))
 	}
 	if advice.Hidden > 0 {
-		advice.Notes = append(advice.Notes, plural(advice.Hidden, "GPU is", "GPUs are")+" held by jobs that squeue does not show you: their ends are unknown")
+		advice.Notes = append(advice.Notes, report.Plural(advice.Hidden, "GPU is", "GPUs are")+" held by jobs that squeue does not show you: their ends are unknown")
 	}
 	if ownJobs {
 		advice.Notes = append(advice.Notes, "this site shows you your own jobs only (PrivateData=jobs): those of others may start before yours")
 	}
-	v := adviceView{Tag: j.tag, GPUs: r.GPUs, GPUType: r.GPUType, CPUs: r.CPUs, Advice: advice}
+	v := view.Advice{Tag: j.tag, GPUs: r.GPUs, GPUType: r.GPUType, CPUs: r.CPUs, Advice: advice}
 	if len(j.cmd.Script) > 0 {
 		v.Script = j.cmd.Script[0]
 	} else {
@@ -281,7 +252,7 @@ func (a *adviser) view(ctx context.Context, j *adviseJob, ownJobs bool) (adviceV
 }
 
 // choose fills in the best type, and how to get it.
-func (a *adviser) choose(v *adviceView, j *adviseJob) {
+func (a *adviser) choose(v *view.Advice, j *adviseJob) {
 	v.OpenOn, v.BestType, v.Steered, v.Say, v.Barred, v.Submit = nil, "", false, "", "", nil
 	advice := v.Advice
 	for _, t := range advice.Open {
@@ -318,29 +289,11 @@ func leftOut(nodes []cluster.Node, all int) string {
 		text += fmt.Sprintf("%.80s, with several GPU types", slurmplug.CompactHosts(mixed))
 	}
 	if more := all - len(mixed); more > 0 && len(mixed) > 0 {
-		text += fmt.Sprintf(", and %s of further kinds", plural(more, "node", "nodes"))
+		text += fmt.Sprintf(", and %s of further kinds", report.Plural(more, "node", "nodes"))
 	} else if more > 0 {
-		text += plural(more, "node", "nodes") + " of further kinds"
+		text += report.Plural(more, "node", "nodes") + " of further kinds"
 	}
 	return text
-}
-
-// learned is what the daemon learned of a program from accounting; nil when that
-// is nothing, or its state folder is not for this user to read.
-func (a *adviser) learned(ctx context.Context, program speed.Program) *speed.Knowledge {
-	if a.cfg.Speeds.History <= 0 {
-		return nil
-	}
-	r, err := store.OpenReader(ctx, a.cfg.State.Dir)
-	if err != nil {
-		return nil
-	}
-	defer r.Close()
-	lessons, err := r.Lessons(ctx, &program)
-	if err != nil {
-		return nil
-	}
-	return lessons.Knowledge
 }
 
 // rates says how many steps a second a job makes on a type: its workload's, else
@@ -452,8 +405,8 @@ func (a *adviser) testOnly(ctx context.Context, j *adviseJob) string {
 }
 
 // show prints one job's advice.
-func (v *adviceView) show(w io.Writer, now time.Time) {
-	amount := plural(v.GPUs, "GPU", "GPUs")
+func showAdvice(w io.Writer, v *view.Advice, now time.Time) {
+	amount := report.Plural(v.GPUs, "GPU", "GPUs")
 	if v.GPUType != "" {
 		amount += " of type " + v.GPUType
 	}
@@ -461,8 +414,8 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 	if v.LimitS != nil {
 		limit = "time limit " + report.Ago(v.Limit)
 	}
-	fmt.Fprintf(w, "%s: %s, %s, %s, partition %s; %s it\n", report.Safe(cmp.Or(v.Script, "Job")), report.Safe(amount), plural(v.CPUs, "CPU", "CPUs"), limit,
-		report.Safe(strings.Join(v.Partitions, ",")), plural(v.Behind, "job waits before", "jobs wait before"))
+	fmt.Fprintf(w, "%s: %s, %s, %s, partition %s; %s it\n", report.Safe(cmp.Or(v.Script, "Job")), report.Safe(amount), report.Plural(v.CPUs, "CPU", "CPUs"), limit,
+		report.Safe(strings.Join(v.Partitions, ",")), report.Plural(v.Behind, "job waits before", "jobs wait before"))
 	rows, header := make([][]any, 0, len(v.Types)), []string{"GPU TYPE", "FREE", "GPUS", "SPEED", "SAYS", "STARTS", "ENDS BY"}
 	expected := slices.ContainsFunc(v.Types, func(t advise.Answer) bool { return t.Expected != nil })
 	if expected {
@@ -489,24 +442,24 @@ func (v *adviceView) show(w io.Writer, now time.Time) {
 		case t.Factor > 1:
 			says += fmt.Sprintf(", within a factor %.2f", t.Factor)
 		}
-		row := []any{gpuName(t.GPUType), t.Free, t.GPUs, fmt.Sprintf("%.2f", t.Speed), says}
+		row := []any{view.GPUName(t.GPUType), t.Free, t.GPUs, fmt.Sprintf("%.2f", t.Speed), says}
 		switch x := t.Expected; {
 		case x != nil:
-			row = append(row, inWords(secondsOf(x.Start)), inWords(secondsOf(x.StartP90)), inWords(secondsOf(x.End)))
+			row = append(row, inWords(view.SecondsOf(x.Start)), inWords(view.SecondsOf(x.StartP90)), inWords(view.SecondsOf(x.End)))
 		case expected:
 			row = append(row, "-", "-", "-")
 		}
 		rows = append(rows, append(row, start, end))
 	}
 	report.Table(w, header, rows)
-	v.showBest(w)
+	showBest(w, v)
 	for _, n := range v.Notes {
 		fmt.Fprintf(w, "note: %s\n", report.Safe(n))
 	}
 }
 
 // showBest says which type to take, and how.
-func (v *adviceView) showBest(w io.Writer) {
+func showBest(w io.Writer, v *view.Advice) {
 	best := v.Best
 	if best == nil {
 		fmt.Fprintln(w, "No start is known on any GPU type.")
@@ -515,20 +468,20 @@ func (v *adviceView) showBest(w io.Writer) {
 	line := sbatch.CommandLine(v.Submit)
 	names := make([]string, len(v.OpenOn))
 	for i, t := range v.OpenOn {
-		names[i] = gpuName(t)
+		names[i] = view.GPUName(t)
 	}
 	open := strings.Join(names, " or ")
 	switch {
 	case v.GPUType != "":
-		fmt.Fprintf(w, "It asks for %s. Submit it with\n\n    %s\n", gpuName(best.GPUType), line)
+		fmt.Fprintf(w, "It asks for %s. Submit it with\n\n    %s\n", view.GPUName(best.GPUType), line)
 	case v.Steered:
-		fmt.Fprintf(w, "Best for this job alone: %s. Leave the type open: this site chooses it for jobs with known speeds\n\n    %s\n", gpuName(best.GPUType), line)
+		fmt.Fprintf(w, "Best for this job alone: %s. Leave the type open: this site chooses it for jobs with known speeds\n\n    %s\n", view.GPUName(best.GPUType), line)
 	case v.Barred != "":
-		fmt.Fprintf(w, "Best for this job alone: %s, to which this site does not steer jobs: %s. Request the type to get it\n\n    %s\n", gpuName(best.GPUType), v.Barred, line)
+		fmt.Fprintf(w, "Best for this job alone: %s, to which this site does not steer jobs: %s. Request the type to get it\n\n    %s\n", view.GPUName(best.GPUType), v.Barred, line)
 	case !v.Typed():
 		fmt.Fprintf(w, "Best: leave the type open, Slurm starts it on %s. Submit it with\n\n    %s\n", open, line)
 	default:
-		fmt.Fprintf(w, "Best: %s. With the type left open Slurm starts it on %s. Submit it with\n\n    %s\n", gpuName(best.GPUType), open, line)
+		fmt.Fprintf(w, "Best: %s. With the type left open Slurm starts it on %s. Submit it with\n\n    %s\n", view.GPUName(best.GPUType), open, line)
 	}
 	if v.Say != "" {
 		fmt.Fprintf(w, "Or leave the type open and give the job's speeds, as measured in its runs here, for this site to choose the type:\n\n    sbatchwrap %s ...\n", report.Safe(v.Say))
@@ -537,8 +490,6 @@ func (v *adviceView) showBest(w io.Writer) {
 		fmt.Fprintln(w, "    (and the script on standard input)")
 	}
 }
-
-func gpuName(t string) string { return cmp.Or(report.Safe(t), "(no type)") }
 
 // when is a time from now, for people.
 func when(now time.Time, s advise.Seconds, rough bool) string {

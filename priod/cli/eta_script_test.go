@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/view"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug/prio"
 	"slurmprio/slurmplug/sbatch"
@@ -138,14 +139,14 @@ func TestAdviseWhereTheSiteSteers(t *testing.T) {
 func TestAdviseIsSafe(t *testing.T) {
 	const bad = "x\x1b[2J\n\u202e"
 	best := &advise.Answer{Answer: speed.Answer{GPUType: bad, Speed: 1, Source: speed.Tag, Factor: 1}, Fits: true, Start: 90000, End: 90001, Rough: true}
-	v := adviceView{
+	v := view.Advice{
 		Script: bad, GPUs: 1, GPUType: bad, BestType: bad, OpenOn: []string{bad}, Submit: []string{"sbatch", bad},
 		Advice: &advise.Advice{Best: best, Types: []advise.Answer{*best, {Why: bad}}, Partitions: []string{bad}, Notes: []string{bad}},
 	}
 	for _, open := range []string{bad, ""} {
 		var out bytes.Buffer
 		v.GPUType = open
-		v.show(&out, time.Now())
+		showAdvice(&out, &v, time.Now())
 		if strings.ContainsAny(out.String(), "\x1b\u202e") || !strings.Contains(out.String(), "about in 1d01h") {
 			t.Errorf("%q", out.String())
 		}

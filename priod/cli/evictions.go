@@ -1,13 +1,12 @@
 package cli
 
 import (
-	"cmp"
-	"fmt"
-	"io"
-
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 func evictionsCommand() *cli.Command {
@@ -20,56 +19,23 @@ func evictionsCommand() *cli.Command {
 			mostFlag(50, "how many `ROWS`"),
 			jsonFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			all, err := readEvictions(c)
+		Before: checked(validMost, func(c *cli.Context) error { _, err := optionalJob(c); return err }),
+		Action: reading(func(c *cli.Context, cfg *config.Config, r *store.Reader) error {
+			var of *cluster.JobID
+			if name, err := optionalJob(c); err != nil {
+				return err
+			} else if name != nil {
+				id, err := view.Find(c.Context, cfg, r, *name)
+				if err != nil {
+					return err
+				}
+				of = &id
+			}
+			v, err := view.ReadEvictions(c.Context, r, of, c.Int("most"))
 			if err != nil {
 				return err
 			}
-			return answer(c, map[string]any{"evictions": all}, func(w io.Writer) { showEvictions(w, all) })
-		},
+			return show(c, v)
+		}),
 	}
-}
-
-func readEvictions(c *cli.Context) ([]store.Eviction, error) {
-	n, err := most(c)
-	if err != nil {
-		return nil, err
-	}
-	name, err := optionalJob(c)
-	if err != nil {
-		return nil, err
-	}
-	cfg, r, err := openReader(c)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	if name == nil {
-		return r.Evictions(c.Context, n)
-	}
-	id, err := lookUp(c.Context, cfg, r, *name)
-	if err != nil {
-		return nil, err
-	}
-	return r.EvictionsOf(c.Context, id, n)
-}
-
-func showEvictions(w io.Writer, all []store.Eviction) {
-	if len(all) == 0 {
-		fmt.Fprintln(w, "No job was evicted.")
-		return
-	}
-	header := []string{"#", "VICTIM", "USER", "GPUS", "FOR", "USER", "NODES", "RECORDED", "STATE", "GRACE", "TOOK", "PROMISED", "PAID", "PLACE", "WHY"}
-	tabulate(w, header, all, func(x *store.Eviction) []any {
-		took, paid := "", ""
-		if x.TookS != nil {
-			took, paid = fmt.Sprintf("%.0fs", *x.TookS), fmt.Sprintf("%.0f", *x.Paid)
-		}
-		state := x.State
-		if x.How != "" {
-			state += " (" + x.How + ")"
-		}
-		return []any{x.Number, x.Victim.String(), x.VictimUser, x.GPUs, x.Purpose + " " + x.For.String(), x.ForUser, x.Nodes, clock(x.Recorded), state,
-			fmt.Sprintf("%.0fs", x.GraceS), took, fmt.Sprintf("%.0f", x.Promised), paid, x.ClaimState, cmp.Or(x.Reason, x.ClaimReason)}
-	})
 }

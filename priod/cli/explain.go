@@ -1,31 +1,15 @@
 package cli
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/etc"
-	"slurmprio/priod/cluster"
-	"slurmprio/priod/config"
-	"slurmprio/priod/evict"
-	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
-	"slurmprio/priod/retry"
-	"slurmprio/priod/store"
-	"slurmprio/priod/undo"
-	"slurmprio/priod/web"
-	"slurmprio/priod/workload/speed"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
-	"slurmprio/slurmplug/prio"
 )
 
 func explainCommand() *cli.Command {
@@ -51,12 +35,16 @@ func explainCommand() *cli.Command {
 			mostFlag(50, "how many `ROWS` of each table of --history and --victims"),
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of what --json prints for one job"},
 		},
+		Before: validMost,
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.Bool("history") && c.Bool("victims"):
 				return usagef("explain: --history or --victims, not both")
 			case c.Bool("history"):
-				return explainHistory(c)
+				if _, err := oneJob(c); err != nil {
+					return err
+				}
+				return reading(explainHistory)(c)
 			case c.Bool("victims"):
 				return explainVictims(c)
 			case c.Bool("schema") && c.NArg() > 0:
@@ -65,29 +53,15 @@ func explainCommand() *cli.Command {
 				_, err := io.WriteString(c.App.Writer, etc.ExplainSchema)
 				return err
 			}
-			if c.NArg() > 1 {
-				return explainSeveral(c)
-			}
-			name, err := jobArg(c)
-			if err != nil {
-				return err
-			}
-			all, cfg, err := readExplanations(c, []slurmplug.JobName{name})
-			if err != nil {
-				return askDaemon(c, cfg, c.Args().Slice(), err)
-			}
-			if v := all[0]; v.err == nil {
-				return answer(c, v.explanation, func(w io.Writer) { v.show(w, c.Bool("all")) })
-			}
-			return all[0].err
+			return explainJobs(c)
 		},
 	}
 }
 
 // several are the explanations of several jobs.
 type several struct {
-	Jobs    []*explanation `json:"jobs"`
-	Unknown []unknownJob   `json:"unknown"`
+	Jobs    []*view.Explanation `json:"jobs"`
+	Unknown []unknownJob        `json:"unknown"`
 }
 
 type unknownJob struct {
@@ -95,35 +69,45 @@ type unknownJob struct {
 	Error string `json:"error"`
 }
 
-// explainSeveral explains the jobs that are known, and ends with status 1 when some are not.
-func explainSeveral(c *cli.Context) error {
-	names := make([]slurmplug.JobName, c.NArg())
-	for i, word := range c.Args().Slice() {
+func (v several) show(w io.Writer, all bool) {
+	for i, x := range v.Jobs {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		x.Show(w, all)
+	}
+}
+
+// explainJobs explains the jobs that are known, and ends with status 1 when some of several are not.
+func explainJobs(c *cli.Context) error {
+	names := make([]slurmplug.JobName, max(c.NArg(), 1))
+	for i := range names {
 		var err error
-		if names[i], err = slurmplug.ParseJobName(word); err != nil {
-			return usageError{err}
+		if names[i], err = jobArg(c, i); err != nil {
+			return err
 		}
 	}
-	all, cfg, err := readExplanations(c, names)
+	cfg, r, err := openReader(c)
 	if err != nil {
 		return askDaemon(c, cfg, c.Args().Slice(), err)
 	}
-	v := several{Jobs: []*explanation{}, Unknown: []unknownJob{}}
-	for i, x := range all {
-		if x.err != nil {
-			v.Unknown = append(v.Unknown, unknownJob{names[i].String(), x.err.Error()})
-			continue
+	defer r.Close()
+	v := several{Jobs: []*view.Explanation{}, Unknown: []unknownJob{}}
+	for i, x := range view.Explain(c.Context, cfg, r, names) {
+		switch {
+		case x.Err == nil:
+			v.Jobs = append(v.Jobs, x.Explanation)
+		case len(names) == 1:
+			return x.Err
+		default:
+			v.Unknown = append(v.Unknown, unknownJob{names[i].String(), x.Err.Error()})
 		}
-		v.Jobs = append(v.Jobs, x.explanation)
 	}
-	err = answer(c, v, func(w io.Writer) {
-		for i, x := range v.Jobs {
-			if i > 0 {
-				fmt.Fprintln(w)
-			}
-			x.show(w, c.Bool("all"))
-		}
-	})
+	show := func(w io.Writer) { v.show(w, c.Bool("all")) }
+	if len(names) == 1 {
+		return answer(c, v.Jobs[0], show)
+	}
+	err = answer(c, v, show)
 	for _, x := range v.Unknown {
 		fmt.Fprintf(c.App.ErrWriter, "priod: %s: %s\n", x.Job, report.Safe(x.Error))
 	}
@@ -131,498 +115,4 @@ func explainSeveral(c *cli.Context) error {
 		err = errProblem
 	}
 	return err
-}
-
-// explanation is everything that explains one job's place.
-type explanation struct {
-	store.Story
-	Cycle   store.Cycle `json:"last_cycle"`
-	Reason  string      `json:"reason"`             // the decision's why as a sentence
-	TEPlace int         `json:"te_place,omitempty"` // among the TE jobs, 0 when it is none
-	TECount int         `json:"te_count"`
-	BEAhead int         `json:"be_ahead"` // BE jobs that priod puts before it
-
-	Evictions []store.Eviction `json:"evictions"`                  // of its own runs, and on its behalf
-	Waits     []waitView       `json:"waits"`                      // the last one first
-	Failures  []retry.Failure  `json:"failures"`                   // the latest first
-	Now       *nowView         `json:"slurm_now,omitempty"`        // nil when Slurm has no such job or does not answer
-	Since     string           `json:"since_last_cycle,omitempty"` // started, requeued, ended, gone, waits (an array's own record, again); left out: nothing
-	Note      string           `json:"note,omitempty"`
-
-	Own map[slurmplug.Lever]slurmplug.Value `json:"own_request,omitempty"` // what its user asked for where priod has written
-
-	Steering bool `json:"steering_enabled"` // jobs that agree to it get a GPU type here
-	MaySteer bool `json:"may_be_steered"`   // this one agrees to it
-
-	budgetKey string  // of priod.toml, that gives the budget that it exceeds; "": it exceeds none
-	mayLose   float64 // GPU-seconds, from which on no job leaves for it, as it exceeds one; 0: no limit
-
-	Speeds *speed.Answers `json:"speeds,omitempty"` // nil for a job without GPUs, or not in Slurm's queue
-
-	RunTime *runTimeView `json:"run_time,omitempty"` // nil for a job without GPUs or that is over, and where accounting has no run
-
-	History []web.Event `json:"history,omitempty"` // by the pages alone (priod web): what became of it, the latest first
-}
-
-type nowView struct {
-	State    string             `json:"state"`
-	Reason   string             `json:"reason"`
-	Priority uint32             `json:"priority"`
-	Nice     int64              `json:"nice"`
-	Start    time.Time          `json:"expected_start,omitzero"` // by Slurm's backfill, of a job that waits; zero: Slurm does not say
-	Factors  *slurmplug.Factors `json:"factors,omitempty"`
-}
-
-// explained is a job's explanation, or why there is none.
-type explained struct {
-	*explanation
-	err error
-}
-
-// readExplanations explains jobs from the state folder, and asks Slurm once for all of them.
-func readExplanations(c *cli.Context, names []slurmplug.JobName) ([]explained, *config.Config, error) {
-	cfg, r, err := openReader(c)
-	if err != nil {
-		return nil, cfg, err
-	}
-	defer r.Close()
-	all, now := make([]explained, len(names)), queueNow{ctx: c.Context, client: newClient(cfg)}
-	times := runTimeReader{r: r}
-	for i, name := range names {
-		v := &all[i]
-		var id cluster.JobID
-		if id, v.err = lookUp(c.Context, cfg, r, name); v.err != nil {
-			continue
-		}
-		if v.explanation, v.err = storedExplanation(c.Context, cfg, r, id); v.err != nil {
-			continue
-		}
-		var program string
-		v.Now, program, v.Note = now.of(v.Job.ID, v.Job.RawID)
-		v.Since = v.sinceCycle(v.Note != notInQueue)
-		v.date()
-		if v.err = v.jobSpeeds(c.Context, cfg, r, program); v.err == nil {
-			v.err = times.fill(c.Context, v.explanation, program)
-		}
-	}
-	return all, cfg, nil
-}
-
-// storedExplanation is what the state folder alone explains.
-func storedExplanation(ctx context.Context, cfg *config.Config, r *store.Reader, id cluster.JobID) (v *explanation, err error) {
-	v = &explanation{Steering: cfg.Steering.Enabled}
-	if v.Cycle, err = r.LastCycle(ctx); err != nil {
-		return nil, err
-	}
-	v.Cycle.Hold = store.HoldNow(cfg.Journals(), v.Cycle.Hold)
-	if v.Story, err = r.Job(ctx, id, 10); err != nil {
-		return nil, err
-	}
-	if v.Evictions, err = r.EvictionsOf(ctx, id, 10); err != nil {
-		return nil, err
-	}
-	waits, err := r.WaitsOf(ctx, id, v.Job.FirstSubmit, v.Cycle.Until, 5)
-	if err != nil {
-		return nil, err
-	}
-	v.Waits = waitViews(waits)
-	if v.Failures, err = r.FailuresOf(ctx, id, 5); err != nil {
-		return nil, err
-	}
-	v.Failures = ofUser(v.Failures, v.Job.User)
-	if v.Own, err = ownRequest(cfg.Journals(), &v.Job); err != nil {
-		return nil, err
-	}
-	if d := v.Decision; d != nil {
-		v.Reason = report.Reason(d.Why)
-		if b := d.Choices.Budget; b != nil {
-			v.budgetKey = cfg.BudgetKey(b.Of, b.Name, b.Limit)
-			if p := &cfg.Preemption; p.Enabled {
-				v.mayLose = preemption.MostLoss(p.Urgency, v.Job.GPUs, b.Times)
-			}
-		}
-		if err := v.countAhead(ctx, r, d); err != nil {
-			return nil, err
-		}
-	}
-	v.MaySteer = maySteer(cfg, &v.Job)
-	v.date()
-	return v, nil
-}
-
-// maySteer reports whether a job agrees to a GPU type of priod's choice: by its tag, or by the site's consent.
-func maySteer(cfg *config.Config, j *store.Job) bool {
-	rules := cfg.ConsentRules()
-	job := cluster.Job{
-		Partition: j.Partition, QOS: j.QOS, Account: j.Account, GPUs: j.GPUs, Tag: j.Said, TagText: j.Tag, TagErr: j.TagError,
-		TimeLimit: time.Duration(j.TimeLimitS) * time.Second,
-	}
-	rules.Complete(&job)
-	return job.AllowsGPUType()
-}
-
-// date says of a job that waits no more that it was left alone, not that it is.
-func (v *explanation) date() {
-	if d := v.Decision; d != nil && !d.Ranked && d.Why != string(plan.Overrun) && !plan.Reason(d.Why).Started() && !v.waits() {
-		v.Reason = "as it last waited, " + strings.TrimPrefix(v.Reason, "as it last waited, ")
-	}
-}
-
-// ownRequest is what the undo journal has of a job's own request; nil where
-// priod never wrote into it.
-func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]slurmplug.Value, error) {
-	journal, err := undo.Open(dir, "")
-	if err != nil {
-		return nil, err
-	}
-	var own map[slurmplug.Lever]slurmplug.Value
-	for lever, r := range journal.Of(j.ID, j.User) {
-		if own == nil {
-			own = map[slurmplug.Lever]slurmplug.Value{}
-		}
-		own[lever] = r.Was
-	}
-	return own, nil
-}
-
-// countAhead counts the TE jobs, and those that stand before this one.
-func (v *explanation) countAhead(ctx context.Context, r *store.Reader, d *store.Decision) error {
-	by, err := r.RankedBefore(ctx, d.Value)
-	if err != nil {
-		return err
-	}
-	v.TECount = by[cluster.TE].Jobs
-	if d.Class == cluster.BE {
-		v.BEAhead = by[cluster.BE].Ahead
-	}
-	if d.Ranked && d.Class == cluster.TE && v.Job.State == cluster.Pending.String() && v.Job.Left.IsZero() {
-		v.TEPlace = by[cluster.TE].Ahead + 1
-	}
-	return nil
-}
-
-// queueNow is Slurm's queue, read when it is first asked for.
-type queueNow struct {
-	ctx    context.Context
-	client *slurmplug.Client
-
-	asked   bool
-	err     error
-	jobs    map[cluster.JobID]*slurmplug.Job
-	factors map[uint32]*slurmplug.Factors // by raw id; nil: not known
-}
-
-func (q *queueNow) read() {
-	q.asked = true
-	jobs, err := q.client.Jobs(q.ctx)
-	if err != nil {
-		q.err = err
-		return
-	}
-	q.jobs = make(map[cluster.JobID]*slurmplug.Job, len(jobs))
-	for i := range jobs {
-		q.jobs[jobs[i].ID] = &jobs[i]
-	}
-}
-
-// ended is the record of a job that is not in the queue any more, which slurmctld keeps for
-// MinJobAge; nil: it has none.
-func (q *queueNow) ended(id cluster.JobID, raw uint32) *slurmplug.Job {
-	sights, err := q.client.Sights(q.ctx, raw)
-	if err != nil {
-		return nil
-	}
-	for i := range sights {
-		if j := &sights[i].Job; j.ID == id && slurmplug.Ended(j.State) {
-			return j
-		}
-	}
-	return nil
-}
-
-func (q *queueNow) of(id cluster.JobID, raw uint32) (now *nowView, name, note string) {
-	if !q.asked {
-		q.read()
-	}
-	if q.err != nil {
-		return nil, "", "Slurm does not answer: " + q.err.Error()
-	}
-	j := q.jobs[id]
-	if j == nil {
-		j = q.ended(id, raw)
-	}
-	if j == nil {
-		return nil, "", notInQueue
-	}
-	if j.Unread != "" {
-		return nil, "", "its record in Slurm's queue cannot be read: " + j.Unread
-	}
-	if q.factors == nil {
-		q.factors = map[uint32]*slurmplug.Factors{}
-		if factors, err := q.client.Factors(q.ctx); err == nil {
-			for i := range factors {
-				q.factors[factors[i].RawID] = &factors[i]
-			}
-		}
-	}
-	now = &nowView{State: j.State, Reason: j.Reason, Priority: j.Priority, Nice: j.Nice, Factors: q.factors[raw]}
-	if j.State == "PENDING" {
-		now.Start = j.Start
-	}
-	return now, j.Name, ""
-}
-
-var classes = map[cluster.Class]string{cluster.TE: "TE (trial-and-error)", cluster.BE: "BE (best-effort)"}
-
-// notInQueue is the note about a job that Slurm does not list.
-const notInQueue = "the job is not in Slurm's queue now"
-
-// liner prints one line of an answer: a name and a sentence.
-type liner func(name, format string, a ...any)
-
-// show prints the explanation; all: with every figure.
-func (v *explanation) show(w io.Writer, all bool) {
-	v.tell(all, func(name, format string, a ...any) {
-		fmt.Fprintf(w, "%-10s %s\n", name, report.Safe(fmt.Sprintf(format, a...)))
-	})
-}
-
-// tell says it line by line.
-func (v *explanation) tell(all bool, line liner) {
-	v.showJob(line)
-	v.showAnswer(line)
-	v.showTag(line)
-	v.showSpeeds(line)
-	v.showRunTime(line)
-	v.showShare(all, line)
-	v.showWaits(line)
-	d := v.Decision
-	switch {
-	case d == nil && len(v.Stays) > 0 && v.Steering && v.MaySteer:
-		line("Decision", "none: it started before a cycle saw it wait, on the GPU type that was free; a hold on the hosts where users submit (%s) keeps jobs with an open GPU type for one cycle", prio.HoldFile)
-	case d == nil:
-		line("Decision", "none: no cycle has seen it pending")
-	default:
-		v.showPlace(all, line, d)
-		v.showWanted(all, line, d)
-		v.showNow(line)
-		if all {
-			line("Decided", "cycle %d, %s; checked again until %s", d.Cycle, clock(d.At), clock(v.Cycle.Until))
-		}
-		if all && len(v.Writes) == 0 {
-			line("Written", "never")
-		}
-	}
-	v.showWrites(line)
-	v.showEvictions(line)
-	v.showFailures(line)
-	if d != nil && v.Note != "" {
-		line("Note", "%s", v.Note)
-	}
-}
-
-// showJob says what the job is.
-func (v *explanation) showJob(line liner) {
-	j := &v.Job
-	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks, HetID: j.HetLeader, HetOffset: j.HetOffset}.Target(), j.User, j.Account,
-		j.Partition, j.QOS, request(j))
-}
-
-// showTag tells the job's state, and what its user said.
-func (v *explanation) showTag(line liner) {
-	j := &v.Job
-	line("State", "%s", v.stateWords())
-	v.showArray(line)
-	if j.Tag != "" {
-		line("Tag", "%s", j.Tag)
-	}
-	if j.TagError != "" {
-		line("Tag", "not valid, so it counts as none: %s", j.TagError)
-	}
-}
-
-// showPlace tells the job's class, why, and which jobs rank ahead of it.
-func (v *explanation) showPlace(all bool, line liner, d *store.Decision) {
-	if !d.Since.IsZero() && v.waits() && (all || len(v.Waits) == 0) {
-		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), clock(d.Since))
-	}
-	switch {
-	case d.Ranked || d.Why == string(plan.Overrun) || plan.Reason(d.Why).Started():
-		line("Class", "%s, because %s", classes[d.Class], v.Reason)
-	case len(v.Stays) > 0 && !v.Stays[0].Closed:
-		line("Class", "%s while it runs; %s", classes[v.Stays[0].Class], v.Reason)
-	default:
-		line("Class", "none: %s", v.Reason)
-	}
-	if d.Detail != "" && d.Detail != v.Job.TagError {
-		line("", "%s", d.Detail)
-	}
-	switch {
-	case v.TEPlace > 0:
-		line("Place", "%d of %d TE jobs; all TE jobs rank ahead of all others", v.TEPlace, v.TECount)
-	case d.Ranked && v.waits():
-		ahead := ""
-		if v.BEAhead > 0 {
-			ahead = fmt.Sprintf(" and %s", plural(v.BEAhead, "best-effort job", "best-effort jobs"))
-		}
-		line("Place", "behind %s%s; otherwise in Slurm's own order", plural(v.TECount, "TE job", "TE jobs"), ahead)
-	}
-}
-
-// showWanted tells which GPU type and priority priod wants for the job, and why they are not written.
-func (v *explanation) showWanted(all bool, line liner, d *store.Decision) {
-	j := &v.Job
-	switch {
-	case d.Steer != "":
-		line("GPU type", "%s", d.Steer)
-	case v.Steering && j.GPUs > 0 && j.State == cluster.Pending.String() && !v.MaySteer:
-		line("GPU type", "left open: no valid tag gives a speed or a workload")
-	}
-	switch {
-	case !all && d.Value == 0:
-	case v.Cycle.Mode == slurmplug.Priority:
-		line("Wanted", "priority %d (0: Slurm's own)", d.Value)
-	default:
-		line("Wanted", "%+d over Slurm's own priority (one step is %d, more than Slurm's factors and Nice together)", d.Value, v.Cycle.BandStep)
-	}
-	if d.Unmoved != "" {
-		line("", "not written: %s", d.Unmoved)
-	}
-	if v.Cycle.Hold != "" {
-		line("", "nothing is written: %s", v.Cycle.Hold)
-	}
-}
-
-// showWrites says what priod wrote into the job, and what stood there before.
-func (v *explanation) showWrites(line liner) {
-	for _, x := range v.Writes {
-		line("Written", "cycle %d, %s: %s %s -> %s (%s), %s", x.Cycle, clock(x.At), x.Field(), x.Before.Words(), x.After.Words(), x.Reason, result(x.Outcome))
-	}
-	for _, lever := range slices.Sorted(maps.Keys(v.Own)) {
-		line("Own", "%s as its user wrote it: %s (priod reset restores it)", lever, v.Own[lever].Words())
-	}
-}
-
-// waits reports whether the job is pending, by Slurm's word now if there is one.
-func (v *explanation) waits() bool {
-	if v.Now != nil {
-		return v.Now.State == "PENDING"
-	}
-	return v.Job.Left.IsZero() && v.Job.State == cluster.Pending.String()
-}
-
-// showArray sums up the tasks of an array.
-func (v *explanation) showArray(line liner) {
-	if v.Array == nil {
-		return
-	}
-	var parts []string
-	if v.Array.Waiting != "" {
-		parts = append(parts, "tasks "+v.Array.Waiting+" wait together; the rest describes them")
-	} else if v.Job.ID.Task != slurmplug.NoTask {
-		parts = append(parts, fmt.Sprintf("each task seen has its own record; the rest describes %s", v.Job.ID))
-	}
-	for _, t := range v.Array.Tasks {
-		parts = append(parts, fmt.Sprintf("%d %s (%.80s)", t.Count, t.State, t.Tasks))
-	}
-	line("Array", "%s", strings.Join(parts, "; "))
-}
-
-// showEvictions tells both sides: which jobs left for this one, and for which it left.
-func (v *explanation) showEvictions(line liner) {
-	for _, x := range v.Evictions {
-		state := x.State
-		if x.How != "" {
-			state += ", it " + left[evict.How(x.How)]
-		}
-		if x.Reason != "" {
-			state += " (" + x.Reason + ")"
-		}
-		cost := fmt.Sprintf("%.0f GPU-seconds expected", x.Promised)
-		if x.Paid != nil {
-			cost += fmt.Sprintf(", %.0f paid", *x.Paid)
-		}
-		if x.Victim == v.Job.ID || v.Array != nil && x.Victim.ID == v.Job.ID.ID {
-			job := "for TE job"
-			switch evict.Purpose(x.Purpose) {
-			case evict.ForRound:
-				job = "at the end of a round, for job"
-			case evict.ForGang:
-				job = "to free nodes for gang"
-			}
-			if v.Array != nil {
-				job = fmt.Sprintf("%s %s", x.Victim, job)
-			}
-			line("Evicted", "%s %s of %s, %s: %s; grace %.0fs, %s", job, x.For, x.ForUser, clock(x.Recorded), state, x.GraceS, cost)
-			continue
-		}
-		line("Room", "job %s of %s on %s, %s: %s; %s; the place: %s", x.Victim, x.VictimUser, x.Nodes, clock(x.Recorded), state, cost,
-			cmp.Or(x.ClaimReason, x.ClaimState))
-	}
-}
-
-// ofUser leaves out the failures of an earlier user's job of the same id.
-func ofUser(all []retry.Failure, user string) []retry.Failure {
-	own := []retry.Failure{}
-	for _, f := range all {
-		if cluster.SameUser(f.User, user) {
-			own = append(own, f)
-		}
-	}
-	return own
-}
-
-// showFailures tells why earlier runs failed, what was done about it, and what its user
-// can do.
-func (v *explanation) showFailures(line liner) {
-	for i := range v.Failures {
-		f := &v.Failures[i]
-		line("Failed", "%s, after %s on %s: %s (class %s, rule %q; %s %d:%d)", clock(f.End), report.Ago(f.End.Sub(f.Start)), cmp.Or(slurmplug.CompactHosts(f.Nodes), "no node"),
-			cmp.Or(f.Means, "it failed"), f.Class, f.Rule, f.Final, f.ExitCode, f.Signal)
-		if f.Line != "" {
-			line("", "it said: %s", f.Line)
-		}
-		line("", "then: %s", doneAbout(f))
-		if f.Message != "" {
-			line("", "%s", f.Message)
-		}
-		if f.Advice != "" && i == 0 {
-			line("Advice", "%s", f.Advice)
-		}
-	}
-}
-
-// left says how a victim left in words.
-var left = map[evict.How]string{
-	evict.Exited: "exited by itself", evict.Finished: "finished its work", evict.Forced: "was ended after its grace",
-	evict.Returned: "was requeued by another program or an administrator", evict.Ended: "ended for a reason of its own", evict.Forgotten: "was forgotten by Slurm",
-}
-
-func (v *explanation) showNow(line liner) {
-	if v.Now == nil {
-		return
-	}
-	f := v.Now.Factors
-	if f == nil {
-		line("Priority", "%d now", v.Now.Priority)
-		return
-	}
-	line("Priority", "%d now = age %d + association %d + fairshare %d + size %d + partition %d + QOS %d + TRES %d + SiteFactor %d - Nice %d",
-		f.Priority, f.Age, f.Assoc, f.FairShare, f.JobSize, f.Partition, f.QOS, f.TRES, f.SiteFactor, f.Nice)
-}
-
-// request is what a job asks for, in words.
-func request(j *store.Job) string {
-	gpus := plural(j.GPUs, "GPU", "GPUs")
-	switch {
-	case j.GPUs > 0 && j.GPUType != "":
-		gpus += " of type " + j.GPUType
-	case j.GPUs > 0:
-		gpus += " of any type"
-	}
-	limit := "no time limit"
-	if s := j.TimeLimitS; s >= 0 && time.Duration(s)*time.Second != slurmplug.NoLimit {
-		limit = "time limit " + report.Ago(time.Duration(j.TimeLimitS)*time.Second)
-	}
-	return gpus + ", " + limit
 }

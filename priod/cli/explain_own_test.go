@@ -9,31 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
-	"slurmprio/priod/retry"
-	"slurmprio/priod/store"
 )
-
-// Nothing of another user is told, nor of one whose name may be anybody's.
-func TestHideOthers(t *testing.T) {
-	v := &explanation{
-		Failures: []retry.Failure{{User: "ann", Line: "mine"}, {User: "bob", Line: "secret"}, {User: "nobody", Line: "secret"}, {User: "4711", Line: "secret"}},
-		Evictions: []store.Eviction{
-			{ForUser: "bob", VictimUser: "ann", VictimTag: "mine"}, {ForUser: "ann", VictimUser: "nobody", VictimTag: "secret"}, {ForUser: "bob", VictimUser: "4711", VictimTag: "secret"},
-		},
-	}
-	v.hideOthers("ann")
-	want := &explanation{
-		Failures:  []retry.Failure{{User: "ann", Line: "mine"}},
-		Evictions: []store.Eviction{{ForUser: anotherUser, VictimUser: "ann", VictimTag: "mine"}, {ForUser: "ann", VictimUser: anotherUser}},
-	}
-	if diff := cmp.Diff([]any{want.Failures, want.Evictions}, []any{v.Failures, v.Evictions}); diff != "" {
-		t.Error(diff)
-	}
-}
 
 // ownQuestions is the handler of a state folder with jobs of others, which root asks.
 func ownQuestions(t *testing.T) func(w http.ResponseWriter, method, path string, body io.Reader) {

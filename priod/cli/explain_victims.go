@@ -20,13 +20,14 @@ import (
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
 // leaving are the jobs that would leave for waiting ones now.
 type leaving struct {
-	Trials []*evictView       `json:"trials"` // the TE job that was asked about
-	Gangs  []evict.Fragmented `json:"gangs"`  // or the gang; all of them where no job was named
+	Trials []*evictView     `json:"trials"` // the TE job that was asked about
+	Gangs  []evict.Claimant `json:"gangs"`  // or the gang; all of them where no job was named
 }
 
 // explainVictims shows which jobs would leave for a job, and why others stay; without a job, which small jobs would leave for gangs.
@@ -43,7 +44,7 @@ func explainVictims(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	v := leaving{Trials: []*evictView{}, Gangs: []evict.Fragmented{}}
+	v := leaving{Trials: []*evictView{}, Gangs: []evict.Claimant{}}
 	if name != nil {
 		err = v.ofJob(c, cfg, *name)
 	} else {
@@ -64,7 +65,7 @@ func explainVictims(c *cli.Context) error {
 
 // ofJob looks at a job that waits as a TE job or as a gang.
 func (v *leaving) ofJob(c *cli.Context, cfg *config.Config, name slurmplug.JobName) error {
-	id, err := lookUp(c.Context, cfg, nil, name)
+	id, err := view.Find(c.Context, cfg, nil, name)
 	if err != nil {
 		return err
 	}
@@ -96,15 +97,14 @@ func (v *leaving) ofJob(c *cli.Context, cfg *config.Config, name slurmplug.JobNa
 
 // mayEvict reports whether the configured policy evicts jobs at all.
 func mayEvict(cfg *config.Config) bool {
-	set := cfg.Eviction()
-	return set.Policy.Check() == nil
+	return slices.Contains([]preemption.Policy{preemption.LeastLoss, preemption.FitGpp}, preemption.Policy(cfg.Preemption.Policy))
 }
 
 // isJob reports whether a job is the one that was named; an array without a task names all of them.
 func isJob(id, named cluster.JobID) bool { return id == named || id.ID == named.ID && named.Task < 0 }
 
 // gangVictims are the small jobs that would move for gangs that wait though enough GPUs are free.
-func gangVictims(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error) {
+func gangVictims(c *cli.Context, cfg *config.Config) ([]evict.Claimant, error) {
 	journal, err := store.OpenEvictions(cfg.Journals())
 	if err != nil {
 		return nil, err
@@ -119,8 +119,11 @@ func gangVictims(c *cli.Context, cfg *config.Config) ([]evict.Fragmented, error)
 	}
 	set := cfg.Eviction()
 	nodes := nodemap.New(&result.Snapshot)
-	held := evict.FindHolders(&result.Snapshot, nodes, journal, &set)
-	return append([]evict.Fragmented{}, evict.Defragment(&result.Snapshot, nodes, held, &result.Plan, journal, &set, waits, nil).Gangs...), nil
+	choice := evict.Choose(evict.ForGang, evict.Question{
+		Snapshot: &result.Snapshot, Nodes: nodes, Holders: evict.FindHolders(&result.Snapshot, nodes, journal, &set), Plan: &result.Plan,
+		Journal: journal, Settings: &set, Fragmented: waits,
+	})
+	return append([]evict.Claimant{}, choice.Claimants...), nil
 }
 
 // waitedFor is how long jobs have waited for nodes of another shape, as the daemon has seen
@@ -142,25 +145,25 @@ func waitedFor(ctx context.Context, cfg *config.Config, now time.Time) (func(clu
 	return func(id cluster.JobID) time.Duration { return waited[id] }, nil
 }
 
-func showGangs(w io.Writer, all []evict.Fragmented, most int) {
+func showGangs(w io.Writer, all []evict.Claimant, most int) {
 	if len(all) == 0 {
 		fmt.Fprintln(w, "No job waits although enough GPUs are free.")
 		return
 	}
 	left := max(len(all)-most, 0)
 	for _, f := range all[:len(all)-left] {
-		fmt.Fprintf(w, "Job %s of %s, %s (%d are free): %s.\n", f.Job, report.Safe(f.User), plural(f.GPUs, "GPU", "GPUs"), f.Free, evict.GangReasonText(f.Why))
+		fmt.Fprintf(w, "Job %s of %s, %s (%d are free): %s.\n", f.Job, report.Safe(f.User), report.Plural(f.GPUs, "GPU", "GPUs"), f.Free, evict.Text(evict.ForGang, f.Why))
 		if len(f.Victims) == 0 {
 			continue
 		}
 		fmt.Fprintf(w, "It would lie on %s within %s; %.0f GPU-seconds of work would be lost, and its GPUs have waited %.0f for nodes of its shape.\n",
 			strings.Join(f.Nodes, ","), report.Ago(time.Duration(f.WaitS*float64(time.Second))), f.Cost, float64(f.GPUs)*f.Waited)
-		tabulate(w, []string{"LEAVES", "USER", "GPUS", "NODE", "COST"}, f.Victims, func(v *evict.Leaver) []any {
+		tabulate(w, []string{"LEAVES", "USER", "GPUS", "NODE", "COST"}, f.Victims, func(v *evict.Running) []any {
 			return []any{v.Job.String(), v.User, v.GPUs, v.Node, fmt.Sprintf("%.0f", v.Cost)}
 		})
 	}
 	if left > 0 {
-		fmt.Fprintf(w, "%s not shown; --most shows more.\n", plural(left, "job", "jobs"))
+		fmt.Fprintf(w, "%s not shown; --most shows more.\n", report.Plural(left, "job", "jobs"))
 	}
 }
 
@@ -174,7 +177,7 @@ type evictView struct {
 	Cost    float64         `json:"cost_gpu_s"`
 	WaitS   float64         `json:"wait_s"` // until the last victim would have left
 	Victims []cluster.JobID `json:"victims"`
-	Others  []evict.Refusal `json:"others"` // all jobs that hold GPUs, with why they stay
+	Others  []evict.Running `json:"others"` // all jobs that hold GPUs, with why they stay
 }
 
 // trialVictims are those that the configured policy chooses for a TE job, even while preemption is off; nil: it does not wait as one.
@@ -183,7 +186,7 @@ func trialVictims(c *cli.Context, cfg *config.Config, id cluster.JobID) (*evictV
 		return nil, nil
 	}
 	set := cfg.Eviction()
-	v := &evictView{Job: id, Enabled: set.Enabled, Policy: cfg.Preemption.Policy, Victims: []cluster.JobID{}, Others: []evict.Refusal{}}
+	v := &evictView{Job: id, Enabled: set.Enabled, Policy: cfg.Preemption.Policy, Victims: []cluster.JobID{}, Others: []evict.Running{}}
 	set.Enabled = true
 	h, err := history(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))
 	if err != nil {
@@ -200,25 +203,25 @@ func trialVictims(c *cli.Context, cfg *config.Config, id cluster.JobID) (*evictV
 	if err != nil {
 		return nil, err
 	}
-	var trials []evict.Trial
-	if result.Choice != nil { // nil when no TE job waits
-		trials = result.Choice.Trials
+	choice := result.Room.Of(evict.ForTrial)
+	if choice == nil { // no TE job waits
+		return nil, nil
 	}
-	at := slices.IndexFunc(trials, func(t evict.Trial) bool { return isJob(t.Job, id) })
+	at := slices.IndexFunc(choice.Claimants, func(x evict.Claimant) bool { return isJob(x.Job, id) })
 	if at < 0 {
 		return nil, nil
 	}
-	t := &trials[at]
-	v.Why, v.Words, v.Cost, v.WaitS = t.Why, evict.ReasonText(t.Why), t.Cost, t.Wait.Seconds()
-	v.Victims = append(v.Victims, t.Victims...)
-	v.Others = append(v.Others, result.Choice.Refusals(t)...)
+	x := &choice.Claimants[at]
+	v.Why, v.Words, v.Cost, v.WaitS = x.Why, evict.Text(evict.ForTrial, x.Why), x.Cost, x.WaitS
+	v.Victims = append(v.Victims, x.Leaving()...)
+	v.Others = append(v.Others, choice.Refusals(x)...)
 	return v, nil
 }
 
 func (v *evictView) show(w io.Writer, most int) {
 	fmt.Fprintf(w, "Job %s: %s.\n", v.Job, v.Words)
 	if len(v.Victims) > 0 {
-		fmt.Fprintf(w, "%s would leave within %s.\n", plural(len(v.Victims), "job", "jobs"), report.Ago(time.Duration(v.WaitS*float64(time.Second))))
+		fmt.Fprintf(w, "%s would leave within %s.\n", report.Plural(len(v.Victims), "job", "jobs"), report.Ago(time.Duration(v.WaitS*float64(time.Second))))
 	}
 	if !v.Enabled {
 		fmt.Fprintln(w, "Preemption is off (preemption.enabled): nothing happens.")
@@ -227,7 +230,7 @@ func (v *evictView) show(w io.Writer, most int) {
 	for _, victims := range []bool{true, false} {
 		for _, o := range v.Others {
 			if (o.Why == preemption.Victim) == victims {
-				rows = append(rows, []any{o.Job.String(), o.User, o.GPUs, fmt.Sprintf("%.0f", o.Cost), string(o.Why), evict.ReasonText(o.Why)})
+				rows = append(rows, []any{o.Job.String(), o.User, o.GPUs, fmt.Sprintf("%.0f", o.Cost), string(o.Why), evict.Text(evict.ForTrial, o.Why)})
 			}
 		}
 	}
@@ -237,6 +240,6 @@ func (v *evictView) show(w io.Writer, most int) {
 	left := max(len(rows)-most, 0)
 	report.Table(w, []string{"JOB", "USER", "GPUS", "COST", "WHY", "IN WORDS"}, rows[:len(rows)-left])
 	if left > 0 {
-		fmt.Fprintf(w, "%s not shown; --most shows more.\n", plural(left, "job", "jobs"))
+		fmt.Fprintf(w, "%s not shown; --most shows more.\n", report.Plural(left, "job", "jobs"))
 	}
 }

@@ -9,9 +9,11 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
@@ -52,21 +54,18 @@ type writeView struct {
 func viewPlan(r *cycle.Result) planView {
 	p := &r.Plan
 	v := planView{
-		At: p.At, Cluster: r.Snapshot.Cluster, Lever: p.Mode, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
+		At: p.At, Cluster: r.Snapshot.Cluster, Lever: slurmplug.SiteFactor, Step: p.Band.Step, BandLo: p.Band.Lo, BandHi: p.Band.Hi,
 		Jobs: len(r.Snapshot.Jobs), Renumbered: p.Renumbered, Hold: r.Hold,
 		Notes: append([]plan.Note{}, p.Notes...), Writes: make([]writeView, len(p.Actions)), Evictions: []leaveView{}, Yields: []leaveView{},
 	}
-	if r.Choice != nil && !r.Choice.Changes.Empty() {
-		for _, t := range r.Choice.Trials {
-			if t.Why == preemption.Evicts {
-				v.Evictions = append(v.Evictions, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})
-			}
+	for purpose, leave := range map[evict.Purpose]*[]leaveView{evict.ForTrial: &v.Evictions, evict.ForRound: &v.Yields} {
+		choice := r.Room.Of(purpose)
+		if choice == nil || choice.Changes.Empty() {
+			continue
 		}
-	}
-	if r.Round != nil && !r.Round.Changes.Empty() {
-		for _, t := range r.Round.Waiting {
-			if len(t.Victims) > 0 {
-				v.Yields = append(v.Yields, leaveView{t.Job, t.Victims, t.Cost, t.Wait.Seconds()})
+		for i := range choice.Claimants {
+			if x := &choice.Claimants[i]; x.Why == preemption.Evicts {
+				*leave = append(*leave, leaveView{x.Job, x.Leaving(), x.Cost, x.WaitS})
 			}
 		}
 	}
@@ -118,19 +117,19 @@ func (v *planView) show(w io.Writer, done bool) {
 	}
 	if len(v.Writes) == 0 {
 		fmt.Fprintf(w, "%s, %d ranked, %d of them TE: the order is right, nothing to write.\n",
-			plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE)
+			report.Plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE)
 	} else {
-		fmt.Fprintf(w, "%s, %d ranked, %d of them TE; %s %s:\n", plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE,
-			plural(len(v.Writes), "value", "values"), verb)
+		fmt.Fprintf(w, "%s, %d ranked, %d of them TE; %s %s:\n", report.Plural(v.Jobs, "job", "jobs"), v.Ranked, v.TE,
+			report.Plural(len(v.Writes), "value", "values"), verb)
 		header := []string{"JOB", "USER", "CLASS", "WAIT", "LEVER", "BEFORE", "AFTER", "WHY"}
 		if done {
 			header = append(header, "RESULT")
 		}
 		tabulate(w, header, v.Writes, func(x *writeView) []any {
-			row := []any{target(x.Action), x.User, x.Class.String(), report.Ago(time.Duration(x.WaitS) * time.Second),
+			row := []any{view.Target(x.Action), x.User, x.Class.String(), report.Ago(time.Duration(x.WaitS) * time.Second),
 				string(x.Lever), x.Before.Words(), x.After.Words(), x.Reason}
 			if done {
-				row = append(row, result(x.Outcome))
+				row = append(row, view.Result(x.Outcome))
 			}
 			return row
 		})
@@ -140,28 +139,16 @@ func (v *planView) show(w io.Writer, done bool) {
 		leaves = "leave"
 	}
 	for _, x := range v.Evictions {
-		fmt.Fprintf(w, "for TE job %s %s %s: %v (cost %.0f GPU-seconds).\n", x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
+		fmt.Fprintf(w, "for TE job %s %s %s: %v (cost %.0f GPU-seconds).\n", x.For, report.Plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
 	}
 	ends := "were a round to end now"
 	if done {
 		ends = "at the end of the round"
 	}
 	for _, x := range v.Yields {
-		fmt.Fprintf(w, "%s, for job %s %s %s: %v (%.0f GPU-seconds of work).\n", ends, x.For, plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
+		fmt.Fprintf(w, "%s, for job %s %s %s: %v (%.0f GPU-seconds of work).\n", ends, x.For, report.Plural(len(x.Victims), "job", "jobs"), leaves, x.Victims, x.Cost)
 	}
 	for _, n := range v.Notes {
 		fmt.Fprintln(w, "note:", report.Safe(n.Text))
 	}
-}
-
-// target is the job of an action with the tasks that it reaches.
-func target(a plan.Action) string {
-	return slurmplug.Update{Job: a.Job, Tasks: a.Tasks}.Target()
-}
-
-func result(o plan.Outcome) string {
-	if o.Message == "" {
-		return string(o.Status)
-	}
-	return string(o.Status) + ": " + o.Message
 }

@@ -359,7 +359,7 @@ func showCurves(c *cli.Context, script *profile.Script, views []profiledView, cu
 		return err
 	}
 	entry := workload.Workload{Name: workloadName(c, script.Name), Curves: curves,
-		Source: fmt.Sprintf("priod profile %s, %s", time.Now().Format(time.DateOnly), plural(gpus, "GPU", "GPUs"))}
+		Source: fmt.Sprintf("priod profile %s, %s", time.Now().Format(time.DateOnly), report.Plural(gpus, "GPU", "GPUs"))}
 	var toml strings.Builder
 	if err := workload.WriteTOML(&toml, "", []workload.Workload{entry}); err != nil {
 		return err
@@ -368,7 +368,7 @@ func showCurves(c *cli.Context, script *profile.Script, views []profiledView, cu
 		return report.JSON(w, map[string]any{"gpus": gpus, "types": views, "options": options, "workload_toml": strings.TrimLeft(toml.String(), "\n")})
 	}
 	for _, v := range views {
-		fmt.Fprintf(w, "%s: %.4g steps/s with the proportional share; gains nothing beyond %s for each GPU\n", v.GPUType, 1/v.Curve.IterationS, plural(int(v.Curve.DemandCPUs), "CPU", "CPUs"))
+		fmt.Fprintf(w, "%s: %.4g steps/s with the proportional share; gains nothing beyond %s for each GPU\n", v.GPUType, 1/v.Curve.IterationS, report.Plural(int(v.Curve.DemandCPUs), "CPU", "CPUs"))
 		best := v.Points[len(v.Points)-1].Relative
 		rows := make([][]any, len(v.Points))
 		for i, p := range v.Points {

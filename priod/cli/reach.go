@@ -39,11 +39,8 @@ func reach(ctx context.Context, cfg *config.Config) (r reached, err error) {
 		r.PID = pid
 		return r, nil
 	}
-	if cfg.State.Shared != "" {
-		if owner, err := store.CheckShared(cfg.State.Dir, cfg.State.Shared); err == nil && owner != nil && owner.Host != host {
-			r.Host = owner.Host
-			return r, nil
-		}
+	if r.Host = daemon.OwnerElsewhere(cfg); r.Host != "" {
+		return r, nil
 	}
 	slurm := live.New(newClient(cfg))
 	name, err := slurm.Identity(ctx)

@@ -1,176 +1,213 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
-	"math"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"slurmprio/priod/config"
+	"slurmprio/priod/live"
 	"slurmprio/priod/report"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
+	"slurmprio/priod/workload"
 )
 
-func reportCommand() *cli.Command {
-	return &cli.Command{
-		Name: "report", Usage: "reports on what priod has seen and done",
-		Subcommands: []*cli.Command{{
-			Name: "preemptions", Usage: "what preemption brought TE jobs, and cost BE jobs",
-			Description: "Counts the GPU jobs submitted, and the evictions recorded, within the last TIME, as far as the\n" +
-				"state folder keeps them, without jobs that came and went between two polls.",
-			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
-				htmlFlag(),
-				jsonFlag(),
-			},
-			Before: checked(noArgs, validSpan), Action: reading(reportPreemptions),
-		}, {
-			Name: "sizing", Usage: "GPUs without CPUs or memory, idle CPUs next to jobs that could use them, requests far above use",
-			Description: "Reads the queue and the nodes as they are now. With --since it reads Slurm's accounting too, where\n" +
-				"JobAcctGatherType measures, and shows which programs had at least twice the CPUs that they can use, with\n" +
-				"the options for their next script. All figures of programs are for each GPU.",
-			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "since", Usage: "how much `TIME` of accounting: 12h, 30d (default: none)"},
-				htmlFlag(),
-				jsonFlag(),
-			},
-			Before: noArgs, Action: configured(reportSizing),
-		}, {
-			Name: "failures", Usage: "why jobs failed, what was done about it, which nodes are suspect",
-			Description: "What the daemon found within the last TIME (retry.enabled): jobs by class and by user, the last\n" +
-				"failure of each with advice, and the nodes on which jobs of several users failed alike.",
-			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`: 12h, 30d"},
-				htmlFlag(),
-				mostFlag(20, "show `N` rows of each table"),
-				jsonFlag(),
-			},
-			Before: checked(noArgs, validSpan, validMost), Action: reading(reportFailures),
-		}, reportClassesCommand(), reportETACommand(), reportHistoryCommand(), reportLearningCommand(), reportNodesCommand(), reportUsageCommand(), reportValueCommand(), reportWaitsCommand()},
-		Action: which("report: say which: classes, eta, failures, history, learning, nodes, preemptions, sizing, usage, value or waits"),
+// paged is an answer that people read as a page.
+type paged interface{ Page() *report.Page }
+
+// show prints an answer as a page, at most --most rows of each table, or with --json as an object.
+func show(c *cli.Context, v paged) error {
+	return answer(c, v, func(w io.Writer) { v.Page().Show(w, c.Int("most")) })
+}
+
+// kind is a report: what it says of the last time.
+type kind struct {
+	name, usage, words string
+	since              string // the time that it is of, where none is given; "": it is of no time unless one is given
+	flags              []cli.Flag
+	stored             bool // from the state folder
+	make               func(c *cli.Context, cfg *config.Config, r *store.Reader, since, until time.Time) (paged, error)
+}
+
+// kinds are the reports.
+func kinds() []kind {
+	return []kind{
+		{name: "classes", usage: "what made jobs TE or BE: each class rule, QOS, consent or tag, with its jobs and waits", words: "Counts the GPU jobs submitted within the last TIME by what decided their class, with the GPU-hours that they\n" +
+			"used and how long they waited. A class rule without a line had no job.",
+			since: "7d", stored: true, make: readClasses},
+		{name: "eta", usage: "whether jobs started when they were expected to", words: "Each waiting GPU job, of the first 10,000 of the queue, is told when it starts: in half of the cases by the one time, in nine of\n" +
+			"ten by the other (priod explain). The first that was said of each job is kept, and scored when it starts. HELD is the\n" +
+			"part that started by the second time; ERROR the median distance from the first, beside that of time limits.",
+			since: "7d", stored: true, make: readPromises},
+		{name: "failures", usage: "why jobs failed, what was done about it, which nodes are suspect", words: "What the daemon found within the last TIME (retry.enabled): jobs by class and by user, the last\n" +
+			"failure of each with advice, and the nodes on which jobs of several users failed alike.",
+			since: "7d", stored: true, make: readFailures},
+		{name: "history", usage: "past cycles and writes", words: "Newest first. A row stands for POLLS polls with the same decisions. RENUMBERED of the WRITES are\n" +
+			"beyond the fewest possible, because a gap between values was used up; HELD BACK: why nothing was written.\n" +
+			"What happened to one job: priod explain --history JOBID.",
+			stored: true, make: readPast},
+		{name: "learning", usage: "whether GPU types chosen by learned speeds were right", words: "Of the completed jobs that were given a GPU type by a speed that priod had learned, how many ran faster there\n" +
+			"than on the mean of the cluster's types, which is what Slurm gives a job that names none, and whether the speed\n" +
+			"was as believed, within a factor of 1.25, both by what is known now. Slower is no fault where others gain more\n" +
+			"from the fast types. Speeds that a tag or workloads.toml says are no guess, and are left out. The most costly\n" +
+			"come first.",
+			since: "7d", stored: true, make: readLearning},
+		{name: "nodes", usage: "speed of nodes against others of their GPU type, and which are slow beyond doubt", words: "Compares the run times of completed jobs that ended within the last TIME, as far as the daemon keeps\n" +
+			"them (speeds.history), with runs of the same program on as many GPUs and nodes. How that is done, and how\n" +
+			"sure it is: docs/features/slow-nodes.md.",
+			since: "14d", stored: true, flags: []cli.Flag{&cli.StringFlag{Name: "gpu-type", Usage: "only nodes with GPUs of this `TYPE`"}}, make: readNodes},
+		{name: "preemptions", usage: "what preemption brought TE jobs, and cost BE jobs", words: "Counts the GPU jobs submitted, and the evictions recorded, within the last TIME, as far as the\n" +
+			"state folder keeps them, without jobs that came and went between two polls.",
+			since: "7d", stored: true, make: readPreemptions},
+		{name: "sizing", usage: "GPUs without CPUs or memory, idle CPUs next to jobs that could use them, requests far above use", words: "Reads the queue and the nodes as they are now. With --since it reads Slurm's accounting too, where\n" +
+			"JobAcctGatherType measures, and shows which programs had at least twice the CPUs that they can use, with\n" +
+			"the options for their next script. All figures of programs are for each GPU.",
+			make: readSizing},
+		{name: "usage", usage: "GPU use by user, how jobs ended, jobs spread over too many nodes", words: "Reads Slurm's accounting of the last TIME: GPU-hours by GPU type, by how runs ended, size, user and account,\n" +
+			"and the runs on more nodes than their GPUs fill. CHARGED counts with them the GPUs that the CPUs and memory of runs\n" +
+			"strand, and what runs without GPUs take: so TE budgets count. With --measured it also reads the steps, where\n" +
+			"JobAcctGatherType measures, and names the runs that used hardly any CPU, as one does that hangs, or no GPU.",
+			since: "7d", flags: []cli.Flag{&cli.BoolFlag{Name: "measured", Usage: "read what the steps used, too: a much larger read"}}, make: readUsage},
+		{name: "value", usage: "what priod brought: what happened, against a replay of the same jobs without priod", words: "Shows the last result. --refresh makes a new one: it reads accounting, replays the jobs of the last TIME without priod and with\n" +
+			"it, on one core, nice, for at most ten minutes, and keeps the result in the state folder for this report, the first\n" +
+			"page and a metric. Off by default; priod-value.timer does it each night:\n" +
+			"    systemctl enable --now priod-value.timer",
+			since: "7d", flags: []cli.Flag{&cli.BoolFlag{Name: "refresh", Usage: "replay the jobs, and keep what comes out"}}, make: readValue},
+		{name: "waits", usage: "why GPU jobs waited: capacity, fragmentation, limits, priority", words: "Sums up the waits of GPU jobs within the last TIME by cause, times the GPUs that they asked for:\n" +
+			"by the size of jobs, user, account, partition and GPU type. Lists the jobs that were overtaken and\n" +
+			"started later than with first come, first served. Causes, and what helps: docs/features/waits.md.",
+			since: "7d", stored: true, make: readWaits},
 	}
 }
 
-func reportPreemptions(c *cli.Context, _ *config.Config, r *store.Reader) error {
-	since, until := period(c)
+func reportCommand() *cli.Command {
+	report := &cli.Command{Name: "report", Usage: "reports on what priod has seen and done"}
+	var names []string
+	for _, k := range kinds() {
+		names, report.Subcommands = append(names, k.name), append(report.Subcommands, k.command())
+	}
+	report.Action = which("report: say which: " + strings.Join(names, ", "))
+	return report
+}
+
+func (k *kind) command() *cli.Command {
+	span := &cli.StringFlag{Name: "since", Value: k.since, Usage: "the last `TIME`: 12h, 30d"}
+	flags := append(k.flags, mostFlag(20, "show `N` rows of each table"), &cli.StringFlag{Name: "html", Usage: "write a page, which opens without a network, to `FILE`"}, jsonFlag())
+	if k.name != "history" {
+		flags = append([]cli.Flag{span}, flags...)
+	}
+	do := func(c *cli.Context, cfg *config.Config, r *store.Reader) error {
+		last, _ := sinceOf(c, k.since == "")
+		until := time.Now()
+		v, err := k.make(c, cfg, r, until.Add(-last), until)
+		if err != nil {
+			return err
+		}
+		if path := c.String("html"); path != "" {
+			if err := writeFile(path, v.Page().Write); err != nil {
+				return err
+			}
+		}
+		return show(c, v)
+	}
+	action := reading(do)
+	if !k.stored {
+		action = configured(func(c *cli.Context, cfg *config.Config) error { return do(c, cfg, nil) })
+	}
+	return &cli.Command{
+		Name: k.name, Usage: k.usage, Description: k.words, Flags: flags, Action: action,
+		Before: checked(noArgs, validMost, func(c *cli.Context) error { _, err := sinceOf(c, k.since == ""); return err }),
+	}
+}
+
+func readClasses(c *cli.Context, _ *config.Config, r *store.Reader, since, until time.Time) (paged, error) {
+	jobs, err := r.JobsSince(c.Context, since)
+	return view.OfClasses(since, until, jobs), err
+}
+
+func readPromises(c *cli.Context, _ *config.Config, r *store.Reader, since, until time.Time) (paged, error) {
+	promises, err := r.PromisesSince(c.Context, since)
+	return view.OfETA(since, until, promises), err
+}
+
+func readPast(c *cli.Context, _ *config.Config, r *store.Reader, _, _ time.Time) (paged, error) {
+	return view.ReadPast(c.Context, r, c.Int("most"))
+}
+
+func readPreemptions(c *cli.Context, _ *config.Config, r *store.Reader, since, until time.Time) (paged, error) {
 	stays, err := r.JobsSince(c.Context, since)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	evictions, err := r.EvictionsSince(c.Context, since)
-	if err != nil {
-		return err
-	}
-	p := report.OfPreemptions(since, until, stays, evictions)
-	if err := writePage(c, func() *report.Page { return preemptionPage(p) }); err != nil {
-		return err
-	}
-	return answer(c, p, func(w io.Writer) { showPreemptions(w, p) })
+	return view.OfPreemptions(since, until, stays, evictions), err
 }
 
-func showPreemptions(w io.Writer, p *report.Preemptions) {
-	fmt.Fprintf(w, "From %s to %s.\n", clock(p.Since), clock(p.Until))
-	showTables(w, []report.PageTable{delays(p)}, 3, "")
-	if e := &p.Evictions; e.Any() {
-		fmt.Fprintln(w)
-		showSum(w, e)
-		showTables(w, victims(p), math.MaxInt, "")
-	} else {
-		fmt.Fprintln(w, "\nNo job was evicted for a TE job.")
-	}
-	for _, of := range otherEvictions(p) {
-		fmt.Fprintln(w, "\n"+of.title+":")
-		showSum(w, of.sum)
-	}
-}
-
-// evictionsFor are those with one purpose.
-type evictionsFor struct {
-	title string
-	sum   *report.Evictions
-}
-
-// otherEvictions are those that were for no TE job.
-func otherEvictions(p *report.Preemptions) (all []evictionsFor) {
-	for _, of := range []evictionsFor{{"At the end of rounds, for BE jobs that were owed their GPUs", &p.Rounds}, {"To free nodes for gangs", &p.Gangs}} {
-		if of.sum.Any() {
-			all = append(all, of)
+func readFailures(c *cli.Context, cfg *config.Config, r *store.Reader, since, until time.Time) (_ paged, err error) {
+	set := cfg.Retries()
+	if set.Rules == nil {
+		if set.Rules, err = retry.Load(cfg.Retry.Rules); err != nil {
+			return nil, err
 		}
 	}
-	return all
+	turn, err := r.FailuresSince(c.Context, since)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := r.CountNodes(c.Context)
+	f := view.OfFailures(since, until, &turn, &set, nodes)
+	if !cfg.Retry.Enabled {
+		f.Notes = []string{"retry.enabled is false: jobs that fail now are not looked at."}
+	}
+	return f, err
 }
 
-// preemptionPage shows the same with a plot.
-func preemptionPage(p *report.Preemptions) *report.Page {
-	page := &report.Page{Title: "What preemption brought and cost", Words: []string{fmt.Sprintf("From %s to %s.", clock(p.Since), clock(p.Until))}}
-	var bars []report.Bar
-	for _, of := range append([]evictionsFor{{"For TE jobs", &p.Evictions}}, otherEvictions(p)...) {
-		var text strings.Builder
-		showSum(&text, of.sum)
-		page.Words = append(page.Words, of.title+": "+strings.TrimSpace(text.String()))
+func readLearning(c *cli.Context, cfg *config.Config, r *store.Reader, since, until time.Time) (paged, error) {
+	table, err := workload.Load(cfg.Speeds.Workloads)
+	if err != nil {
+		return nil, usageError{err}
 	}
-	for _, v := range p.ByUser[:min(len(p.ByUser), mostBars)] {
-		bars = append(bars, report.Bar{Name: v.Name, Value: v.Lost})
-	}
-	first := delays(p)
-	first.Title = "Waits of TE jobs, slowdowns of BE jobs"
-	page.Tables = append([]report.PageTable{first}, victims(p)...)
-	if len(bars) > 0 {
-		page.Plots = []report.Figure{{Title: "GPU-hours lost for TE jobs, by user", YLabel: "GPU-hours", Bars: bars}}
-	}
-	return page
+	return view.ReadLearning(c.Context, cfg, r, table, since, until)
 }
 
-func formatted(v *float64, format string) string {
-	if v == nil {
-		return ""
+func readNodes(c *cli.Context, cfg *config.Config, r *store.Reader, since, until time.Time) (paged, error) {
+	table, err := workload.Load(cfg.Speeds.Workloads)
+	if err != nil {
+		return nil, usageError{err}
 	}
-	return fmt.Sprintf(format, *v)
+	stays, err := r.StaysSince(c.Context, since)
+	if err != nil {
+		return nil, err
+	}
+	set := cfg.SpeedSettings()
+	n := view.OfNodes(since, until, set.Completed(stays, cfg.Constants.ShortestRun, table), c.String("gpu-type"))
+	if cfg.Speeds.History == 0 {
+		n.Notes = []string{"speeds.history is 0s: the daemon reads no accounting."}
+	}
+	return n, nil
 }
 
-// delays are how long TE jobs waited, and how much longer BE jobs took.
-func delays(p *report.Preemptions) report.PageTable {
-	waiting := ""
-	if p.TE.Waiting > 0 {
-		waiting = fmt.Sprintf("%d more wait", p.TE.Waiting)
+func readSizing(c *cli.Context, cfg *config.Config, _ *store.Reader, since, until time.Time) (paged, error) {
+	table, err := workload.Load(cfg.Speeds.Workloads)
+	if err != nil {
+		return nil, err
 	}
-	slowdown := func(s *report.Slowdowns, name string) []any {
-		return []any{name, s.Jobs, formatted(s.P50, "%.2f"), formatted(s.P95, "%.2f"), formatted(s.P99, "%.2f"), ""}
-	}
-	return report.PageTable{Header: []string{"", "JOBS", "P50", "P95", "P99", ""}, Rows: [][]any{
-		{"TE: wait", p.TE.Jobs, formatted(p.TE.P50, "%.0fs"), formatted(p.TE.P95, "%.0fs"), formatted(p.TE.P99, "%.0fs"), waiting},
-		slowdown(&p.BE, "BE: slowdown"), slowdown(&p.Evicted, "  of the evicted"),
-	}}
+	return view.ReadSizing(c.Context, cfg, live.New(newClient(cfg)), table, since, until)
 }
 
-// victims are the jobs that left for TE jobs, and for which.
-func victims(p *report.Preemptions) []report.PageTable {
-	left := func(title string, all []report.Victims) report.PageTable {
-		return tableOf(title, []string{title, "EVICTIONS", "JOBS", "GPU-HOURS LOST", "KEPT", "BROKEN", "TOOK P50", "P95"}, all, func(v *report.Victims) []any {
-			return []any{cmp.Or(v.Name, "(none)"), v.Count, v.Jobs, fmt.Sprintf("%.2f", v.Lost), v.Kept, v.Broken, formatted(v.P50, "%.0fs"), formatted(v.P95, "%.0fs")}
-		})
+func readUsage(c *cli.Context, cfg *config.Config, _ *store.Reader, since, until time.Time) (paged, error) {
+	u, err := view.ReadUsage(c.Context, cfg, live.New(newClient(cfg)), since, until, c.Bool("measured"))
+	if err != nil {
+		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
-	return []report.PageTable{
-		left("LEFT: USER", p.ByUser), left("LEFT: WORKLOAD", p.ByWorkload),
-		tableOf("FOR: USER", []string{"FOR: USER", "EVICTIONS", "TE JOBS", "GPU-HOURS LOST"}, p.ForUser, func(b *report.Benefits) []any {
-			return []any{b.User, b.Count, b.Jobs, fmt.Sprintf("%.2f", b.Lost)}
-		}),
-	}
+	return u, nil
 }
 
-func showSum(w io.Writer, e *report.Evictions) {
-	var how []string
-	for _, word := range slices.Sorted(maps.Keys(e.How)) {
-		how = append(how, fmt.Sprintf("%s %d", word, e.How[word]))
-	}
-	fmt.Fprintf(w, "%s (%s), %d under way, %d called off before the signal.\n", plural(e.Count, "eviction", "evictions"), strings.Join(how, ", "), e.Underway, e.CalledOff)
-	fmt.Fprintf(w, "Lost: %.2f GPU-hours; %.2f were expected.\n", e.Lost, e.Promised)
-	if told := e.Kept + e.Broken; told > 0 {
-		fmt.Fprintf(w, "Left within the grace period: %d of %d (%.0f %%).\n", e.Kept, told, 100*float64(e.Kept)/float64(told))
-	}
+func readWaits(c *cli.Context, _ *config.Config, r *store.Reader, since, until time.Time) (paged, error) {
+	return view.ReadWaiting(c.Context, r, since, until)
 }

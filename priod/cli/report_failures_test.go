@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
@@ -77,7 +77,7 @@ func TestReportFailures(t *testing.T) {
 	if strings.ContainsRune(out, 0x1b) {
 		t.Errorf("an escape sequence in\n%q", out)
 	}
-	var f report.Failures
+	var f view.Failures
 	page := filepath.Join(dir, "page.html")
 	if err := json.Unmarshal([]byte(priod("report", "failures", "--json", "--html", page)), &f); err != nil || f.Count != 4 || len(f.ByClass) != 2 || len(f.Suspects) != 1 || f.Suspects[0].Node != "n1" {
 		t.Errorf("%v, %+v", err, f)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 // fillRuns stores runs of so many programs on so many nodes, some each day for a fortnight;
@@ -63,7 +63,7 @@ func TestReportNodes(t *testing.T) {
 		return out.String() + errs.String()
 	}
 	out := priod(0, "report", "nodes", "-n", "5")
-	for _, want := range []string{"2000 completed jobs on 31 nodes, 1 of them slow beyond doubt", "slow", `train\x1b[2J`, "on 4 GPUs: 1.", "26 more with --most"} {
+	for _, want := range []string{"2000 completed jobs on 31 nodes, 1 of them slow beyond doubt", "slow", `train\x1b[2J`, "on 4 GPUs: 1.", "and 26 more"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -74,7 +74,7 @@ func TestReportNodes(t *testing.T) {
 	if line := strings.Split(out, "\n")[3]; !strings.HasPrefix(line, "n3 ") {
 		t.Errorf("the slow one does not come first:\n%s", out)
 	}
-	var n report.Nodes
+	var n view.Nodes
 	if err := json.Unmarshal([]byte(priod(0, "report", "nodes", "--json", "--gpu-type", "a100")), &n); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -73,7 +73,7 @@ func fillStore(t *testing.T, dir string, ago time.Duration) {
 	slurm := &still{}
 	step := func(s int, jobs ...cluster.Job) {
 		slurm.Snapshot = cluster.Snapshot{At: at(s), Cluster: "test", Jobs: jobs}
-		if _, err := cycle.Step(ctx, slurm, st, h, cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000}}}); err != nil {
+		if _, err := cycle.Step(ctx, slurm, st, h, cycle.Settings{Order: order.Feature{Settings: order.Settings{Top: 1_000_000, Step: 1000}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestReportPreemptions(t *testing.T) {
 		}
 		return out.String() + errs.String()
 	}
-	var p report.Preemptions
+	var p view.Preemptions
 	if err := json.Unmarshal([]byte(priod(0, "preemptions", "--json")), &p); err != nil {
 		t.Fatal(err)
 	}

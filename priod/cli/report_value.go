@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"runtime"
 	"slices"
@@ -19,43 +18,27 @@ import (
 	"slurmprio/priod/simulate/compare"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 const (
 	valueTime    = 10 * time.Minute // that all replays may take
 	valueReplays = 5
-	leastPause   = 6 * time.Hour // that says something of the replay
-	valueOwners  = 5             // users that are kept of those who gained, and of those who lost
-	fewValueJobs = 5             // of a user say nothing
+	valueOwners  = 5 // users that are kept of those who gained, and of those who lost
+	fewValueJobs = 5 // of a user say nothing
 )
 
-func reportValueCommand() *cli.Command {
-	return &cli.Command{
-		Name: "value", Usage: "what priod brought: what happened, against a replay of the same jobs without priod",
-		Description: "Shows the last result. --refresh makes a new one: it reads accounting, replays the jobs of the last TIME without priod and with\n" +
-			"it, on one core, nice, for at most ten minutes, and keeps the result in the state folder for this report, the first\n" +
-			"page and a metric. Off by default; priod-value.timer does it each night:\n" +
-			"    systemctl enable --now priod-value.timer",
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "refresh", Usage: "replay the jobs, and keep what comes out"},
-			&cli.StringFlag{Name: "since", Value: "7d", Usage: "the last `TIME`, with --refresh: 3d, 30d"},
-			jsonFlag(),
-		},
-		Before: checked(noArgs, validSpan),
-		Action: configured(func(c *cli.Context, cfg *config.Config) error {
-			var v *store.Value
-			var err error
-			if c.Bool("refresh") {
-				v, err = refreshValue(c, cfg)
-			} else if v, err = store.ReadValue(cfg.State.Dir); err == nil && v == nil {
-				err = errors.New("nothing was replayed yet: priod report value --refresh does it now, priod-value.timer each night")
-			}
-			if err != nil {
-				return err
-			}
-			return answer(c, v, func(w io.Writer) { showValue(w, v) })
-		}),
+// readValue is the last result, or a new one.
+func readValue(c *cli.Context, cfg *config.Config, _ *store.Reader, _, _ time.Time) (paged, error) {
+	read := func() (*store.Value, error) { return store.ReadValue(cfg.State.Dir) }
+	if c.Bool("refresh") {
+		read = func() (*store.Value, error) { return refreshValue(c, cfg) }
 	}
+	v, err := read()
+	if err == nil && v == nil {
+		err = errors.New("nothing was replayed yet: priod report value --refresh does it now, priod-value.timer each night")
+	}
+	return view.Value{Value: v}, err
 }
 
 // refreshValue replays the last jobs of accounting, and keeps what comes out.
@@ -69,7 +52,7 @@ func refreshValue(c *cli.Context, cfg *config.Config) (*store.Value, error) {
 		return nil, err
 	}
 	defer r.Close()
-	last, _ := span(c, "report", false)
+	last, _ := sinceOf(c, false)
 	until := time.Now()
 	args := []string{"--config=" + c.String("config"), "--from-slurm", "--since=" + c.String("since")}
 	v, err := replayedValue(ctx, args, until.Add(-last), until, r)
@@ -187,7 +170,7 @@ func (r *compared) gpuHours(run *comparedRun) (sum float64) {
 // short, or had no job.
 func pausedValue(ctx context.Context, r *store.Reader, all *compared, since time.Time) (*store.ValueCheck, error) {
 	from, to, err := r.HeldSpan(ctx, since)
-	if err != nil || to.Sub(from) < leastPause {
+	if err != nil || to.Sub(from) < view.LeastPause {
 		return nil, err
 	}
 	v := &store.ValueCheck{Since: from, Until: to}
@@ -204,43 +187,4 @@ func pausedValue(ctx context.Context, r *store.Reader, all *compared, since time
 	}
 	v.Happened, v.Replayed = v.Happened/float64(v.Jobs), v.Replayed/float64(v.Jobs)
 	return v, nil
-}
-
-// showValue says first what priod brought, then how sure that is, then to whom.
-func showValue(w io.Writer, v *store.Value) {
-	fmt.Fprintf(w, "From %s to %s, %s: %s.\n\n", clock(v.Since), clock(v.Until), plural(v.Jobs, "GPU job", "GPU jobs"), report.ValueWords(v))
-	saved := func(x store.ValueOf) string {
-		if p := x.Saved(); !math.IsNaN(p) {
-			return fmt.Sprintf("%+.0f %%", -math.Round(100*p)+0) // no minus before 0
-		}
-		return ""
-	}
-	rows := [][]any{
-		{"mean completion", shortly(v.Completion.With), shortly(v.Completion.Without), saved(v.Completion)},
-		{"mean wait", shortly(v.Wait.With), shortly(v.Wait.Without), saved(v.Wait)},
-	}
-	if x := v.TEWaitP95; x != nil {
-		rows = append(rows, []any{"TE wait p95", shortly(x.With), shortly(x.Without), saved(*x)})
-	}
-	rows = append(rows, []any{"GPU-hours held", fmt.Sprintf("%.0f", v.GPUHours.With), fmt.Sprintf("%.0f", v.GPUHours.Without), saved(v.GPUHours)})
-	report.Table(w, []string{"", "HAPPENED", "WITHOUT PRIOD", "CHANGE"}, rows)
-	fmt.Fprintf(w, "\nThe replay with priod misses the mean completion that happened by %+.0f %%.\n", 100*v.Off)
-	if p := v.Paused; p != nil {
-		fmt.Fprintf(w, "While priod was paused (%s to %s, %s): mean wait %s, in the replay without priod %s.\n", clock(p.Since), clock(p.Until), plural(p.Jobs, "job", "jobs"), shortly(p.Happened), shortly(p.Replayed))
-	} else {
-		fmt.Fprintf(w, "priod was not paused for %s on end: the replay without priod cannot be checked against what happened.\n", report.Ago(leastPause))
-	}
-	for _, t := range []struct {
-		title string
-		users []store.ValueOwner
-	}{{"GAINED MOST", v.Gained}, {"LOST MOST", v.Lost}} {
-		if len(t.users) == 0 {
-			continue
-		}
-		fmt.Fprintln(w)
-		tabulate(w, []string{t.title, "JOBS", "WITH", "WITHOUT PRIOD", "CHANGE"}, t.users, func(u *store.ValueOwner) []any {
-			return []any{u.User, u.Jobs, shortly(u.With), shortly(u.Without), saved(u.ValueOf)}
-		})
-	}
-	fmt.Fprintf(w, "\nUsers: mean completion in the two replays. Made at %s in %s.\n", clock(v.Made), report.Ago(time.Duration(v.TookS*float64(time.Second))))
 }

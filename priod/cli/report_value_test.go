@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 // A long BE job holds both GPUs, and a trial leaves it waiting: what accounting holds of that with evictions is worth the trial's wait.
@@ -50,8 +51,8 @@ func TestReplayedValue(t *testing.T) {
 		t.Errorf("%+v, %v", kept, err)
 	}
 	var out bytes.Buffer
-	showValue(&out, kept)
-	for _, want := range []string{"20 GPU jobs: with priod jobs complete ", "% in 5 replays)", "mean completion  11m35s", "TE wait p95", "GPU-hours held", "mean wait 10m00s, in the replay without priod 11m40s", "GAINED MOST", "bob", "LOST MOST", "ann"} {
+	view.Value{Value: kept}.Page().Show(&out, 20)
+	for _, want := range []string{"20 GPU jobs: with priod jobs complete ", "% in 5 replays)", "11m35s    18m15s         -37 %", "TE wait p95", "GPU-hours held", "mean wait 10m00s, in the replay without priod 11m40s", "GAINED MOST", "bob", "LOST MOST", "ann"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing:\n%s", want, out.String())
 		}

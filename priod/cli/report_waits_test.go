@@ -12,8 +12,8 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/order"
-	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/priod/waits"
 	"slurmprio/slurmplug"
 )
@@ -45,7 +45,7 @@ func fillWaits(t *testing.T, dir string) {
 	node := func(name string, used int) cluster.Node {
 		return cluster.Node{Name: name, Usable: true, State: "MIXED", GPUType: "a100", GPUs: 8, GPUsUsed: used, CPUs: 64, CPUsUsed: used, MemMB: 1024, Partitions: []string{"gpu"}}
 	}
-	set := cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000}}, Waits: waits.Feature{Tracker: &waits.Tracker{}}}
+	set := cycle.Settings{Order: order.Feature{Settings: order.Settings{Top: 1_000_000, Step: 1000}}, Waits: waits.Feature{Tracker: &waits.Tracker{}}}
 	step := func(s, used1, used2 int, jobs ...cluster.Job) {
 		slurm := &still{}
 		slurm.Snapshot = cluster.Snapshot{At: at(s), Cluster: "test", Jobs: jobs, Nodes: []cluster.Node{node("n1", used1), node("n2", used2)}}
@@ -78,11 +78,11 @@ func TestReportWaits(t *testing.T) {
 		return out.String()
 	}
 	page := filepath.Join(dir, "page.html")
-	var w report.Waiting
+	var w view.Waiting
 	if err := json.Unmarshal([]byte(priod(0, "report", "waits", "--json", "--html", page)), &w); err != nil {
 		t.Fatal(err)
 	}
-	size := func(name string) *report.WaitsOf {
+	size := func(name string) *view.WaitsOf {
 		for i := range w.BySize {
 			if w.BySize[i].Name == name {
 				return &w.BySize[i]

@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/undo"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 )
 
@@ -65,7 +66,7 @@ const endsWithin = 30 * time.Second
 
 // newReset is a reset that finds out whom it pauses.
 func newReset(cfg *config.Config, say func(string), whom *reached) *undo.Reset {
-	slurm := live.New(newPatientClient(cfg, roundPatience))
+	slurm := live.New(cfg.Client(roundPatience))
 	return &undo.Reset{
 		Say: say, Await: endsWithin, Dir: cfg.Journals(), Lock: store.LockOfJournal(cfg.State.Dir), Slurm: slurm, Order: cfg.Decide(),
 		Seen:      func(ctx context.Context) (int64, error) { return journalSeen(ctx, cfg) },
@@ -123,11 +124,11 @@ func showReset(w io.Writer, v *undo.Result, paused string) {
 	}
 	if len(v.Writes) > 0 {
 		tabulate(w, []string{"JOB", "LEVER", "BEFORE", "AFTER", "RESULT"}, v.Writes, func(o *plan.Outcome) []any {
-			return []any{target(o.Action), string(o.Lever), o.Before.Words(), o.After.Words(), result(*o)}
+			return []any{view.Target(o.Action), string(o.Lever), o.Before.Words(), o.After.Words(), view.Result(*o)}
 		})
 	}
-	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
-		plural(v.Gone, "job", "jobs"))
+	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", report.Plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
+		report.Plural(v.Gone, "job", "jobs"))
 	if v.Behind != "" {
 		fmt.Fprintln(w, v.Behind+".")
 	}
@@ -136,7 +137,7 @@ func showReset(w io.Writer, v *undo.Result, paused string) {
 		if v.DryRun {
 			what = "would be requeued, which priod evicted"
 		}
-		fmt.Fprintf(w, "%s %s: %s.\n", plural(n, "job", "jobs"), what, strings.Trim(fmt.Sprint(v.Requeued), "[]"))
+		fmt.Fprintf(w, "%s %s: %s.\n", report.Plural(n, "job", "jobs"), what, strings.Trim(fmt.Sprint(v.Requeued), "[]"))
 	}
 	for _, e := range v.Reservations {
 		switch {

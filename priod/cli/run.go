@@ -218,10 +218,3 @@ func showResult(c *cli.Context, r *cycle.Result) error {
 
 // seconds rounds a span of time to whole seconds, as JSON shows it.
 func seconds(d time.Duration) int64 { return int64(d.Round(time.Second) / time.Second) }
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return fmt.Sprintf("%d %s", n, one)
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}

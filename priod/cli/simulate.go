@@ -11,6 +11,7 @@ import (
 	"math"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -102,12 +103,19 @@ func simulateFlags() []cli.Flag {
 	}
 }
 
+// setFlag is --set, on verbs that run cycles without the daemon.
+func setFlag(category string) cli.Flag {
+	return &cli.StringSliceFlag{Category: category, Name: "set", Usage: "`KEY=VALUE` of priod.toml, over the file, such as preemption.max_evictions=2; again for more"}
+}
+
 // Simulated is a finished simulation with what was left out of it.
 type Simulated struct {
 	simulate.Result
 	Policy string // in the words of the flags
 	Stats  trace.Stats
 	Notes  []string
+
+	profile []string // what of the profile is not simulated
 
 	spec   simulate.Spec
 	left   unrunnable
@@ -148,7 +156,7 @@ func (s *Simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 		return in, nil, err
 	}
 	if cfg != nil {
-		s.Notes = append(s.Notes, in.Unprofile(cfg)...)
+		s.profile = in.Unprofile(cfg)
 	}
 	if err := s.nodeEvents(c, &in); err != nil {
 		return in, nil, err
@@ -313,7 +321,7 @@ func (s *Simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config
 
 // past reads accounting.
 func (s *Simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config, opts trace.Options) ([]trace.Job, error) {
-	last, err := span(c, "simulate", false)
+	last, err := sinceOf(c, false)
 	if err != nil {
 		return nil, err
 	}
@@ -433,7 +441,7 @@ func (s *Simulated) Show(c *cli.Context) error {
 }
 
 func (s *Simulated) showNotes(w io.Writer) {
-	for _, n := range s.Notes {
+	for _, n := range slices.Concat(s.Notes, s.profile) {
 		fmt.Fprintf(w, "priod: note: %s\n", n)
 	}
 	for _, words := range s.leftOutWords() {

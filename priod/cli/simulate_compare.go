@@ -300,7 +300,8 @@ func (r *compared) show(w io.Writer) {
 	for _, words := range r.words() {
 		fmt.Fprintln(w, words)
 	}
-	showTables(w, r.owners(), 5, "--html shows 20, --json all")
+	fmt.Fprintln(w)
+	(&report.Page{Tables: r.owners()}).Show(w, 5)
 }
 
 // rows are the figures side by side.

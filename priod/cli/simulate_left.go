@@ -62,10 +62,10 @@ func (s *Simulated) leftOutWords() (words []string) {
 		words = append(words, "left out: "+report.Safe(fmt.Sprintf(format, args...)))
 	}
 	if l.BadRows > 0 {
-		say("%s", plural(l.BadRows, "bad row", "bad rows"))
+		say("%s", report.Plural(l.BadRows, "bad row", "bad rows"))
 	}
 	if l.Jobs > 0 {
-		say("%s (%.1f GPU-hours) that these nodes cannot run", plural(l.Jobs, "job", "jobs"), l.GPUHours)
+		say("%s (%.1f GPU-hours) that these nodes cannot run", report.Plural(l.Jobs, "job", "jobs"), l.GPUHours)
 	}
 	for _, why := range slices.Sorted(maps.Keys(l.By)) {
 		say("%d: %s", l.By[why], why)

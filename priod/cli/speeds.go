@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +51,7 @@ func learn(ctx context.Context, cfg *config.Config, table *workload.Table, span 
 
 // lessons are what the daemon learned, or with --since what accounting teaches now.
 func lessons(c *cli.Context, cfg *config.Config, table *workload.Table) (store.Lessons, error) {
-	if last, err := span(c, "workloads history", true); err != nil {
+	if last, err := sinceOf(c, true); err != nil {
 		return store.Lessons{}, err
 	} else if last > 0 {
 		return learn(c.Context, cfg, table, last)
@@ -137,146 +136,4 @@ func showTaught(w io.Writer, views []taughtView) {
 			fmt.Fprintf(w, "%s: %s\n", report.Safe(v.Workload), report.Safe(n))
 		}
 	}
-}
-
-// jobSpeeds are a job's speeds: those that its allocation was made with, else what
-// the sources say now.
-func (v *explanation) jobSpeeds(ctx context.Context, cfg *config.Config, r *store.Reader, name string) error {
-	if v.Share != nil {
-		v.Speeds = &speed.Answers{Notes: v.Share.Notes}
-		for _, t := range v.Share.Types {
-			v.Speeds.Speeds = append(v.Speeds.Speeds, speed.Answer{GPUType: t.GPUType, Speed: t.Speed, Source: t.Source, Factor: t.Factor, Runs: t.Runs})
-		}
-		return nil
-	}
-	if v.Job.GPUs == 0 || v.Now == nil {
-		return nil
-	}
-	types, err := r.GPUTypes(ctx)
-	if err != nil || len(types) == 0 {
-		return err
-	}
-	table, err := workload.Load(cfg.Speeds.Workloads)
-	if err != nil {
-		v.Speeds = &speed.Answers{Notes: []string{err.Error()}}
-		return nil
-	}
-	j := speed.Job{Tag: v.Job.Said, User: v.Job.User, Name: name, GPUs: v.Job.GPUs}
-	var l store.Lessons
-	if cfg.Speeds.History > 0 {
-		program := j.Program(table)
-		if l, err = r.Lessons(ctx, &program); err != nil {
-			return err
-		}
-	}
-	set := cfg.SpeedSettings()
-	answers := set.For(&j, types, table, l.Knowledge)
-	v.Speeds = &answers
-	return nil
-}
-
-// showSpeeds is a line for each type, or one when unknown.
-func (v *explanation) showSpeeds(line liner) {
-	if v.Speeds == nil {
-		return
-	}
-	head := "Speed"
-	known := slices.ContainsFunc(v.Speeds.Speeds, func(a speed.Answer) bool { return a.Source != speed.None })
-	if !known && len(v.Speeds.Speeds) > 1 {
-		var types []string
-		for _, a := range v.Speeds.Speeds {
-			types = append(types, a.GPUType)
-		}
-		line(head, "unknown, assumed equal on %s", list(types))
-		head = ""
-	}
-	for _, a := range v.Speeds.Speeds {
-		if !known {
-			break
-		}
-		line(head, "%s: %s", a.GPUType, speedWords(&a))
-		head = ""
-	}
-	for _, n := range v.Speeds.Notes {
-		line(head, "%s", n)
-		head = ""
-	}
-}
-
-// list joins names as a sentence does.
-func list(names []string) string {
-	if last := len(names) - 1; last > 0 {
-		return strings.Join(names[:last], ", ") + " and " + names[last]
-	}
-	return strings.Join(names, "")
-}
-
-// speedWords are a speed on one type with its source and its doubt.
-func speedWords(a *speed.Answer) string {
-	sure := ""
-	if a.Factor > 1 {
-		sure = fmt.Sprintf(" within a factor %.2f", a.Factor)
-	}
-	switch {
-	case a.Speed == 0 && a.Source == speed.None:
-		return "cannot run there; speed unknown"
-	case a.Speed == 0:
-		return "cannot run there"
-	case a.Source == speed.None:
-		return fmt.Sprintf("unknown, assumed %.2f%s, as on the other types", a.Speed, sure)
-	case a.Source == speed.Past:
-		sure += fmt.Sprintf(", %s there", plural(a.Runs, "run", "runs"))
-	}
-	return fmt.Sprintf("%.2f%s, by %s", a.Speed, sure, a.Source.Words())
-}
-
-// showShare says what the allocation gives the job, and what it had.
-func (v *explanation) showShare(all bool, line liner) {
-	if v.Share == nil || !all && !v.anyTelling() {
-		return
-	}
-	head := "Allocated"
-	var untouched []string
-	for _, t := range v.Share.Types {
-		switch {
-		case !all && !telling(&t):
-			continue
-		case !all:
-			line(head, "%s: %s of its time%s", t.GPUType, percent(*t.Time), owedWords(&t))
-		case t.RunS == nil:
-			line(head, "%s: it cannot run there", t.GPUType)
-		case t.Time == nil:
-			line(head, "%s: nothing yet", t.GPUType)
-		default:
-			if *t.Time > 0 && t.Received == 0 {
-				untouched = append(untouched, t.GPUType)
-			}
-			owed := fmt.Sprintf("%s owed", shortly(t.OwedS))
-			if t.OwedS < 0 {
-				owed = fmt.Sprintf("%s more than was promised", shortly(-t.OwedS))
-			}
-			line(head, "%s: %s of its time; received %s there, %s; it would run %s", t.GPUType, percent(*t.Time), shortly(t.ReceivedS), owed, shortly(*t.RunS))
-		}
-		head = ""
-	}
-	if !all {
-		return
-	}
-	had := fmt.Sprintf("the best of allocated over received since %s is %.3g", clock(v.Share.Since), v.Share.Priority)
-	if len(untouched) > 0 {
-		had = fmt.Sprintf("it has had no time on %s since %s, when the present count of received shares began", strings.Join(untouched, ", "), clock(v.Share.Since))
-	}
-	line("", "%s; figures of %s", had, clock(v.Share.At))
-}
-
-func shortly(seconds float64) string {
-	return report.Ago(time.Duration(seconds * float64(time.Second)))
-}
-
-// percent is a share for a person, to three figures.
-func percent(share float64) string {
-	if share > 0 && share < 0.001 {
-		return "less than 0.1 %"
-	}
-	return fmt.Sprintf("%.3g %%", 100*share)
 }

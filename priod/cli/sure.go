@@ -1,18 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net"
-	"net/http"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -21,7 +12,6 @@ import (
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
-	"slurmprio/slurmplug/wake"
 )
 
 // sureness is how old the figures of the state folder are, and whether newer ones come. A verb that shows some of
@@ -48,25 +38,28 @@ const (
 // askPatience is for how long a daemon is given to say how it is.
 const askPatience = 2 * time.Second
 
-// howSure looks at the daemon of a state folder that can be read.
+// howSure looks at the daemon of a state folder, and at its last cycle where that can be read; else r is nil.
 func howSure(ctx context.Context, cfg *config.Config, r *store.Reader) sureness {
 	s := sureness{Daemon: daemonNone}
-	if last, err := r.LastCycle(ctx); err == nil {
-		s.AsOf = last.Until
+	if r != nil {
+		if last, err := r.LastCycle(ctx); err == nil {
+			s.AsOf = last.Until
+		}
 	}
+	s.look(ctx, cfg)
+	return s
+}
+
+// look finds the daemon of a state folder, and asks it.
+func (s *sureness) look(ctx context.Context, cfg *config.Config) {
 	pid, runs, err := store.Running(cfg.State.Dir)
 	switch s.pid = pid; {
 	case err != nil || !runs && pid == 0:
 	case !runs:
-		s.Daemon, s.Doubt = daemonGone, goneWords(pid)
+		s.Daemon, s.Doubt = daemonGone, fmt.Sprintf("priod is not running (process %d has ended)", pid)
 	default:
 		s.ask(ctx, cfg)
 	}
-	return s
-}
-
-func goneWords(pid int) string {
-	return fmt.Sprintf("priod is not running (process %d has ended)", pid)
 }
 
 // ask takes in what the daemon that holds the state folder says of itself.
@@ -78,6 +71,8 @@ func (s *sureness) ask(ctx context.Context, cfg *config.Config) {
 		s.of(state)
 	case err != nil && !isUnasked(err):
 		s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) does not answer", s.pid)
+	case daemon.OwnerElsewhere(cfg) != "":
+		s.of(&daemon.State{PID: s.pid, Healthy: true, StandBy: "the priod of " + daemon.OwnerElsewhere(cfg) + " owns the shared folder"})
 	default: // the age of its last cycle alone is known
 		if s.Daemon = daemonRuns; time.Since(s.AsOf) > late {
 			s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) has saved no cycle since", s.pid)
@@ -146,71 +141,4 @@ func stamp(c *cli.Context, s sureness) { c.Context = context.WithValue(c.Context
 func stamped(c *cli.Context) *sureness {
 	s, _ := c.Context.Value(surenessKey{}).(*sureness)
 	return s
-}
-
-// errUnasked says that the configuration names no address at which a daemon would say how it is.
-var errUnasked = errors.New("neither wake.listen nor metrics.listen is set")
-
-// isUnasked reports whether an error of askState says nothing of the daemon: it listens elsewhere or nowhere, or
-// answers as many questions as it may.
-func isUnasked(err error) bool {
-	for _, no := range []error{errUnasked, fs.ErrNotExist, fs.ErrPermission, syscall.ECONNREFUSED} {
-		if errors.Is(err, no) {
-			return true
-		}
-	}
-	return isBusy(err)
-}
-
-// askState asks the daemon of a configuration how it is: nil for that of users whose priod.toml cannot be read.
-func askState(ctx context.Context, cfg *config.Config) (*daemon.State, error) {
-	switch {
-	case cfg == nil:
-		return askHealth(ctx, "unix:"+filepath.Join(filepath.Dir(strings.TrimPrefix(wake.Default, "unix:")), config.OwnJobs))
-	case cfg.OwnJobsSocket() != "":
-		state, err := askHealth(ctx, "unix:"+cfg.OwnJobsSocket())
-		if err == nil || cfg.Metrics.Listen == "" {
-			return state, err
-		}
-	case cfg.Metrics.Listen == "":
-		return nil, errUnasked
-	}
-	return askHealth(ctx, cfg.Metrics.Listen)
-}
-
-// isBusy reports whether a daemon closed a connection because the same user has others open.
-func isBusy(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-// askHealth reads /health.
-func askHealth(ctx context.Context, address string) (*daemon.State, error) {
-	network := "tcp"
-	if path, unix := strings.CutPrefix(address, "unix:"); unix {
-		network, address = "unix", path
-	}
-	var dial net.Dialer
-	client := http.Client{Timeout: askPatience, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dial.DialContext(ctx, network, address)
-		},
-	}}
-	asks, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/health", nil)
-	if err != nil {
-		return nil, err
-	}
-	r, err := client.Do(asks)
-	for begun := time.Now(); isBusy(err) && time.Since(begun) < askPatience; r, err = client.Do(asks) {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer r.Body.Close()
-	state := new(daemon.State)
-	if err := json.NewDecoder(r.Body).Decode(state); err != nil {
-		return nil, fmt.Errorf("the program on %s is not priod: %w", cmp.Or(address, network), err)
-	}
-	return state, nil
 }

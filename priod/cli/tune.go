@@ -303,7 +303,6 @@ func (t *tuning) read(ctx context.Context, c *cli.Context, k *kept) error {
 		}
 		t.jobs = append(t.jobs, j)
 	}
-	s.Notes = slices.DeleteFunc(s.Notes, func(n string) bool { return strings.HasPrefix(n, "profile ") }) // of each setting
 	k.Notes, t.cluster = append(s.Notes, s.leftOutWords()...), in.Cluster
 	return nil
 }

@@ -275,7 +275,7 @@ func (t *tuning) show(c *cli.Context, d *tuned) error {
 %d jobs in %d blocks of %s: every second block chose, the others say what a change is worth (90 %% confidence).
 %s
 %s
-`, len(t.jobs), t.blocks, shortly(t.length), tuneLegend, t.untagged())
+`, len(t.jobs), t.blocks, report.Seconds(t.length), tuneLegend, t.untagged())
 	said, diff := t.words(d)
 	fmt.Fprintln(t.out, said)
 	if diff != "" {

@@ -10,6 +10,8 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
+	"slurmprio/priod/report"
+	"slurmprio/priod/view"
 	"slurmprio/priod/workload/sensitivity"
 )
 
@@ -45,7 +47,7 @@ type usageView struct {
 }
 
 func workloadsUsage(c *cli.Context, cfg *config.Config) error {
-	last, err := span(c, "workloads usage", cfg.Speeds.History > 0)
+	last, err := sinceOf(c, cfg.Speeds.History > 0)
 	if err != nil {
 		return err
 	}
@@ -68,61 +70,15 @@ func workloadsUsage(c *cli.Context, cfg *config.Config) error {
 			ShareCPUs: share.CPUs, ShareMemMB: share.MemMB, DemandCPUs: demand.DemandCPUs, DemandMemMB: demand.DemandMemMB, Bound: l.Bound(),
 		})
 	}
-	unread := unreadRows(slurm)
+	unread := view.UnreadRows(slurm)
 	return answer(c, map[string]any{"runs": len(used.Stays), "programs": views, "unread": unread}, func(w io.Writer) {
 		showUsage(w, views)
 		if len(views) == 0 {
-			fmt.Fprintf(w, "%s in accounting, and none with GPUs says what it used: %s\n", plural(len(used.Stays), "run", "runs"),
-				unmeasured(c, slurm, used.Stays, cfg.Constants.ShortestRun))
+			fmt.Fprintf(w, "%s in accounting, and none with GPUs says what it used: %s\n", report.Plural(len(used.Stays), "run", "runs"),
+				view.Unmeasured(c.Context, slurm, used.Stays, cfg.Constants.ShortestRun))
 		}
-		showUnread(w, unread)
+		(&report.Page{Notes: view.UnreadWords(unread)}).Show(w, 0)
 	})
-}
-
-// unmeasured says why no run with GPUs counts for what it used; shortest is the least length of one that does.
-func unmeasured(c *cli.Context, slurm *live.Cluster, stays []sensitivity.Stay, shortest time.Duration) string {
-	if n := shorter(stays, shortest); n > 0 {
-		return fmt.Sprintf("%s measured, and runs shorter than %s are not counted", plural(n, "run was", "runs were"), shortest)
-	}
-	if by, err := slurm.MeasuredBy(c.Context); err == nil && by != "" {
-		return fmt.Sprintf("none was measured by %s; runs shorter than its interval (JobAcctGatherFrequency) are not", by)
-	}
-	return "JobAcctGatherType must not be none"
-}
-
-// shorter counts the runs with GPUs that were measured, and were shorter.
-func shorter(stays []sensitivity.Stay, shortest time.Duration) (n int) {
-	for i := range stays {
-		if s := &stays[i]; s.GPUs > 0 && s.CPUSeconds > 0 && s.Length() < shortest {
-			n++
-		}
-	}
-	return n
-}
-
-// unreadRows are the rows that reads of accounting have left out, and why.
-func unreadRows(slurm *live.Cluster) []string {
-	rows := []string{}
-	for _, u := range slurm.Unread() {
-		rows = append(rows, u.String())
-	}
-	return rows
-}
-
-// mostUnread is how many of them a terminal shows.
-const mostUnread = 10
-
-func showUnread(w io.Writer, rows []string) {
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\n%s cannot be read, and left out:\n", plural(len(rows), "row of Slurm's", "rows of Slurm's"))
-	for _, r := range rows[:min(len(rows), mostUnread)] {
-		fmt.Fprintln(w, " ", r)
-	}
-	if more := len(rows) - mostUnread; more > 0 {
-		fmt.Fprintf(w, "  and %d more (--json)\n", more)
-	}
 }
 
 func showUsage(w io.Writer, views []usageView) {
@@ -132,7 +88,7 @@ func showUsage(w io.Writer, views []usageView) {
 		if v.Bound {
 			note = "used all its CPUs"
 		}
-		return []any{cmp.Or(v.Workload, v.User+"'s "+v.Name), v.GPUType, v.Runs, fmt.Sprintf("%.2f", v.CPUs), megabytes(v.MemMB),
+		return []any{cmp.Or(v.Workload, v.User+"'s "+v.Name), v.GPUType, v.Runs, fmt.Sprintf("%.2f", v.CPUs), view.Megabytes(v.MemMB),
 			fmt.Sprintf("%.3g", v.ShareCPUs), fmt.Sprintf("%.0f", v.ShareMemMB), fmt.Sprintf("%.3g", v.DemandCPUs), v.DemandMemMB, note}
 	})
 }

@@ -15,7 +15,6 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
-	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/web"
@@ -83,72 +82,18 @@ func healthOf(ctx context.Context, cfg *config.Config) func() daemon.State {
 		return nil
 	}
 	return func() daemon.State {
-		pid, runs, err := store.Running(cfg.State.Dir)
-		s := sureness{Doubt: goneWords(pid)}
-		if err == nil && runs {
-			s = sureness{pid: pid, AsOf: time.Now()}
-			s.ask(ctx, cfg)
-		}
+		s := sureness{AsOf: time.Now()} // a page has the time of the last cycle itself
+		s.look(ctx, cfg)
 		if s.state != nil {
 			return *s.state
 		}
-		return daemon.State{Healthy: s.Doubt == "", Reason: s.Doubt, PID: pid, Dir: cfg.State.Dir, On: cfg.On()}
+		return daemon.State{Healthy: s.Doubt == "", Reason: s.Doubt, PID: s.pid, Dir: cfg.State.Dir, On: cfg.On()}
 	}
 }
 
 // Pages are those of a state folder, with the daemon's own word of its health.
 func Pages(version string) func(cfg *config.Config, health func() daemon.State) http.Handler {
 	return func(cfg *config.Config, health func() daemon.State) http.Handler {
-		classes := cfg.Decide().Ranking
-		p := &web.Pages{Dir: cfg.State.Dir, Journals: cfg.Journals(), Version: version, Health: health, On: cfg.On(), Keep: 2 * time.Second,
-			UserHeader: cfg.Web.UserHeader, Operators: cfg.Web.Operators}
-		p.Budget = func(kind, name string, reach plan.Reach) float64 {
-			budget := classes.User
-			special, known := classes.Users[name]
-			if kind == "account" {
-				budget = classes.Account
-				special, known = classes.Accounts[name]
-			}
-			if known {
-				budget = special
-			}
-			return budget.On(reach).GPUHours
-		}
-		forecasts := ownForecasts{cfg: cfg}
-		p.Alternatives = func(ctx context.Context, r *store.Reader, name string) (all []web.Alternative, err error) {
-			_, err = forecasts.with(ctx, true, func(f *forecaster, r *store.Reader) error {
-				views, err := etasOf(ctx, cfg, r, f, []string{name}, "", false)
-				if err == nil {
-					all = views[0].Alternatives
-				}
-				return err
-			})
-			return all, err
-		}
-		p.Explain = func(ctx context.Context, r *store.Reader, text, user string) (any, []web.Line, error) {
-			id, err := storedName(ctx, r, text)
-			if err != nil {
-				return nil, nil, err
-			}
-			v, err := storedExplanation(ctx, cfg, r, id)
-			if err == nil {
-				err = v.jobSpeeds(ctx, cfg, r, "")
-			}
-			if err == nil && user != "" && v.Job.User != user {
-				err = unknown(text, user)
-			}
-			if err != nil {
-				return nil, nil, err
-			}
-			if user != "" {
-				v.hideOthers(user)
-			}
-			lines := []web.Line{}
-			v.tell(true, func(name, format string, a ...any) {
-				lines = append(lines, web.Line{Name: name, Text: fmt.Sprintf(format, a...)})
-			})
-			return v, lines, nil
-		}
-		return p.Handler()
+		return (&web.Pages{Config: cfg, Version: version, Health: health, Keep: 2 * time.Second}).Handler()
 	}
 }

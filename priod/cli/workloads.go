@@ -37,12 +37,7 @@ func workloadsCommand() *cli.Command {
 				Flags: []cli.Flag{outFlag()}, Before: noArgs, Action: configured(exportWorkloads),
 			},
 		},
-		Before: func(c *cli.Context) error {
-			if c.Args().First() == "import" {
-				return usagef("workloads import is gone: go run ./tests/papers import in a checkout")
-			}
-			return nil
-		},
+		Before: func(c *cli.Context) error { return goneAs("workloads", c.Args().First()) },
 		Action: which("workloads: say what to do: workloads list, history, usage or export"),
 	}
 }

@@ -27,7 +27,7 @@ func TestWorkloadsUsage(t *testing.T) {
 	}{
 		{"trace generate fitgpp", exitUsage, "trace is gone: the papers' generators are go run ./tests/papers generate"},
 		{"allocate x.json", exitUsage, "allocate is gone: "},
-		{"workloads import gavel x.json", exitUsage, "workloads import is gone: go run ./tests/papers import"},
+		{"workloads import gavel x.json", exitUsage, "workloads import is gone: use go run ./tests/papers import"},
 		{"workloads", exitUsage, "say what to do"},
 		{"workloads list --workloads " + missing, exitUsage, "missing"},
 		{"workloads list x", exitUsage, "takes no arguments"},

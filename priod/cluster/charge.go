@@ -21,19 +21,8 @@ type Charges struct {
 	limits     Partitions
 	sizes      []*Node          // one node of each kind and size, in the order of the snapshot
 	nodes      map[string]*Node // by name
-	asked      map[asked]float64
-	last       asked // often that of the next job, too
-	charge     float64
+	asked      ByRequest[float64]
 	components map[uint32]float64 // of all components of heterogeneous jobs that wait, by their leaders
-}
-
-// asked is all that the charge of a waiting job depends on.
-type asked struct {
-	partitions, gpuType, features string
-	gpus, nodes, cpus             int
-	memMB                         int64
-	node                          Least
-	whole, oneThread, memByCPU    bool
 }
 
 // NewCharges reads nothing before it is asked.
@@ -72,7 +61,7 @@ func rounded(gpus float64) float64 {
 }
 
 func (c *Charges) read() {
-	c.nodes, c.asked, c.limits = make(map[string]*Node, len(c.s.Nodes)), map[asked]float64{}, c.s.PartitionsByName()
+	c.nodes, c.limits = make(map[string]*Node, len(c.s.Nodes)), c.s.PartitionsByName()
 	c.byCPU = GPUsByCPU(c.s.Nodes)
 	type size struct {
 		gpuType, features, partitions         string
@@ -154,64 +143,53 @@ func (c *Charges) takes(n *Node, gpus, cpus, memMB float64, whole bool) float64 
 
 // asks is what one record of a waiting job will be charged.
 func (c *Charges) asks(j *Job) float64 {
-	r := asked{
-		c.limits.Starting(j.Partition, j), j.GPUType, j.Features, j.GPUs, j.Nodes, j.CPUs, j.MemMB, j.Node, j.Whole, j.OneThread, j.MemByCPU,
-	}
-	if r == c.last {
-		return c.charge
-	}
-	charge, known := c.asked[r]
-	if !known {
-		charge = rounded(c.cheapest(&r))
-		c.asked[r] = charge
-	}
-	c.last, c.charge = r, charge
-	return charge
+	r := j.Asks(c.limits.Starting(j.Partition, j))
+	return c.asked.Get(&r, func() float64 { return rounded(c.cheapest(&r)) })
 }
 
 // cheapest is the charge of a request on the kind of nodes where it is least.
-func (c *Charges) cheapest(r *asked) float64 {
+func (c *Charges) cheapest(r *Request) float64 {
 	least := math.Inf(1)
-	constraint, err := slurmplug.ParseConstraint(r.features)
+	constraint, err := slurmplug.ParseConstraint(r.Features)
 	for _, n := range c.sizes {
-		if n.In(r.partitions) && (err != nil || constraint.Allows(n.Features)) {
+		if n.In(r.Partitions) && (err != nil || constraint.Allows(n.Features)) {
 			if charge, fits := c.on(n, r); fits {
 				least = min(least, charge)
 			}
 		}
 	}
 	if math.IsInf(least, 1) {
-		return float64(r.gpus)
+		return float64(r.GPUs)
 	}
 	return least
 }
 
 // on is what a request is charged on nodes like this one, on as few as it names or needs.
-func (c *Charges) on(n *Node, r *asked) (charge float64, fits bool) {
-	cpus, memMB := r.cpus, r.memMB
-	if r.oneThread {
+func (c *Charges) on(n *Node, r *Request) (charge float64, fits bool) {
+	cpus, memMB := r.CPUs, r.MemMB
+	if r.OneThread {
 		cpus *= max(n.Threads, 1)
 	}
 	core := max(n.Together, n.Threads, 1)
 	cpus = (cpus + core - 1) / core * core
-	if r.memByCPU && r.cpus > 0 {
-		memMB = memMB * int64(cpus) / int64(r.cpus)
+	if r.MemByCPU && r.CPUs > 0 {
+		memMB = memMB * int64(cpus) / int64(r.CPUs)
 	}
-	gpus := n.countOf(r.gpuType)
-	nodes := max(r.nodes, 1)
-	for _, x := range []struct{ asks, has int64 }{{int64(r.gpus), int64(gpus)}, {int64(cpus), int64(n.CPUs)}, {memMB, n.MemMB}} {
+	gpus := n.countOf(r.GPUType)
+	nodes := max(r.Nodes, 1)
+	for _, x := range []struct{ asks, has int64 }{{int64(r.GPUs), int64(gpus)}, {int64(cpus), int64(n.CPUs)}, {memMB, n.MemMB}} {
 		switch {
-		case x.has > 0 && r.nodes <= 1:
+		case x.has > 0 && r.Nodes <= 1:
 			nodes = max(nodes, int((x.asks+x.has-1)/x.has))
 		case x.has > 0 && x.asks > x.has*int64(nodes):
 			return 0, false
 		}
 	}
-	if r.gpus > 0 && gpus == 0 || r.node.GPUs > gpus || n.CPUs > 0 && r.node.CPUs > n.CPUs || n.MemMB > 0 && r.node.MemMB > n.MemMB {
+	if r.GPUs > 0 && gpus == 0 || r.Node.GPUs > gpus || n.CPUs > 0 && r.Node.CPUs > n.CPUs || n.MemMB > 0 && r.Node.MemMB > n.MemMB {
 		return 0, false
 	}
 	of := float64(nodes)
-	each := c.takes(n, float64(r.gpus)/of, max(float64(cpus)/of, float64(r.node.CPUs)), max(float64(memMB)/of, float64(r.node.MemMB)), r.whole)
+	each := c.takes(n, float64(r.GPUs)/of, max(float64(cpus)/of, float64(r.Node.CPUs)), max(float64(memMB)/of, float64(r.Node.MemMB)), r.Whole)
 	return of * each, true
 }
 

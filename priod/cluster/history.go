@@ -131,11 +131,15 @@ func (r Requested) Freed(now slurmplug.Value) (size slurmplug.Value, pinned bool
 
 // SizePast is what became of earlier writes of a waiting job's size.
 type SizePast struct {
-	Rests   time.Time `json:"rests,omitzero"`    // it has its own request again since then, because it did not start with another
-	Ahead   bool      `json:"ahead,omitempty"`   // its size was written while no node had room for it
-	Since   time.Time `json:"since,omitzero"`    // the first such write of those that follow one another
-	Refused string    `json:"refused,omitempty"` // Slurm's words when it refused a write
-	At      time.Time `json:"at,omitzero"`       // it refused
+	Rests time.Time `json:"rests,omitzero"`  // it has its own request again since then, because it did not start with another
+	Ahead bool      `json:"ahead,omitempty"` // its size was written while no node had room for it
+	Since time.Time `json:"since,omitzero"`  // the first such write of those that follow one another
+}
+
+// Refusal is why priod leaves a field of a waiting job alone: Slurm refused a write, or nothing can be written.
+type Refusal struct {
+	Words string    `json:"words,omitempty"`
+	At    time.Time `json:"at,omitzero"` // zero: there is none
 }
 
 // History is what priod knows beyond one snapshot. It is fed by Observe and by
@@ -154,6 +158,8 @@ type History struct {
 	Requests map[JobID]map[slurmplug.Lever]Requested
 	// Sizes holds what became of other sizes for waiting jobs.
 	Sizes map[JobID]SizePast
+	// Refused holds the last refusal of each field of a waiting job.
+	Refused map[JobID]map[slurmplug.Lever]Refusal
 	// Claiming are the jobs for which room is being made or held: they go before
 	// others of their class. Returning are the BE jobs that were evicted and have
 	// not started again: they go before other BE jobs. Both come from the journal
@@ -192,6 +198,7 @@ func NewHistory() *History {
 		Written:  map[JobID]Written{},
 		Requests: map[JobID]map[slurmplug.Lever]Requested{},
 		Sizes:    map[JobID]SizePast{},
+		Refused:  map[JobID]map[slurmplug.Lever]Refusal{},
 		recent:   map[run]*Stay{},
 		past:     map[JobID][]PastStay{},
 		unread:   map[JobID]bool{},
@@ -634,6 +641,9 @@ func (h *History) close(i *Stay) Stay {
 	return *i
 }
 
+// left reports whether the last poll showed neither the job nor the array in which it may still be.
+func (h *History) left(id JobID) bool { return h.gone(id) && h.gone(slurmplug.Plain(id.ID)) }
+
 // gone reports whether the last poll did not show the job.
 func (h *History) gone(id JobID) bool { return h.seen.Get(id) != h.poll && !h.unread[id] }
 
@@ -643,7 +653,8 @@ func (h *History) forget(at time.Time) {
 	h.tags.DeleteFunc(func(id JobID, _ comment) bool { return h.gone(id) })
 	maps.DeleteFunc(h.Written, func(id JobID, _ Written) bool { return h.gone(id) })
 	maps.DeleteFunc(h.Requests, func(id JobID, _ map[slurmplug.Lever]Requested) bool { return h.gone(id) })
-	maps.DeleteFunc(h.Sizes, func(id JobID, _ SizePast) bool { return h.gone(id) && h.gone(slurmplug.Plain(id.ID)) }) // tasks still in their array, too
+	maps.DeleteFunc(h.Sizes, func(id JobID, _ SizePast) bool { return h.left(id) })
+	maps.DeleteFunc(h.Refused, func(id JobID, _ map[slurmplug.Lever]Refusal) bool { return h.left(id) })
 	h.seen.DeleteFunc(func(_ JobID, poll uint32) bool { return poll != h.poll })
 	if at.Sub(h.swept).Abs() < sweepEvery {
 		return // readers of recent leave them out
@@ -790,11 +801,28 @@ func (h *History) Asked(id JobID, l slurmplug.Lever, was, value slurmplug.Value,
 	h.SetRequest(id, l, r.Next(value, sure, at))
 }
 
-// SizeRefused takes in that Slurm refused a write of a job's size, in its words.
-func (h *History) SizeRefused(id JobID, words string, at time.Time) {
-	p := h.Sizes[id]
-	p.Refused, p.At = words, at
-	h.Sizes[id] = p
+// Refusal is the last one of a field in this wait of a job; of a task, that of the array that it is or was part of where it
+// has none of its own.
+func (h *History) Refusal(j *Job, id JobID, l slurmplug.Lever) (r Refusal) {
+	if len(h.Refused) == 0 {
+		return r
+	}
+	r, known := h.Refused[id][l]
+	if !known {
+		r = h.Refused[slurmplug.Plain(id.ID)][l]
+	}
+	if r.At.Before(j.Submit) { // of an earlier wait, or another job
+		return Refusal{}
+	}
+	return r
+}
+
+// Refuse takes in that Slurm refused a write into a field, in its words, or why nothing can be written there.
+func (h *History) Refuse(id JobID, l slurmplug.Lever, words string, at time.Time) {
+	if h.Refused[id] == nil {
+		h.Refused[id] = map[slurmplug.Lever]Refusal{}
+	}
+	h.Refused[id][l] = Refusal{words, at}
 }
 
 // Sized takes in a write of a job's size: whether the job has its own request again
@@ -830,10 +858,31 @@ func (h *History) Reaches(j *Job) string {
 
 // Own is what the user asked for in a field of a job's request: what stands
 // there, unless priod wrote it.
-func (h *History) Own(j *Job, l slurmplug.Lever) slurmplug.Value {
-	now, _ := j.Request(l)
-	if r, known := h.Requests[j.ID][l]; known && r.Ours(now) {
-		return r.Was
+func (h *History) Own(j *Job, l slurmplug.Lever) slurmplug.Value { return h.Field(j, l).Own }
+
+// Field is one field of a job's request, and whose it is.
+type Field struct {
+	Lever   slurmplug.Lever
+	Now     slurmplug.Value
+	Shown   bool            // Now is known
+	Own     slurmplug.Value // what its user wants there
+	Ours    bool            // Now is priod's
+	Theirs  bool            // others changed it after priod had written it: it is never written again
+	Written bool            // priod wrote there, perhaps without effect
+	Last    Requested       // what
+	Refused Refusal
+}
+
+// Field is the field of a lever.
+func (h *History) Field(j *Job, l slurmplug.Lever) Field {
+	f := Field{Lever: l, Refused: h.Refusal(j, j.ID, l)}
+	f.Now, f.Shown = j.Request(l)
+	f.Own = f.Now
+	if f.Last, f.Written = h.Requests[j.ID][l]; f.Written {
+		f.Ours, f.Theirs = f.Last.Ours(f.Now), f.Last.Theirs(f.Now)
 	}
-	return now
+	if f.Ours {
+		f.Own = f.Last.Was
+	}
+	return f
 }

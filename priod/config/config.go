@@ -41,7 +41,6 @@ type Config struct {
 		ControllerHost   string   `toml:"controller_host" json:"controller_host"`
 	} `toml:"cycle" json:"cycle"`
 	Ranking struct {
-		Lever string   `toml:"lever" json:"lever"`
 		TEQOS []string `toml:"te_qos" json:"te_qos"`
 		BEQOS []string `toml:"be_qos" json:"be_qos"`
 		Order string   `toml:"order" json:"order"`

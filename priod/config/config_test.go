@@ -15,9 +15,7 @@ import (
 	"slurmprio/etc"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/plan"
-	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/wake"
 )
 
@@ -36,13 +34,13 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := c.Decide()
-	if d.Lever != slurmplug.SiteFactor || d.Top != 2_000_000_000 || d.Ranking.User != (plan.Budget{Share: 0.1, TimeLimit: time.Hour, HourShare: 0.02}) {
+	if d.Top != 2_000_000_000 || d.Ranking.User != (plan.Budget{Share: 0.1, TimeLimit: time.Hour, HourShare: 0.02}) {
 		t.Fatalf("%+v", d)
 	}
-	if d.Lead != yield.Defaults.Lead {
+	if d.Lead != evict.Constants.Rounds.Lead {
 		t.Errorf("order owed has the lead %+v", d.Lead)
 	}
-	if got, want := c.RoundSettings(), (evict.RoundSettings{Policy: yield.Defaults}); got != want {
+	if got, want := c.Eviction().Rounds, evict.Constants.Rounds; got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got, want := c.Eviction().Policy.Limits, (preemption.Limits{}); got != want {
@@ -127,13 +125,14 @@ func TestSingleBudgetsInherit(t *testing.T) {
 
 func TestErrorsNameTheKey(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"[ranking]\nlevr = \"nice\"", `unknown key "ranking.levr"; did you mean "ranking.lever"?`},
-		{"[rankin]\nlever = \"nice\"", `unknown key "rankin`},
+		{"[ranking]\nordr = \"owed\"", `unknown key "ranking.ordr"; did you mean "ranking.order"?`},
+		{"[ranking]\nlever = \"nice\"", `unknown key "ranking.lever"; it was removed: SiteFactor carries the order on each version of Slurm; what nice or priority wrote is given back at the first cycle`},
+		{"[rankin]\norder = \"owed\"", `unknown key "rankin`},
 		{"frobnicate = 1", `unknown key "frobnicate"; priod config show lists all keys`},
-		{"[ranking]\nlever = \"magic\"", `ranking.lever: want nice, priority, site_factor, not "magic"`},
-		{"[ranking]\nlever = 5", "priod.toml:2: ranking.lever: want a text in quotes, not a whole number"},
+		{"[ranking]\norder = \"magic\"", `ranking.order: want slurm, owed, not "magic"`},
+		{"[ranking]\norder = 5", "priod.toml:2: ranking.order: want a text in quotes, not a whole number"},
 		{"\n[sizing]\nenabled = \"yes\"", "priod.toml:3: sizing.enabled: want true or false, not a text in quotes"},
-		{"[ranking]\nlever = [5]", "priod.toml:2: ranking.lever: want a text in quotes, not a list in brackets"},
+		{"[ranking]\norder = [5]", "priod.toml:2: ranking.order: want a text in quotes, not a list in brackets"},
 		{"sizing = true", "priod.toml:1: sizing: want a table, not true or false"},
 		{"[slurm]\npartitions = \"gpu\"", "slurm.partitions: want a list in brackets, not a text in quotes"},
 		{"[slurm]\npartitions = [\"a100,v100\"]", `slurm.partitions: want names of partitions, each in quotes of its own, not ["a100,v100"]`},
@@ -291,7 +290,7 @@ func FuzzConfig(f *testing.F) {
 		if second, err := again.TOML(); err != nil || second != shown {
 			t.Fatalf("%v: %s\nreads back as\n%s", err, shown, second)
 		}
-		if d := c.Decide(); d.Top < 1 || d.Top > maxTop || d.Step < 0 || d.Lever == "" || d.WritesPerCycle < 1 {
+		if d := c.Decide(); d.Top < 1 || d.Top > maxTop || d.Step < 0 || d.WritesPerCycle < 1 {
 			t.Fatalf("%+v", d)
 		}
 	})

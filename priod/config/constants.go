@@ -11,7 +11,6 @@ import (
 
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/evict"
-	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
@@ -29,7 +28,6 @@ type Constants struct {
 	Order       order.Settings
 	Allocation  allocate.Settings
 	Steering    steer.Settings
-	Rounds      yield.Settings
 	Sizing      size.Settings
 	Locality    locality.Settings
 	Eviction    evict.Settings
@@ -43,7 +41,7 @@ type Constants struct {
 
 func constantsOfRooms() Constants {
 	return Constants{
-		Commands: slurmplug.Constants, Order: order.Constants, Allocation: allocate.Constants, Steering: steer.Constants, Rounds: yield.Defaults,
+		Commands: slurmplug.Constants, Order: order.Constants, Allocation: allocate.Constants, Steering: steer.Constants,
 		Sizing: size.Constants, Locality: locality.Constants,
 		Eviction: evict.Constants, Watch: evict.Watch, Headroom: headroom.Constants, Retries: retry.Constants,
 		LearnEvery: speed.LearnEvery, ShortestRun: speed.ShortestRun, Polls: wake.PollsPerMinute,
@@ -74,10 +72,10 @@ var constants = []constant{
 	{"steering.switch_threshold", func(k *Constants) any { return &k.Steering.Rule.Change }},
 	{"steering.max_passed_cycles", func(k *Constants) any { return &k.Steering.Rule.Cycles }},
 	{"steering.writes_per_cycle", func(k *Constants) any { return &k.Steering.WritesPerCycle }},
-	{"rounds.min_gain_ratio", func(k *Constants) any { return &k.Rounds.Pay }},
-	{"rounds.max_yields", func(k *Constants) any { return &k.Rounds.AtOnce }},
-	{"rounds.finish_bonus", func(k *Constants) any { return (*seconds)(&k.Rounds.Lead.Most) }},
-	{"rounds.finish_bonus_half_life", func(k *Constants) any { return (*seconds)(&k.Rounds.Lead.Half) }},
+	{"rounds.min_gain_ratio", func(k *Constants) any { return &k.Eviction.Rounds.Pay }},
+	{"rounds.max_yields", func(*Constants) any { n := 0; return &n }},
+	{"rounds.finish_bonus", func(k *Constants) any { return (*seconds)(&k.Eviction.Rounds.Lead.Most) }},
+	{"rounds.finish_bonus_half_life", func(k *Constants) any { return (*seconds)(&k.Eviction.Rounds.Lead.Half) }},
 	{"sizing.start_timeout", func(k *Constants) any { return (*Duration)(&k.Sizing.Within) }},
 	{"sizing.depth", func(k *Constants) any { return &k.Sizing.Jobs }},
 	{"locality.wait_weight", func(k *Constants) any { return &k.Locality.Rule.Wait }},
@@ -88,13 +86,13 @@ var constants = []constant{
 	{"speeds.interval", func(k *Constants) any { return (*Duration)(&k.LearnEvery) }},
 	{"speeds.min_run", func(k *Constants) any { return (*Duration)(&k.ShortestRun) }},
 	{"preemption.fitgpp_s", func(k *Constants) any { return &k.Eviction.Policy.S }},
-	{"preemption.fitgpp_fallback", func(k *Constants) any { return &k.Eviction.Policy.Fallback }},
+	{"preemption.fitgpp_fallback", func(*Constants) any { s := "node-set"; return &s }},
 	{"preemption.run_cost", func(k *Constants) any { return &k.Eviction.Policy.RunCost }},
 	{"preemption.repeat_penalty", func(k *Constants) any { return &k.Eviction.Policy.Rise }},
 	{"preemption.eviction_cost", func(k *Constants) any { return &k.Eviction.Policy.Each }},
 	{"preemption.min_gain", func(k *Constants) any { return (*seconds)(&k.Eviction.Policy.MinGain) }},
-	{"preemption.max_at_once", func(k *Constants) any { return &k.Eviction.Policy.Limits.MaxAtOnce }},
-	{"preemption.max_per_cycle", func(k *Constants) any { return &k.Eviction.Policy.Limits.MaxPerCycle }},
+	{"preemption.max_at_once", func(*Constants) any { n := 0; return &n }},
+	{"preemption.max_per_cycle", func(*Constants) any { n := 0; return &n }},
 	{"preemption.user_gpu_minutes_per_day", func(k *Constants) any { return &k.Eviction.Policy.Limits.UserGPUMinutesPerDay }},
 	{"preemption.headroom_share", func(k *Constants) any { return &k.Headroom.Share }},
 	{"preemption.headroom_interval", func(k *Constants) any { return (*Duration)(&k.Headroom.Every) }},

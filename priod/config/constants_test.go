@@ -32,8 +32,8 @@ func TestConstantsOfAFile(t *testing.T) {
 func TestConstantsAreSettable(t *testing.T) {
 	Settable = "yes"
 	defer func() { Settable = "" }()
-	c, err := load(t, "[preemption]\nretry_after = \"3s\"\nmin_gain = \"1s\"\nmax_at_once = 2\n[rounds]\nfinish_bonus = \"0s\"\n[speeds]\ninterval = \"1s\"\n")
-	if err != nil || len(c.Advice) > 0 || c.Eviction().Retry != 3*time.Second || c.Eviction().Policy.MinGain != 1 || c.Eviction().Policy.Limits.MaxAtOnce != 2 || c.Decide().Lead.Most != 0 || c.Constants.LearnEvery != time.Second {
+	c, err := load(t, "[preemption]\nretry_after = \"3s\"\nmin_gain = \"1s\"\nuser_gpu_minutes_per_day = 2\n[rounds]\nfinish_bonus = \"0s\"\n[speeds]\ninterval = \"1s\"\n")
+	if err != nil || len(c.Advice) > 0 || c.Eviction().Retry != 3*time.Second || c.Eviction().Policy.MinGain != 1 || c.Eviction().Policy.Limits.UserGPUMinutesPerDay != 2 || c.Decide().Lead.Most != 0 || c.Constants.LearnEvery != time.Second {
 		t.Errorf("%v: %+v", err, c)
 	}
 	set, err := Load("/dev/null", "steering.wait_weight=2", "rounds.finish_bonus=1h", "preemption.reserve_for=5s")

@@ -19,7 +19,7 @@ import (
 func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.State) cycle.Settings {
 	set := cycle.Settings{
 		Consent:    c.ConsentRules(),
-		Order:      order.Feature{Settings: c.Decide(), Memory: st.Order},
+		Order:      order.Feature{Settings: c.Decide()},
 		Allocation: allocate.Feature{Ledger: st.Ledger, Settings: c.AllocationSettings()},
 	}
 	set.Allocation.Settings.Table = table
@@ -42,6 +42,5 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 
 // Evictions are those of Features.
 func (c *Config) Evictions(slurm cycle.Slurm, st *cycle.State) evict.Feature {
-	st.Rounds.Settings = c.RoundSettings()
 	return evict.Feature{Settings: c.Eviction(), Slurm: slurm, Journal: st.Journal, Vetoes: st.Vetoes, Rounds: st.Rounds}
 }

@@ -24,10 +24,9 @@ import (
 // Decide returns the settings of the decisions.
 func (c *Config) Decide() order.Settings {
 	set := c.Constants.Order
-	set.Lever = levers[c.Ranking.Lever]
 	set.Peers = c.Cycle.FollowController
 	set.Order = order.Order(c.Ranking.Order)
-	set.Lead = c.Constants.Rounds.Lead
+	set.Lead = c.Constants.Eviction.Rounds.Lead
 	set.Ranking = plan.Classes{
 		Partitions: c.Slurm.Partitions,
 		TEQOS:      c.Ranking.TEQOS,
@@ -59,13 +58,6 @@ func (c *Config) Steer() steer.Settings {
 	for t, g := range c.GPUTypes {
 		set.Features[t] = g.Feature
 	}
-	return set
-}
-
-// RoundSettings returns which jobs yield to which at the end of a round.
-func (c *Config) RoundSettings() evict.RoundSettings {
-	set := evict.RoundSettings{Enabled: c.Rounds.Enabled, Policy: c.Constants.Rounds}
-	set.Policy.Round = time.Duration(c.Rounds.Length).Seconds()
 	return set
 }
 
@@ -133,6 +125,7 @@ func (c *Config) SwitchWait() time.Duration {
 func (c *Config) Eviction() evict.Settings {
 	p, set := &c.Preemption, c.Constants.Eviction
 	set.Enabled, set.Defrag = p.Enabled && p.Policy != noEvictions, p.Defrag
+	set.Rounds.Enabled, set.Rounds.Length = c.Rounds.Enabled, time.Duration(c.Rounds.Length)
 	set.Policy.Policy, set.Policy.Urgency = preemption.Policy(p.Policy), p.Urgency
 	set.Policy.MaxEvictions, set.Policy.MinRun = p.MaxEvictions, time.Duration(p.MinRun).Seconds()
 	set.Policy.Limits.MaxPerHour, set.Policy.Limits.GPUHoursPerDay = p.MaxPerHour, p.GPUHoursPerDay

@@ -84,6 +84,7 @@ var renamed = map[string]string{
 
 // removed are keys of earlier versions that nothing took the place of, and why.
 var removed = map[string]string{
+	"ranking.lever":           "SiteFactor carries the order on each version of Slurm; what nice or priority wrote is given back at the first cycle",
 	"steering.busy":           "it changed nothing (docs/evidence/steering.md)",
 	"locality.few_nodes":      "jobs wait for few switches alone",
 	"locality.node_costs":     "jobs wait for few switches alone",

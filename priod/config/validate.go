@@ -23,13 +23,6 @@ import (
 	"slurmprio/slurmplug/wake"
 )
 
-// levers are the names that ranking.lever may have.
-var levers = map[string]slurmplug.Lever{
-	"site_factor": slurmplug.SiteFactor,
-	"nice":        slurmplug.Nice,
-	"priority":    slurmplug.Priority,
-}
-
 // headerName is a field name of HTTP.
 var headerName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,99}$`)
 
@@ -85,9 +78,7 @@ func inside(path, folder string) bool {
 
 // orderRules hold for the order and for shares.
 func (c *Config) orderRules() []rule {
-	_, leverKnown := levers[c.Ranking.Lever]
 	return []rule{
-		{"ranking.lever", leverKnown, strings.Join(slices.Sorted(maps.Keys(levers)), ", ")},
 		{"ranking.te_qos", single(c.Ranking.TEQOS), "names of QOS"},
 		{"ranking.be_qos", single(c.Ranking.BEQOS) && disjoint(c.Ranking.TEQOS, c.Ranking.BEQOS), "names of QOS that do not stand in ranking.te_qos"},
 		{"ranking.order", slices.Contains(orders, c.Ranking.Order), strings.Join(orders, ", ")},

@@ -6,7 +6,7 @@ import "slurmprio/priod/order"
 // nothing, and cycles without a waiting TE job write nothing.
 func (set *Settings) OrdersTEAlone() bool {
 	o, e := &set.Order.Settings, &set.Evictions
-	moves := e.Journal != nil && (e.Settings.Enabled || e.Settings.Defrag || e.Rounds != nil && e.Rounds.Settings.Enabled)
+	moves := e.Journal != nil && (e.Settings.Enabled || e.Settings.Defrag || e.Rounds != nil && e.Settings.Rounds.Enabled)
 	shares := set.Allocation.Ledger != nil && set.Allocation.Settings.Policy != ""
 	places := set.Locality.Settings.Enabled || set.Refusals.Settings.Enabled
 	sizes := set.Steering.Settings.Enabled || set.Sizing.Sizes.Enabled()

@@ -49,26 +49,45 @@ type Settings struct {
 	Waits      waits.Feature
 }
 
-// features are those of priod, in the order in which they take part in a cycle, and why there.
-func (set *Settings) features() []plan.Feature {
-	claimed, trials, gangs, rounds := set.Evictions.Parts()
-	departures, departed, retries := set.Retries.Parts()
-	return []plan.Feature{
-		&set.Allocation, // first: made in the background, until the order needs the shares
-		departures,      // which jobs left the queue: in the background, until sizes are given
-		claimed,         // jobs with a claim rank ahead of others of the order
-		&set.Order,      // SiteFactor, Nice or Priority of each job
-		&set.Headroom,   // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
-		trials,          // room for TE jobs, by their order
-		gangs,           // room for gangs, on what trials left
-		&set.Steering,   // GPU types of pending jobs; not of those with a claim
-		rounds,          // yields at the end of a round, to jobs of the types that steering gave
-		departed,        // waits for departures: what follows changes jobs of the snapshot
-		&set.Sizing,     // CPUs and memory, on the types that steering gave
-		&set.Locality,   // few switches, with the sizes
-		&set.Refusals,   // no slow nodes
-		retries,         // last: failed jobs wait for no place
+// decide has the stages plan in turn: what each needs of another is there then.
+func (set *Settings) decide(ctx context.Context, c *plan.Cycle) (failed error) {
+	run := func(features ...plan.Feature) {
+		for _, f := range features {
+			failed = errors.Join(failed, f.Plan(ctx, c))
+		}
 	}
+	shares := set.Allocation.Begin(c) // in the background, until the order needs them
+	set.Retries.Begin(c)              // which jobs left the queue: in the background, until sizes are given
+	run(&set.Evictions)               // jobs with a claim rank ahead of others of the order
+	set.Order.Rank(c, shares)         // SiteFactor of each job
+	set.Waits.Begin(c)                // from here on a core would be idle
+	set.Steering.Prepare(c)
+	room := func(purposes ...evict.Purpose) {
+		claims := len(c.History.Claiming)
+		if run(set.Evictions.For(purposes...)); len(c.History.Claiming) > claims {
+			set.Order.Again(c)
+		}
+	}
+	run(&set.Headroom)                  // nodes kept for TE jobs, by their class; TE jobs that find room there need no evictions
+	room(evict.ForTrial, evict.ForGang) // for TE jobs, by their order, and for gangs on what they left
+	run(&set.Steering)                  // GPU types of pending jobs; not of those with a claim
+	room(evict.ForRound)                // yields at the end of a round, to jobs of the types that steering gave
+	set.Retries.Join()                  // what follows changes jobs of the snapshot
+	run(
+		&set.Sizing,   // CPUs and memory, on the types that steering gave
+		&set.Locality, // few switches, with the sizes
+		&set.Refusals, // no slow nodes
+	)
+	return failed
+}
+
+// act does what is no write into a job: signals, requeues, reservations. What failed comes last: it waits for no place.
+func (set *Settings) act(ctx context.Context, c *plan.Cycle) (failed error) {
+	set.Allocation.Exclude(set.Steering.RuledOut) // from the next allocation on
+	for _, f := range []plan.Feature{&set.Evictions, &set.Headroom, &set.Retries} {
+		failed = errors.Join(failed, f.Act(ctx, c))
+	}
+	return failed
 }
 
 // Recorder keeps what was seen, decided and written.
@@ -91,27 +110,8 @@ type Result struct {
 	PeerValues []order.PeerValue // values of another priod
 	Plan       plan.Plan
 	Outcomes   []plan.Outcome // nil when nothing was written
-	Choice     *evict.Choice  // which jobs leave for which; nil when that was not asked
-	Round      *evict.Round   // which jobs yield to which; nil when no round ended
+	Room       evict.Choices  // which jobs leave for which
 	Hold       string         // why nothing was written, although the plan may hold actions
-}
-
-// makePlan lets the features plan in turn. Once the order is made they prepare what they can: up to
-// there no core is idle.
-func (set *Settings) makePlan(ctx context.Context, c *plan.Cycle, features []plan.Feature) (failed error) {
-	for _, f := range features {
-		failed = errors.Join(failed, f.Plan(ctx, c))
-		if f != plan.Feature(&set.Order) {
-			continue
-		}
-		set.Waits.Begin(c)
-		for _, f := range features {
-			if f, is := f.(plan.Preparing); is {
-				f.Prepare(c)
-			}
-		}
-	}
-	return failed
 }
 
 // Step runs one cycle. An error of Observe or Planned means that nothing was
@@ -139,7 +139,10 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if t := set.Waits.Tracker; t != nil {
 		c.ReadNodes()
 		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
-		c.Waited = t.Waited
+		set.Refusals.Waited = t.Waited
+	}
+	if j := set.Evictions.Journal; j != nil {
+		c.Pinned, c.Evicted = j.Pins, j.Evicted
 	}
 	stays := make(chan []cluster.Stay, 1)
 	if !set.DryRun {
@@ -147,15 +150,14 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	c.Stays = h.Observe(c.Snapshot)
 	stays <- c.Stays
-	features := set.features()
-	failed := set.makePlan(ctx, c, features)
+	failed := set.decide(ctx, c)
 	c.Join()
 	c.NoteNodes()
 	c.NoteUnread()
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.
 	looked := plan.Concurrently(c.Snapshot, func() error { set.Waits.Look(c); return nil })
 	defer looked()
-	result.PeerValues, result.Choice, result.Round = set.Order.PeerValues(), set.Evictions.Choice, set.Evictions.Round
+	result.PeerValues, result.Room = set.Order.PeerValues(), set.Evictions.Choices
 	if set.DryRun {
 		return result, failed
 	}
@@ -183,17 +185,12 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		ctx := context.WithoutCancel(ctx) // a recorded plan is carried through
 		result.Outcomes = slurm.Apply(ctx, result.Plan.Actions)
 		c.Outcomes = result.Outcomes
-		for _, f := range features {
-			f.Heard(c)
-		}
+		plan.Hear(c)
 		stage("record")
 		if err := rec.Done(ctx, result.Outcomes); err != nil {
 			return result, errors.Join(fmt.Errorf("record the outcomes: %w", err), failed)
 		}
 	}
 	stage("evict")
-	for _, f := range features {
-		failed = errors.Join(failed, f.Act(ctx, c))
-	}
-	return result, failed
+	return result, errors.Join(failed, set.act(ctx, c))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
@@ -36,7 +37,7 @@ func TestEveryErrorIsTold(t *testing.T) {
 	s.Jobs[2].Submit, s.Jobs[2].Eligible, s.Jobs[2].SiteFactorKnown = start, start, true
 	on := fullDisk{f, *s}
 	_, err := Step(t.Context(), on, on, cluster.NewHistory(), Settings{
-		Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}}}, Evictions: *e,
+		Order: order.Feature{Settings: order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}}}, Evictions: *e,
 	})
 	if err == nil || !strings.Contains(err.Error(), "disk full") || !strings.Contains(err.Error(), "odd") {
 		t.Error(err)
@@ -51,11 +52,11 @@ func TestSizedJobIsNoVeto(t *testing.T) {
 		s.Jobs[2].Submit, s.Jobs[2].Eligible, s.Jobs[2].SiteFactorKnown = start, start, true
 		on := fullDisk{f, *s}
 		set := Settings{
-			Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}}}, Evictions: *e,
+			Order: order.Feature{Settings: order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{User: plan.Budget{TimeLimit: time.Hour}}}}, Evictions: *e,
 		}
 		leave := func(h *cluster.History) int {
 			result, _ := Step(t.Context(), on, on, h, set)
-			return len(result.Choice.Changes.Evictions)
+			return len(result.Room.Of(evict.ForTrial).Changes.Evictions)
 		}
 		h := cluster.NewHistory()
 		if sized {

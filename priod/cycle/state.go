@@ -9,7 +9,6 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
-	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
@@ -32,7 +31,6 @@ type Slurm interface {
 
 // State is what the features remember from one cycle to the next.
 type State struct {
-	Order    *order.Memory
 	Ledger   *allocate.Ledger
 	Journal  *evict.Journal
 	Rounds   *evict.Rounds
@@ -57,7 +55,7 @@ type Uses struct {
 // NewState is that of a priod that has seen nothing yet.
 func NewState() *State {
 	return &State{
-		Order: &order.Memory{}, Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
+		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
 		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
 	}
 }

@@ -61,7 +61,7 @@ func steerable() (*asked, Settings) {
 	sizes := &size.Sizes{}
 	sizes.Set(size.Settings{Enabled: true, Jobs: 10})
 	set := Settings{
-		Order:    order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}, Shares: shares}},
+		Order:    order.Feature{Settings: order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}, Shares: shares}},
 		Steering: steer.Feature{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}, Slurm: a},
 		Sizing:   size.Feature{Sizes: sizes, Slurm: a},
 	}

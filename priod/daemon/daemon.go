@@ -198,7 +198,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	defer cancel()
 	defer func() { d.peers.lock.Close() }()
 	d.notify(daemon.SdNotifyReady)
-	d.Log.Info("started", "interval", time.Duration(d.Config.Cycle.Interval), "lever", d.Config.Ranking.Lever, "config", d.Config.Path)
+	d.Log.Info("started", "interval", time.Duration(d.Config.Cycle.Interval), "config", d.Config.Path)
 	defer d.notify(daemon.SdNotifyStopping)
 	pruned, early := time.Time{}, false
 	for {

@@ -351,7 +351,7 @@ func TestReloadKeepsWhatWorks(t *testing.T) {
 		t.Fatalf("%s", log)
 	}
 	better := *old
-	better.Ranking.Lever = "nice"
+	better.Ranking.Order = "owed"
 	d.Reload = func() (*config.Config, error) { return &better, nil }
 	if d.reload(); d.Config != &better {
 		t.Fatal("a good configuration is not used")

@@ -79,7 +79,7 @@ const (
 // drifts are the words for decide's reasons.
 var drifts = map[string]string{
 	order.ForeignValue: "foreign-value",
-	order.LeverChange:  "lever-change",
+	order.FormerLever:  "lever-change",
 	order.KeepsGoing:   "taken-back",
 	order.WriteLimit:   "write-limit",
 }

@@ -188,7 +188,7 @@ func TestDrift(t *testing.T) {
 			{Job: job(2), Unmoved: order.ForeignValue},
 			{Job: job(3), Unmoved: order.KeepsGoing},
 			{Job: job(4), Unmoved: order.WriteLimit},
-			{Job: job(5), Unmoved: order.LeverChange},
+			{Job: job(5), Unmoved: order.FormerLever},
 			{Job: job(6), Unmoved: "a task list that does not parse"},
 		}},
 		Outcomes: []plan.Outcome{

@@ -14,7 +14,6 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
 	"slurmprio/slurmplug"
@@ -73,9 +72,9 @@ var stateFiles = []string{"priod.db", "journal.jsonl"}
 // evictionLimits are the words for limits that keep others from leaving for a job; retryCaps
 // is that for jobs that failed.
 var evictionLimits = map[string]string{
-	string(preemption.AtOnce): "at-once", string(preemption.GraceGPUs): "grace-share", string(preemption.PerCycle): "per-cycle", string(preemption.PerHour): "per-hour",
+	string(preemption.GraceGPUs): "grace-share", string(preemption.PerHour): "per-hour",
 	string(preemption.PerDay): "gpu-hours-per-day", string(preemption.PerOwner): "user-gpu-minutes-per-day",
-	string(yield.Limit): "rounds-at-once", string(evict.TookOver): "took-over",
+	string(evict.TookOver): "took-over",
 }
 
 const retryCaps = "retry-caps"

@@ -43,7 +43,7 @@ func TestWhatACycleLeavesUndone(t *testing.T) {
 		priod_postponed_writes{cause=rate-limit} 1
 		priod_postponed_writes{cause=no-answer} 0
 		priod_limited_jobs{limit=per-hour} 2
-		priod_limited_jobs{limit=at-once} 0
+		priod_limited_jobs{limit=grace-share} 0
 		priod_limited_jobs{limit=retry-caps} 1
 		priod_eviction_overdue_seconds{step=signalled} 0`)
 	for _, m := range scraped(t, d)["priod_eviction_overdue_seconds"].GetMetric() {

@@ -11,6 +11,7 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 )
 
@@ -202,6 +203,19 @@ func thisHost(c *config.Config) ([]string, error) {
 	}
 	short, _, _ := strings.Cut(full, ".")
 	return []string{full, short}, nil
+}
+
+// OwnerElsewhere is the host whose priod owns the shared folder, where that is another one; "": this one's, or it is not known.
+func OwnerElsewhere(c *config.Config) string {
+	if c.State.Shared == "" {
+		return ""
+	}
+	names, err := thisHost(c)
+	owner, _ := store.CheckShared(c.State.Dir, c.State.Shared)
+	if err != nil || owner == nil || owner.Key == "" || slices.Contains(names, owner.Host) {
+		return ""
+	}
+	return owner.Host
 }
 
 // standBy judges what scontrol ping says. A controller on standby is up

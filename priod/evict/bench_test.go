@@ -7,8 +7,6 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
-	"slurmprio/priod/placement/nodemap"
 )
 
 // BenchmarkChoose decides on 10,000 full nodes with 50,000 running jobs of equal
@@ -22,11 +20,11 @@ func BenchmarkChoose(b *testing.B) {
 	for i := range 1000 {
 		s.waits(uint32(100_000+i), 1+i%3)
 	}
-	s.set.Policy.Limits = preemption.Limits{MaxPerCycle: 4}
+	s.set.Policy.Limits = preemption.Limits{MaxPerHour: 4}
 	before := cpu(b)
 	for b.Loop() {
 		if c := s.choose(); len(c.Changes.Claims) == 0 {
-			b.Fatal(fmt.Sprint(c.Trials[0]))
+			b.Fatal(fmt.Sprint(c.Claimants[0]))
 		}
 	}
 	b.ReportMetric((cpu(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op")
@@ -45,10 +43,10 @@ func BenchmarkEndRound(b *testing.B) {
 	for i := range uint32(500) {
 		x.wants(10000+i, 8, float64(1+i%13))
 	}
-	x.round.Policy.Pay = 5
+	x.set.Rounds.Pay = 5
 	for b.Loop() {
-		for _, w := range x.end().Waiting {
-			if w.Why != preemption.Why(yield.NoGain) {
+		for _, w := range x.end().Claimants {
+			if w.Why != preemption.NoGain {
 				b.Fatal(w)
 			}
 		}
@@ -67,11 +65,10 @@ func BenchmarkDefragment(b *testing.B) {
 			for i := range uint32(100) {
 				s.gang(100_000+i, 1+int(i)%3)
 			}
-			s.set.Policy.Limits = preemption.Limits{MaxPerCycle: 4}
-			s.plan.MakeQueue(&s.Snapshot)
+			s.set.Policy.Limits = preemption.Limits{MaxPerHour: 4}
 			for b.Loop() {
-				if r := Defragment(&s.Snapshot, nodemap.New(&s.Snapshot), FindHolders(&s.Snapshot, nodemap.New(&s.Snapshot), s.journal, &s.set), &s.plan, s.journal, &s.set, after(waited), nil); len(r.Gangs) != 100 || (len(r.Changes.Claims) > 0) != (waited > 0) {
-					b.Fatalf("%+v", r.Gangs[0])
+				if r := s.moves(waited); len(r.Claimants) != 100 || (len(r.Changes.Claims) > 0) != (waited > 0) {
+					b.Fatalf("%+v", r.Claimants[0])
 				}
 			}
 		})

@@ -11,105 +11,123 @@ import (
 
 // Holders are the jobs that hold GPUs, as far as the poll tells of them.
 type Holders struct {
-	all    []preemption.Candidate
-	jobs   []*cluster.Job   // of all
-	agreed []bool           // their owners
-	why    []preemption.Why // why a candidate may not leave though its owner agreed
+	all  []preemption.Candidate
+	jobs []*cluster.Job // of all
 }
 
 // FindHolders finds the jobs that hold GPUs. The order of the queue plays no part.
 func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings) *Holders {
-	leaving, untold := map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
-	_, evictions := j.live()
-	for e := range evictions {
-		if e.Leaving() {
-			leaving[e.Job] = true
-			untold[e.Job] = e.State == Recorded && e.SignalledAt.IsZero()
-		}
-	}
+	leaving := j.underWay()
 	learned := j.leavingByUser()
-	n := 0
-	for i := range s.Jobs {
-		if s.Jobs[i].State != cluster.Pending {
-			n++
-		}
-	}
-	h := &Holders{make([]preemption.Candidate, 0, n), make([]*cluster.Job, 0, n), make([]bool, 0, n), make([]preemption.Why, 0, n)}
+	h := &Holders{}
 	for i := range s.Jobs {
 		job := &s.Jobs[i]
-		running := job.State == cluster.Running
-		if job.State == cluster.Pending || job.GPUs == 0 || !running && job.State != cluster.Completing && !leaving[job.ID] {
+		leaves, running := leaving[job.ID] != 0, job.State == cluster.Running
+		if job.State == cluster.Pending || job.GPUs == 0 || !running && job.State != cluster.Completing && !leaves {
 			continue
 		}
 		shares := m.Shares(job)
-		agreed, why := running && set.Consents(job), preemption.Why("")
-		switch {
-		case len(shares) == 0:
+		if len(shares) == 0 {
 			continue
-		case !agreed:
-		case job.Fragile != "":
-			why = Fragile
-		case job.Tag.Grace > set.MaxGrace:
-			why = LongGrace
-		case len(shares) > 1 && job.Parts == nil && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
-			why = Scattered
 		}
 		x := preemption.Candidate{
-			Shares: shares, Consent: agreed && why == "" || leaving[job.ID], Leaving: leaving[job.ID], Untold: untold[job.ID],
-			Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
+			Shares: shares, Leaving: leaves, Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
 			Restart: set.Restart.Seconds(),
 		}
+		switch {
+		case leaves:
+		case !running || !set.Consents(job):
+			x.Stays = preemption.NoConsent
+		case job.Fragile != "":
+			x.Stays = Fragile
+		case job.Tag.Grace > set.MaxGrace:
+			x.Stays = LongGrace
+		case len(shares) > 1 && job.Parts == nil && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
+			x.Stays = Scattered
+		}
 		x.Grace, x.Unsaved = learned.expect(job, set, x.Elapsed)
-		h.all, h.jobs, h.agreed, h.why = append(h.all, x), append(h.jobs, job), append(h.agreed, agreed), append(h.why, why)
+		h.all, h.jobs = append(h.all, x), append(h.jobs, job)
 	}
 	return h
 }
 
 // addCandidates adds the jobs that hold GPUs. Those that a closer look ruled out stay.
-func (c *Choice) addCandidates(held *Holders, set *Settings, vetoed map[cluster.JobID]preemption.Why) {
-	c.snapshot.Candidates, c.running, c.ownWhy = slices.Clone(held.all), held.jobs, slices.Clone(held.why)
-	if len(vetoed) == 0 && set.Since.IsZero() {
+func (c *Choice) addCandidates() {
+	c.search.Candidates, c.running = slices.Clone(c.Holders.all), c.Holders.jobs
+	if len(c.Vetoed) == 0 && c.Settings.Since.IsZero() {
 		return
 	}
-	for i, job := range held.jobs {
-		if !held.agreed[i] {
+	for i, job := range c.running {
+		x := &c.search.Candidates[i]
+		if why := c.Vetoed[job.ID]; why != "" && why != Constraint && why != Bound && x.Stays == "" { // those are about its place as a waiting job
+			c.stay(i, why)
+		}
+		if x.Stays == "" && job.Start.Before(c.Settings.Since) {
+			c.doubtful = max(c.doubtful, c.Settings.grace(job)+time.Second)
+		}
+	}
+}
+
+// stay has a candidate leave for no claimant, unless it is leaving.
+func (c *Choice) stay(i int, why preemption.Why) {
+	if x := &c.search.Candidates[i]; !x.Leaving {
+		x.Stays = why
+	}
+}
+
+// enoughEvictions is how many evictions of a user's jobs say more than what a job
+// declares.
+const enoughEvictions = 3
+
+// leavingStats are how victims really left lately, by user.
+type leavingStats map[string]*userLeaving
+
+// userLeaving is how one user's victims left.
+type userLeaving struct {
+	took   []float64 // s from the signal, rising
+	forced int
+}
+
+// leavingByUser returns how each user's victims left.
+func (j *Journal) leavingByUser() leavingStats {
+	l := leavingStats{}
+	for i := range j.Evictions {
+		e := &j.Evictions[i]
+		if e.User == "" || e.LeftAt.IsZero() || e.How != Exited && e.How != Forced {
 			continue
 		}
-		if why := vetoed[job.ID]; why != "" && why != Constraint && why != Bound { // those are about its place as a waiting job
-			c.ownWhy[i], c.snapshot.Candidates[i].Consent = why, held.all[i].Leaving
+		c := l[e.User]
+		if c == nil {
+			c = &userLeaving{}
+			l[e.User] = c
 		}
-		if c.ownWhy[i] == "" && job.Start.Before(set.Since) {
-			c.doubtful = max(c.doubtful, set.grace(job)+time.Second)
+		c.took = append(c.took, e.LeftAt.Sub(e.SignalledAt).Seconds())
+		if e.How == Forced {
+			c.forced++
 		}
 	}
+	for _, c := range l {
+		slices.Sort(c.took)
+	}
+	return l
 }
 
-const day = 24 * time.Hour
-
-// within reports whether something happened no longer ago than a span. What lies in the
-// future by more than that was dated by a clock that was ahead, and is past.
-func within(span time.Duration, now, at time.Time) bool { return now.Sub(at).Abs() < span }
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// costNow is what the eviction cost, or is expected to cost.
-func (e *Eviction) costNow() float64 {
-	if e.Paid > 0 || !e.Open() {
-		return e.Paid
+// expect returns how long a job will take to leave, and how much of its work is lost
+// beyond that, in seconds. A job that saves its state on a signal loses nothing, unless
+// its owner's jobs mostly had to be forced out.
+func (l leavingStats) expect(j *cluster.Job, set *Settings, elapsed float64) (grace, unsaved float64) {
+	grace = set.grace(j).Seconds()
+	saves := j.Tag.Signal != ""
+	if c := l[j.User]; c != nil && len(c.took) >= enoughEvictions {
+		grace = min(grace, c.took[len(c.took)*9/10])
+		saves = saves && 2*c.forced <= len(c.took)
 	}
-	return e.Promised
-}
-
-// countRecent counts the evictions of the last hour and day, for the limits.
-func (c *Choice) countRecent(s *cluster.Snapshot, j *Journal) {
-	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Counts() {
-			if within(time.Hour, s.At, e.At) {
-				c.snapshot.PastHour++
-			}
-			if within(day, s.At, e.At) {
-				c.snapshot.PastDay += e.costNow() / 3600
-			}
-		}
+	switch every := j.Tag.Ckpt.Seconds(); {
+	case saves:
+	case every > 0:
+		unsaved = elapsed - float64(int(elapsed/every))*every
+	default:
+		unsaved = elapsed
 	}
+	return grace, unsaved
 }

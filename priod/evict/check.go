@@ -52,9 +52,13 @@ func tasksAllow(b slurmplug.Bounds, nodes int) bool {
 	return b.TasksPerNode == 0 || b.Tasks <= b.TasksPerNode*nodes && b.Most <= nodes
 }
 
-// SetNodes tells the journal the nodes of a cycle's snapshot.
-func (j *Journal) SetNodes(nodes []cluster.Node) {
-	j.nodes = nodes
+// node is a node of the last cycle's snapshot; nil: it had none of that name.
+func (j *Journal) node(name string) *cluster.Node {
+	at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &j.nodes[at]
 }
 
 // Allows reports whether a waiting job's constraint and preference, which its owner can
@@ -64,8 +68,8 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 	constraint, err := slurmplug.ParseConstraint(s.Features)
 	preferred, unread := slurmplug.ParseConstraint(s.Prefer)
 	return err == nil && unread == nil && !slices.ContainsFunc(c.Nodes(), func(name string) bool {
-		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == name })
-		return at >= 0 && !(constraint.Allows(j.nodes[at].Features) && preferred.Allows(j.nodes[at].Features))
+		n := j.node(name)
+		return n != nil && !(constraint.Allows(n.Features) && preferred.Allows(n.Features))
 	})
 }
 
@@ -75,11 +79,10 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 // the sockets of these GPUs alone (26.05).
 func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) bool {
 	return !slices.ContainsFunc(c.Shares, func(share ClaimShare) bool {
-		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == share.Node })
-		if at < 0 {
+		n := j.node(share.Node)
+		if n == nil {
 			return false
 		}
-		n := &j.nodes[at]
 		sockets := n.Together > max(n.Threads, 1)
 		short := share.MemMB < max(asks.MemPerCPU*int64(share.CPUs), asks.MemPerGPU*int64(share.GPUs)) || asks.MemPerCPU > 0 && sockets
 		apart := sockets && share.GPUs*n.CPUs > n.GPUs*share.CPUs || asks.OfJob && 2*share.CPUs > n.CPUs && share.GPUs < n.GPUs
@@ -96,26 +99,19 @@ type veto struct {
 	at  time.Time
 }
 
-const (
-	// vetoLasts is how long a veto holds: the owner can change what it is about.
-	vetoLasts = 10 * time.Minute
-	// arrayVetoLasts is how long one for an array's limit holds: a task may end soon.
-	arrayVetoLasts = time.Minute
-)
-
-// lasts is how long a veto holds.
-func (v veto) lasts() time.Duration {
-	if v.why == ArrayLimit {
-		return arrayVetoLasts
+// vetoLasts is how long a veto holds: the owner can change what it is about, and a task of a full array may end soon.
+func vetoLasts(why preemption.Why) time.Duration {
+	if why == ArrayLimit {
+		return time.Minute
 	}
-	return vetoLasts
+	return 10 * time.Minute
 }
 
 // current returns the vetoes that still hold, and drops the others.
 func (v Vetoes) current(at time.Time) map[cluster.JobID]preemption.Why {
 	hold := map[cluster.JobID]preemption.Why{}
 	for id, x := range v {
-		if at.Sub(x.at).Abs() >= x.lasts() {
+		if at.Sub(x.at).Abs() >= vetoLasts(x.why) {
 			delete(v, id)
 			continue
 		}
@@ -148,37 +144,15 @@ func (v Vetoes) forgetSized(h *cluster.History) {
 	}
 }
 
-// maxChoices is how often a cycle chooses at most.
-const maxChoices = 4
-
-// withChecks lets decide choose, looks closer at the chosen jobs, and lets it choose
-// again without those that the closer look rules out, until none is ruled out. It
-// returns false when that takes too many choices: no job leaves then, and the next
-// cycle knows the jobs that were ruled out.
-func (e *Feature) withChecks(ctx context.Context, s *cluster.Snapshot, decide func(vetoed map[cluster.JobID]preemption.Why) *Changes) (bool, error) {
-	vetoed := e.Vetoes.current(s.At)
-	for range maxChoices {
-		changes, before := decide(vetoed), len(vetoed)
-		if err := e.check(ctx, s, changes, vetoed); err != nil {
-			return false, err
-		}
-		if len(vetoed) == before {
-			return true, nil
-		}
-		e.Vetoes.add(vetoed, s.At)
-	}
-	*decide(vetoed) = Changes{}
-	return false, nil
-}
-
 // check looks closer at the jobs of these changes, and adds those to vetoed that are ruled
 // out: a poll does not show whether a job can be requeued, nor which nodes a TE job
 // names or excludes. So it does at trials that fit and have not started.
 func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, vetoed map[cluster.JobID]preemption.Why) error {
 	var targets []plan.Target
-	claims := slices.Concat(t.Claims, t.fit)
+	claims, raw := slices.Concat(t.Claims, t.fit), map[cluster.JobID]uint32{}
 	for i := range claims {
 		targets = append(targets, plan.Target{Job: claims[i].Job, RawID: claims[i].RawID})
+		raw[claims[i].Job] = claims[i].RawID
 	}
 	for i := range t.Evictions {
 		targets = append(targets, plan.Target{Job: t.Evictions[i].Job, RawID: t.Evictions[i].RawID})
@@ -189,10 +163,6 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 	statuses, err := e.Slurm.Look(ctx, targets)
 	if err != nil {
 		return fmt.Errorf("look at the jobs to evict: %w", err)
-	}
-	raw := map[cluster.JobID]uint32{}
-	for i := range claims {
-		raw[claims[i].Job] = claims[i].RawID
 	}
 	places, err := e.Slurm.Places(ctx, raw)
 	if err != nil {
@@ -270,6 +240,44 @@ func (e *Feature) checkArrays(ctx context.Context, s *cluster.Snapshot, t *Chang
 			if id := j.FirstTask(); j.State == cluster.Pending && id.ID == c.Job.ID && !placed[id] && vetoed[id] == "" {
 				vetoed[id] = ArrayLimit
 			}
+		}
+	}
+	return nil
+}
+
+// checkGangs rules out gangs that ask for few switches, for it is not known which nodes are
+// on which, and victims of theirs that name or exclude nodes: those may not fit elsewhere.
+func (e *Feature) checkGangs(ctx context.Context, t *Changes, statuses map[cluster.JobID]plan.JobStatus, vetoed map[cluster.JobID]preemption.Why) error {
+	var asked []*cluster.Job
+	for i := range t.Claims {
+		if c := &t.Claims[i]; c.Purpose == ForGang && vetoed[c.Job] == "" {
+			job := statuses[c.Job].Job
+			job.ID, job.RawID, job.TaskCount = c.Job, c.RawID, 1
+			asked = append(asked, &job)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	if err := e.Slurm.AskSwitches(ctx, asked); err != nil {
+		return fmt.Errorf("look at the switches that gangs ask for: %w", err)
+	}
+	for _, job := range asked {
+		if count, _, err := slurmplug.ParseSwitches(job.Switches); job.Switches != "" && (err != nil || count > 0) {
+			vetoed[job.ID] = Constraint
+		}
+	}
+	for i := range t.Evictions {
+		x := &t.Evictions[i]
+		if vetoed[x.Job] != "" {
+			continue
+		}
+		excluded, err := e.Slurm.Excluded(ctx, plan.Target{Job: x.Job, RawID: x.RawID})
+		if err != nil {
+			return fmt.Errorf("look at the jobs that would move for gangs: %w", err)
+		}
+		if excluded != "" || statuses[x.Job].ReqNodes != "" {
+			vetoed[x.Job] = Bound
 		}
 	}
 	return nil

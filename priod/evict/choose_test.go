@@ -72,14 +72,19 @@ func (s *scene) waits(id uint32, gpus int, change ...func(*cluster.Job)) {
 
 func (s *scene) choose() *Choice {
 	s.plan.MakeQueue(&s.Snapshot)
-	return Choose(&s.Snapshot, nodemap.New(&s.Snapshot), FindHolders(&s.Snapshot, nodemap.New(&s.Snapshot), s.journal, &s.set), &s.plan, s.journal, &s.set, s.vetoed)
+	return Choose(ForTrial, s.question())
+}
+
+func (s *scene) question() Question {
+	m := nodemap.New(&s.Snapshot)
+	return Question{Snapshot: &s.Snapshot, Nodes: m, Holders: FindHolders(&s.Snapshot, m, s.journal, &s.set), Plan: &s.plan, Journal: s.journal, Settings: &s.set, Vetoed: s.vetoed}
 }
 
 func (s *scene) why(id uint32) (preemption.Why, []cluster.JobID) {
 	c := s.choose()
-	for _, t := range c.Trials {
+	for _, t := range c.Claimants {
 		if t.Job.ID == id {
-			return t.Why, t.Victims
+			return t.Why, t.Leaving()
 		}
 	}
 	return "", nil
@@ -111,7 +116,7 @@ func TestChoosesTheCheapest(t *testing.T) {
 		t.Errorf("%+v", c.Changes.Evictions[0])
 	}
 	reasons := map[uint32]preemption.Why{}
-	for _, r := range c.Refusals(&c.Trials[0]) {
+	for _, r := range c.Refusals(&c.Claimants[0]) {
 		reasons[r.Job.ID] = r.Why
 	}
 	if reasons[1] != preemption.Dearer || reasons[2] != preemption.Victim {
@@ -249,7 +254,7 @@ func TestLeavesAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			choice := c.s.choose()
-			trial := &choice.Trials[0]
+			trial := &choice.Claimants[0]
 			if trial.Why != c.why {
 				t.Fatalf("%s, want %s", trial.Why, c.why)
 			}
@@ -274,7 +279,7 @@ func TestPreferredNodes(t *testing.T) {
 	s.runs(2, 2, 4, func(j *cluster.Job) { j.Tag.Signal = "" }) // loses an hour of work
 	s.runs(3, 3, 2)
 	s.waits(10, 4, func(j *cluster.Job) { j.Prefer = "ib" })
-	s.journal.SetNodes(s.Nodes)
+	s.journal.nodes = s.Nodes
 	c := s.choose()
 	if len(c.Changes.Claims) != 1 || c.Changes.Claims[0].Pin != "n2" {
 		t.Fatalf("%+v", c.Changes)
@@ -565,5 +570,29 @@ func TestPlacesOnKeptNodesAreReserved(t *testing.T) {
 	s.journal.Update(&Changes{Claims: claims})
 	if kept, own := e.Claimed("n1"); !kept || !own {
 		t.Errorf("once it is made: %v, %v", kept, own)
+	}
+}
+
+// So it is for gangs and at the end of a round.
+func TestOtherPlacesAwaitVictims(t *testing.T) {
+	for _, purpose := range []Purpose{ForGang, ForRound} {
+		b := newBout(4)
+		b.Nodes[3].Features = append(b.Nodes[3].Features, "new")
+		b.runs(1, 1, 3, func(j *cluster.Job) { j.Features = "new" }) // it starts again on n4
+		b.runs(5, 4, 1, func(j *cluster.Job) { j.Tag.Type = "" })
+		b.has(2, 1, 1, -9)
+		b.runs(3, 2, 3, func(j *cluster.Job) { j.Tag.Type = "" })
+		b.runs(4, 3, 2, func(j *cluster.Job) { j.Tag.Type = "" })
+		b.gang(10, 1)
+		b.owing.Waiting = []plan.Owed{{Job: slurmplug.Plain(10), Owed: 9 * hour, Start: 8 * hour, Run: 5 * hour}}
+		b.journal.Claims = []Claim{{Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(11), State: Planned, Shares: []ClaimShare{{Node: "n2", GPUs: 1, CPUs: 1, MemMB: 100}}}}
+		b.journal.Evictions = []Eviction{{Number: 1, Claim: 1, Job: slurmplug.Plain(1), State: Signalled, SignalledAt: at, Grace: time.Minute, GPUs: 3}}
+		b.plan.MakeQueue(&b.Snapshot)
+		q := b.question()
+		q.Owing, q.Fragmented = &b.owing, after(time.Hour)
+		c := Choose(purpose, q)
+		if len(c.Changes.Claims) != 1 || !slices.Equal(c.Changes.Claims[0].Awaits, []int64{1}) || c.Changes.Claims[0].Pin != "n1" || c.Changes.Claims[0].Resv == "" {
+			t.Errorf("%s: %+v, %+v", purpose, c.Claimants, c.Changes.Claims)
+		}
 	}
 }

@@ -5,28 +5,25 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
 // advanceClaim takes one claim as far as it goes now.
-func (n *transition) advanceClaim(c Claim) {
+func (n *transition) advanceClaim(c *Claim) {
 	s, looked := n.Statuses[c.Job]
 	if looked && s.User != "" && !cluster.SameUser(s.User, c.User) {
 		s = plan.JobStatus{Gone: true}
 	}
-	before := c.key()
 	switch {
 	case c.Open():
-		n.advanceOpenClaim(&c, &s, looked)
+		n.advanceOpenClaim(c, &s, looked)
 	case c.Pin != "" && looked:
-		n.unpin(&c, &s)
+		n.unpin(c, &s)
 	}
-	n.tendReservation(&c)
-	if c.key() != before {
-		c.Changed = n.At
-		n.claims[c.Number] = c
-	}
+	n.tendReservation(c)
 }
 
 // claimKey is all of a claim that can change.
@@ -53,11 +50,8 @@ func (n *transition) tendReservation(c *Claim) {
 		n.commands = append(n.commands, plan.Command{Kind: plan.Free, Job: c.Job, Claim: c.Number, Value: slurmplug.Text(c.Resv)})
 	case c.ResvAt.IsZero() && !n.Paused:
 		grace := time.Duration(0)
-		evictions := n.j.evictionsFrom(c.Number)
-		for i := range evictions {
-			if e := &evictions[i]; e.Claim == c.Number {
-				grace = max(grace, e.Grace)
-			}
+		for _, e := range n.j.evictionsOf(c.Number) {
+			grace = max(grace, e.Grace)
 		}
 		n.commands = append(n.commands, plan.Command{
 			Kind: plan.Reserve, Job: c.Job, Claim: c.Number, Value: slurmplug.Text(c.Resv), Nodes: slurmplug.CompactHosts(c.Nodes()), For: grace + reservationMargin,
@@ -134,10 +128,7 @@ func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 			return "the job waits for something else now"
 		}
 		return notTE
-	case c.Pin != "" && s.ReqNodes != "" && !plan.SameHosts(s.ReqNodes, c.Pin):
-		c.Pin = "" // the owner has overwritten it
-		return otherNodes
-	case s.State == cluster.Pending && !n.j.Allows(c, s):
+	case c.Pin != "" && s.ReqNodes != "" && !plan.SameHosts(s.ReqNodes, c.Pin), s.State == cluster.Pending && !n.j.Allows(c, s):
 		return otherNodes
 	}
 	return ""
@@ -146,8 +137,7 @@ func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 // isUnwanted reports whether the waiting job no longer wants the claim's place.
 func (n *transition) isUnwanted(c *Claim) bool {
 	s, looked := n.Statuses[c.Job]
-	claim := *c
-	return looked && s.State == cluster.Pending && n.whyUnwanted(&claim, &s) != ""
+	return looked && s.State == cluster.Pending && n.whyUnwanted(c, &s) != ""
 }
 
 // whetherFree reports whether all victims have left the claim's place, or why it will not
@@ -159,18 +149,18 @@ func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 		}
 	}
 	complete = true
-	evictions := n.j.evictionsFrom(c.Number)
+	leaves := func(e *Eviction) {
+		e = n.current(e)
+		complete = complete && n.hasLeft(e)
+		why = cmp.Or(why, e.stays())
+	}
+	evictions := n.j.evictionsOf(c.Number)
 	for i := range evictions {
-		if e := n.current(&evictions[i]); e.Claim == c.Number {
-			complete = complete && n.hasLeft(e)
-			why = cmp.Or(why, e.stays())
-		}
+		leaves(&evictions[i])
 	}
 	for _, number := range c.Awaits {
 		if e := n.j.Eviction(number); e != nil {
-			e = n.current(e)
-			complete = complete && n.hasLeft(e)
-			why = cmp.Or(why, e.stays())
+			leaves(e)
 		}
 	}
 	return why, complete && why == ""
@@ -250,4 +240,27 @@ func (c *Claim) applyResult(r *plan.Result, at time.Time) bool {
 	}
 	c.Changed = at
 	return true
+}
+
+// places returns the claim's place in the terms of placement, without nodes that no
+// longer exist.
+func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
+	for _, s := range c.Shares {
+		if at, known := m.At(s.Node, s.GPUType); known {
+			shares = append(shares, placement.Share{Node: at, Amount: placement.Amount{GPUs: int32(s.GPUs), CPUs: int32(s.CPUs), MemMB: s.MemMB, Others: m.Unnamed(s.Others)}})
+		}
+	}
+	return shares
+}
+
+// claimsByJob returns the claims that keep a place, by job.
+func (j *Journal) claimsByJob() map[cluster.JobID]*Claim {
+	claims := map[cluster.JobID]*Claim{}
+	live, _ := j.live()
+	for _, x := range live {
+		if x.Open() {
+			claims[x.Job] = x
+		}
+	}
+	return claims
 }

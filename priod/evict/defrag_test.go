@@ -27,12 +27,14 @@ func after(waited time.Duration) func(cluster.JobID) time.Duration {
 	return func(cluster.JobID) time.Duration { return waited }
 }
 
-func (s *scene) moves(waited time.Duration) *Moves {
+func (s *scene) moves(waited time.Duration) *Choice {
 	s.plan.MakeQueue(&s.Snapshot)
-	return Defragment(&s.Snapshot, nodemap.New(&s.Snapshot), FindHolders(&s.Snapshot, nodemap.New(&s.Snapshot), s.journal, &s.set), &s.plan, s.journal, &s.set, after(waited), s.vetoed)
+	q := s.question()
+	q.Fragmented = after(waited)
+	return Choose(ForGang, q)
 }
 
-func (s *scene) defragment() []Fragmented { return s.moves(time.Hour).Gangs }
+func (s *scene) defragment() []Claimant { return s.moves(time.Hour).Claimants }
 
 // The small jobs leave whose leaving loses least; those that do not agree, hold whole nodes
 // or have just started stay.
@@ -45,11 +47,11 @@ func TestDefragment(t *testing.T) {
 	s.runs(5, 5, 4) // holds a whole node, and would lose less for each GPU
 	s.gang(10, 2)
 	r := s.moves(time.Hour)
-	got := r.Gangs
+	got := r.Claimants
 	if len(got) != 1 || got[0].Why != preemption.Evicts || got[0].Free != 11 || len(got[0].Victims) != 2 || len(got[0].Nodes) != 2 {
 		t.Fatalf("%+v", got)
 	}
-	for i, want := range []Leaver{{Node: "n1", GPUs: 1}, {Node: "n4", GPUs: 2}} {
+	for i, want := range []Running{{Node: "n1", GPUs: 1}, {Node: "n4", GPUs: 2}} {
 		if v := got[0].Victims[i]; v.Node != want.Node || v.GPUs != want.GPUs || v.Cost <= 0 {
 			t.Errorf("%+v", v)
 		}
@@ -165,11 +167,11 @@ func TestJobsMovedForAGang(t *testing.T) {
 			x.change(s)
 		}
 		r := s.moves(x.waited)
-		if len(r.Gangs) != 1 || r.Gangs[0].Why != x.want || (len(r.Changes.Claims) == 1) != (x.want == preemption.Evicts) {
+		if len(r.Claimants) != 1 || r.Claimants[0].Why != x.want || (len(r.Changes.Claims) == 1) != (x.want == preemption.Evicts) {
 			t.Errorf("%s: %+v, want %s", what, r, x.want)
 		}
-		if x.want == NotYet && len(r.Gangs[0].Victims) != 1 {
-			t.Errorf("%s: who would move is not said: %+v", what, r.Gangs)
+		if x.want == NotYet && len(r.Claimants[0].Victims) != 1 {
+			t.Errorf("%s: who would move is not said: %+v", what, r.Claimants)
 		}
 	}
 }
@@ -186,7 +188,7 @@ func TestVictimsKeepTheirRoom(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	s.gang(11, 1) // four GPUs are free beside the claim, but one of them is to be job 3's
-	if r := s.moves(time.Hour); len(r.Gangs) != 2 || len(r.Changes.Claims) != 1 {
+	if r := s.moves(time.Hour); len(r.Claimants) != 2 || len(r.Changes.Claims) != 1 {
 		t.Errorf("in one cycle: %+v", r)
 	}
 	s.journal.Number(&r.Changes)
@@ -194,7 +196,7 @@ func TestVictimsKeepTheirRoom(t *testing.T) {
 		r.Changes.Evictions[i].State, r.Changes.Evictions[i].SignalledAt = Signalled, at
 	}
 	s.journal.Update(&r.Changes)
-	if r := s.moves(time.Hour); len(r.Gangs) != 0 {
+	if r := s.moves(time.Hour); len(r.Claimants) != 0 {
 		t.Errorf("in the next one: %+v", r)
 	}
 }
@@ -224,7 +226,7 @@ func TestMovesKeepTheirPromises(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 17))
 		s := newScene(2 + r.IntN(6))
-		s.set.Policy.Limits.MaxPerCycle = 1 + r.IntN(6)
+		s.set.Policy.Limits.MaxPerHour = 1 + r.IntN(6)
 		id := uint32(1)
 		for node := range s.Nodes {
 			for free := 4; free > 0 && r.IntN(5) > 0; id++ {
@@ -254,8 +256,8 @@ func TestMovesKeepTheirPromises(t *testing.T) {
 		at := func(id cluster.JobID) *cluster.Job {
 			return &s.Jobs[slices.IndexFunc(s.Jobs, func(j cluster.Job) bool { return j.ID == id })]
 		}
-		if len(got.Changes.Evictions) > s.set.Policy.Limits.MaxPerCycle && len(got.Changes.Claims) > 1 { // one set is told over several cycles
-			t.Errorf("seed %d: %d leave for %d gangs, %d may", seed, len(got.Changes.Evictions), len(got.Changes.Claims), s.set.Policy.Limits.MaxPerCycle)
+		if len(got.Changes.Evictions) > s.set.Policy.Limits.MaxPerHour {
+			t.Errorf("seed %d: %d leave for %d gangs, %d may", seed, len(got.Changes.Evictions), len(got.Changes.Claims), s.set.Policy.Limits.MaxPerHour)
 		}
 		for _, e := range got.Changes.Evictions {
 			begun++

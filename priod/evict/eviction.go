@@ -23,25 +23,26 @@
 // start again only when the claim has ended, so that it does not take back the place
 // that it left.
 //
-// The choice of victims:
-//   - settings.go: settings, and which jobs agreed
-//   - choose.go: a cycle's choice for TE jobs, by package preemption
-//   - candidates.go: the running jobs; leaving.go: how long they take to leave, from
-//     experience
-//   - trials.go: the TE jobs that wait; shadow.go: when they would start without
-//     evictions
-//   - rounds.go: the choice at the end of a round, by package yield
-//   - defrag.go: the choice of small jobs that move for gangs; gangs.go: its part of a
-//     cycle
-//   - check.go: the closer look at the chosen jobs, and what it rules out
-//   - lessons.go: what claims teach whose jobs did not start
-//   - reasons.go: reasons, and their words for explain
+// Waiting jobs that ask for room are claimants. A kind of claimants is data: who asks, in which order, which running
+// jobs may leave for it, at what price, in which cycle (choice.go). For each kind, in order of priority, the same
+// search chooses, under the same limits; when a cycle makes room for one kind, the next one asks those behind it.
 //
-// How they leave:
-//   - eviction.go: the rows; journal.go: all rows that are known
-//   - tend.go: looks at Slurm, one transition, commands, and again; feature.go and
-//     round_end.go: how evictions take part in a cycle
-//   - transition.go: one step of all rows; claim.go, victim.go: the states of each
+// An eviction from decision to requeue:
+//   - room.go: the part that evictions take in a cycle
+//   - choice.go: the choice for one kind of claimants, by package preemption, and its rows
+//   - check.go: the closer look at the chosen jobs, and what it rules out
+//   - tend.go: looks at Slurm, one step of all rows, commands, and again
+//   - claim.go, victim.go: the states of a claim and of an eviction
+//
+// Beside it:
+//   - trials.go, gangs.go, rounds.go: the kinds of claimants
+//   - candidates.go: the running jobs, and how long they take to leave, from experience
+//   - limits.go: what counts against limits, and which jobs wait for another try; settings.go
+//   - shadow.go: when claimants would start without evictions
+//   - lessons.go: what claims teach whose jobs did not start
+//   - eviction.go: the rows; journal.go: all that are known; overdue.go: those that hang
+//   - reasons.go: reasons, and their words for explain
+//   - start_cost.go: what headroom asks
 package evict
 
 import (

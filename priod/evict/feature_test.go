@@ -10,6 +10,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -112,6 +113,13 @@ func newCluster() (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	return f, e, s, p
 }
 
+// chooseVictims chooses for TE jobs, with closer looks.
+func (e *Feature) chooseVictims(ctx context.Context, s *cluster.Snapshot, p *plan.Plan) (*Choice, error) {
+	m := nodemap.New(s)
+	choice, _, err := e.choose(ctx, trials, Question{Snapshot: s, Nodes: m, Holders: FindHolders(s, m, e.Journal, &e.Settings), Plan: p, Journal: e.Journal, Settings: &e.Settings})
+	return choice, err
+}
+
 func (f *fakeSlurm) change(id uint32, by func(*plan.JobStatus)) {
 	s := f.jobs[slurmplug.Plain(id)]
 	by(&s)
@@ -140,9 +148,9 @@ func TestVetoes(t *testing.T) {
 		"it is gone":              {func(f *fakeSlurm) { f.change(9, func(s *plan.JobStatus) { s.Gone = true }) }, ""},
 	} {
 		f, e, s, p := newCluster()
-		e.Journal.SetNodes(s.Nodes)
+		e.Journal.nodes = s.Nodes
 		c.change(f)
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,12 +187,12 @@ func TestVetoesOfWhatFits(t *testing.T) {
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB, s.Jobs = 0, 0, 0, s.Jobs[2:]
 		s.Jobs[0].Reason, f.excluded, f.bounds = c.reason, c.excluded, c.bounds
 		p.MakeQueue(s)
-		e.Journal.SetNodes(s.Nodes)
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		e.Journal.nodes = s.Nodes
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := choice.Trials[0].Why; got != c.why || len(choice.Changes.Claims) > 0 {
+		if got := choice.Claimants[0].Why; got != c.why || len(choice.Changes.Claims) > 0 {
 			t.Errorf("%s: %s, want %s; %d claims", name, got, c.why, len(choice.Changes.Claims))
 		}
 	}
@@ -194,7 +202,7 @@ func TestVetoesOfWhatFits(t *testing.T) {
 // GPU, or the whole node (seen on 22.05.8 with --cpus-per-gpu, on 26.05.5 with --exclusive).
 func TestMemoryForEachCPUOfThePlace(t *testing.T) {
 	j := NewJournal()
-	j.SetNodes([]cluster.Node{{Name: "n1", CPUs: 8, Threads: 1, Together: 1}, {Name: "s1", CPUs: 8, Threads: 1, Together: 4}})
+	j.nodes = []cluster.Node{{Name: "n1", CPUs: 8, Threads: 1, Together: 1}, {Name: "s1", CPUs: 8, Threads: 1, Together: 4}}
 	for _, c := range []struct {
 		share  ClaimShare
 		counts bool
@@ -213,7 +221,7 @@ func TestMemoryForEachCPUOfThePlace(t *testing.T) {
 // Slurm may give a job only CPUs of the sockets on which its GPUs lie (26.05.5): whole sockets, and for --gpus=2 -n12.
 func TestGPUsApartFromCPUs(t *testing.T) {
 	j := NewJournal()
-	j.SetNodes([]cluster.Node{{Name: "n1", CPUs: 16, GPUs: 4, Threads: 2, Together: 2}, {Name: "s1", CPUs: 16, GPUs: 4, Threads: 2, Together: 8}})
+	j.nodes = []cluster.Node{{Name: "n1", CPUs: 16, GPUs: 4, Threads: 2, Together: 2}, {Name: "s1", CPUs: 16, GPUs: 4, Threads: 2, Together: 8}}
 	for _, c := range []struct {
 		share  ClaimShare
 		ofJob  bool
@@ -283,7 +291,7 @@ func testArrayLimit(t *testing.T, told bool) {
 			e.Journal.Evictions = append(e.Journal.Evictions, Eviction{Number: int64(k + 1), Claim: int64(k + 1), Job: slurmplug.Plain(2), State: Signalled})
 		}
 		p.MakeQueue(s)
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +303,7 @@ func testArrayLimit(t *testing.T, told bool) {
 			t.Errorf("%s, told %v: %q get a place, want %q", name, told, got, c.want)
 		}
 		limited := len(got) > 0 && got[len(got)-1] == "10"
-		for _, x := range choice.Trials {
+		for _, x := range choice.Claimants {
 			if x.Job.ID == 9 && (x.Why == ArrayLimit) != (limited && !slices.Contains(got, x.Job.String())) {
 				t.Errorf("%s: %s %s", name, x.Job, x.Why)
 			}
@@ -348,10 +356,10 @@ func TestManyVetoes(t *testing.T) {
 		f, e, s, p := newCluster()
 		c(f, s, p)
 		p.MakeQueue(s)
-		e.Settings.Policy.Limits.MaxPerCycle = 1
+		e.Settings.Policy.Limits.MaxPerHour = 1
 		cycles, victims := 0, 0
 		for ; victims == 0 && cycles < 5; cycles++ {
-			choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+			choice, err := e.chooseVictims(t.Context(), s, p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -369,7 +377,7 @@ func TestVetoesPass(t *testing.T) {
 	f, e, s, p := newCluster()
 	f.change(1, norequeue)
 	leaves := func() string {
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil || len(choice.Changes.Evictions) != 1 {
 			t.Fatalf("%+v, %v", choice, err)
 		}
@@ -391,7 +399,7 @@ func TestVetoesForgetPins(t *testing.T) {
 	e.Journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), RawID: 9, User: "bob", State: Started, Pin: "n1", Ended: start}}
 	f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" })
 	leaves := func() int {
-		choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+		choice, err := e.chooseVictims(t.Context(), s, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -412,7 +420,7 @@ func TestVetoesForgetPins(t *testing.T) {
 func begun(t *testing.T) (*fakeSlurm, *Feature, *cluster.Snapshot, *plan.Plan) {
 	t.Helper()
 	f, e, s, p := newCluster()
-	choice, err := e.chooseVictims(t.Context(), &plan.Cycle{Snapshot: s, Plan: p})
+	choice, err := e.chooseVictims(t.Context(), s, p)
 	if err != nil {
 		t.Fatal(err)
 	}

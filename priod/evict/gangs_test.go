@@ -24,17 +24,17 @@ func blocked() (*fakeSlurm, *Feature, *plan.Cycle) {
 		f.jobs[j.ID] = plan.JobStatus{Job: j, CanRequeue: true}
 	}
 	e := &Feature{Slurm: f, Recorder: f, Journal: s.journal, Vetoes: Vetoes{}, Settings: s.set, Now: func() time.Time { return s.At }}
-	return f, e, &plan.Cycle{Snapshot: &s.Snapshot, History: cluster.NewHistory(), Plan: &s.plan, Reorder: func() {}, Fragmented: after(time.Hour)}
+	return f, e, &plan.Cycle{Snapshot: &s.Snapshot, History: cluster.NewHistory(), Plan: &s.plan, Fragmented: after(time.Hour)}
 }
 
-func turn(t *testing.T, e *Feature, c *plan.Cycle) error {
+func cycle(t *testing.T, e *Feature, c *plan.Cycle) error {
 	t.Helper()
-	earlier, trials, gangs, rounds := e.Parts()
 	err := error(nil)
-	for _, f := range []plan.Feature{earlier, trials, gangs, rounds} {
+	parts := []plan.Feature{e, e.For(ForTrial, ForGang), e.For(ForRound)}
+	for _, f := range parts {
 		err = errors.Join(err, f.Plan(t.Context(), c))
 	}
-	for _, f := range []plan.Feature{earlier, trials, gangs, rounds} {
+	for _, f := range parts {
 		err = errors.Join(err, f.Act(t.Context(), c))
 	}
 	return err
@@ -44,7 +44,7 @@ func turn(t *testing.T, e *Feature, c *plan.Cycle) error {
 // cheapest job gets its signal; explain says so.
 func TestCycleMovesForAGang(t *testing.T) {
 	f, e, c := blocked()
-	if err := turn(t, e, c); err != nil {
+	if err := cycle(t, e, c); err != nil {
 		t.Fatal(err)
 	}
 	if log, want := strings.Join(f.log, ", "), "save 1 recorded, pin 10, reserve 10, save 1 recorded, signal 1, save 1 signalled"; log != want {
@@ -57,7 +57,7 @@ func TestCycleMovesForAGang(t *testing.T) {
 		t.Errorf("%q", d.Evict)
 	}
 	n := len(f.log) // the next cycle begins nothing more
-	if err := turn(t, e, c); err != nil || strings.Contains(strings.Join(f.log[n:], ", "), "recorded") {
+	if err := cycle(t, e, c); err != nil || strings.Contains(strings.Join(f.log[n:], ", "), "recorded") {
 		t.Errorf("%v, %v", f.log[n:], err)
 	}
 }
@@ -84,7 +84,7 @@ func TestNoJobMoves(t *testing.T) {
 	} {
 		f, e, c := blocked()
 		x.change(f, e, c)
-		err := turn(t, e, c)
+		err := cycle(t, e, c)
 		moved := ""
 		for _, line := range f.log {
 			if id, signalled := strings.CutPrefix(line, "signal "); signalled {

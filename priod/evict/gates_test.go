@@ -52,16 +52,16 @@ func TestGatesOpen(t *testing.T) {
 		s.runs(1, 1, 4)
 		s.waits(10, 2)
 		c.set(s)
-		look := func(after time.Duration) *Trial {
+		look := func(after time.Duration) *Claimant {
 			s.At = at.Add(after)
-			return &s.choose().Trials[0]
+			return &s.choose().Claimants[0]
 		}
 		x := look(0)
 		if x.Why != c.why || !x.Opens.Equal(at.Add(c.opens)) {
 			t.Errorf("%s: %s, opens after %s, want %s", c.why, x.Why, x.Opens.Sub(at), c.opens)
 			continue
 		}
-		if words := gateWords(x.Why, x.Opens, s.At); !strings.Contains(words, c.words) {
+		if words := x.words(ForTrial, s.At); !strings.Contains(words, c.words) {
 			t.Errorf("%s: %q", c.why, words)
 		}
 		if x := look(c.opens - time.Second); x.Why != c.why {
@@ -73,12 +73,12 @@ func TestGatesOpen(t *testing.T) {
 	}
 }
 
-// While jobs are leaving, the first of them opens preemption.max_at_once; one that is overdue says
+// While jobs are leaving, the first of them opens preemption.grace_share; one that is overdue says
 // nothing.
 func TestGateOfThoseThatLeave(t *testing.T) {
 	for ago, opens := range map[time.Duration]time.Time{10 * time.Second: at.Add(50 * time.Second), 2 * time.Minute: {}} {
 		s := newScene(2)
-		s.set.Policy.Limits.MaxAtOnce = 1
+		s.set.Policy.Limits.GraceGPUs = 4
 		s.runs(1, 1, 4)
 		s.runs(2, 2, 4)
 		s.waits(10, 2)
@@ -86,8 +86,8 @@ func TestGateOfThoseThatLeave(t *testing.T) {
 		id, told := slurmplug.Plain(1), at.Add(-ago)
 		s.journal.Claims = []Claim{{Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(10), State: Planned, Shares: []ClaimShare{{Node: "n1", GPUs: 2, CPUs: 2, MemMB: 100}}}}
 		s.journal.Evictions = []Eviction{{Number: 1, Claim: 1, Job: id, RawID: 1, State: Signalled, At: told, SignalledAt: told, Grace: time.Minute}}
-		for _, x := range s.choose().Trials {
-			if x.Job == (cluster.JobID{ID: 11, Task: slurmplug.NoTask}) && (x.Why != preemption.AtOnce || !x.Opens.Equal(opens)) {
+		for _, x := range s.choose().Claimants {
+			if x.Job == (cluster.JobID{ID: 11, Task: slurmplug.NoTask}) && (x.Why != preemption.GraceGPUs || !x.Opens.Equal(opens)) {
 				t.Errorf("told %s ago: %s, opens %s", ago, x.Why, x.Opens)
 			}
 		}

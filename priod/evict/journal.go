@@ -2,7 +2,6 @@ package evict
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"sort"
 	"time"
@@ -29,59 +28,42 @@ type Journal struct {
 	memShared bool           // see cluster.Snapshot
 	swept     time.Time      // when Forget last looked at all rows, a multiple of sweepEvery
 
-	openClaims, openEvictions openRows
-
-	told int // victims since the last cycle began
-}
-
-// openRows are the indices, in ascending order, of a journal's rows that are not done.
-type openRows struct {
-	rows []int
-	seen int // rows seen; 0: all are read again
-}
-
-// update drops the rows that are done, and adds those of n that are new and are not. Where nothing
-// changed it writes nothing: several goroutines may then ask.
-func (o *openRows) update(n int, open func(row int) bool) []int {
-	done := func(row int) bool { return !open(row) }
-	switch {
-	case o.seen > n || o.seen == 0 && len(o.rows) > 0:
-		o.rows, o.seen = o.rows[:0], 0
-	case slices.ContainsFunc(o.rows, done):
-		o.rows = slices.DeleteFunc(o.rows, done)
-	}
-	for ; o.seen < n; o.seen++ {
-		if open(o.seen) {
-			o.rows = append(o.rows, o.seen)
-		}
-	}
-	return o.rows
+	openClaims    []*Claim // that are not done; see live
+	openEvictions []*Eviction
+	read          [2]int // rows of which these are
 }
 
 // undone reports whether a claim is open or leaves something in Slurm.
 func (c *Claim) undone() bool { return c.Open() || c.Pin != "" || c.Resv != "" }
 
-// live returns the rows that are not done, until Update.
-func (j *Journal) live() (claims iter.Seq[*Claim], evictions iter.Seq[*Eviction]) {
-	ofClaims := j.openClaims.update(len(j.Claims), func(i int) bool { return j.Claims[i].undone() })
-	ofEvictions := j.openEvictions.update(len(j.Evictions), func(i int) bool { return j.Evictions[i].Open() })
-	return each(j.Claims, ofClaims), each(j.Evictions, ofEvictions)
-}
+// changed has live look at all rows again.
+func (j *Journal) changed() { j.read = [2]int{-1, -1} }
 
-func each[R any](all []R, rows []int) iter.Seq[*R] {
-	return func(yield func(*R) bool) {
-		for _, i := range rows {
-			if !yield(&all[i]) {
-				return
+// live returns the rows that are not done, until Update. Where nothing changed it writes nothing: several goroutines may
+// then ask.
+func (j *Journal) live() ([]*Claim, []*Eviction) {
+	if now := [2]int{len(j.Claims), len(j.Evictions)}; j.read != now {
+		j.openClaims, j.openEvictions, j.read = nil, nil, now
+		for i := range j.Claims {
+			if c := &j.Claims[i]; c.undone() {
+				j.openClaims = append(j.openClaims, c)
+			}
+		}
+		for i := range j.Evictions {
+			if e := &j.Evictions[i]; e.Open() {
+				j.openEvictions = append(j.openEvictions, e)
 			}
 		}
 	}
+	return j.openClaims, j.openEvictions
 }
 
-// evictionsFrom returns the evictions of a claim and of all later claims: rows are numbered
-// in the order of their claims.
-func (j *Journal) evictionsFrom(claim int64) []Eviction {
-	return j.Evictions[sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Claim >= claim }):]
+// evictionsOf returns the evictions of a claim: rows are numbered in the order of their claims.
+func (j *Journal) evictionsOf(claim int64) []Eviction {
+	from := func(claim int64) int {
+		return sort.Search(len(j.Evictions), func(i int) bool { return j.Evictions[i].Claim >= claim })
+	}
+	return j.Evictions[from(claim):from(claim+1)]
 }
 
 // NewJournal returns an empty one.
@@ -129,38 +111,39 @@ func (j *Journal) Number(t *Changes) {
 	}
 }
 
-// Update takes over rows that have been saved.
-func (j *Journal) Update(t *Changes) {
-	for _, c := range t.Claims {
+// Update takes over rows that have been saved, and returns what has changed.
+func (j *Journal) Update(t *Changes) (events []Event) {
+	j.changed()
+	for i := range t.Claims {
+		c, event := &t.Claims[i], Event{Claim: &t.Claims[i]}
 		if old := j.Claim(c.Number); old != nil {
-			if c.undone() && !old.undone() {
-				j.openClaims.seen = 0
-			}
-			*old = c
-			continue
+			event.Before = string(old.State)
+			*old = *c
+		} else {
+			j.Claims = append(j.Claims, *c)
+			j.LastClaim = max(j.LastClaim, c.Number)
 		}
-		j.Claims = append(j.Claims, c)
-		j.LastClaim = max(j.LastClaim, c.Number)
+		events = append(events, event)
 	}
-	for _, e := range t.Evictions {
-		old := j.Eviction(e.Number)
-		counted := old != nil && !old.SignalledAt.IsZero()
+	for i := range t.Evictions {
+		e, event, counted := &t.Evictions[i], Event{Eviction: &t.Evictions[i]}, false
+		if old := j.Eviction(e.Number); old != nil {
+			event.Before, counted = string(old.State), !old.SignalledAt.IsZero()
+			*old = *e
+		} else {
+			j.Evictions = append(j.Evictions, *e)
+			j.LastEviction = max(j.LastEviction, e.Number)
+		}
 		switch counts := !e.SignalledAt.IsZero(); {
 		case counts && !counted:
 			j.Times[e.Job]++
 		case counted && !counts:
 			j.Times[e.Job]--
 		}
-		if old != nil {
-			if e.Open() && !old.Open() {
-				j.openEvictions.seen = 0
-			}
-			*old = e
-			continue
-		}
-		j.Evictions = append(j.Evictions, e)
-		j.LastEviction = max(j.LastEviction, e.Number)
+		event.Of = j.Claim(e.Claim)
+		events = append(events, event)
 	}
+	return events
 }
 
 // Forget drops rows that had ended longer ago than Memory at the last multiple of
@@ -173,7 +156,8 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 		return
 	}
 	before := now.Add(-Memory)
-	j.swept, j.openClaims.seen, j.openEvictions.seen = now, 0, 0
+	j.swept = now
+	j.changed()
 	j.Evictions = slices.DeleteFunc(j.Evictions, func(e Eviction) bool { return !e.Open() && e.Ended.Before(before) })
 	known, made := map[cluster.JobID]bool{}, map[int64]bool{}
 	for i := range j.Evictions {
@@ -195,10 +179,10 @@ func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 func (j *Journal) ids() map[uint32]bool {
 	ids := map[uint32]bool{}
 	claims, evictions := j.live()
-	for c := range claims {
+	for _, c := range claims {
 		ids[c.Job.ID] = true
 	}
-	for e := range evictions {
+	for _, e := range evictions {
 		ids[e.Job.ID] = true
 	}
 	return ids
@@ -208,7 +192,7 @@ func (j *Journal) ids() map[uint32]bool {
 func (j *Journal) underWay() map[cluster.JobID]int64 {
 	numbers := map[cluster.JobID]int64{}
 	_, evictions := j.live()
-	for e := range evictions {
+	for _, e := range evictions {
 		if e.Leaving() {
 			numbers[e.Job] = e.Number
 		}
@@ -220,34 +204,17 @@ func (j *Journal) underWay() map[cluster.JobID]int64 {
 // two cycles.
 func (j *Journal) Urgent() (jobs []plan.Target) {
 	claims, evictions := j.live()
-	for c := range claims {
+	for _, c := range claims {
 		if c.Open() || c.Resv != "" {
 			jobs = append(jobs, plan.Target{Job: c.Job, RawID: c.RawID})
 		}
 	}
-	for e := range evictions {
+	for _, e := range evictions {
 		if e.Open() && e.State != Restored {
 			jobs = append(jobs, plan.Target{Job: e.Job, RawID: e.RawID})
 		}
 	}
 	return unique(jobs)
-}
-
-// Idle returns the jobs of the other rows that are not done: victims that wait in the
-// queue, and jobs that are pinned to a place that no claim keeps any more.
-func (j *Journal) Idle() (waiting, pinned []plan.Target) {
-	claims, evictions := j.live()
-	for c := range claims {
-		if !c.Open() && c.Pin != "" {
-			pinned = append(pinned, plan.Target{Job: c.Job, RawID: c.RawID})
-		}
-	}
-	for e := range evictions {
-		if e.State == Restored {
-			waiting = append(waiting, plan.Target{Job: e.Job, RawID: e.RawID})
-		}
-	}
-	return unique(waiting), unique(pinned)
 }
 
 // Pins reports whether a job may still be pinned to the place of one of its claims.
@@ -256,7 +223,7 @@ func (j *Journal) Pins(id cluster.JobID) bool {
 		return false
 	}
 	claims, _ := j.live()
-	for c := range claims {
+	for _, c := range claims {
 		if c.Job == id && c.Pin != "" {
 			return true
 		}
@@ -279,7 +246,7 @@ func (j *Journal) CountArrayPlaces(array uint32, s *cluster.Snapshot) (n int) {
 	}
 	n = len(running)
 	claims, _ := j.live()
-	for c := range claims {
+	for _, c := range claims {
 		if c.Open() && c.Job.ID == array && !running[c.Job] {
 			n++
 		}
@@ -296,12 +263,12 @@ func unique(jobs []plan.Target) []plan.Target {
 // nodes are reserved meanwhile, and what evictions lost for whom.
 func (j *Journal) MarkHistory(h *cluster.History, now time.Time) {
 	h.Claiming, h.Returning, h.Reserved = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}, map[string]bool{}
-	h.LostFor = j.spentByUser(now)
+	h.LostFor = j.hoursByOwner(j.recent(now))
 	for user := range h.LostFor {
 		h.LostFor[user] *= 3600
 	}
 	claims, evictions := j.live()
-	for c := range claims {
+	for _, c := range claims {
 		if c.Open() {
 			h.Claiming[c.Job] = true
 		}
@@ -311,7 +278,7 @@ func (j *Journal) MarkHistory(h *cluster.History, now time.Time) {
 			}
 		}
 	}
-	for e := range evictions {
+	for _, e := range evictions {
 		switch e.State {
 		case Left, Requeued, Restored:
 			if c := j.Claim(e.Claim); c == nil || c.Purpose != ForRound { // a job that yielded at the end of a round had more than its due, and does not go first

@@ -4,40 +4,44 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
+
+	"slurmprio/priod/cluster"
 )
 
 // The rows that are not done are those that a scan of all rows finds, whatever happened to them.
 func TestOpenRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var open []bool
-		o := openRows{}
-		for range rapid.IntRange(1, 50).Draw(t, "steps") {
-			switch rapid.IntRange(0, 3).Draw(t, "kind") {
-			case 0, 1:
-				open = append(open, rapid.Bool().Draw(t, "open"))
-			case 2:
-				for _, i := range rapid.SliceOfN(rapid.IntRange(0, 60), 0, 3).Draw(t, "done") {
-					if i < len(open) {
-						open[i] = false
-					}
+		j := NewJournal()
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			var rows Changes
+			for range rapid.IntRange(0, 3).Draw(t, "rows") {
+				n := int64(rapid.IntRange(1, int(j.LastEviction)+1).Draw(t, "number"))
+				rows = Changes{
+					Claims:    []Claim{{Number: n, State: rapid.SampledFrom([]ClaimState{Planned, Started}).Draw(t, "claim")}},
+					Evictions: []Eviction{{Number: n, Claim: n, State: rapid.SampledFrom([]State{Recorded, Done}).Draw(t, "eviction")}},
 				}
-			case 3: // rows are dropped, or one is open again
-				if n := rapid.IntRange(0, len(open)).Draw(t, "kept"); n < len(open) {
-					open[n] = true
-					open = open[n:]
-				}
-				o.seen = 0
+				j.Update(&rows)
 			}
-			var want []int
-			for i, is := range open {
-				if is {
-					want = append(want, i)
+			if rapid.IntRange(0, 9).Draw(t, "forget") == 0 {
+				j.Forget(epoch.Add(time.Duration(len(j.Claims))*time.Hour), func(cluster.JobID) bool { return true })
+			}
+			var claims []*Claim
+			var evictions []*Eviction
+			for i := range j.Claims {
+				if c := &j.Claims[i]; c.undone() {
+					claims = append(claims, c)
 				}
 			}
-			if got := o.update(len(open), func(i int) bool { return open[i] }); !slices.Equal(got, want) {
-				t.Fatalf("%v: %v, not %v", open, got, want)
+			for i := range j.Evictions {
+				if e := &j.Evictions[i]; e.Open() {
+					evictions = append(evictions, e)
+				}
+			}
+			if c, e := j.live(); !slices.Equal(c, claims) || !slices.Equal(e, evictions) {
+				t.Fatalf("%v and %v, not %v and %v", c, e, claims, evictions)
 			}
 		}
 	})

@@ -92,11 +92,11 @@ func (j *Journal) findFree(c *Claim) (free bool) {
 	c.Shares, free = slices.Clone(c.Shares), true
 	for i := range c.Shares {
 		s := &c.Shares[i]
-		at := slices.IndexFunc(j.nodes, func(n cluster.Node) bool { return n.Name == s.Node })
-		if at < 0 {
+		n := j.node(s.Node)
+		if n == nil {
 			return false
 		}
-		s.setFree(&j.nodes[at])
+		s.setFree(n)
 		free = free && s.FreeGPUs >= s.GPUs && s.FreeCPUs >= s.CPUs && s.FreeMemMB >= s.MemMB
 	}
 	return free
@@ -112,7 +112,7 @@ func (s *ClaimShare) setFree(n *cluster.Node) {
 }
 
 // refuted are the claims whose lessons are wrong, without them: the job has started on such a node since, with no
-// more room than it was given in vain. Slurm was only late.
+// more room than it was given in vain. Slurm was only late. The nodes are those of the snapshot.
 func (j *Journal) refuted(s *cluster.Snapshot) (t Changes) {
 	var taught []*Claim
 	for i := range j.Claims {
@@ -123,25 +123,19 @@ func (j *Journal) refuted(s *cluster.Snapshot) (t Changes) {
 	if len(taught) == 0 {
 		return t
 	}
-	running := map[cluster.JobID]*cluster.Job{}
-	for i := range s.Jobs {
-		if x := &s.Jobs[i]; x.State == cluster.Running {
-			running[x.ID] = x
-		}
-	}
+	queue := cluster.ByID(s.Jobs)
 	for _, c := range taught {
-		x := running[c.Job]
-		if x == nil || x.Start.Before(c.Ended) || !cluster.SameUser(x.User, c.User) {
+		x := queue.Get(c.Job)
+		if x == nil || x.State != cluster.Running || x.Start.Before(c.Ended) || !cluster.SameUser(x.User, c.User) {
 			continue
 		}
 		hosts, _ := slurmplug.ExpandHosts(x.NodeList)
 		if !slices.ContainsFunc(c.Shares, func(share ClaimShare) bool {
-			at := slices.IndexFunc(s.Nodes, func(n cluster.Node) bool { return n.Name == share.Node })
-			if at < 0 || !slices.Contains(hosts, share.Node) {
+			n, now := j.node(share.Node), share
+			if n == nil || !slices.Contains(hosts, share.Node) {
 				return true
 			}
-			now := share
-			now.setFree(&s.Nodes[at])
+			now.setFree(n)
 			return now.FreeGPUs+share.GPUs > share.FreeGPUs || now.FreeCPUs+share.CPUs > share.FreeCPUs || now.FreeMemMB+share.MemMB > share.FreeMemMB
 		}) {
 			late := *c

@@ -35,11 +35,11 @@ func (s *scene) vain(t *testing.T, id uint32, reason string, change func(*scene)
 	if change != nil {
 		change(&scene{Snapshot: cluster.Snapshot{Nodes: left}})
 	}
-	s.journal.SetNodes(left)
+	s.journal.nodes = left
 	status := plan.JobStatus{Job: cluster.Job{ID: claim.Job, User: claim.User, Partition: "gpu,other", State: cluster.Pending, Priority: 9, Reason: reason}}
 	turn := Advance(s.journal, Observation{At: s.At.Add(2 * time.Minute), Hold: time.Minute, Statuses: map[cluster.JobID]plan.JobStatus{claim.Job: status}})
 	s.journal.Update(&turn)
-	s.journal.SetNodes(nil)
+	s.journal.nodes = nil
 	return s.journal.Claim(claim.Number)
 }
 
@@ -70,13 +70,14 @@ func TestLessons(t *testing.T) {
 		"another user's":       {why(11, carol), preemption.Evicts},
 		"a smaller one":        {why(11, func(j *cluster.Job) { j.MemMB = 50 }), preemption.Evicts},
 	} {
-		if c.got != c.want && !(c.want == preemption.Evicts && c.got == preemption.PerCycle) {
+		if c.got != c.want {
 			t.Errorf("%s: %s, want %s", name, c.got, c.want)
 		}
 	}
 	choice := s.choose()
 	p := &plan.Plan{Decisions: s.plan.Decisions}
-	choice.Annotate(p)
+	said := choice.explain("")
+	said.annotate(p, trials.classes)
 	if words := p.Decisions[0].Evict; !strings.Contains(words, "in vain") || !strings.Contains(words, "2 GPUs, 2 CPUs, 100 MB of n1, where 4 GPUs, 12 CPUs, 1000 MB were free") {
 		t.Errorf("explain says %q", words)
 	}
@@ -124,7 +125,9 @@ func TestNoLesson(t *testing.T) {
 		j := cluster.Job{ID: slurmplug.Plain(10), User: "bob", State: cluster.Running, Start: s.At.Add(3 * time.Minute), NodeList: "n1", GPUs: 2, CPUs: 2, MemMB: 100}
 		s.Jobs = []cluster.Job{j}
 		s.Nodes[0].GPUsUsed, s.Nodes[0].CPUsUsed, s.Nodes[0].MemUsedMB = 2, 6, 700-int64(free)
+		s.journal.nodes = s.Nodes
 		turn := s.journal.refuted(&s.Snapshot)
+		s.journal.nodes = nil
 		s.journal.Update(&turn)
 		if taught := len(s.journal.lessons()) > 0; taught == forgotten {
 			t.Errorf("%d MB more: taught %t", free, taught)
@@ -150,8 +153,8 @@ func TestTrialsGivenUp(t *testing.T) {
 			t.Fatalf("minute %d: %d claims at a time", minute, len(choice.Changes.Claims))
 		}
 		if len(choice.Changes.Claims) == 0 {
-			if why := choice.Trials[0].Why; why != Cancelled || !choice.Trials[0].Opens.After(s.At) {
-				t.Fatalf("minute %d: %s until %v", minute, why, choice.Trials[0].Opens)
+			if why := choice.Claimants[0].Why; why != Cancelled || !choice.Claimants[0].Opens.After(s.At) {
+				t.Fatalf("minute %d: %s until %v", minute, why, choice.Claimants[0].Opens)
 			}
 			continue
 		}

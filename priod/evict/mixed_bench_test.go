@@ -61,7 +61,8 @@ func BenchmarkChooseMixed(b *testing.B) {
 	}
 	before, evicting := cpu(b), 0
 	for b.Loop() {
-		evicting = len(Choose(s, nodemap.New(s), FindHolders(s, nodemap.New(s), &Journal{}, set), p, &Journal{}, set, nil).Changes.Claims)
+		q := Question{Snapshot: s, Nodes: nodemap.New(s), Holders: FindHolders(s, nodemap.New(s), &Journal{}, set), Plan: p, Journal: &Journal{}, Settings: set}
+		evicting = len(Choose(ForTrial, q).Changes.Claims)
 	}
 	b.ReportMetric((cpu(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op") // other work on the machine does not count
 	b.ReportMetric(float64(evicting), "evicting")

@@ -87,6 +87,7 @@ func (m *model) restart() { m.memory = copied(m.disk) }
 
 func copied(j *Journal) *Journal {
 	c := *j
+	c.changed()
 	c.Claims, c.Evictions = slices.Clone(j.Claims), slices.Clone(j.Evictions)
 	c.Times = map[cluster.JobID]int{}
 	for id, n := range j.Times {
@@ -165,9 +166,12 @@ func (m *model) turn(faults bool) {
 		return
 	}
 	seen := Observation{At: m.clock(), Statuses: map[cluster.JobID]plan.JobStatus{}, Hold: 30 * time.Second, Paused: m.paused}
-	waiting, pinned := m.memory.Idle()
-	for _, t := range slices.Concat(m.memory.Urgent(), waiting, pinned) {
-		seen.Statuses[t.Job] = m.sight(m.jobs[t.Job])
+	claims, evictions := m.memory.live()
+	for _, c := range claims {
+		seen.Statuses[c.Job] = m.sight(m.jobs[c.Job])
+	}
+	for _, e := range evictions {
+		seen.Statuses[e.Job] = m.sight(m.jobs[e.Job])
 	}
 	die := func(what string) bool {
 		if faults && rapid.IntRange(0, 5).Draw(m.T, what) == 0 {

@@ -24,7 +24,7 @@ func (j *Journal) Overdue(at time.Time) map[string]time.Duration {
 	late := map[string]time.Duration{}
 	since := func(step string, due time.Time) { late[step] = max(late[step], at.Sub(due)) }
 	claims, evictions := j.live()
-	for e := range evictions {
+	for _, e := range evictions {
 		switch e.State {
 		case Recorded:
 			since(Unsignalled, e.At)
@@ -40,7 +40,7 @@ func (j *Journal) Overdue(at time.Time) map[string]time.Duration {
 			}
 		}
 	}
-	for c := range claims {
+	for _, c := range claims {
 		if c.Resv != "" && c.State != Planned {
 			since(Unfree, cluster.Later(c.Room, c.Ended))
 		}

@@ -3,11 +3,11 @@ package evict
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -30,6 +30,7 @@ const (
 	Held        preemption.Why = "held"
 	LaterTurn   preemption.Why = "later"         // maxTrials stand before it
 	Uncounted   preemption.Why = "not-allocated" // at the end of a round: the allocation does not count it
+	Unmovable   preemption.Why = "unmovable"     // of a gang's candidates: it has no other place, or opens no node
 	TookOver    preemption.Why = "took-over"     // Settings.Since: another priod's victims may be in their grace
 	NotYet      preemption.Why = "not-yet"       // moving others would cost more GPU time than the gang has waited
 	NoTag       preemption.Why = "no-tag"        // of a gang
@@ -37,8 +38,8 @@ const (
 	ArrayLimit  preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
 )
 
-// reasonTexts say what became of a TE job, or why a candidate stays.
-var reasonTexts = map[preemption.Why]string{
+// texts say what became of a claimant, or why a candidate stays: of a TE job, and of others where that speaks of TE jobs.
+var texts = map[Purpose]map[preemption.Why]string{ForTrial: {
 	preemption.Evicts:     "jobs are evicted for it",
 	preemption.Claimed:    "room is being made or held for it",
 	preemption.Fits:       "it fits into GPUs that are free or being freed",
@@ -46,9 +47,7 @@ var reasonTexts = map[preemption.Why]string{
 	preemption.Impossible: "no evictable jobs make room for it",
 	preemption.CannotRun:  "it cannot run on any GPU type that it may have",
 	preemption.Gang:       "only least-loss makes room over several nodes",
-	preemption.AtOnce:     "as many jobs as may be in their grace period at a time are",
 	preemption.GraceGPUs:  "preemption.grace_share is reached",
-	preemption.PerCycle:   "as many jobs as one cycle may signal are signalled",
 	preemption.PerHour:    "preemption.max_per_hour is reached",
 	preemption.PerDay:     "preemption.gpu_hours_per_day or loss_share is reached",
 	preemption.PerOwner:   "its user has reached preemption.user_loss_share",
@@ -80,69 +79,53 @@ var reasonTexts = map[preemption.Why]string{
 	Bound:                "names or excludes nodes: it may not fit elsewhere",
 	Vetoed:               "cannot be requeued (--no-requeue, or no batch job)",
 	Expedited:            "asked for an expedited requeue (--requeue=expedite): Slurm would hold it, or start it again before all others",
-}
-
-// roundReasonTexts say what the end of a round brings a waiting job, or why a running
-// one stays, where reasonTexts would speak of a TE job.
-var roundReasonTexts = map[preemption.Why]string{
-	preemption.Why(yield.Gets):     "others yield to it",
-	preemption.Why(yield.Soon):     "it starts on its own within the next one",
-	preemption.Why(yield.NotOwed):  "no job on its GPU type has had enough more than its share",
-	preemption.Why(yield.NoGain):   "the gain would not cover a checkpoint, a restart and a requeue",
-	preemption.Why(yield.NoneLeft): "the jobs on its GPU type that may yield are too few or too small",
-	preemption.Why(yield.Limit):    "as many jobs as one round may move have yielded",
-	preemption.Why(yield.Behind):   "TE jobs are waiting and would get the place first",
-
-	preemption.Why(yield.Yields): "yields its GPUs",
-	preemption.Why(yield.Stays):  "no job is owed enough",
-	preemption.Why(yield.Young):  "is within its first round, or started less than preemption.min_run ago",
-	preemption.Why(yield.Ending): "ends before it would pay to leave",
-	Uncounted:                    "not part of the allocation",
-}
-
-// gangReasonTexts say what became of a gang, where reasonTexts would speak of a TE job.
-var gangReasonTexts = map[preemption.Why]string{
+}, ForRound: {
+	preemption.Evicts:     "others yield to it",
+	preemption.Soon:       "it starts on its own within the next one",
+	preemption.NotOwed:    "no job on its GPU type has had enough more than its share",
+	preemption.NoGain:     "the gain would not cover a checkpoint, a restart and a requeue",
+	preemption.Impossible: "the jobs on its GPU type that may yield are too few or too small",
+	preemption.Behind:     "TE jobs are waiting and would get the place first",
+}, ForGang: {
 	preemption.Evicts:     "other jobs move for it",
 	preemption.Anyway:     "it starts soon enough without a move",
 	preemption.Impossible: "no small evictable jobs that fit elsewhere make room for it",
 	NotYet:                "moving others would cost more GPU time than it has waited for nodes of its shape",
 	NoTag:                 "it has no valid tag: no job moves for it",
 	Constraint:            "it requests nodes, few switches or features that leave no choice",
+}}
+
+// Text returns in words what became of a claimant, or why a candidate stays.
+func Text(purpose Purpose, why preemption.Why) string {
+	return cmp.Or(texts[purpose][why], texts[ForTrial][why], string(why))
 }
 
-// GangReasonText returns what became of a gang in words.
-func GangReasonText(why preemption.Why) string {
-	return cmp.Or(gangReasonTexts[why], ReasonText(why))
-}
-
-// RoundReasonText returns a reason at the end of a round in words.
-func RoundReasonText(why preemption.Why) string {
-	return cmp.Or(roundReasonTexts[why], ReasonText(why))
-}
-
-// ReasonText returns a reason in words.
-func ReasonText(why preemption.Why) string { return cmp.Or(reasonTexts[why], string(why)) }
-
-// Annotate adds to the plan's decisions, for explain, what was decided for each TE job.
-func (c *Choice) Annotate(p *plan.Plan) {
-	said := explanations{}
-	for i := range c.Trials {
-		t := &c.Trials[i]
-		said.add(t.Job, plan.EvictionChoice{For: string(ForTrial), Why: string(t.Why), What: t.What, Opens: t.Opens}, "preemption: "+t.words(p.At))
+// words are what became of a claimant, with when that may change and what it is about.
+func (x *Claimant) words(purpose Purpose, now time.Time) string {
+	words := Text(purpose, x.Why)
+	if !x.Opens.IsZero() {
+		layout := "15:04"
+		if x.Opens.Sub(now) > 12*time.Hour {
+			layout = "Jan 2 15:04"
+		}
+		words += ", until " + x.Opens.Local().Format(layout) + " at the earliest"
 	}
-	said.annotate(p, cluster.TE)
-}
-
-// words are what became of a trial.
-func (t *Trial) words(now time.Time) string {
-	words := gateWords(t.Why, t.Opens, now)
-	if t.What != "" {
-		words += ": " + t.What
+	if x.What != "" {
+		words += ": " + x.What
 	}
-	if t.vain != nil && (t.Why == InVain || t.Why == preemption.Impossible) {
-		words += fmt.Sprintf(" (%s at %s: %s)", t.vain.Job, t.vain.Ended.Local().Format("Jan 2 15:04"), t.vain.lesson())
+	if x.vain != nil && (x.Why == InVain || x.Why == preemption.Impossible) {
+		words += fmt.Sprintf(" (%s at %s: %s)", x.vain.Job, x.vain.Ended.Local().Format("Jan 2 15:04"), x.vain.lesson())
 	}
 	return words
+}
+
+// explain is what was decided for each claimant.
+func (c *Choice) explain(prefix string) (said explanations) {
+	for i := range c.Claimants {
+		x := &c.Claimants[i]
+		said.add(x.Job, plan.EvictionChoice{For: string(c.For), Why: string(x.Why), What: x.What, Opens: x.Opens}, prefix+x.words(c.For, c.Snapshot.At))
+	}
+	return said
 }
 
 // explanations are what became of jobs.
@@ -165,11 +148,11 @@ func (e *explanations) add(job cluster.JobID, choice plan.EvictionChoice, words 
 	}
 }
 
-// annotate adds them to the decisions of a class.
-func (e *explanations) annotate(p *plan.Plan, class cluster.Class) {
+// annotate adds them to the decisions of these classes.
+func (e *explanations) annotate(p *plan.Plan, classes []cluster.Class) {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if d.Class != class {
+		if !slices.Contains(classes, d.Class) {
 			continue
 		}
 		if x, said := e.Find(d.Job); said {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/evict/yield"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/steer"
@@ -19,7 +18,7 @@ import (
 // A round ends once at each whole multiple of its length that the cycles pass, and
 // none when the first of them looks or the clock is set back.
 func TestWhenRoundsEnd(t *testing.T) {
-	r := &Rounds{Settings: RoundSettings{Policy: yield.Settings{Round: 1800}}}
+	r, length := &Rounds{}, 30*time.Minute
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for i, c := range []struct {
 		after time.Duration
@@ -28,11 +27,11 @@ func TestWhenRoundsEnd(t *testing.T) {
 		{time.Minute, false}, {29 * time.Minute, false}, {30 * time.Minute, true}, {31 * time.Minute, false}, {59 * time.Minute, false},
 		{3 * time.Hour, true}, {time.Hour, false}, {61 * time.Minute, false}, {90 * time.Minute, true},
 	} {
-		ends := r.hasEnded(noon.Add(c.after))
+		ends := r.hasEnded(noon.Add(c.after), length)
 		if ends != c.ends {
 			t.Errorf("cycle %d, %s after noon: %v", i, c.after, ends)
 		}
-		if ends && !r.hasEnded(noon.Add(c.after)) {
+		if ends && !r.hasEnded(noon.Add(c.after), length) {
 			t.Errorf("cycle %d: nobody was asked, and it is not due any more", i)
 		}
 		r.due = false
@@ -45,11 +44,11 @@ func TestRoundsOffAndOn(t *testing.T) {
 	f, set, _, turn := turning(t)
 	set.Rounds.due, set.Rounds.lastCycle, set.Rounds.explained = false, start.Add(-24*time.Hour), explanations{}
 	set.Rounds.explained.Set(slurmplug.Plain(9), explanation{words: "of yesterday"})
-	set.Rounds.Settings.Enabled = false
+	set.Settings.Rounds.Enabled = false
 	if _, err := turn(); err != nil {
 		t.Fatal(err)
 	}
-	set.Rounds.Settings.Enabled = true
+	set.Settings.Rounds.Enabled = true
 	if r, err := turn(); err != nil || r.Round != nil || set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Evict, "yesterday") {
 		t.Errorf("%+v, due %v, %v; %v", r.Round, set.Rounds.due, err, f.log)
 	}
@@ -81,17 +80,19 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 		shares.Jobs.Set(j.ID, &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{8 * 3600}})
 	}
 	set := &atEnd{Feature: e, steering: steer.Feature{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}}}
-	set.Rounds = &Rounds{Settings: RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}}, due: true}
+	set.Rounds, set.Settings.Rounds = &Rounds{due: true}, RoundSettings{Enabled: true, Length: 30 * time.Minute, Pay: 20}
 	return f, set, h, func() (*ended, error) {
 		t.Helper()
 		h.Observe(s)
 		e.Journal.MarkHistory(h, time.Time{})
 		r := &ended{}
-		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins, Shares: func() *plan.Shares { return shares }}
-		e.Choice, e.Round, e.failed = set.trial, nil, false
-		first := order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}}}
-		err := errors.Join(first.Plan(t.Context(), c), set.steering.Plan(t.Context(), c), forRounds{Feature: e}.Plan(t.Context(), c))
-		r.Round = e.Round
+		c := &plan.Cycle{Snapshot: s, History: h, Plan: &r.Plan, Paused: set.Hold, DryRun: set.DryRun, Pinned: e.Journal.Pins}
+		e.Choices, e.failed = set.earlier, false
+		first := order.Feature{Settings: order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}}}
+		first.Rank(c, func() *plan.Shares { return shares })
+		err := errors.Join(set.steering.Plan(t.Context(), c), e.For(ForRound).Plan(t.Context(), c))
+		first.Again(c)
+		r.Round = e.Choices.Of(ForRound)
 		return r, err
 	}
 }
@@ -102,11 +103,11 @@ type atEnd struct {
 	steering steer.Feature
 	Hold     string
 	DryRun   bool
-	trial    *Choice // of the same cycle
+	earlier  Choices // of the same cycle
 }
 
 type ended struct {
-	Round *Round
+	Round *Choice
 	Plan  plan.Plan
 }
 
@@ -119,7 +120,7 @@ func TestRoundEnds(t *testing.T) {
 		t.Fatalf("%+v, %v", r.Round, err)
 	}
 	d := r.Plan.Decisions[0]
-	if d.Why != string(plan.Round) || d.Value <= 0 || !strings.Contains(d.Evict, "others yield to it") || !strings.Contains(d.Steer, "waits") {
+	if d.Why != string(plan.Round) || d.Value <= 0 || !strings.Contains(d.Evict, "others yield to it") || !strings.Contains(d.Choices.GPUType.Words(), "waits") {
 		t.Errorf("%+v", d)
 	}
 	if len(r.Plan.Actions) != 1 || r.Plan.Actions[0].Lever != slurmplug.SiteFactor {
@@ -149,7 +150,7 @@ func TestRoundsGiveWay(t *testing.T) {
 		"one can":             {func(f *fakeSlurm, _ *atEnd) { f.change(1, norequeue) }, 1, false},
 		"it names a node":     {func(f *fakeSlurm, _ *atEnd) { f.change(9, func(s *plan.JobStatus) { s.ReqNodes = "n1" }) }, 0, false},
 		"paused":              {func(_ *fakeSlurm, set *atEnd) { set.Hold = "paused by ann" }, 0, false},
-		"off":                 {func(_ *fakeSlurm, set *atEnd) { set.Rounds.Settings.Enabled = false }, 0, false},
+		"off":                 {func(_ *fakeSlurm, set *atEnd) { set.Settings.Rounds.Enabled = false }, 0, false},
 		"within a round":      {func(_ *fakeSlurm, set *atEnd) { set.Rounds.due = false }, 0, false},
 		"shown":               {func(_ *fakeSlurm, set *atEnd) { set.Rounds.due, set.DryRun = false, true }, 1, false},
 	} {
@@ -165,7 +166,7 @@ func TestRoundsGiveWay(t *testing.T) {
 		}
 	}
 	f, set, _, turn := turning(t)
-	set.trial = &Choice{Changes: Changes{Claims: []Claim{{}}}}
+	set.earlier = Choices{{For: ForTrial, Changes: Changes{Claims: []Claim{{}}}}}
 	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due {
 		t.Errorf("beside a trial: %+v, %v", r.Round, err)
 	}
@@ -199,9 +200,9 @@ func norequeue(s *plan.JobStatus) { s.CanRequeue = false }
 func TestRoundEndsOverARestart(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for at, want := range map[time.Duration]bool{-time.Second: true, time.Minute: false} {
-		r := &Rounds{Settings: RoundSettings{Policy: yield.Settings{Round: 1800}}}
+		r := &Rounds{}
 		r.Restore(noon.Add(at))
-		if got := r.hasEnded(noon.Add(2 * time.Minute)); got != want {
+		if got := r.hasEnded(noon.Add(2*time.Minute), 30*time.Minute); got != want {
 			t.Errorf("last cycle %s after the end of a round: %t", at, got)
 		}
 	}

@@ -7,170 +7,111 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
-	"slurmprio/priod/placement"
-	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 )
+
+// rounds are BE jobs that are owed their GPU type at the end of a round, the one that is owed most first: running BE
+// jobs that have had more than their share yield to them.
+var rounds = kind{
+	purpose: ForRound, task: "end the round", prefix: "at the end of the last round: ", classes: []cluster.Class{cluster.BE},
+	due: func(e *Feature, c *plan.Cycle, q *Question) bool {
+		r := e.Rounds
+		if r == nil || c.Owing == nil {
+			return false
+		}
+		if !e.Settings.Rounds.Enabled {
+			*r = Rounds{}
+			return false
+		}
+		ends := r.hasEnded(c.Snapshot.At, e.Settings.Rounds.Length) || c.DryRun // a dry run shows what a round would bring that ended now
+		if c.Plan.Shares == nil || c.Paused != "" {                             // no job is owed anything
+			r.due, r.explained = false, explanations{}
+			return false
+		}
+		if ends {
+			q.Owing = c.Owing(e.Settings.Rounds.Lead)
+		}
+		return q.Owing != nil
+	},
+	price: func(p *preemption.Settings, set *Settings) {
+		p.Policy, p.Round, p.Pay = preemption.MostHad, set.Rounds.Length.Seconds(), set.Rounds.Pay
+	},
+	ask:    (*Choice).askOwed,
+	decide: (*Choice).decide,
+}
 
 // RoundSettings say whether running BE jobs yield, at the end of a round, to those that
 // are owed their GPUs, and which. The limits are those of Settings.
 type RoundSettings struct {
 	Enabled bool
-	Policy  yield.Settings
+	Length  time.Duration // a job runs at least so long before it yields
+	// Pay is how many GPU-seconds the one that is owed has to gain for each that
+	// the move loses.
+	Pay  float64
+	Lead plan.Lead
 }
 
-// RoundWaiter is a waiting BE job and what the end of a round brings it.
-type RoundWaiter struct {
-	Job     cluster.JobID
-	Why     preemption.Why // of yield, of preemption's limits or of this package; see RoundReasonText
-	Victims []cluster.JobID
-	Cost    float64       // GPU-seconds
-	Wait    time.Duration // until the last victim has left
+// Rounds end at the whole multiples of their length that lie between two cycles.
+// Nothing of them is stored: after a start of priod, or after rounds were switched on,
+// the next multiple is the first end.
+type Rounds struct {
+	lastCycle time.Time    // when the last cycle was
+	due       bool         // a round has ended, and no cycle has dealt with it
+	explained explanations // what the last round brought each job, in words
 }
 
-// Round is what the end of a round brings. Changes holds the rows of new claims and
-// evictions, which have no numbers yet.
-type Round struct {
-	Waiting []RoundWaiter // in the order of the queue
-	Running []Refusal     // all jobs that hold GPUs, those that yield too
-	Changes Changes
+// Restore takes in when an earlier process had its last cycle: a round that ended since is dealt with.
+func (r *Rounds) Restore(lastCycle time.Time) { r.lastCycle = lastCycle }
+
+// hasEnded reports whether a round has ended by now and has not been dealt with.
+func (r *Rounds) hasEnded(now time.Time, length time.Duration) bool {
+	if !r.lastCycle.IsZero() && now.Truncate(length).After(r.lastCycle.Truncate(length)) {
+		r.due = true
+	}
+	r.lastCycle = now
+	return r.due
 }
 
-// EndRound decides which jobs yield to which. vetoed are jobs that a closer look ruled out.
-func EndRound(s *cluster.Snapshot, m *nodemap.Map, held *Holders, o *plan.Owing, j *Journal, set *Settings, round *RoundSettings, vetoed map[cluster.JobID]preemption.Why) *Round {
-	c := &Choice{set: set.Policy}
-	c.set.Limits = set.limits(s)
-	c.snapshot.Nodes = m.Nodes
-	c.addCandidates(held, set, vetoed)
-	c.countRecent(s, j)
-	r := &Round{Waiting: make([]RoundWaiter, len(o.Waiting))}
-	snap := yield.Snapshot{Nodes: m.Nodes.Clone()}
-	r.addRunning(&snap, c, o)
-	for _, claim := range j.claimsByJob() {
-		snap.Nodes.Take(claim.places(m))
-	}
-	queue := cluster.ByID(s.Jobs)
-	for i := range s.Jobs { // an array counts as its task that starts next
-		if id := s.Jobs[i].FirstTask(); queue.Get(id) == nil {
-			queue.Set(id, &s.Jobs[i])
-		}
-	}
-	snap.First = teRequests(o, m, &queue)
-	asked, jobs := r.addWaiting(&snap, c, s, o, j, set, m, vetoed, &queue)
-	d := yield.Decide(&snap, round.Policy)
-	for i, why := range d.Running {
-		if r.Running[i].Why == "" {
-			r.Running[i].Why = preemption.Why(why)
-		}
-	}
-	order := make([]int, len(asked))
-	for k, i := range asked {
-		r.Waiting[i].Why, order[k] = preemption.Why(d.Waiting[k]), k
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(snap.Waiting[b].Owed, snap.Waiting[a].Owed) })
-	gate, refused := preemption.NewGate(&c.snapshot, c.set.Limits), preemption.Why("")
-	for _, k := range order {
-		if d.Waiting[k] != yield.Gets {
-			continue
-		}
-		var victims []int
-		for i, to := range d.For {
-			if to == k {
-				victims = append(victims, i)
-			}
-		}
-		t := &r.Waiting[asked[k]]
-		if refused == "" { // a refused claim refuses those after it, which count on its room
-			refused = gate.Refuses(&c.snapshot, preemption.NoOwner, victims)
-		}
-		if refused != "" {
-			t.Why = refused
-			for _, i := range victims {
-				r.Running[i].Why = refused
-			}
-			continue
-		}
-		for _, i := range victims {
-			x := &c.snapshot.Candidates[i]
-			t.Victims = append(t.Victims, c.running[i].ID)
-			t.Cost += x.Loss()
-			t.Wait = max(t.Wait, seconds(x.Grace))
-		}
-		job := jobs[k]
-		c.addRows(s, m, job, Claim{Purpose: ForRound, Job: t.Job, RawID: job.RawID, User: job.User, GPUs: job.GPUs, Wait: t.Wait}, d.Shares[k], victims, set)
-	}
-	r.Changes = c.Changes
-	return r
-}
-
-// addRunning adds the candidates, in their order, with the reasons of those that may
-// not leave. The places of jobs that are leaving count as free.
-func (r *Round) addRunning(snap *yield.Snapshot, c *Choice, o *plan.Owing) {
-	standing := preemption.Decide(&c.snapshot, c.set).Standing
+// askOwed adds the jobs that wait for GPUs which they are owed. An array counts as its task that starts next. Only jobs
+// that the allocation counts leave for them.
+func (c *Choice) askOwed() {
 	for i, job := range c.running {
-		x := &c.snapshot.Candidates[i]
-		why := cmp.Or(c.ownWhy[i], standing[i])
-		owed, counted := o.Running.Find(job.ID)
-		switch {
-		case why == preemption.Allowed && !counted:
-			why = Uncounted
-		case why == preemption.Allowed:
-			why = ""
+		x := &c.search.Candidates[i]
+		owed, counted := c.Owing.Running.Find(job.ID)
+		if !counted && x.Stays == "" {
+			c.stay(i, Uncounted)
 		}
-		if x.Leaving {
-			snap.Nodes.Release(x.Shares)
-		}
-		snap.Running = append(snap.Running, yield.Running{
-			Shares: x.Shares, Consent: why == "", Leaving: x.Leaving, Owed: owed.Owed, Elapsed: x.Elapsed,
-			Left: min(owed.Run, x.Remaining), Cost: x.Loss() / float64(job.GPUs),
-		})
-		r.Running = append(r.Running, Refusal{Job: job.ID, User: job.User, GPUs: job.GPUs, Cost: x.Loss(), Why: why})
+		x.Owed, x.Remaining = owed.Owed, min(owed.Run, x.Remaining)
 	}
-}
-
-// teRequests are the requests of TE jobs to which Slurm would give a place before it
-// gives one to jobs that are owed it.
-func teRequests(o *plan.Owing, m *nodemap.Map, queue *cluster.JobMap[*cluster.Job]) (requests []placement.Request) {
-	for _, id := range o.First {
+	queue := cluster.ByID(c.Snapshot.Jobs)
+	for i := range c.Snapshot.Jobs {
+		if id := c.Snapshot.Jobs[i].FirstTask(); queue.Get(id) == nil {
+			queue.Set(id, &c.Snapshot.Jobs[i])
+		}
+	}
+	for _, id := range c.Owing.First { // Slurm would give them a place before it gives one to jobs that are owed it
 		job := queue.Get(id)
-		types, understood := m.Types(job)
-		for n := job.TasksNow(); n > 0 && understood && job.WantsRoom() && len(requests) < maxTrials; n-- {
-			requests = append(requests, m.Request(job, types))
+		types, understood := c.Nodes.Types(job)
+		for n := job.TasksNow(); n > 0 && understood && job.WantsRoom() && len(c.search.First) < maxTrials; n-- {
+			c.search.First = append(c.search.First, c.Nodes.Request(job, types))
 		}
 	}
-	return requests
-}
-
-// addWaiting adds the jobs for which room can be made. It returns their indices in
-// Waiting, and their records of the queue.
-func (r *Round) addWaiting(
-	snap *yield.Snapshot, c *Choice, s *cluster.Snapshot, o *plan.Owing, j *Journal, set *Settings, m *nodemap.Map, vetoed map[cluster.JobID]preemption.Why,
-	queue *cluster.JobMap[*cluster.Job],
-) (asked []int, jobs []*cluster.Job) {
-	claims, released, taught := j.claimsByJob(), j.releasedUntil(s.At, set.Retry), j.lessons()
-	for i, w := range o.Waiting {
-		t, job := &r.Waiting[i], queue.Get(w.Job)
-		t.Job = w.Job
-		types, understood := m.Types(job)
-		types, vain := taught.apply(s, m, job, types)
+	waiting := slices.Clone(c.Owing.Waiting)
+	slices.SortStableFunc(waiting, func(a, b plan.Owed) int { return cmp.Compare(b.Owed, a.Owed) })
+	for _, w := range waiting {
+		job := queue.Get(w.Job)
+		x := c.claimant(job)
+		x.Job = w.Job
+		types, understood := allowedTypes(c.Nodes, job)
+		c.learn(&x, types)
 		switch {
-		case claims[w.Job] != nil:
-			t.Why = preemption.Claimed
+		case c.claims[w.Job] != nil:
+			x.Why = preemption.Claimed
 		case !understood:
-			t.Why = Constraint
-		case vetoed[w.Job] != "":
-			t.Why = vetoed[w.Job]
-		case within(c.doubtful, s.At, set.Since):
-			t.Why = TookOver
-		case !released(w.Job).IsZero():
-			t.Why = TooSoon
-		case vain != nil && types == 0:
-			t.Why = InVain
+			x.Why = Constraint
 		default:
-			snap.Waiting = append(snap.Waiting, yield.Waiting{Request: m.Request(job, types), Owed: w.Owed, Start: w.Start, Run: w.Run})
-			asked, jobs = append(asked, i), append(jobs, job)
+			x.Why = c.barred(&x)
 		}
+		c.add(x, preemption.Claimant{Owed: w.Owed, Start: w.Start, Left: w.Run})
 	}
-	return asked, jobs
 }

@@ -1,18 +1,13 @@
 package evict
 
 import (
-	"math"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/evict/yield"
-	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -24,14 +19,12 @@ const hour = 3600.0
 type bout struct {
 	*scene
 	owing plan.Owing
-	round RoundSettings
 }
 
 func newBout(nodes int) *bout {
-	return &bout{
-		scene: newScene(nodes),
-		round: RoundSettings{Enabled: true, Policy: yield.Settings{Round: 1800, Pay: 20}},
-	}
+	b := &bout{scene: newScene(nodes)}
+	b.set.Rounds = RoundSettings{Enabled: true, Length: 30 * time.Minute, Pay: 20}
+	return b
 }
 
 // has adds a job that runs and is owed so many hours.
@@ -47,8 +40,26 @@ func (b *bout) wants(id uint32, gpus int, owed float64, change ...func(*cluster.
 	b.owing.Waiting = append(b.owing.Waiting, plan.Owed{Job: slurmplug.Plain(id), Owed: owed * hour, Start: 8 * hour, Run: 5 * hour})
 }
 
-func (b *bout) end() *Round {
-	return EndRound(&b.Snapshot, nodemap.New(&b.Snapshot), FindHolders(&b.Snapshot, nodemap.New(&b.Snapshot), b.journal, &b.set), &b.owing, b.journal, &b.set, &b.round, b.vetoed)
+func (b *bout) end() *Choice {
+	q := b.question()
+	q.Owing = &b.owing
+	return Choose(ForRound, q)
+}
+
+// why is what became of a claimant.
+func (c *Choice) why(id uint32) preemption.Why {
+	return c.Claimants[slices.IndexFunc(c.Claimants, func(x Claimant) bool { return x.Job.ID == id })].Why
+}
+
+// standing is what becomes of a job that holds GPUs.
+func (c *Choice) standing(i int) preemption.Why {
+	if slices.ContainsFunc(c.Changes.Evictions, func(e Eviction) bool { return e.Job == c.running[i].ID }) {
+		return preemption.Victim
+	}
+	if c.decision.Standing == nil {
+		return preemption.Allowed
+	}
+	return c.decision.Standing[i]
 }
 
 // The row of a claim and that of its victim say all that the state machine needs.
@@ -74,11 +85,11 @@ func TestRoundsRows(t *testing.T) {
 	if !reflect.DeepEqual(r.Changes.Evictions, leaves) {
 		t.Errorf("%+v", r.Changes.Evictions)
 	}
-	if x := r.Waiting[0]; x.Why != preemption.Why(yield.Gets) || len(x.Victims) != 1 || x.Cost != 4*61 {
+	if x := r.Claimants[0]; x.Why != preemption.Evicts || len(x.Victims) != 1 || x.Cost != 4*61 {
 		t.Errorf("%+v", x)
 	}
-	if r.Running[0].Why != preemption.Why(yield.Stays) || r.Running[1].Why != preemption.Why(yield.Yields) {
-		t.Errorf("%+v", r.Running)
+	if r.standing(0) != preemption.Allowed || r.standing(1) != preemption.Victim {
+		t.Errorf("%+v", r.decision)
 	}
 }
 
@@ -91,48 +102,44 @@ func TestRoundsLeaveAlone(t *testing.T) {
 		waiting preemption.Why
 		running preemption.Why
 	}{
-		"owed":            {func(*bout) {}, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
-		"not owed":        {func(b *bout) { b.owing.Waiting[0].Owed = -9 * hour }, preemption.Why(yield.NotOwed), preemption.Why(yield.Stays)},
-		"no gain":         {func(b *bout) { b.owing.Waiting[0].Run = 600 }, preemption.Why(yield.NoGain), preemption.Why(yield.Stays)},
-		"saves nothing":   {func(b *bout) { b.Jobs[0].Tag.Signal = "" }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Ending)},
-		"soon":            {func(b *bout) { b.owing.Waiting[0].Start = 600 }, preemption.Why(yield.Soon), preemption.Why(yield.Stays)},
-		"no consent":      {func(b *bout) { b.Jobs[0].Tag.Type = "" }, preemption.Why(yield.NoneLeft), preemption.NoConsent},
-		"uncounted":       {func(b *bout) { b.owing.Running = cluster.JobMap[plan.Owed]{} }, preemption.Why(yield.NoneLeft), Uncounted},
-		"first round":     {func(b *bout) { b.Jobs[0].Start = at.Add(-20 * time.Minute) }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Young)},
-		"min_run":         {func(b *bout) { b.set.Policy.MinRun = 2 * hour }, preemption.Why(yield.NoneLeft), preemption.Young},
-		"nearly done":     {func(b *bout) { b.Jobs[0].TimeLimit = 80 * time.Minute }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Ending)},
-		"long grace":      {func(b *bout) { b.Jobs[0].Tag.Grace = time.Hour }, preemption.Why(yield.NoneLeft), LongGrace},
-		"too often":       {func(b *bout) { b.set.Policy.MaxEvictions, b.journal.Times[b.Jobs[0].ID] = 3, 3 }, preemption.Why(yield.NoneLeft), preemption.Capped},
-		"vetoed":          {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Vetoed} }, preemption.Why(yield.NoneLeft), Vetoed},
-		"refused nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Constraint} }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
-		"another type":    {func(b *bout) { b.Jobs[1].Features = "v100" }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Stays)},
-		"partition":       {func(b *bout) { b.Jobs[1].Partition = "other" }, preemption.Why(yield.NoneLeft), preemption.Why(yield.Stays)},
-		"refuses nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[1].ID: Constraint} }, Constraint, preemption.Why(yield.Stays)},
-		"its own words":   {func(b *bout) { b.Jobs[1].Features = "[a100*1]" }, Constraint, preemption.Why(yield.Stays)},
-		"has a place":     {func(b *bout) { b.journal.Claims = []Claim{{Number: 1, Job: b.Jobs[1].ID, State: Planned}} }, preemption.Claimed, preemption.Why(yield.Stays)},
-		"failed lately":   {func(b *bout) { b.journal.Claims = []Claim{{Number: 1, Job: b.Jobs[1].ID, State: Released, Ended: at}} }, TooSoon, preemption.Why(yield.Stays)},
-		"took over":       {func(b *bout) { b.set.Since = at }, TookOver, preemption.Why(yield.Stays)},
-		"at_once":         {func(b *bout) { b.round.Policy.AtOnce = 1 }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
-		"gpu_hours":       {func(b *bout) { b.set.Policy.Limits.GPUHoursPerDay = 0.01 }, preemption.PerDay, preemption.PerDay},
-		"the user's part": {func(b *bout) { b.set.Policy.Limits.UserGPUMinutesPerDay = 0.06 }, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
+		"owed":            {func(*bout) {}, preemption.Evicts, preemption.Victim},
+		"saves nothing":   {func(b *bout) { b.Jobs[0].Tag.Signal = "" }, preemption.Impossible, preemption.Ending},
+		"soon":            {func(b *bout) { b.owing.Waiting[0].Start = 600 }, preemption.Soon, preemption.Allowed},
+		"no consent":      {func(b *bout) { b.Jobs[0].Tag.Type = "" }, preemption.Impossible, preemption.NoConsent},
+		"uncounted":       {func(b *bout) { b.owing.Running = cluster.JobMap[plan.Owed]{} }, preemption.Impossible, Uncounted},
+		"min_run":         {func(b *bout) { b.set.Policy.MinRun = 2 * hour }, preemption.Impossible, preemption.Young},
+		"long grace":      {func(b *bout) { b.Jobs[0].Tag.Grace = time.Hour }, preemption.Impossible, LongGrace},
+		"too often":       {func(b *bout) { b.set.Policy.MaxEvictions, b.journal.Times[b.Jobs[0].ID] = 3, 3 }, preemption.Impossible, preemption.Capped},
+		"vetoed":          {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Vetoed} }, preemption.Impossible, Vetoed},
+		"refused nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[0].ID: Constraint} }, preemption.Evicts, preemption.Victim},
+		"other nodes":     {func(b *bout) { b.Jobs[1].Prefer = "new" }, preemption.Impossible, preemption.Allowed},
+		"another type":    {func(b *bout) { b.Jobs[1].Features = "v100" }, preemption.Impossible, preemption.Allowed},
+		"partition":       {func(b *bout) { b.Jobs[1].Partition = "other" }, preemption.Impossible, preemption.Allowed},
+		"refuses nodes":   {func(b *bout) { b.vetoed = map[cluster.JobID]preemption.Why{b.Jobs[1].ID: Constraint} }, Constraint, preemption.Allowed},
+		"its own words":   {func(b *bout) { b.Jobs[1].Features = "[a100*1]" }, Constraint, preemption.Allowed},
+		"has a place":     {func(b *bout) { b.journal.Claims = []Claim{{Number: 1, Job: b.Jobs[1].ID, State: Planned}} }, preemption.Claimed, preemption.Allowed},
+		"failed lately":   {func(b *bout) { b.journal.Claims = []Claim{{Number: 1, Job: b.Jobs[1].ID, State: Released, Ended: at}} }, TooSoon, preemption.Allowed},
+		"took over":       {func(b *bout) { b.set.Since = at }, TookOver, preemption.Allowed},
+		"gpu_hours":       {func(b *bout) { b.set.Policy.Limits.GPUHoursPerDay = 0.01 }, preemption.PerDay, preemption.Allowed},
+		"the user's part": {func(b *bout) { b.set.Policy.Limits.UserGPUMinutesPerDay = 0.06 }, preemption.Evicts, preemption.Victim},
 		"max_per_hour": {func(b *bout) {
 			b.set.Policy.Limits.MaxPerHour = 1
 			b.journal.Evictions = []Eviction{{Number: 1, State: Done, SignalledAt: at.Add(-time.Minute), At: at.Add(-time.Minute), Ended: at}}
-		}, preemption.PerHour, preemption.PerHour},
+		}, preemption.PerHour, preemption.Allowed},
 		"a day later": {func(b *bout) {
 			b.set.Policy.Limits.MaxPerHour = 1
 			b.journal.Evictions = []Eviction{{Number: 1, State: Done, SignalledAt: at.Add(-day), At: at.Add(-day), Ended: at}}
-		}, preemption.Why(yield.Gets), preemption.Why(yield.Yields)},
+		}, preemption.Evicts, preemption.Victim},
 	} {
 		b := newBout(1)
 		b.has(1, 1, 4, -9)
 		b.wants(10, 2, 3)
 		c.change(b)
 		r := b.end()
-		if r.Waiting[0].Why != c.waiting || r.Running[0].Why != c.running || (len(r.Changes.Claims) == 1) != (c.running == preemption.Why(yield.Yields)) {
-			t.Errorf("%s: %+v and %+v, want %s and %s", name, r.Waiting, r.Running, c.waiting, c.running)
+		if r.Claimants[0].Why != c.waiting || r.standing(0) != c.running || (len(r.Changes.Claims) == 1) != (c.running == preemption.Victim) {
+			t.Errorf("%s: %+v and %s, want %s and %s", name, r.Claimants, r.standing(0), c.waiting, c.running)
 		}
-		if RoundReasonText(c.waiting) == string(c.waiting) || RoundReasonText(c.running) == string(c.running) {
+		if Text(ForRound, c.waiting) == string(c.waiting) {
 			t.Errorf("%s has no words", name)
 		}
 	}
@@ -145,21 +152,21 @@ func TestRoundsHoles(t *testing.T) {
 	b.has(1, 1, 4, -9)
 	b.wants(10, 2, 3)
 	b.wants(11, 2, 5)
-	if r := b.end(); r.Waiting[0].Why != preemption.Why(yield.Soon) || r.Waiting[1].Why != preemption.Why(yield.Gets) || len(r.Changes.Evictions) != 1 {
-		t.Errorf("two halves: %+v", r.Waiting)
+	if r := b.end(); r.why(10) != preemption.Soon || r.why(11) != preemption.Evicts || len(r.Changes.Evictions) != 1 {
+		t.Errorf("two halves: %+v", r.Claimants)
 	}
 	b = newBout(1)
 	b.has(1, 1, 4, -9)
 	b.wants(10, 3, 3)
 	b.wants(11, 3, 5)
 	r := b.end()
-	if r.Waiting[0].Why != preemption.Why(yield.NoneLeft) || r.Waiting[1].Why != preemption.Why(yield.Gets) || len(r.Changes.Claims) != 1 {
-		t.Errorf("one hole: %+v", r.Waiting)
+	if r.why(10) != preemption.Impossible || r.why(11) != preemption.Evicts || len(r.Changes.Claims) != 1 {
+		t.Errorf("one hole: %+v", r.Claimants)
 	}
 	b.journal.Number(&r.Changes)
 	b.journal.Update(&r.Changes)
-	if r = b.end(); r.Waiting[0].Why != preemption.Why(yield.NoneLeft) || r.Waiting[1].Why != preemption.Claimed || !r.Changes.Empty() {
-		t.Errorf("asked again: %+v", r.Waiting)
+	if r = b.end(); r.why(10) != preemption.Impossible || r.why(11) != preemption.Claimed || !r.Changes.Empty() {
+		t.Errorf("asked again: %+v", r.Claimants)
 	}
 	b.waits(12, 4) // TE
 	if why, victims := b.why(12); why != preemption.Impossible || len(victims) > 0 {
@@ -175,14 +182,14 @@ func TestRoundsAndTrials(t *testing.T) {
 		change func(*cluster.Job)
 		want   preemption.Why
 	}{
-		"it takes the place":         {4, func(*cluster.Job) {}, preemption.Why(yield.Behind)},
-		"it takes too much of it":    {3, func(*cluster.Job) {}, preemption.Why(yield.Behind)},
-		"there is room for both":     {2, func(*cluster.Job) {}, preemption.Why(yield.Gets)},
-		"there is none for an array": {1, func(j *cluster.Job) { j.ID.Task, j.Tasks, j.TaskCount = -1, "0-2", 3 }, preemption.Why(yield.Behind)},
-		"it is too large":            {5, func(*cluster.Job) {}, preemption.Why(yield.Gets)},
-		"it wants another type":      {4, func(j *cluster.Job) { j.GPUType = "v100" }, preemption.Why(yield.Gets)},
-		"it waits for a licence":     {4, func(j *cluster.Job) { j.Reason = "Licenses" }, preemption.Why(yield.Gets)},
-		"nobody knows where it runs": {4, func(j *cluster.Job) { j.Features = "[a100*2]" }, preemption.Why(yield.Gets)},
+		"it takes the place":         {4, func(*cluster.Job) {}, preemption.Behind},
+		"it takes too much of it":    {3, func(*cluster.Job) {}, preemption.Behind},
+		"there is room for both":     {2, func(*cluster.Job) {}, preemption.Evicts},
+		"there is none for an array": {1, func(j *cluster.Job) { j.ID.Task, j.Tasks, j.TaskCount = -1, "0-2", 3 }, preemption.Behind},
+		"it is too large":            {5, func(*cluster.Job) {}, preemption.Evicts},
+		"it wants another type":      {4, func(j *cluster.Job) { j.GPUType = "v100" }, preemption.Evicts},
+		"it waits for a licence":     {4, func(j *cluster.Job) { j.Reason = "Licenses" }, preemption.Evicts},
+		"nobody knows where it runs": {4, func(j *cluster.Job) { j.Features = "[a100*2]" }, preemption.Evicts},
 	} {
 		b := newBout(1)
 		b.has(1, 1, 4, -9)
@@ -190,8 +197,8 @@ func TestRoundsAndTrials(t *testing.T) {
 		b.waits(12, c.gpus, c.change)
 		b.owing.First = []cluster.JobID{b.Jobs[2].ID}
 		r := b.end()
-		if r.Waiting[0].Why != c.want || r.Changes.Empty() != (c.want != preemption.Why(yield.Gets)) || RoundReasonText(c.want) == string(c.want) {
-			t.Errorf("%s: %+v, want %s", name, r.Waiting, c.want)
+		if r.Claimants[0].Why != c.want || r.Changes.Empty() != (c.want != preemption.Evicts) || Text(ForRound, c.want) == string(c.want) {
+			t.Errorf("%s: %+v, want %s", name, r.Claimants, c.want)
 		}
 	}
 }
@@ -210,71 +217,9 @@ func TestRoundsArray(t *testing.T) {
 	}
 	b.journal.Number(&r.Changes)
 	b.journal.Update(&r.Changes)
-	if r = b.end(); r.Waiting[0].Why != preemption.Claimed || !r.Changes.Empty() {
-		t.Errorf("asked again: %+v", r.Waiting)
+	if r = b.end(); r.Claimants[0].Why != preemption.Claimed || !r.Changes.Empty() {
+		t.Errorf("asked again: %+v", r.Claimants)
 	}
-}
-
-// What is promised is there once those who yield have left, and nobody yields who
-// must not.
-func TestRoundsProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
-		b := newBout(nodes)
-		b.set.Policy.Limits = preemption.Limits{MaxAtOnce: rapid.IntRange(0, 3).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 3).Draw(t, "per cycle")}
-		b.round.Policy.AtOnce = rapid.IntRange(0, 3).Draw(t, "rounds.max_yields")
-		id := uint32(0)
-		for n := range nodes {
-			for free := 4; free > 0; {
-				id++
-				gpus := rapid.IntRange(1, free).Draw(t, "gpus")
-				b.has(id, n+1, gpus, float64(rapid.IntRange(-20, 5).Draw(t, "owed")), func(j *cluster.Job) {
-					j.Tag.Type = rapid.SampledFrom([]string{"be", "be", ""}).Draw(t, "type")
-				})
-				free -= gpus
-			}
-		}
-		for i := range rapid.IntRange(1, 4).Draw(t, "waiting") {
-			b.wants(uint32(100+i), rapid.IntRange(1, 4).Draw(t, "wants"), float64(rapid.IntRange(-5, 20).Draw(t, "owed")))
-		}
-		r := b.end()
-		left := map[string]int{} // GPUs
-		owed := map[int64]float64{}
-		for i := range r.Changes.Claims {
-			owed[int64(i)] = math.Inf(-1)
-			for _, w := range b.owing.Waiting {
-				if w.Job == r.Changes.Claims[i].Job {
-					owed[int64(i)] = w.Owed
-				}
-			}
-		}
-		for _, e := range r.Changes.Evictions {
-			for i := range b.Jobs {
-				if j := &b.Jobs[i]; j.ID == e.Job {
-					left[j.NodeList] += j.GPUs
-					if j.Tag.Type != "be" || b.owing.Running.Get(j.ID).Owed >= owed[e.Claim] {
-						t.Fatalf("%+v yields to one that is owed %v", b.owing.Running.Get(j.ID), owed[e.Claim])
-					}
-				}
-			}
-		}
-		for i := range r.Changes.Claims {
-			for _, s := range r.Changes.Claims[i].Shares {
-				left[s.Node] -= s.GPUs
-			}
-		}
-		for n, gpus := range left {
-			if gpus < 0 {
-				t.Fatalf("node %s lacks %d GPUs: %+v", n, -gpus, r.Changes)
-			}
-		}
-		n := len(r.Changes.Evictions)
-		for _, most := range []int{b.set.Policy.Limits.MaxAtOnce, b.set.Policy.Limits.MaxPerCycle, b.round.Policy.AtOnce} {
-			if most > 0 && n > most {
-				t.Fatalf("%d yield, at most %d may", n, most)
-			}
-		}
-	})
 }
 
 // The place of a round is kept for a job that is no TE job, released when that goes

@@ -10,11 +10,23 @@ import (
 	"slurmprio/priod/plan"
 )
 
+// Constants are the settings that no site changes.
+var Constants = Settings{
+	Policy: preemption.Constants,
+	Rounds: RoundSettings{Length: 30 * time.Minute, Pay: 20, Lead: plan.Lead{Most: 24 * 3600, Half: 10 * 3600}},
+	Hold:   time.Minute,
+	Retry:  10 * time.Minute,
+}
+
+// Watch is how often evictions under way are looked at.
+const Watch = time.Second
+
 // Settings of evictions.
 type Settings struct {
 	Enabled bool // new evictions are begun; those under way are ended in any case
 	Defrag  bool // small jobs move out of the way of gangs
 	Policy  preemption.Settings
+	Rounds  RoundSettings
 	Rules   consent.Rules // the site's, for jobs that do not say
 	Ranking plan.Classes  // which partitions are ranked, and which QOS agree to evictions
 

@@ -25,7 +25,7 @@ func TestLimitsAsParts(t *testing.T) {
 	for name, c := range map[string]struct{ got, want preemption.Limits }{
 		"a lab: one node":       {on(4, 8, preemption.Limits{}), preemption.Limits{GraceGPUs: 8, GPUHoursPerDay: 384, UserGPUMinutesPerDay: 11520}},
 		"a large cluster":       {on(10000, 8, preemption.Limits{}), preemption.Limits{GraceGPUs: 8000, GPUHoursPerDay: 960000, UserGPUMinutesPerDay: 28800000}},
-		"numbers that are less": {on(4, 8, preemption.Limits{MaxAtOnce: 3, GPUHoursPerDay: 100, UserGPUMinutesPerDay: 60}), preemption.Limits{MaxAtOnce: 3, GraceGPUs: 8, GPUHoursPerDay: 100, UserGPUMinutesPerDay: 60}},
+		"numbers that are less": {on(4, 8, preemption.Limits{MaxPerHour: 3, GPUHoursPerDay: 100, UserGPUMinutesPerDay: 60}), preemption.Limits{MaxPerHour: 3, GraceGPUs: 8, GPUHoursPerDay: 100, UserGPUMinutesPerDay: 60}},
 		"numbers that are more": {on(4, 8, preemption.Limits{GPUHoursPerDay: 1e4, UserGPUMinutesPerDay: 1e6}), preemption.Limits{GraceGPUs: 8, GPUHoursPerDay: 1e4, UserGPUMinutesPerDay: 1e6}},
 		"no GPUs":               {on(2, 0, preemption.Limits{}), preemption.Limits{}},
 	} {

@@ -7,45 +7,44 @@ import (
 
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/placement"
-	"slurmprio/priod/placement/nodemap"
 )
 
-// patience is how much longer than for victims, s, a trial may wait for jobs that end by themselves, where that costs less.
+// patience is how much longer than for victims, s, a claimant may wait for jobs that end by themselves, where that costs less.
 const patience = 60
 
-// setShadowTimes finds the shadow time of each trial, which is when it would start
+// setShadowTimes finds the shadow time of each claimant, which is when it would start
 // without evictions: by the time limits of what runs, and behind the places of the
-// trials before it.
-func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
+// claimants before it.
+func (c *Choice) setShadowTimes() {
 	longest := 0.0
-	for i := range c.snapshot.Candidates {
-		if x := &c.snapshot.Candidates[i]; x.Consent {
+	for i := range c.search.Candidates {
+		if x := &c.search.Candidates[i]; x.Stays == "" {
 			longest = max(longest, x.Grace)
 		}
 	}
-	horizon := longest + set.Policy.MinGain + patience // a job that ends later than that makes no eviction needless
+	horizon := longest + c.policy.MinGain + patience // a job that ends later than that makes no eviction needless
 	var releases []*preemption.Candidate
-	for i := range c.snapshot.Candidates {
-		if x := &c.snapshot.Candidates[i]; !x.Leaving && x.Remaining <= horizon {
+	for i := range c.search.Candidates {
+		if x := &c.search.Candidates[i]; !x.Leaving && x.Remaining <= horizon {
 			releases = append(releases, x)
 		}
 	}
 	slices.SortStableFunc(releases, func(a, b *preemption.Candidate) int { return cmp.Compare(a.Remaining, b.Remaining) })
 	var taken []placement.Share
 	claimed := map[int]bool{}
-	for _, x := range c.snapshot.Claims {
+	for _, x := range c.search.Claims {
 		taken = append(taken, x.Shares...)
-		claimed[x.Trial] = true
+		claimed[x.Of] = true
 	}
 	views := map[placement.Request]*futureView{}
-	for i := range c.snapshot.Trials {
+	for i := range c.search.Claimants {
 		if claimed[i] {
 			continue
 		}
-		t := &c.snapshot.Trials[i]
+		t := &c.search.Claimants[i]
 		v := views[t.Request]
 		if v == nil {
-			v = &futureView{nodes: m.Nodes.Clone()}
+			v = &futureView{nodes: c.search.Nodes.Clone()}
 			if len(views) < maxViews {
 				views[t.Request] = v
 			}
@@ -60,7 +59,7 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 			t.Start, v.at = at, at
 			shares, _ := v.nodes.Fit(t.Request, nil)
 			if len(shares) > 0 {
-				t.StartsOn = m.Nodes.Type(shares[0].Node)
+				t.StartsOn = c.search.Nodes.Type(shares[0].Node)
 			}
 			taken = append(taken, shares...)
 		}
@@ -70,11 +69,11 @@ func (c *Choice) setShadowTimes(m *nodemap.Map, set *Settings) {
 // maxViews is for how many requests setShadowTimes keeps a view: each is the whole cluster.
 const maxViews = 32
 
-// futureView is the cluster when the last trial with some request would start: no later one with
+// futureView is the cluster when the last claimant with some request would start: no later one with
 // the same request starts before, because more is taken then.
 type futureView struct {
 	nodes *placement.Nodes
 	at    float64
 	next  int // release that is not in nodes
-	taken int // shares of the trials before that are
+	taken int // shares of the claimants before that are
 }

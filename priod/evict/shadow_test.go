@@ -27,7 +27,7 @@ func TestShadowTimesAreTheirDefinition(t *testing.T) {
 		}
 		m := &nodemap.Map{Nodes: placement.New(placement.Packed, size)}
 		c := &Choice{}
-		c.snapshot.Nodes = m.Nodes
+		c.search.Nodes = m.Nodes
 		for range rapid.IntRange(0, 12).Draw(t, "running") {
 			r := placement.Request{Types: 3, Nodes: int32(rapid.IntRange(1, 2).Draw(t, "on")), Amount: amount(4)}
 			shares, fits := m.Nodes.Fit(r, nil)
@@ -35,8 +35,8 @@ func TestShadowTimesAreTheirDefinition(t *testing.T) {
 				continue
 			}
 			m.Nodes.Take(shares)
-			c.snapshot.Candidates = append(c.snapshot.Candidates, preemption.Candidate{
-				Shares: slices.Clone(shares), Consent: true, Grace: 60, Remaining: float64(10 * rapid.IntRange(0, 14).Draw(t, "remaining")),
+			c.search.Candidates = append(c.search.Candidates, preemption.Candidate{
+				Shares: slices.Clone(shares), Grace: 60, Remaining: float64(10 * rapid.IntRange(0, 14).Draw(t, "remaining")),
 			})
 		}
 		requests := make([]placement.Request, rapid.IntRange(1, 4).Draw(t, "requests"))
@@ -44,15 +44,15 @@ func TestShadowTimesAreTheirDefinition(t *testing.T) {
 			requests[i] = placement.Request{Types: placement.Types(rapid.IntRange(1, 3).Draw(t, "types")), Nodes: int32(rapid.IntRange(0, 2).Draw(t, "on")), Amount: amount(8)}
 		}
 		for range rapid.IntRange(1, 20).Draw(t, "trials") {
-			c.snapshot.Trials = append(c.snapshot.Trials, preemption.Trial{Request: rapid.SampledFrom(requests).Draw(t, "request"), Start: math.Inf(1)})
+			c.search.Claimants = append(c.search.Claimants, preemption.Claimant{Request: rapid.SampledFrom(requests).Draw(t, "request"), Start: math.Inf(1)})
 		}
-		want, taken := make([]float64, len(c.snapshot.Trials)), []placement.Share(nil)
-		ends := slices.Clone(c.snapshot.Candidates)
+		want, taken := make([]float64, len(c.search.Claimants)), []placement.Share(nil)
+		ends := slices.Clone(c.search.Candidates)
 		slices.SortStableFunc(ends, func(a, b preemption.Candidate) int { return int(a.Remaining - b.Remaining) })
 		for i := range want {
 			future := m.Nodes.Clone()
 			future.Take(taken)
-			want[i] = future.Shadow(0, c.snapshot.Trials[i].Request, func(yield func(float64, []placement.Share) bool) {
+			want[i] = future.Shadow(0, c.search.Claimants[i].Request, func(yield func(float64, []placement.Share) bool) {
 				for _, x := range ends {
 					if x.Remaining <= 60+patience && !yield(x.Remaining, x.Shares) {
 						return
@@ -60,12 +60,12 @@ func TestShadowTimesAreTheirDefinition(t *testing.T) {
 				}
 			})
 			if !math.IsInf(want[i], 1) {
-				shares, _ := future.Fit(c.snapshot.Trials[i].Request, nil)
+				shares, _ := future.Fit(c.search.Claimants[i].Request, nil)
 				taken = append(taken, shares...)
 			}
 		}
-		c.setShadowTimes(m, &Settings{})
-		for i, x := range c.snapshot.Trials {
+		c.setShadowTimes()
+		for i, x := range c.search.Claimants {
 			if x.Start != want[i] {
 				t.Fatalf("trial %d starts at %v, want %v", i, x.Start, want[i])
 			}

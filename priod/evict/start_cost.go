@@ -29,9 +29,8 @@ func (e *Feature) StartCost(now time.Time) float64 {
 		claims++
 		gpus += float64(c.GPUs)
 		cost += price * float64(c.GPUs) * max(c.Ended.Sub(c.At).Seconds(), 0)
-		evictions := e.Journal.evictionsFrom(c.Number)
-		for i := range evictions {
-			if x := &evictions[i]; x.Claim == c.Number && x.Counts() {
+		for _, x := range e.Journal.evictionsOf(c.Number) {
+			if x.Counts() {
 				cost += x.costNow()
 			}
 		}
@@ -47,7 +46,7 @@ func (e *Feature) StartCost(now time.Time) float64 {
 // its own, or its place is free and its job is to start there.
 func (e *Feature) Claimed(node string) (kept, own bool) {
 	claims, _ := e.Journal.live()
-	for c := range claims {
+	for _, c := range claims {
 		if c.Open() && slices.Contains(c.Nodes(), node) {
 			kept, own = true, own || c.State == Holding || !c.ResvAt.IsZero()
 		}

@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -37,26 +38,7 @@ func (e *Feature) save(ctx context.Context, t *Changes, failing string) error {
 	if err := e.Recorder.SaveEvictions(ctx, t); err != nil {
 		return fmt.Errorf("record the evictions (%s): %w", failing, err)
 	}
-	events := make([]Event, 0, len(t.Claims)+len(t.Evictions))
-	for i := range t.Claims {
-		event := Event{Claim: &t.Claims[i]}
-		if old := e.Journal.Claim(event.Claim.Number); old != nil {
-			event.Before = string(old.State)
-		}
-		events = append(events, event)
-	}
-	for i := range t.Evictions {
-		event := Event{Eviction: &t.Evictions[i]}
-		if old := e.Journal.Eviction(event.Eviction.Number); old != nil {
-			event.Before = string(old.State)
-		}
-		events = append(events, event)
-	}
-	e.Journal.Update(t)
-	for _, event := range events {
-		if event.Eviction != nil {
-			event.Of = e.Journal.Claim(event.Eviction.Claim)
-		}
+	for _, event := range e.Journal.Update(t) {
 		if e.OnChange != nil {
 			e.OnChange(event)
 		}
@@ -81,7 +63,6 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	seen := Observation{Hold: e.Settings.Hold, Paused: paused}
 	var queue *cluster.JobMap[*cluster.Job]
 	if s != nil {
-		e.Journal.told = 0
 		queue = e.addCycle(s, p, &seen)
 	}
 	var doubts error
@@ -101,13 +82,8 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 		if len(statuses) == 0 {
 			return doubts
 		}
-		seen.At, seen.Statuses, seen.MaxSignals = e.now(), statuses, e.signalsLeft()
+		seen.At, seen.Statuses = e.now(), statuses
 		changes := Advance(e.Journal, seen)
-		for i := range changes.Commands {
-			if changes.Commands[i].First {
-				e.Journal.told++
-			}
-		}
 		if err := e.save(ctx, &changes, "no command was sent"); err != nil {
 			return err
 		}
@@ -127,15 +103,6 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	return doubts
 }
 
-// signalsLeft is how many victims may still be told in this cycle, as Observation.MaxSignals.
-func (e *Feature) signalsLeft() int {
-	most := e.Settings.Policy.Limits.MaxPerCycle
-	if most > 0 && e.Journal.told >= most {
-		return -1
-	}
-	return max(most-e.Journal.told, 0)
-}
-
 // unpinUnsatisfied takes nodes out of the requests of jobs that Slurm has put into
 // BadConstraints since the nodes were written: Slurm no longer starts such a job,
 // whatever becomes of its claim.
@@ -148,31 +115,38 @@ func (e *Feature) unpinUnsatisfied(ctx context.Context, s *cluster.Snapshot, pau
 	return nil
 }
 
-// idleTargets returns those of the journal's idle jobs that need a closer look; what
-// the queue shows of the others goes into statuses. Slurm may remember for days a pinned
-// job that has ended: of these a few are looked at in each call, beginning with number
-// first.
+// idleTargets returns those jobs of the other rows that need a closer look: victims that wait in the queue, where that
+// does not show them, and jobs that are pinned to a place that no claim keeps any more. What the queue shows goes into
+// statuses. Slurm may remember for days a pinned job that has ended: of these a few are looked at in each call,
+// beginning with number first.
 func (e *Feature) idleTargets(queue *cluster.JobMap[*cluster.Job], first uint64, statuses map[cluster.JobID]plan.JobStatus) (targets []plan.Target) {
-	waiting, pinned := e.Journal.Idle()
-	for _, t := range waiting {
-		if j := queue.Get(t.Job); j != nil && j.State != cluster.Unread {
-			statuses[t.Job] = plan.JobStatus{Job: *j}
+	claims, evictions := e.Journal.live()
+	for _, x := range evictions {
+		if x.State != Restored {
+			continue
+		}
+		if j := queue.Get(x.Job); j != nil && j.State != cluster.Unread {
+			statuses[x.Job] = plan.JobStatus{Job: *j}
 		} else {
-			targets = append(targets, t)
+			targets = append(targets, plan.Target{Job: x.Job, RawID: x.RawID})
 		}
 	}
 	var ended []plan.Target
-	for _, t := range pinned {
-		if j := queue.Get(t.Job); j == nil {
+	for _, c := range claims {
+		t := plan.Target{Job: c.Job, RawID: c.RawID}
+		switch j := queue.Get(c.Job); {
+		case c.Open() || c.Pin == "":
+		case j == nil:
 			ended = append(ended, t)
-		} else if j.State == cluster.Pending {
+		case j.State == cluster.Pending:
 			targets = append(targets, t)
 		}
 	}
+	ended = unique(ended)
 	for i := range min(maxEndedLooks, len(ended)) {
 		targets = append(targets, ended[(first+uint64(i))%uint64(len(ended))])
 	}
-	return targets
+	return unique(targets)
 }
 
 // addCycle adds to seen what only a whole cycle knows of the journal's jobs, and returns those
@@ -202,4 +176,100 @@ func (e *Feature) addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation)
 		}
 	}
 	return &queue
+}
+
+// Observation is what one look at Slurm showed. At carries the monotonic clock: when the
+// system's clock is set, graces and holds stay as long as they were, except over a
+// restart of priod.
+type Observation struct {
+	At       time.Time
+	Statuses map[cluster.JobID]plan.JobStatus // the jobs that were looked at
+	Hold     time.Duration                    // how long a place is kept after the last victim left
+
+	// Paused says that priod is paused: recorded evictions are called off, and nothing is begun.
+	Paused bool
+
+	// Known in a whole cycle only; nil between cycles.
+	Waiting  map[cluster.JobID]cluster.Class // the class of each job of the journal that priod ranks
+	Unusable map[string]bool                 // nodes that cannot be used
+}
+
+// Advance is the transition: it compares the journal with what Slurm shows now, and
+// returns what has to change. It changes nothing itself.
+func Advance(j *Journal, seen Observation) (t Changes) {
+	n := transition{j: j, Observation: seen, claims: map[int64]*Claim{}, evictions: map[int64]*Eviction{}, commanded: map[int64]bool{}}
+	claims, evictions := j.live()
+	for _, c := range claims {
+		n.claims[c.Number] = new(*c)
+	}
+	for _, e := range evictions {
+		n.evictions[e.Number] = new(*e)
+	}
+	for _, e := range evictions {
+		n.advanceEviction(n.evictions[e.Number])
+	}
+	for _, c := range claims {
+		n.advanceClaim(n.claims[c.Number])
+	}
+	for _, e := range evictions {
+		if c := n.claims[e.Claim]; c != nil && c.key() != j.Claim(e.Claim).key() && !n.commanded[e.Number] {
+			n.advanceEviction(n.evictions[e.Number])
+		}
+	}
+	for _, c := range claims {
+		if now := n.claims[c.Number]; now.key() != c.key() {
+			now.Changed = n.At
+			t.Claims = append(t.Claims, *now)
+		}
+	}
+	for _, e := range evictions {
+		if now := n.evictions[e.Number]; *now != *e {
+			t.Evictions = append(t.Evictions, *now)
+		}
+	}
+	t.Commands = n.commands
+	return t
+}
+
+// transition collects the changes of one Advance.
+type transition struct {
+	j *Journal
+	Observation
+	claims    map[int64]*Claim    // those that are not done, as they are now
+	evictions map[int64]*Eviction // the same
+	commanded map[int64]bool      // evictions with a command in this transition
+	commands  []plan.Command
+}
+
+// current returns an eviction with the changes of this transition.
+func (n *transition) current(e *Eviction) *Eviction {
+	return cmp.Or(n.evictions[e.Number], e)
+}
+
+// claimOf returns an eviction's claim with the changes of this transition.
+func (n *transition) claimOf(e *Eviction) *Claim {
+	return cmp.Or(n.claims[e.Claim], n.j.Claim(e.Claim))
+}
+
+// command adds a command for an eviction's victim.
+func (n *transition) command(e *Eviction, verb plan.CommandKind, value slurmplug.Value) {
+	n.commanded[e.Number] = true
+	n.commands = append(n.commands, plan.Command{Kind: verb, Job: e.Job, SLUID: n.Statuses[e.Job].SLUID, Eviction: e.Number, Value: value})
+}
+
+// ApplyResults returns the rows that the results of a turn's commands change.
+func ApplyResults(j *Journal, results []plan.Result, at time.Time) Changes {
+	var t Changes
+	for _, r := range results {
+		if r.Eviction != 0 {
+			if e := *j.Eviction(r.Eviction); e.applyResult(&r, at) {
+				t.Evictions = append(t.Evictions, e)
+			}
+			continue
+		}
+		if c := *j.Claim(r.Claim); c.applyResult(&r, at) {
+			t.Claims = append(t.Claims, c)
+		}
+	}
+	return t
 }

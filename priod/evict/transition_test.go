@@ -250,8 +250,8 @@ func TestPinOutlivesARun(t *testing.T) {
 		for _, state := range []ClaimState{Started, Released} {
 			j := NewJournal()
 			j.Claims = []Claim{{Number: 1, Job: id, User: "bob", State: state, Pin: "n1", At: epoch, Ended: epoch}}
-			if _, pinned := j.Idle(); len(j.Urgent()) != 0 || len(pinned) != 1 {
-				t.Errorf("%s: looked at between two cycles: %v, in a cycle: %v", state, j.Urgent(), pinned)
+			if claims, _ := j.live(); len(j.Urgent()) != 0 || len(claims) != 1 {
+				t.Errorf("%s: looked at between two cycles: %v, in a cycle: %v", state, j.Urgent(), claims)
 			}
 			turn := Advance(j, Observation{At: epoch.Add(time.Minute), Statuses: map[cluster.JobID]plan.JobStatus{id: c.sight}, Hold: time.Minute})
 			j.Update(&turn)
@@ -332,7 +332,7 @@ func TestNoVictimForAnEditedJob(t *testing.T) {
 	} {
 		for _, pinned := range []bool{false, true} {
 			j, seen := signalledAt(epoch)
-			j.SetNodes([]cluster.Node{{Name: "n1", Features: []string{"t4"}}})
+			j.nodes = []cluster.Node{{Name: "n1", Features: []string{"t4"}}}
 			j.Claims[0].Pin, j.Claims[0].Shares = "n1", []ClaimShare{{Node: "n1", GPUs: 2}}
 			j.Evictions[0].State, j.Evictions[0].SignalledAt = Recorded, time.Time{}
 			s := plan.JobStatus{Job: cluster.Job{ID: trial, User: "bob", State: cluster.Pending, Priority: 5, Features: "t4", Reason: "Resources"}}
@@ -386,41 +386,6 @@ func TestOnHoldStays(t *testing.T) {
 	for hold, want := range map[bool]preemption.Why{false: "", true: Held} {
 		if s.OnHold = hold; j.Evictions[0].Vet(s) != want {
 			t.Errorf("on hold %v: %q, want %q", hold, j.Evictions[0].Vet(s), want)
-		}
-	}
-}
-
-// A set of victims that is larger than a cycle's share is told over several cycles: who was not
-// told waits with its row, also over a restart.
-func TestVictimsAreToldOverSeveralCycles(t *testing.T) {
-	start := epoch.Add(-time.Hour)
-	j := NewJournal()
-	j.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(9), User: "bob", State: Planned, At: epoch}}
-	statuses := map[cluster.JobID]plan.JobStatus{}
-	for i := range uint32(8) {
-		id := slurmplug.Plain(i + 1)
-		j.Evictions = append(j.Evictions, Eviction{Number: int64(i + 1), Claim: 1, Job: id, User: "alice", Start: start, GPUs: 1, Grace: time.Minute, Signal: "TERM", State: Recorded, At: epoch})
-		statuses[id] = plan.JobStatus{Job: cluster.Job{ID: id, User: "alice", State: cluster.Running, Start: start}, CanRequeue: true}
-	}
-	seen := Observation{At: epoch, Statuses: statuses, Hold: time.Minute}
-	for _, x := range []struct{ most, told, left int }{{-1, 0, 8}, {3, 3, 5}, {-1, 0, 5}, {4, 4, 1}, {0, 1, 0}} {
-		seen.At, seen.MaxSignals = seen.At.Add(10*time.Second), x.most
-		changes := Advance(j, seen)
-		told := 0
-		for _, c := range changes.Commands {
-			if c.First {
-				told++
-			}
-		}
-		j.Update(&changes)
-		untold := 0
-		for _, e := range j.Evictions {
-			if e.State == Recorded && e.SignalledAt.IsZero() {
-				untold++
-			}
-		}
-		if told != x.told || untold != x.left {
-			t.Errorf("%d at most: %d told, %d left, want %d and %d", x.most, told, untold, x.told, x.left)
 		}
 	}
 }

@@ -36,10 +36,7 @@ func (e *Eviction) isRun(s *plan.JobStatus) bool {
 }
 
 // advanceEviction takes one eviction as far as it goes now.
-func (n *transition) advanceEviction(e Eviction) {
-	if !e.Open() {
-		return
-	}
+func (n *transition) advanceEviction(e *Eviction) {
 	s, looked := n.Statuses[e.Job]
 	if !looked {
 		return
@@ -47,44 +44,24 @@ func (n *transition) advanceEviction(e Eviction) {
 	if s.User != "" && !cluster.SameUser(s.User, e.User) {
 		s = plan.JobStatus{Gone: true} // Slurm gave the id to another job
 	}
-	before := e
-	switch e.State {
-	case Recorded:
-		n.fromRecorded(&e, &s)
-	case Signalled:
-		n.fromSignalled(&e, &s)
-	case Left:
-		n.fromLeft(&e, &s)
-	case Requeued:
-		n.fromRequeued(&e, &s)
-	case Restored:
-		n.fromRestored(&e, &s)
-	}
-	if e != before {
-		n.evictions[e.Number] = e
+	switch {
+	case e.State == Recorded && e.SignalledAt.IsZero():
+		n.fromRecorded(e, &s)
+	case e.Leaving():
+		n.fromSignalled(e, &s)
+	case e.State == Left:
+		n.fromLeft(e, &s)
+	case e.State == Requeued:
+		n.fromRequeued(e, &s)
+	case e.State == Restored:
+		n.fromRestored(e, &s)
 	}
 }
 
 // fromRecorded sends the signal. The row says so before: after a crash it is not known
-// whether the signal arrived, so it is sent again, whatever has become of the claim,
-// each time after twice as long. A victim that ends meanwhile counts as one that left
-// because of the signal.
+// whether the signal arrived.
 func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	c := n.claimOf(e)
-	if !e.SignalledAt.IsZero() {
-		if n.At.Before(e.SignalledAt) {
-			e.SignalledAt = n.At // the clock was set back
-		}
-		switch {
-		case !e.isRun(s) || s.Final != "":
-			n.recordLeaving(e, s)
-		case s.State == cluster.Completing:
-		case n.At.Before(e.SignalledAt.Add(time.Second<<min(e.Tries, 20) - time.Second)): // 0, 1, 3, 7 ... s
-		default:
-			n.command(e, plan.Signal, slurmplug.Text(e.Signal))
-		}
-		return
-	}
 	switch {
 	case !e.isRun(s) || s.Final != "" || s.State == cluster.Completing:
 		e.How = Ended
@@ -98,29 +75,30 @@ func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	case e.Tries >= maxTries:
 		e.close(CalledOff, "the signal could not be sent: "+e.Reason, n.At)
 	case !n.isPinned(c) || c.Resv != "" && c.ResvAt.IsZero():
-	case n.MaxSignals < 0: // in a later cycle
 	default:
-		if n.MaxSignals > 0 {
-			if n.MaxSignals--; n.MaxSignals == 0 {
-				n.MaxSignals = -1
-			}
-		}
 		e.SignalledAt = n.At
 		n.command(e, plan.Signal, slurmplug.Text(e.Signal))
 		n.commands[len(n.commands)-1].First = true
 	}
 }
 
-// fromSignalled waits until the victim leaves, and requeues it when its grace is over.
+// fromSignalled waits until the victim leaves, and requeues it when its grace is over. A signal that may not have arrived
+// is sent again, whatever has become of the claim, each time after twice as long; a victim that ends meanwhile counts as
+// one that left because of it.
 func (n *transition) fromSignalled(e *Eviction, s *plan.JobStatus) {
-	if !e.isRun(s) || s.Final != "" {
-		n.recordLeaving(e, s)
-		return
-	}
 	if n.At.Before(e.SignalledAt) {
 		e.SignalledAt = n.At // the clock was set back: it gets one more grace at most
 	}
-	if s.State != cluster.Completing && !n.At.Before(e.SignalledAt.Add(e.Grace)) {
+	told := n.At.Sub(e.SignalledAt)
+	switch {
+	case !e.isRun(s) || s.Final != "":
+		n.recordLeaving(e, s)
+	case s.State == cluster.Completing:
+	case e.State == Recorded:
+		if told >= time.Second<<min(e.Tries, 20)-time.Second { // 0, 1, 3, 7 ... s
+			n.command(e, plan.Signal, slurmplug.Text(e.Signal))
+		}
+	case told >= e.Grace:
 		n.requeue(e)
 	}
 }

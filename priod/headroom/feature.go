@@ -204,13 +204,6 @@ func partOf(r *placement.Request, free *placement.Nodes, node int32) bool {
 // mostTasks is for how many tasks of an array nodes are opened at a time.
 const mostTasks = 64
 
-// Heard remembers what was written into jobs.
-func (f *Feature) Heard(c *plan.Cycle) {
-	for id, o := range c.Written(slurmplug.Reservation) {
-		c.Asked(id, o)
-	}
-}
-
 // Act writes the reservation.
 func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 	if !f.writes || c.DryRun || c.Paused != "" {

@@ -33,6 +33,8 @@ type Finding struct {
 	Name  string `json:"name"`
 	Text  string `json:"text"`
 	Fix   string `json:"fix,omitempty"` // the line to add or the command to run
+
+	Idle bool `json:"-"` // this Slurm lacks what the feature needs: it does nothing here
 }
 
 // Facts are what the findings rest on, each with why it could not be read.
@@ -132,17 +134,15 @@ func (k *checker) priorityType() {
 	switch {
 	case t == "priority/multifactor":
 		k.say(Pass, "priority type", "", "%s", t)
-	case k.set.Lever == slurmplug.SiteFactor:
-		k.say(Fail, "priority type", "PriorityType=priority/multifactor", "%s ignores SiteFactor; change it, or set ranking.lever", t)
 	default:
-		k.say(Pass, "priority type", "", "%s works with this lever", t)
+		k.say(Fail, "priority type", "PriorityType=priority/multifactor", "%s ignores SiteFactor, which carries the order", t)
 	}
 }
 
 func (k *checker) siteFactorPlugin() {
 	p := k.f.Config.SiteFactorPlugin()
-	if p != "" && k.set.Lever == slurmplug.SiteFactor {
-		k.say(Fail, "site factor", "PrioritySiteFactorPlugin=", "%s writes SiteFactor too; remove it, or set ranking.lever", p)
+	if p != "" {
+		k.say(Fail, "site factor", "PrioritySiteFactorPlugin=", "%s writes SiteFactor too; remove it", p)
 		return
 	}
 	k.say(Pass, "site factor", "", "no other plugin writes SiteFactor")
@@ -161,7 +161,7 @@ func (k *checker) steps() {
 	}
 	places := p.Band.Capacity() / 2
 	const fix = "lower the PriorityWeight* values"
-	if m := k.f.Snapshot.Multifactor; k.set.Step <= 0 && k.set.Lever != slurmplug.Priority && m.Polled && p.Band.Step <= m.Span {
+	if m := k.f.Snapshot.Multifactor; k.set.Step <= 0 && m.Polled && p.Band.Step <= m.Span {
 		k.say(Pass, "steps", "", "the priority weights add up to %d, which leaves few steps below %d, the highest value that priod writes: the step follows the factors of the jobs in the queue, which differ by %d now", m.Span, k.set.Top, m.Seen)
 	}
 	switch {
@@ -468,6 +468,7 @@ func (k *checker) switches() {
 	}
 	if !k.f.Config.HasSwitches() {
 		k.say(Warn, "switches", "TopologyPlugin=topology/tree, and topology.conf", "no switch topology (TopologyPlugin=%s): no job waits for few switches", k.f.Config.Get("TopologyPlugin"))
+		k.out[len(k.out)-1].Idle = true
 		return
 	}
 	well := true

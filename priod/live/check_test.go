@@ -63,7 +63,7 @@ func facts(t *testing.T, conf ...string) *Facts {
 }
 
 func settings() order.Settings {
-	return order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}, TEQOS: []string{"te"}}}
+	return order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}, TEQOS: []string{"te"}}}
 }
 
 // sameWeights makes three nodes of one type and weight.
@@ -236,16 +236,6 @@ func TestATypeWithANodeWithoutItsFeatureIsNotAllWell(t *testing.T) {
 	for _, x := range f.Findings(settings()) {
 		if x.Level == Pass && x.Name == "GPU types" {
 			t.Errorf("%+v", x)
-		}
-	}
-}
-
-func TestOtherLeversNeedNoMultifactor(t *testing.T) {
-	set := settings()
-	set.Lever = slurmplug.Nice
-	for _, f := range facts(t, "PriorityType=priority/basic", "PrioritySiteFactorPlugin=site_factor/x").Findings(set) {
-		if f.Level == Fail {
-			t.Errorf("%+v", f)
 		}
 	}
 }

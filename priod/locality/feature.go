@@ -22,6 +22,7 @@ type Slurm interface {
 
 // Feature has jobs of several nodes wait for few switches.
 type Feature struct {
+	plan.PlanOnly
 	Settings Settings
 	Memory   *Memory // nil: no job is looked at
 	Slurm    Slurm
@@ -35,7 +36,7 @@ type work struct {
 	topology cluster.Topology
 	actions  []plan.Action
 	lever    slurmplug.Lever
-	later    int // writes beyond Settings.WritesPerCycle
+	quota    plan.Quota
 
 	up     []cluster.Node                  // usable nodes; nil: not needed yet, as perGPU
 	perGPU func(partitions string) float64 // jobs that wait for each of their GPUs
@@ -47,7 +48,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || !f.Settings.Enabled && !anyRequest(c.History, slurmplug.Switches) {
 		return nil
 	}
-	w := &work{set: &f.Settings, c: c, memory: f.Memory, lever: slurmplug.Switches}
+	w := &work{set: &f.Settings, c: c, memory: f.Memory, lever: slurmplug.Switches, quota: plan.Quota{Most: f.Settings.WritesPerCycle}}
 	var err error
 	if w.topology, err = f.Slurm.Topology(ctx); err != nil {
 		return fmt.Errorf("read the switches: %w", err)
@@ -65,9 +66,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 		w.decide(x, g)
 	}
 	f.Memory.end()
-	if w.later > 0 {
-		c.Plan.Note(plan.LocalityWrites, w.later, "%d jobs' switches wait for the next cycle: the writes of one cycle are used up", w.later)
-	}
+	w.quota.Note(c.Plan, plan.LocalityWrites, "jobs' switches")
 	c.Plan.Ask(w.actions)
 	return nil
 }
@@ -176,7 +175,7 @@ func (w *work) decide(x *cell, g *gang) {
 	}
 	w.measure(x, g)
 	if g.excluded != "" {
-		if g.state != nil && w.ours(g.job) {
+		if g.state != nil && w.field(g.job).Ours {
 			g.state.accepts = anyNumber
 		}
 		w.write(g, 0)
@@ -207,17 +206,18 @@ func (w *work) measure(x *cell, g *gang) {
 	state, known := w.memory.of(g.job, w.c.Snapshot.At)
 	g.state = state
 	rule := w.rule()
-	at := w.c.History.Requests[g.job.ID][w.lever].At
+	f := w.field(g.job)
+	at := f.Last.At
 	again := at.Before(g.job.Submit) || at.Before(g.job.Eligible) // since then it has run
-	if count, _, err := slurmplug.ParseSwitches(g.job.Switches); !known && err == nil && count > 0 && w.ours(g.job) && !again {
+	if count, _, err := slurmplug.ParseSwitches(g.job.Switches); !known && err == nil && count > 0 && f.Ours && !again {
 		// priod was started after it had written this, or a task has left its array.
 		state.waited = rule.waitedFor(j, count) + max(w.c.Snapshot.At.Sub(at).Seconds(), 0)
 		state.accepts = count
 	}
 	j.Waited = state.waited
 	switch {
-	case state.refused != "":
-		g.excluded = fmt.Sprintf("left alone: %.200s", state.refused)
+	case !f.Refused.At.IsZero():
+		g.excluded = fmt.Sprintf("left alone: %.200s", f.Refused.Words)
 	case j.Run == 0 && j.Most > j.Fewest:
 		g.excluded = runUnknown
 	case !w.unknown() && j.Most > j.Fewest && rule.Budget(j) < Shortest.Seconds():
@@ -263,32 +263,27 @@ func (w *work) wait(x *cell, g *gang) {
 		w.c.Keep(g.job.ID, plan.FewSwitches)
 		w.c.Plan.Stands(rule.relaxes(&g.rule))
 	}
-	if !starts || w.ours(g.job) { // Slurm itself takes the fewest switches that are free
+	if !starts || w.field(g.job).Ours { // Slurm itself takes the fewest switches that are free
 		w.write(g, accepts)
 	}
 }
 
 // write puts the number of places into a job's request, unless that stands there.
 func (w *work) write(g *gang, accepts int) {
-	j, ours := g.job, w.ours(g.job)
+	j, f := g.job, w.field(g.job)
 	now, _, err := slurmplug.ParseSwitches(j.Switches)
-	after := w.own(j)
+	after := f.Own
 	switch {
-	case accepts == 0 && !ours:
+	case accepts == 0 && !f.Ours:
 		return
-	case accepts > 0 && ours && err == nil && now == accepts:
+	case accepts > 0 && f.Ours && err == nil && now == accepts:
 		return
 	case accepts > 0:
-		after = slurmplug.SwitchesText(accepts, time.Duration(w.rule().Longest)*time.Second/time.Minute*time.Minute)
+		after = slurmplug.Text(slurmplug.SwitchesText(accepts, time.Duration(w.rule().Longest)*time.Second/time.Minute*time.Minute))
 	}
-	if most := w.set.WritesPerCycle; most > 0 && len(w.actions) >= most {
-		w.later++
-		return
+	if w.quota.Take() {
+		w.actions = append(w.actions, plan.Change(j, &f, after, w.words(g)))
 	}
-	w.actions = append(w.actions, plan.Action{
-		Job: j.ID, Tasks: j.Tasks, Lever: w.lever, Before: slurmplug.Text(j.Switches), After: slurmplug.Text(after),
-		Was: slurmplug.Text(w.own(j)), Reason: w.words(g),
-	})
 }
 
 // words say what was decided, in the same words while that stands.
@@ -324,16 +319,3 @@ func (w *work) choice(g *gang) *plan.PlacesChoice {
 	}
 	return g.state.places
 }
-
-// Heard remembers what was written, and leaves those alone of which Slurm refused it.
-func (f *Feature) Heard(c *plan.Cycle) {
-	for id, o := range c.Written(slurmplug.Switches) {
-		c.Asked(id, o)
-		if f.Memory != nil && f.Memory.jobs[id] != nil && o.Status == slurmplug.Refused {
-			f.Memory.jobs[id].refused = o.Message
-		}
-	}
-}
-
-// Act does nothing beside the plan.
-func (f *Feature) Act(context.Context, *plan.Cycle) error { return nil }

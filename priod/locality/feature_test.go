@@ -103,7 +103,7 @@ func (w *world) cycle(t fataler, f *Feature, pass time.Duration) (actions []plan
 		w.switches[a.Job] = a.After.String()
 		c.Outcomes = append(c.Outcomes, plan.Outcome{Action: a, Status: slurmplug.Applied})
 	}
-	f.Heard(c)
+	plan.Hear(c)
 	return p.Actions
 }
 
@@ -269,7 +269,7 @@ func TestRefused(t *testing.T) {
 	w.cycle(t, f, time.Minute)
 	w.switches[j.ID] = slurmplug.NoSwitches
 	delete(w.history.Requests, j.ID)
-	f.Heard(&plan.Cycle{History: w.history, Snapshot: &w.snapshot, Outcomes: []plan.Outcome{{Action: plan.Action{Job: j.ID, Lever: slurmplug.Switches, Was: slurmplug.Text(slurmplug.NoSwitches), After: slurmplug.Text("1@5")}, Status: slurmplug.Refused, Message: "no"}}})
+	plan.Hear(&plan.Cycle{History: w.history, Snapshot: &w.snapshot, Outcomes: []plan.Outcome{{Action: plan.Action{Job: j.ID, Lever: slurmplug.Switches, Was: slurmplug.Text(slurmplug.NoSwitches), After: slurmplug.Text("1@5")}, Status: slurmplug.Refused, Message: "no"}}})
 	if actions := w.cycle(t, f, time.Minute); len(actions) != 0 {
 		t.Errorf("%+v", actions)
 	}

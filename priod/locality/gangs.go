@@ -178,15 +178,14 @@ func (w *work) excluded(j *cluster.Job) string {
 	if why := w.refuses(j); why != "" {
 		return why
 	}
-	r, written := w.c.History.Requests[j.ID][w.lever]
-	switch now := j.Switches; {
-	case now == "":
+	switch f := w.field(j); {
+	case !f.Shown:
 		return unread
-	case written && r.Theirs(slurmplug.Text(now)):
+	case f.Theirs:
 		return edited
-	case w.ours(j):
+	case f.Ours:
 		return ""
-	case now != slurmplug.NoSwitches:
+	case j.Switches != slurmplug.NoSwitches:
 		return "it requests switches"
 	}
 	return ""

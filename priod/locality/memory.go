@@ -9,7 +9,7 @@ import (
 
 // Memory is what is remembered of jobs from one cycle to the next. The zero value
 // remembers nothing. What was written into jobs is in cluster.History; what jobs waited for
-// is in their waits (plan.Cycle.Waited), which outlive the daemon.
+// is in their waits (Refusals.Waited), which outlive the daemon.
 type Memory struct {
 	jobs  map[cluster.JobID]*jobState
 	cycle uint32
@@ -22,8 +22,7 @@ type jobState struct {
 	waited   float64
 	ticking  bool // since at it could have started on more switches than it accepted
 	at       time.Time
-	accepts  int    // switches, when it was last looked at: they never become fewer; 0: not known
-	refused  string // Slurm's words when it refused a write
+	accepts  int // switches, when it was last looked at: they never become fewer; 0: not known
 
 	// As they were first chosen: their figures move with the queue.
 	places *plan.PlacesChoice
@@ -45,25 +44,6 @@ func (m *Memory) end() {
 	for id, state := range m.jobs {
 		if state.cycle != m.cycle {
 			delete(m.jobs, id)
-		}
-	}
-}
-
-// keepRefused keeps what is remembered of waiting jobs for which Slurm refused a write, looked
-// at or not.
-func (m *Memory) keepRefused(s *cluster.Snapshot) {
-	refused := map[cluster.JobID]*jobState{}
-	for id, state := range m.jobs {
-		if state.refused != "" && state.cycle != m.cycle {
-			refused[id] = state
-		}
-	}
-	if len(refused) == 0 {
-		return
-	}
-	for i := range s.Jobs {
-		if j := &s.Jobs[i]; j.State == cluster.Pending && refused[j.ID] != nil {
-			refused[j.ID].cycle = m.cycle
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/nodespeed"
@@ -52,10 +53,14 @@ func (s *SlowNodes) factor(n *nodespeed.Node, j *cluster.Job) float64 {
 
 // Refusals has jobs of several nodes refuse slow nodes, for as long as that pays.
 type Refusals struct {
+	plan.PlanOnly
 	Settings Settings
 	Memory   *Memory // nil: no job is looked at
 	Slow     SlowNodes
-	Slurm    interface {
+	// Waited is how long a job has waited for a cause, and for such a What of it, by the cycles before this one (Wait.For);
+	// nil: not read.
+	Waited func(j *cluster.Job, cause plan.Cause, what string) time.Duration
+	Slurm  interface {
 		// Places reads which nodes pending jobs name and refuse: see steer.Feature.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	}
@@ -90,7 +95,6 @@ func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
 		}
 	}
 	err := f.write(ctx, w, gangs, wanted)
-	f.Memory.keepRefused(c.Snapshot) // those left alone are, also while they wait for something else
 	f.Memory.end()
 	c.Plan.Ask(w.actions)
 	return err
@@ -103,16 +107,16 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	far, off := g.excluded != "", g.request
 	now, written := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
 	state, known := f.Memory.of(g.job, w.c.Snapshot.At)
-	if g.state = state; !known && w.c.Waited != nil { // by an earlier priod, or far from the head of the queue since
-		state.waited = w.c.Waited(g.job, plan.Locality, plan.SlowNodes).Seconds()
+	if g.state = state; !known && f.Waited != nil { // by an earlier priod, or far from the head of the queue since
+		state.waited = f.Waited(g.job, plan.Locality, plan.SlowNodes).Seconds()
 	}
 	switch {
 	case written && (g.job.Unsatisfied() || slurmplug.NotAvailable(g.job.Reason) && !x.leaves(g, now.Value)):
-		state.refused = "no node was left for it"
+		w.c.History.Refuse(g.job.ID, w.lever, "no node was left for it", w.c.Snapshot.At)
 		return nil, true
 	case far && f.Settings.Enabled:
 		return nil, false // it keeps what it has until it is its turn
-	case f.alone(w, g.job) || state.refused != "":
+	case f.alone(w, g.job) || !w.field(g.job).Refused.At.IsZero():
 		x.take(g.job, g.request)
 		return nil, written
 	}
@@ -209,14 +213,14 @@ func (f *Refusals) write(ctx context.Context, w *work, gangs []*gang, wanted map
 		r := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
 		ours := plan.SameHosts(place.Excluded, r.Value.String()) || place.Excluded == "" && !r.Sure
 		if !ours || place.Required != "" {
-			g.state.refused = "it requests or excludes nodes, or failed on some"
-			g.decision.Locality = "slow nodes: " + g.state.refused
+			const why = "it requests or excludes nodes, or failed on some"
+			w.c.History.Refuse(g.job.ID, w.lever, why, w.c.Snapshot.At)
+			g.decision.Locality = "slow nodes: " + why
 			continue
 		}
 		to := slurmplug.CompactHosts(wanted[g.job.ID])
-		w.actions = append(w.actions, plan.Action{
-			Job: g.job.ID, Lever: slurmplug.ExcNodeList, Before: slurmplug.Text(place.Excluded), After: slurmplug.Text(to), Was: slurmplug.Text(""), Reason: cmp.Or(g.decision.Locality, "slow nodes: any node"),
-		})
+		field := cluster.Field{Lever: w.lever, Now: slurmplug.Text(place.Excluded)} // its user's own is none
+		w.actions = append(w.actions, plan.Change(g.job, &field, slurmplug.Text(to), cmp.Or(g.decision.Locality, "slow nodes: any node")))
 	}
 	if err != nil {
 		err = fmt.Errorf("which nodes some jobs refuse: %w", err)
@@ -231,19 +235,6 @@ func joined(a, b string) string {
 	}
 	return a + "; " + b
 }
-
-// Heard remembers what was written, and leaves those alone of which Slurm refused it.
-func (f *Refusals) Heard(c *plan.Cycle) {
-	for id, o := range c.Written(slurmplug.ExcNodeList) {
-		c.Asked(id, o)
-		if f.Memory != nil && f.Memory.jobs[id] != nil && o.Status == slurmplug.Refused {
-			f.Memory.jobs[id].refused = o.Message
-		}
-	}
-}
-
-// Act does nothing beside the plan.
-func (f *Refusals) Act(context.Context, *plan.Cycle) error { return nil }
 
 // off is the Off of requests that refuse these nodes.
 func (x *cell) off(types placement.Types, names []string) int32 {

@@ -43,12 +43,13 @@ func (r *refuser) refuses(t *testing.T, f *Refusals, pass time.Duration) map[clu
 		r.plan.Decisions = append(r.plan.Decisions, plan.Decision{Job: r.snapshot.Jobs[i].ID, Ranked: true})
 	}
 	r.plan.MakeQueue(&r.snapshot)
-	c := &plan.Cycle{Snapshot: &r.snapshot, History: r.history, Plan: r.plan, Waited: func(_ *cluster.Job, cause plan.Cause, what string) time.Duration {
+	c := &plan.Cycle{Snapshot: &r.snapshot, History: r.history, Plan: r.plan}
+	f.Waited = func(_ *cluster.Job, cause plan.Cause, what string) time.Duration {
 		if cause != plan.Locality || what != plan.SlowNodes {
 			return 0
 		}
 		return r.waited
-	}}
+	}
 	if err := f.Plan(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func (r *refuser) refuses(t *testing.T, f *Refusals, pass time.Duration) map[clu
 		r.places[a.Job] = place
 		c.Outcomes = append(c.Outcomes, plan.Outcome{Action: a, Status: slurmplug.Applied})
 	}
-	f.Heard(c)
+	plan.Hear(c)
 	all := map[cluster.JobID]string{}
 	for id, p := range r.places {
 		if p.Excluded != "" {

@@ -1,6 +1,9 @@
 package order
 
-import "slurmprio/priod/cluster"
+import (
+	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
+)
 
 // PeerValue is a value that a job holds and that another host's priod must have
 // written.
@@ -10,18 +13,15 @@ type PeerValue struct {
 	Replaced bool            // this priod had written another value
 }
 
-// valueRange is where the values of a priod may lie, whatever its step was when it
-// wrote them.
-type valueRange struct{ least, step, top, nice int64 }
-
 // FindPeerValues returns the values of other priods that the pending jobs of the ranked
 // partitions hold, in the order of the snapshot. It changes nothing.
 func FindPeerValues(s *cluster.Snapshot, h *cluster.History, set Settings) []PeerValue {
-	d := decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
-	values := valueRange{least: set.Step, step: d.step(), top: set.Top, nice: set.NiceLimit}
-	if values.least <= 0 {
-		if values.least = roundUp(s.Multifactor.Span + 1); d.narrow {
-			values.least = smallestStep(set.Top)
+	least := set.Step
+	if least <= 0 {
+		d := decider{s: s, h: h, set: set}
+		d.step()
+		if least = roundUp(s.Multifactor.Span + 1); d.narrow {
+			least = smallestStep(set.Top)
 		}
 	}
 	var found []PeerValue
@@ -31,11 +31,11 @@ func FindPeerValues(s *cluster.Snapshot, h *cluster.History, set Settings) []Pee
 			continue
 		}
 		w, wrote := h.Written[j.ID]
-		if wrote && w.Lever != set.Lever {
-			continue // first the old lever's value is taken back
+		if wrote && w.Lever != slurmplug.SiteFactor {
+			continue // first what an earlier version wrote is given back
 		}
-		if other, ok := d.lever.peerValue(j, w, wrote, values); ok {
-			found = append(found, PeerValue{Job: j.ID, Written: other, Replaced: wrote})
+		if v := j.SiteFactor; j.SiteFactorKnown && v >= least && v <= set.Top && !(wrote && w.Sent(v)) {
+			found = append(found, PeerValue{Job: j.ID, Written: cluster.Written{Lever: slurmplug.SiteFactor, Value: v, Tried: v}, Replaced: wrote})
 		}
 	}
 	return found

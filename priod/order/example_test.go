@@ -32,7 +32,7 @@ func ExampleDecide() {
 		history.FirstEligible.Set(slurmplug.Plain(id), now.Add(-waited))
 	}
 
-	p := order.Decide(&snapshot, history, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000})
+	p := order.Decide(&snapshot, history, order.Settings{Top: 2_000_000_000})
 
 	slices.SortFunc(p.Decisions, func(a, b plan.Decision) int { return int(b.Own + b.Value - a.Own - a.Value) })
 	for i, d := range p.Decisions {

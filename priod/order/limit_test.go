@@ -16,9 +16,9 @@ import (
 func TestRefusedWritesStarveNoOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, limit := rapid.IntRange(1, 12).Draw(t, "jobs"), rapid.IntRange(1, 4).Draw(t, "limit")
-		set := Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000, WritesPerCycle: limit}
+		set := Settings{Top: 1_000_000, Step: 1000, WritesPerCycle: limit}
 		s, h := &cluster.Snapshot{At: time.Unix(1_700_000_000, 0), Multifactor: cluster.Multifactor{Span: 100}}, cluster.NewHistory()
-		refuses, memory := map[cluster.JobID]bool{}, &Memory{}
+		refuses := map[cluster.JobID]bool{}
 		for i := range n {
 			j := cluster.Job{
 				ID: slurmplug.Plain(uint32(i + 1)), TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending, GPUs: 1,
@@ -32,10 +32,8 @@ func TestRefusedWritesStarveNoOther(t *testing.T) {
 		for range n/limit + n + 2 {
 			h.Observe(s)
 			c := &plan.Cycle{Snapshot: s, History: h, Plan: &plan.Plan{}}
-			f := Feature{Settings: set, Memory: memory}
-			if err := f.Plan(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
+			f := Feature{Settings: set}
+			f.Rank(c, nil)
 			if len(c.Plan.Actions) > limit {
 				t.Fatalf("%d writes, %d may be", len(c.Plan.Actions), limit)
 			}
@@ -47,7 +45,7 @@ func TestRefusedWritesStarveNoOther(t *testing.T) {
 				}
 				c.Outcomes = append(c.Outcomes, o)
 			}
-			f.Heard(c)
+			plan.Hear(c)
 			s.At = s.At.Add(15 * time.Second)
 		}
 		for i := range s.Jobs {

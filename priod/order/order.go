@@ -19,14 +19,13 @@
 //   - shares.go: values of BE jobs by their allocation; standing.go: for how long these
 //     stay in order if nothing happens
 //   - step.go: how far values lie apart
-//   - memory.go: which writes Slurm refused
-//   - lever.go: from a value to one of Slurm's fields and back
 //   - adopt.go: values that another host's priod wrote
 //   - feature.go: how the order takes part in a cycle
 package order
 
 import (
 	"slices"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -35,12 +34,11 @@ import (
 
 // Settings are all that decisions depend on besides the cluster.
 type Settings struct {
-	Lever          slurmplug.Lever // SiteFactor, Nice or Priority
-	Top            int64           // highest value that priod writes
-	Step           int64           // size of a step; 0: computed from the cluster
-	NiceLimit      int64           // larger Nice values of users do not make a step larger
-	WritesPerCycle int             // writes for one cycle; 0: no limit
-	Peers          bool            // priods of other hosts may have written values, see Adopt
+	Top            int64 // highest value that priod writes
+	Step           int64 // size of a step; 0: computed from the cluster
+	NiceLimit      int64 // larger Nice values of users do not make a step larger
+	WritesPerCycle int   // writes for one cycle; 0: no limit
+	Peers          bool  // priods of other hosts may have written values, see Adopt
 	Ranking        plan.Classes
 	Order          Order        // of BE jobs
 	Lead           plan.Lead    // in order owed: how much earlier jobs go that are nearly done
@@ -63,7 +61,7 @@ const maxReverts = 3
 // Why a wanted value is not written, in Decision.Unmoved.
 const (
 	ForeignValue = "set by another program or an administrator; left alone until it is 0 again"
-	LeverChange  = "the lever changed: values of the old one are reverted first"
+	FormerLever  = "an earlier version wrote its Nice or priority: that is given back first"
 	KeepsGoing   = "reset by another program after each write; gave up after 3 attempts"
 	WriteLimit   = "the writes of one cycle are used up; the rest follows in the next cycle"
 )
@@ -75,13 +73,13 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set Settings) plan.Plan {
 
 // newDecider ranks the jobs and reads what they hold, for which no shares are needed.
 func newDecider(s *cluster.Snapshot, h *cluster.History, set Settings) *decider {
-	d := &decider{s: s, h: h, set: set, lever: leverOf(set.Lever)}
+	d := &decider{s: s, h: h, set: set}
 	r := newRanker(s, h, set.Ranking)
 	d.verdicts, d.trials = r.all()
 	d.te = r.admit(d.verdicts, d.trials)
-	d.held = make([]held, len(d.verdicts))
+	d.held = make([]plan.HeldValue, len(d.verdicts))
 	for i := range d.verdicts {
-		d.held[i] = d.heldBy(&s.Jobs[d.verdicts[i].Job])
+		d.held[i] = plan.HeldBy(&s.Jobs[d.verdicts[i].Job], h)
 	}
 	return d
 }
@@ -91,7 +89,6 @@ func (d *decider) again() plan.Plan {
 	r := newRanker(d.s, d.h, d.set.Ranking)
 	r.again(d.verdicts, d.trials)
 	d.te = r.admit(d.verdicts, d.trials)
-	d.foreign, d.overLimit = 0, 0
 	return d.decide(d.set.Shares)
 }
 
@@ -99,13 +96,14 @@ func (d *decider) again() plan.Plan {
 func (d *decider) decide(shares *plan.Shares) plan.Plan {
 	d.set.Shares = shares
 	s, set, verdicts, te := d.s, &d.set, d.verdicts, d.te
-	d.plan = plan.Plan{At: s.At, Mode: set.Lever, Band: d.band(), Shares: set.Shares}
+	d.foreign, d.quota = 0, plan.Quota{Most: set.WritesPerCycle}
+	d.plan = plan.Plan{At: s.At, Band: d.band(), Shares: set.Shares}
 	if set.Shares != nil {
 		d.plan.Notes = slices.Clone(set.Shares.Notes)
 	}
 	d.plan.Decisions = make([]plan.Decision, len(verdicts))
 	for i := range verdicts {
-		d.plan.Decisions[i] = d.newDecision(&verdicts[i], d.held[i].value)
+		d.plan.Decisions[i] = d.newDecision(&verdicts[i], d.held[i].Value)
 	}
 	d.valueTE(verdicts, te)
 	shared, placed := d.valueByShare(verdicts)
@@ -120,7 +118,9 @@ func (d *decider) decide(shares *plan.Shares) plan.Plan {
 func (d *decider) addWrites(te, shared []int, placed []bool) {
 	var refused []int
 	add := func(i int) {
-		if d.refused[d.s.Jobs[d.verdicts[i].Job].ID] {
+		j := &d.s.Jobs[d.verdicts[i].Job]
+		at := d.h.Refusal(j, j.ID, slurmplug.SiteFactor).At
+		if !at.IsZero() && d.s.At.Sub(at).Abs() < refusedFor {
 			refused = append(refused, i)
 			return
 		}
@@ -143,33 +143,31 @@ func (d *decider) addWrites(te, shared []int, placed []bool) {
 	}
 }
 
-type decider struct {
-	s         *cluster.Snapshot
-	h         *cluster.History
-	set       Settings
-	lever     lever
-	verdicts  []Verdict // and te are what Rank says
-	te        []int
-	trials    []int  // TE jobs before budgets
-	held      []held // by the jobs of the verdicts
-	plan      plan.Plan
-	narrow    bool // step goes by the factors in the queue, see stepFor
-	foreign   int
-	overLimit int // writes that WritesPerCycle keeps for the next cycle
+// refusedFor is how long the writes of a job that Slurm refused come after those of all others: under a
+// limit of writes they would else take the others' place in each cycle.
+const refusedFor = 10 * time.Minute
 
-	refused map[cluster.JobID]bool // as Memory.since says
+type decider struct {
+	s        *cluster.Snapshot
+	h        *cluster.History
+	set      Settings
+	verdicts []Verdict // and te are what Rank says
+	te       []int
+	trials   []int            // TE jobs before budgets
+	held     []plan.HeldValue // by the jobs of the verdicts
+	plan     plan.Plan
+	narrow   bool // step goes by the factors in the queue, see stepFor
+	foreign  int
+	quota    plan.Quota
 }
 
 // band is where values may lie.
 func (d *decider) band() plan.Band {
-	step, top, m := d.step(), d.set.Top, d.s.Multifactor
-	if _, sets := d.lever.(priority); sets && d.set.Step <= 0 && m.Polled && top/step < enoughSteps {
-		return plan.Band{Lo: above(m), Hi: top, Step: 1}
-	}
+	step, top := d.step(), d.set.Top
 	if d.narrow {
-		top = below(m, top)
+		top = below(d.s.Multifactor, top)
 	}
-	return d.lever.band(step, top)
+	return plan.Band{Lo: step, Hi: top / step * step, Step: step}
 }
 
 // step is larger than all that Slurm's own factors and the users' Nice can change between
@@ -180,8 +178,8 @@ func (d *decider) step() int64 {
 		lo, hi := int64(0), int64(0)
 		for i := range d.s.Jobs {
 			j := &d.s.Jobs[i]
-			if n := d.lever.userNice(j, d.h); j.State == cluster.Pending && n >= -d.set.NiceLimit && n <= d.set.NiceLimit {
-				lo, hi = min(lo, n), max(hi, n)
+			if j.State == cluster.Pending && j.Nice >= -d.set.NiceLimit && j.Nice <= d.set.NiceLimit {
+				lo, hi = min(lo, j.Nice), max(hi, j.Nice)
 			}
 		}
 		step, d.narrow = stepFor(d.s.Multifactor, hi-lo, d.set.Top)
@@ -205,7 +203,7 @@ func roundUp(n int64) int64 {
 func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 	j := &d.s.Jobs[v.Job]
 	dec := plan.Decision{
-		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: d.lever.own(j, now),
+		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: j.Priority - now,
 		Why: string(v.Why), Detail: v.Detail, Since: v.Since, Choices: plan.Choices{Budget: v.Budget},
 	}
 	switch v.Why { // two steps between the other BE jobs and the TE jobs
@@ -229,7 +227,7 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	exact := make([]int, 0, len(te))
 	limit := b.Capacity() / 2
 	for _, i := range te {
-		if d.held[i].foreign {
+		if d.held[i].Foreign {
 			continue
 		}
 		if len(exact) < limit {
@@ -241,8 +239,8 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	}
 	tiers := make([]plan.Tier, len(exact))
 	for rank, i := range exact {
-		if x := &d.held[i]; x.known && verdicts[i].Tasks == 0 {
-			tiers[rank] = plan.Tier{x.value}
+		if x := &d.held[i]; x.Known && verdicts[i].Tasks == 0 {
+			tiers[rank] = plan.Tier{x.Value}
 		}
 	}
 	values, renumbered := plan.Arrange(tiers, plan.Band{Lo: b.Lo + b.Step, Hi: b.Hi, Step: b.Step})
@@ -255,52 +253,36 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	}
 }
 
-// held is what a job holds in the lever.
-type held struct {
-	value   int64
-	known   bool
-	wrote   bool // priod wrote into the job, by whichever lever
-	foreign bool // priod did not write value
-}
-
-func (d *decider) heldBy(j *cluster.Job) (x held) {
-	var w cluster.Written
-	w, x.wrote = d.h.Written[j.ID]
-	if x.value, x.known = d.lever.now(j, d.h); x.known && x.value != 0 {
-		x.foreign = d.lever.foreign(j, x.value, w, x.wrote && w.Lever == d.set.Lever)
-	}
-	return x
-}
-
 // addWrite adds the action that changes the value that a job holds to the one in the
 // decision of its verdict, the i-th.
 func (d *decider) addWrite(i int, v *Verdict) {
 	dec, j, x := &d.plan.Decisions[i], &d.s.Jobs[v.Job], &d.held[i]
-	now, known, wrote := x.value, x.known, x.wrote
+	now, known, wrote := x.Value, x.Known, x.Wrote
 	var w cluster.Written
 	if wrote {
 		w = d.h.Written[j.ID]
 	}
-	switch {
-	case wrote && w.Lever != d.set.Lever && w.Value != leverOf(w.Lever).neutral(w):
-		dec.Unmoved = LeverChange
-		d.addActions(Restore(j, w), j.Tasks, false, string(v.Why))
+	ours := wrote && w.Lever == slurmplug.SiteFactor
+	if back := plan.RestoreFormer(j, w); len(back) > 0 {
+		dec.Unmoved = FormerLever
+		d.addActions(back, j.Tasks, false, string(v.Why))
 		return
+	}
+	switch {
 	case known && now == dec.Value && v.Tasks == 0:
 		return
 	case !known && dec.Value == 0 && !wrote:
 		return
-	case x.foreign:
+	case x.Foreign:
 		dec.Unmoved = ForeignValue
 		d.foreign++
 		return
-	case wrote && w.Lever == d.set.Lever && w.Reverts >= maxReverts && d.isTakenBack(now, dec.Value, w):
+	case ours && w.Reverts >= maxReverts && (now == 0 || w.Value == dec.Value): // others took back the value that is wanted
 		dec.Unmoved = KeepsGoing
 		d.foreign++
 		return
-	case d.limitReached():
+	case !d.quota.Take():
 		dec.Unmoved = WriteLimit
-		d.overLimit++
 		return
 	}
 	tasks := j.Tasks
@@ -312,13 +294,7 @@ func (d *decider) addWrite(i int, v *Verdict) {
 		}
 		tasks = first
 	}
-	d.addActions(d.lever.actions(j, d.h, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
-}
-
-// isTakenBack reports whether it was taken back by others: the value that is wanted: the job
-// holds its own, or lost exactly that value.
-func (d *decider) isTakenBack(now, want int64, w cluster.Written) bool {
-	return now == 0 || d.lever.value(w.Value, w) == want
+	d.addActions([]plan.Action{plan.Rank(j, now, dec.Value)}, tasks, v.Tasks > 0, dec.Why)
 }
 
 // withdraw takes priod's value off a job that left the ranked queue: in its new
@@ -326,20 +302,14 @@ func (d *decider) isTakenBack(now, want int64, w cluster.Written) bool {
 func (d *decider) withdraw(dec *plan.Decision, v *Verdict) {
 	j := &d.s.Jobs[v.Job]
 	w, wrote := d.h.Written[j.ID]
-	if !wrote || w.Value == leverOf(w.Lever).neutral(w) && w.Tried == w.Value {
+	if !wrote || w.Value == plan.Withdrawn(w) && w.Tried == w.Value {
 		return
 	}
-	if d.limitReached() {
+	if !d.quota.Take() {
 		dec.Unmoved = WriteLimit
-		d.overLimit++
 		return
 	}
-	d.addActions(Restore(j, w), j.Tasks, false, string(v.Why))
-}
-
-// limitReached reports whether the cycle's limit of writes is reached.
-func (d *decider) limitReached() bool {
-	return d.set.WritesPerCycle > 0 && len(d.plan.Actions) >= d.set.WritesPerCycle
+	d.addActions(plan.Restore(j, w), j.Tasks, false, string(v.Why))
 }
 
 func (d *decider) addActions(actions []plan.Action, tasks string, part bool, why string) {
@@ -354,7 +324,5 @@ func (d *decider) addNotes() {
 	if d.foreign > 0 {
 		d.plan.Note(plan.ForeignValues, d.foreign, "%d jobs have a value that another program or an administrator wrote; left alone", d.foreign)
 	}
-	if d.overLimit > 0 {
-		d.plan.Note(plan.WritesPerCycle, d.overLimit, "%d writes wait for the next cycle: those of one cycle are used up", d.overLimit)
-	}
+	d.quota.Note(&d.plan, plan.WritesPerCycle, "writes")
 }

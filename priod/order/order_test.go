@@ -21,8 +21,8 @@ var start = time.Unix(1_800_000_000, 0)
 
 const span = 40_000
 
-func settings(l slurmplug.Lever) Settings {
-	return Settings{Lever: l, Top: 2_000_000_000, NiceLimit: 1000}
+func settings() Settings {
+	return Settings{Top: 2_000_000_000, NiceLimit: 1000}
 }
 
 // controller does to priorities what slurmctld does: site factor and Nice add
@@ -78,9 +78,7 @@ func (c *controller) apply(actions []plan.Action, h *cluster.History, at time.Ti
 			delete(c.set, j.ID)
 			j.Nice = 0
 		}
-		w := Effect(a, h)
-		w.At = at
-		h.Wrote(a.Job, w, TakenBack(a, h.Written[a.Job]))
+		plan.Hear(&plan.Cycle{Snapshot: &cluster.Snapshot{At: at}, History: h, Outcomes: []plan.Outcome{{Action: a, Status: slurmplug.Applied}}})
 	}
 }
 
@@ -111,44 +109,49 @@ func checkServed(t *rapid.T, c *controller, at time.Time) {
 	}
 }
 
-func TestOrderIsExactUnderEveryLever(t *testing.T) {
-	for _, l := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
-		t.Run(string(l), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				c, h, at := newController(), cluster.NewHistory(), start
-				id := uint32(0)
-				for range rapid.IntRange(1, 8).Draw(t, "cycles") {
-					for range rapid.IntRange(0, 6).Draw(t, "arrivals") {
-						id++
-						c.add(id, rapid.SampledFrom([]string{"te", "be", ""}).Draw(t, "type"),
-							rapid.Int64Range(0, span).Draw(t, "factors"), rapid.Int64Range(-100, 1000).Draw(t, "nice"),
-							at.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "age"))*time.Second))
-					}
-					for range rapid.IntRange(0, 3).Draw(t, "starts") {
-						if len(c.jobs) > 0 {
-							k := rapid.IntRange(0, len(c.jobs)-1).Draw(t, "start")
-							c.jobs = slices.Delete(c.jobs, k, k+1)
-						}
-					}
-					s := c.snapshot(at)
-					h.Observe(s)
-					p := Decide(s, h, settings(l))
-					c.apply(p.Actions, h, at)
-					checkServed(t, c, at)
-					at = at.Add(5 * time.Second)
+func TestOrderIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, h, at := newController(), cluster.NewHistory(), start
+		id := uint32(0)
+		for range rapid.IntRange(1, 8).Draw(t, "cycles") {
+			for range rapid.IntRange(0, 6).Draw(t, "arrivals") {
+				id++
+				c.add(id, rapid.SampledFrom([]string{"te", "be", ""}).Draw(t, "type"),
+					rapid.Int64Range(0, span).Draw(t, "factors"), rapid.Int64Range(-100, 1000).Draw(t, "nice"),
+					at.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "age"))*time.Second))
+			}
+			for range rapid.IntRange(0, 3).Draw(t, "starts") {
+				if len(c.jobs) > 0 {
+					k := rapid.IntRange(0, len(c.jobs)-1).Draw(t, "start")
+					c.jobs = slices.Delete(c.jobs, k, k+1)
 				}
-				quiet := c.snapshot(at)
-				h.Observe(quiet)
-				if p := Decide(quiet, h, settings(l)); len(p.Actions) != 0 {
-					t.Fatalf("nothing changed, and still %d writes: %+v", len(p.Actions), p.Actions)
-				}
-			})
-		})
-	}
+			}
+			s := c.snapshot(at)
+			h.Observe(s)
+			p := Decide(s, h, settings())
+			c.apply(p.Actions, h, at)
+			checkServed(t, c, at)
+			at = at.Add(5 * time.Second)
+		}
+		quiet := c.snapshot(at)
+		h.Observe(quiet)
+		if p := Decide(quiet, h, settings()); len(p.Actions) != 0 {
+			t.Fatalf("nothing changed, and still %d writes: %+v", len(p.Actions), p.Actions)
+		}
+	})
 }
 
-// Whatever was done under any sequence of levers, Restore brings back what
-// the users asked for.
+// formerly does to a job what an earlier version did by Nice or Priority.
+func (c *controller) formerly(j *cluster.Job, l slurmplug.Lever, v int64, h *cluster.History) {
+	a := plan.Action{Job: j.ID, Lever: l, After: slurmplug.Number(v), UserNice: slurmplug.Number(j.Nice)}
+	if l == slurmplug.Nice {
+		a.Before, a.After = slurmplug.Number(j.Nice), slurmplug.Number(j.Nice-v)
+	}
+	c.apply([]plan.Action{a}, h, start.Add(-time.Hour))
+}
+
+// What an earlier version wrote as Nice or priority is given back before the job is ranked, and Restore gives back what
+// this one wrote: then each job has what its user asked for.
 func TestRestoreLeavesNothingBehind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, h, at := newController(), cluster.NewHistory(), start
@@ -157,19 +160,23 @@ func TestRestoreLeavesNothingBehind(t *testing.T) {
 				rapid.Int64Range(-100, 1000).Draw(t, "nice"), at.Add(-time.Minute))
 		}
 		before := c.snapshot(at)
-		for range rapid.IntRange(1, 5).Draw(t, "changes") {
-			l := rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}).Draw(t, "lever")
-			for range rapid.IntRange(1, 3).Draw(t, "cycles") {
-				s := c.snapshot(at)
-				h.Observe(s)
-				c.apply(Decide(s, h, settings(l)).Actions, h, at)
-				at = at.Add(5 * time.Second)
+		for i := range c.jobs {
+			if l := rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}).Draw(t, "formerly"); l != slurmplug.SiteFactor {
+				c.formerly(&c.jobs[i], l, rapid.Int64Range(100_000, 900_000).Draw(t, "value"), h)
+			}
+		}
+		for turn := range rapid.IntRange(0, 3).Draw(t, "cycles") {
+			s := c.snapshot(at)
+			h.Observe(s)
+			c.apply(Decide(s, h, settings()).Actions, h, at)
+			if at = at.Add(5 * time.Second); turn > 0 { // the first gives back
+				checkServed(t, c, at)
 			}
 		}
 		s := c.snapshot(at)
 		for i := range s.Jobs {
 			if w, ok := h.Written[s.Jobs[i].ID]; ok {
-				c.apply(Restore(&s.Jobs[i], w), h, at)
+				c.apply(plan.Restore(&s.Jobs[i], w), h, at)
 			}
 		}
 		after := c.snapshot(at)
@@ -183,12 +190,32 @@ func TestRestoreLeavesNothingBehind(t *testing.T) {
 	})
 }
 
+// A Nice that its user, or another program, changed since is left alone, and a job that is held since is not released.
+func TestFormerValuesOfOthersStay(t *testing.T) {
+	c, h := newController(), cluster.NewHistory()
+	for id, l := range []slurmplug.Lever{slurmplug.Nice, slurmplug.Priority} {
+		c.add(uint32(id+1), "te", 0, 7, start)
+		c.formerly(&c.jobs[id], l, 500_000, h)
+	}
+	c.jobs[0].Nice, c.set[c.jobs[1].ID] = 777, 0
+	s := c.snapshot(start)
+	h.Observe(s)
+	for i := range s.Jobs {
+		if back := plan.Restore(&s.Jobs[i], h.Written[s.Jobs[i].ID]); len(back) > 0 {
+			t.Errorf("%+v", back)
+		}
+	}
+	if p := Decide(s, h, settings()); len(p.Actions) != 1 || p.Actions[0].Lever != slurmplug.SiteFactor || p.Actions[0].Job != s.Jobs[0].ID {
+		t.Errorf("%+v", p.Actions)
+	}
+}
+
 func TestStepCoversFactorsAndNice(t *testing.T) {
 	c := newController()
 	c.add(1, "te", 0, -50, start)
 	c.add(2, "te", 0, 950, start)
 	c.add(3, "te", 0, 2_000_000, start) // its owner's own wish
-	p := Decide(c.snapshot(start), cluster.NewHistory(), settings(slurmplug.SiteFactor))
+	p := Decide(c.snapshot(start), cluster.NewHistory(), settings())
 	if p.Band.Step != 50_000 || p.Band.Lo != 50_000 || p.Band.Hi != 2_000_000_000 {
 		t.Fatalf("%+v", p.Band)
 	}
@@ -199,7 +226,7 @@ func TestMoreTEJobsThanPlaces(t *testing.T) {
 	for id := uint32(1); id <= 20; id++ {
 		c.add(id, "te", int64(id), 0, start)
 	}
-	set := settings(slurmplug.SiteFactor)
+	set := settings()
 	set.Top = 500_000 // ten steps
 	s := c.snapshot(start)
 	h.Observe(s)
@@ -223,7 +250,7 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 	cycle := func(at time.Time) plan.Plan {
 		s := c.snapshot(at)
 		h.Observe(s)
-		p := Decide(s, h, settings(slurmplug.SiteFactor))
+		p := Decide(s, h, settings())
 		c.apply(p.Actions, h, at)
 		return p
 	}
@@ -248,27 +275,25 @@ func TestForeignValueIsLeftAlone(t *testing.T) {
 
 // Nor is it fought for with another value each time, as other jobs come and go.
 func TestTakenBackUnderAMovingQueue(t *testing.T) {
-	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice} {
-		c, h := newController(), cluster.NewHistory()
-		c.add(1, "te", 0, 0, start.Add(-time.Hour))
-		writes := 0
-		for i := range 10 {
-			c.add(uint32(2+i), "te", 0, 0, start.Add(-2*time.Hour).Add(time.Duration(i)*time.Second))
-			at := start.Add(time.Duration(i) * time.Minute)
-			s := c.snapshot(at)
-			h.Observe(s)
-			p := Decide(s, h, settings(lever))
-			for _, a := range p.Actions {
-				if a.Job == c.jobs[0].ID {
-					writes++
-				}
+	c, h := newController(), cluster.NewHistory()
+	c.add(1, "te", 0, 0, start.Add(-time.Hour))
+	writes := 0
+	for i := range 10 {
+		c.add(uint32(2+i), "te", 0, 0, start.Add(-2*time.Hour).Add(time.Duration(i)*time.Second))
+		at := start.Add(time.Duration(i) * time.Minute)
+		s := c.snapshot(at)
+		h.Observe(s)
+		p := Decide(s, h, settings())
+		for _, a := range p.Actions {
+			if a.Job == c.jobs[0].ID {
+				writes++
 			}
-			c.apply(p.Actions, h, at)
-			c.jobs[0].SiteFactor, c.jobs[0].Nice = 0, 0
 		}
-		if writes != 1+maxReverts {
-			t.Errorf("%s: %d writes", lever, writes)
-		}
+		c.apply(p.Actions, h, at)
+		c.jobs[0].SiteFactor, c.jobs[0].Nice = 0, 0
+	}
+	if writes != 1+maxReverts {
+		t.Errorf("%d writes", writes)
 	}
 }
 
@@ -278,26 +303,24 @@ func TestValueIsTakenOffAJobThatLeavesTheRanks(t *testing.T) {
 		"partition":   func(j *cluster.Job) { j.Partition = "elsewhere" },
 		"reservation": func(j *cluster.Job) { j.Reservation = "course" },
 	} {
-		for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
-			c, h, set := newController(), cluster.NewHistory(), settings(lever)
-			set.Ranking.Partitions = []string{"gpu"}
-			c.add(1, "te", 0, 7, start)
-			cycle := func() []plan.Action {
-				s := c.snapshot(start)
-				h.Observe(s)
-				p := Decide(s, h, set)
-				c.apply(p.Actions, h, start)
-				return p.Actions
-			}
-			cycle()
-			leave(&c.jobs[0])
-			cycle()
-			if _, direct := c.set[c.jobs[0].ID]; c.jobs[0].SiteFactor != 0 || c.jobs[0].Nice != 7 || direct {
-				t.Errorf("%s, %s: it keeps %+v", name, lever, c.jobs[0])
-			}
-			if again := cycle(); len(again) != 0 {
-				t.Errorf("%s, %s: written again: %+v", name, lever, again)
-			}
+		c, h, set := newController(), cluster.NewHistory(), settings()
+		set.Ranking.Partitions = []string{"gpu"}
+		c.add(1, "te", 0, 7, start)
+		cycle := func() []plan.Action {
+			s := c.snapshot(start)
+			h.Observe(s)
+			p := Decide(s, h, set)
+			c.apply(p.Actions, h, start)
+			return p.Actions
+		}
+		cycle()
+		leave(&c.jobs[0])
+		cycle()
+		if _, direct := c.set[c.jobs[0].ID]; c.jobs[0].SiteFactor != 0 || c.jobs[0].Nice != 7 || direct {
+			t.Errorf("%s: it keeps %+v", name, c.jobs[0])
+		}
+		if again := cycle(); len(again) != 0 {
+			t.Errorf("%s: written again: %+v", name, again)
 		}
 	}
 }
@@ -308,16 +331,16 @@ func TestUncertainWriteIsNotForeign(t *testing.T) {
 	c.add(1, "te", 0, 0, start)
 	s := c.snapshot(start)
 	h.Observe(s)
-	a := Decide(s, h, settings(slurmplug.SiteFactor)).Actions[0]
-	h.Try(a.Job, Effect(a, h))
+	a := Decide(s, h, settings()).Actions[0]
+	h.Try(a.Job, plan.Effect(a, h))
 	c.jobs[0].SiteFactor = a.After.Number()
 	s = c.snapshot(start)
-	if p := Decide(s, h, settings(slurmplug.SiteFactor)); len(p.Actions) != 0 || p.Decisions[0].Unmoved != "" {
+	if p := Decide(s, h, settings()); len(p.Actions) != 0 || p.Decisions[0].Unmoved != "" {
 		t.Fatalf("%+v", p)
 	}
 	c.jobs[0].SiteFactor = 0
 	s = c.snapshot(start)
-	if p := Decide(s, h, settings(slurmplug.SiteFactor)); len(p.Actions) != 1 {
+	if p := Decide(s, h, settings()); len(p.Actions) != 1 {
 		t.Fatalf("the lost write is not sent again: %+v", p)
 	}
 }
@@ -325,33 +348,32 @@ func TestUncertainWriteIsNotForeign(t *testing.T) {
 // A slurmctld that lost its last seconds shows a value of priod's from before:
 // written over, but not for ever.
 func TestOlderValueIsPriodsOwn(t *testing.T) {
-	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice} {
-		c, h := newController(), cluster.NewHistory()
-		c.add(1, "te", 0, 7, start)
-		tops := []int64{9_000_000, 3_000_000, 1_000_000}
-		cycle := func(top int64, at time.Time) plan.Plan {
-			set := settings(lever)
-			set.Top = top
-			s := c.snapshot(at)
-			h.Observe(s)
-			p := Decide(s, h, set)
-			c.apply(p.Actions, h, at)
-			return p
+	c, h := newController(), cluster.NewHistory()
+	c.add(1, "te", 0, 7, start)
+	tops := []int64{9_000_000, 3_000_000, 1_000_000}
+	cycle := func(top int64, at time.Time) plan.Plan {
+		set := settings()
+		set.Top = top
+		s := c.snapshot(at)
+		h.Observe(s)
+		p := Decide(s, h, set)
+		c.apply(p.Actions, h, at)
+		return p
+	}
+	cycle(tops[0], start)
+	first := c.jobs[0]
+	cycle(tops[1], start.Add(time.Second))
+	if p := cycle(tops[2], start.Add(2*time.Second)); len(p.Actions) != 1 {
+		t.Fatalf("the value stayed: %+v", p)
+	}
+	last := c.jobs[0]
+	for i, want := range []string{"", ForeignValue} {
+		c.jobs[0] = first
+		p := cycle(tops[2], start.Add(time.Duration(1+40*i)*time.Minute))
+		if got := p.Decisions[0].Unmoved; got != want || (got == "") != (c.jobs[0].SiteFactor == last.SiteFactor && c.jobs[0].Nice == last.Nice) {
+			t.Errorf("%d: %q, %+v", i, got, c.jobs[0])
 		}
-		cycle(tops[0], start)
-		first := c.jobs[0]
-		cycle(tops[1], start.Add(time.Second))
-		if p := cycle(tops[2], start.Add(2*time.Second)); len(p.Actions) != 1 {
-			t.Fatalf("%s: the value stayed: %+v", lever, p)
-		}
-		last := c.jobs[0]
-		for i, want := range []string{"", "", ForeignValue} {
-			c.jobs[0] = first
-			p := cycle(tops[2], start.Add(time.Duration(1+20*i)*time.Minute))
-			if got := p.Decisions[0].Unmoved; got != want || (got == "") != (c.jobs[0].SiteFactor == last.SiteFactor && c.jobs[0].Nice == last.Nice) {
-				t.Errorf("%s, %d: %q, %+v", lever, i, got, c.jobs[0])
-			}
-		}
+		cycle(500_000, start.Add(time.Duration(20+40*i)*time.Minute)) // long after that came back
 	}
 }
 
@@ -360,7 +382,7 @@ func TestLimitOfWritesKeepsTheHead(t *testing.T) {
 	for id := uint32(1); id <= 9; id++ {
 		c.add(id, "te", 0, 0, start.Add(-time.Duration(id)*time.Second))
 	}
-	set := settings(slurmplug.SiteFactor)
+	set := settings()
 	set.WritesPerCycle = 2
 	s := c.snapshot(start)
 	h.Observe(s)
@@ -374,7 +396,7 @@ func TestPartOfAnArray(t *testing.T) {
 	c, h := newController(), cluster.NewHistory()
 	c.add(5, "te", 0, 0, start)
 	c.jobs[0].Tasks, c.jobs[0].TaskCount = "0-99", 100
-	set := settings(slurmplug.SiteFactor)
+	set := settings()
 	set.Ranking.User = plan.Budget{GPUs: 2}
 	c.jobs[0].TimeLimit = plan.Burst
 	s := c.snapshot(start)
@@ -399,7 +421,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	s := c.snapshot(start)
 	h.Observe(s)
-	set := settings(slurmplug.SiteFactor)
+	set := settings()
 	for _, a := range Decide(s, h, set).Actions { // as the daemon finds it: written long ago
 		v := a.After.Number()
 		c.jobs[a.Job.ID-1].SiteFactor = v
@@ -413,40 +435,37 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// A partition that is no longer ranked: what priod wrote there goes, by every
-// lever and within the limit of writes.
+// A partition that is no longer ranked: what priod wrote there goes, within the limit of writes.
 func TestPartitionIsRankedNoMore(t *testing.T) {
-	for _, l := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
-		c, h := newController(), cluster.NewHistory()
-		for id := uint32(1); id <= 4; id++ {
-			c.add(id, "te", 0, int64(id), start)
-		}
-		before := c.snapshot(start)
-		set, at := settings(l), start
-		cycle := func() plan.Plan {
-			s := c.snapshot(at)
-			h.Observe(s)
-			p := Decide(s, h, set)
-			c.apply(p.Actions, h, at)
-			at = at.Add(time.Hour)
-			return p
-		}
+	c, h := newController(), cluster.NewHistory()
+	for id := uint32(1); id <= 4; id++ {
+		c.add(id, "te", 0, int64(id), start)
+	}
+	before := c.snapshot(start)
+	set, at := settings(), start
+	cycle := func() plan.Plan {
+		s := c.snapshot(at)
+		h.Observe(s)
+		p := Decide(s, h, set)
+		c.apply(p.Actions, h, at)
+		at = at.Add(time.Hour)
+		return p
+	}
+	cycle()
+	set.Ranking.Partitions, set.WritesPerCycle = []string{"other"}, 2
+	if p := cycle(); len(p.Actions) == 0 || p.Decisions[3].Unmoved != WriteLimit {
+		t.Errorf("%+v", p)
+	}
+	for range 3 {
 		cycle()
-		set.Ranking.Partitions, set.WritesPerCycle = []string{"other"}, 2
-		if p := cycle(); len(p.Actions) == 0 || p.Decisions[3].Unmoved != WriteLimit {
-			t.Errorf("%s: %+v", l, p)
-		}
-		for range 3 {
-			cycle()
-		}
-		if p := cycle(); len(p.Actions) != 0 {
-			t.Errorf("%s: still writes %+v", l, p.Actions)
-		}
-		after := c.snapshot(at)
-		for i := range before.Jobs {
-			if b, a := before.Jobs[i], after.Jobs[i]; a.Priority != b.Priority || a.Nice != b.Nice || a.SiteFactor != b.SiteFactor {
-				t.Errorf("%s: job %s keeps priority %d, Nice %d, SiteFactor %d", l, a.ID, a.Priority, a.Nice, a.SiteFactor)
-			}
+	}
+	if p := cycle(); len(p.Actions) != 0 {
+		t.Errorf("still writes %+v", p.Actions)
+	}
+	after := c.snapshot(at)
+	for i := range before.Jobs {
+		if b, a := before.Jobs[i], after.Jobs[i]; a.Priority != b.Priority || a.Nice != b.Nice || a.SiteFactor != b.SiteFactor {
+			t.Errorf("job %s keeps priority %d, Nice %d, SiteFactor %d", a.ID, a.Priority, a.Nice, a.SiteFactor)
 		}
 	}
 }
@@ -455,7 +474,7 @@ func TestPartitionIsRankedNoMore(t *testing.T) {
 // have been made then.
 func TestOrderMadeAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		set := settings(slurmplug.SiteFactor)
+		set := settings()
 		set.Ranking.User.GPUs = rapid.IntRange(0, 4).Draw(t, "budget")
 		set.WritesPerCycle = rapid.IntRange(0, 6).Draw(t, "writes")
 		h := cluster.NewHistory()

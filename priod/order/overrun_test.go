@@ -108,7 +108,7 @@ func TestStartedUnseen(t *testing.T) {
 	for round := range 3 {
 		s := &cluster.Snapshot{At: now.Add(time.Duration(round) * time.Minute), Jobs: jobs}
 		changed := h.Observe(s)
-		d := newDecider(s, h, Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000, Ranking: set})
+		d := newDecider(s, h, Settings{Top: 1_000_000, Step: 1000, Ranking: set})
 		first := d.decide(nil)
 		if diff := cmp.Diff(first.Decisions, d.again().Decisions); diff != "" {
 			t.Errorf("round %d: made again, the order differs: %s", round, diff)

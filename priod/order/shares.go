@@ -53,7 +53,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 		v := &verdicts[i]
 		j := &d.s.Jobs[v.Job]
 		share := d.set.Shares.Of(j, v.Job)
-		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.held[i].foreign {
+		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.held[i].Foreign {
 			continue
 		}
 		keys = append(keys, key{d.set.Lead.Owed(share.Owed, share.Run), rise(share), i})
@@ -67,7 +67,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 	jobs := make([]shareJob, len(keys))
 	for k, key := range keys {
 		x := &d.held[key.verdict]
-		p := shareJob{verdict: key.verdict, precedence: key.precedence, rises: key.rises, held: x.value, known: x.known, wrote: x.wrote}
+		p := shareJob{verdict: key.verdict, precedence: key.precedence, rises: key.rises, held: x.Value, known: x.Known, wrote: x.Wrote}
 		if p.held == 0 {
 			p.held = floor
 		}

@@ -15,11 +15,9 @@ import (
 	"slurmprio/slurmplug"
 )
 
-var levers = []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}
-
 // sharing is Settings whose order goes by what these jobs are owed, s.
-func sharing(l slurmplug.Lever, priorities map[uint32]float64) Settings {
-	set := settings(l)
+func sharing(priorities map[uint32]float64) Settings {
+	set := settings()
 	set.Order, set.Shares = OwedOrder, &plan.Shares{}
 	for id, p := range priorities {
 		set.Shares.Jobs.Set(slurmplug.Plain(id), &plan.Share{Owed: []float64{p}, Run: []float64{1}})
@@ -31,74 +29,70 @@ func sharing(l slurmplug.Lever, priorities map[uint32]float64) Settings {
 // the others, and of those that the allocation counts the one that is owed five minutes
 // more before the other, whatever happened before. A second cycle writes nothing.
 func TestOrderByShares(t *testing.T) {
-	for _, l := range levers {
-		t.Run(string(l), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				c, h, at := newController(), cluster.NewHistory(), start
-				priorities := map[uint32]float64{}
-				draw := func() float64 {
-					return rapid.SampledFrom([]float64{0, -1e6, 1e6, rapid.Float64Range(-1000, 1000).Draw(t, "seconds")}).Draw(t, "owed")
+	rapid.Check(t, func(t *rapid.T) {
+		c, h, at := newController(), cluster.NewHistory(), start
+		priorities := map[uint32]float64{}
+		draw := func() float64 {
+			return rapid.SampledFrom([]float64{0, -1e6, 1e6, rapid.Float64Range(-1000, 1000).Draw(t, "seconds")}).Draw(t, "owed")
+		}
+		for round := range rapid.IntRange(1, 4).Draw(t, "rounds") {
+			for n := range uint32(rapid.IntRange(1, 8).Draw(t, "arrivals")) {
+				id := uint32(round)*100 + n
+				typ := rapid.SampledFrom([]string{"te", "be", "be", "be"}).Draw(t, "type")
+				c.add(id, typ, rapid.Int64Range(1, span).Draw(t, "factors"), 0, at)
+				if h.Returning == nil {
+					h.Returning, h.Claiming = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
 				}
-				for round := range rapid.IntRange(1, 4).Draw(t, "rounds") {
-					for n := range uint32(rapid.IntRange(1, 8).Draw(t, "arrivals")) {
-						id := uint32(round)*100 + n
-						typ := rapid.SampledFrom([]string{"te", "be", "be", "be"}).Draw(t, "type")
-						c.add(id, typ, rapid.Int64Range(1, span).Draw(t, "factors"), 0, at)
-						if h.Returning == nil {
-							h.Returning, h.Claiming = map[cluster.JobID]bool{}, map[cluster.JobID]bool{}
-						}
-						if typ == "be" && rapid.IntRange(0, 9).Draw(t, "evicted") == 0 {
-							h.Returning[slurmplug.Plain(id)] = true
-						} else if typ == "be" && rapid.IntRange(0, 9).Draw(t, "round") == 0 {
-							h.Claiming[slurmplug.Plain(id)] = true
-						} else if typ == "be" && rapid.IntRange(0, 9).Draw(t, "no gpus") > 0 {
-							priorities[id] = draw()
-						}
-					}
-					for _, id := range slices.Sorted(maps.Keys(priorities)) {
-						if rapid.Bool().Draw(t, "moves") {
-							priorities[id] = draw()
-						}
-					}
-					set := sharing(l, priorities)
-					for again := range 2 {
-						s := c.snapshot(at)
-						h.Observe(s)
-						p := Decide(s, h, set)
-						if again == 1 && len(p.Actions) > 0 {
-							t.Fatalf("the second cycle writes %+v", p.Actions)
-						}
-						c.apply(p.Actions, h, at)
-						at = at.Add(time.Minute)
-					}
-					rank := func(j *cluster.Job) (tier int, priority float64) {
-						priority, shared := priorities[j.ID.ID]
-						switch {
-						case j.Tag.Type == "te":
-							return 0, 0
-						case h.Claiming[j.ID]:
-							return 1, 0
-						case h.Returning[j.ID]:
-							return 2, 0
-						case shared:
-							return 3, priority
-						}
-						return 4, 0
-					}
-					jobs := c.served(at)
-					for i := range jobs {
-						for k := range jobs[:i] {
-							tier, priority := rank(&jobs[i])
-							before, p := rank(&jobs[k])
-							if before > tier && before < 4 || before == tier && priority-p >= splitAt {
-								t.Fatalf("job %s (%d, %v) stands before %s (%d, %v)", jobs[k].ID, before, p, jobs[i].ID, tier, priority)
-							}
-						}
+				if typ == "be" && rapid.IntRange(0, 9).Draw(t, "evicted") == 0 {
+					h.Returning[slurmplug.Plain(id)] = true
+				} else if typ == "be" && rapid.IntRange(0, 9).Draw(t, "round") == 0 {
+					h.Claiming[slurmplug.Plain(id)] = true
+				} else if typ == "be" && rapid.IntRange(0, 9).Draw(t, "no gpus") > 0 {
+					priorities[id] = draw()
+				}
+			}
+			for _, id := range slices.Sorted(maps.Keys(priorities)) {
+				if rapid.Bool().Draw(t, "moves") {
+					priorities[id] = draw()
+				}
+			}
+			set := sharing(priorities)
+			for again := range 2 {
+				s := c.snapshot(at)
+				h.Observe(s)
+				p := Decide(s, h, set)
+				if again == 1 && len(p.Actions) > 0 {
+					t.Fatalf("the second cycle writes %+v", p.Actions)
+				}
+				c.apply(p.Actions, h, at)
+				at = at.Add(time.Minute)
+			}
+			rank := func(j *cluster.Job) (tier int, priority float64) {
+				priority, shared := priorities[j.ID.ID]
+				switch {
+				case j.Tag.Type == "te":
+					return 0, 0
+				case h.Claiming[j.ID]:
+					return 1, 0
+				case h.Returning[j.ID]:
+					return 2, 0
+				case shared:
+					return 3, priority
+				}
+				return 4, 0
+			}
+			jobs := c.served(at)
+			for i := range jobs {
+				for k := range jobs[:i] {
+					tier, priority := rank(&jobs[i])
+					before, p := rank(&jobs[k])
+					if before > tier && before < 4 || before == tier && priority-p >= splitAt {
+						t.Fatalf("job %s (%d, %v) stands before %s (%d, %v)", jobs[k].ID, before, p, jobs[i].ID, tier, priority)
 					}
 				}
-			})
-		})
-	}
+			}
+		}
+	})
 }
 
 // Priorities that move a little, and jobs that come and go, cost writes only for
@@ -113,7 +107,7 @@ func TestOrderByShareWritesLittle(t *testing.T) {
 	cycle := func(at time.Time) plan.Plan {
 		s := c.snapshot(at)
 		h.Observe(s)
-		p := Decide(s, h, sharing(slurmplug.SiteFactor, priorities))
+		p := Decide(s, h, sharing(priorities))
 		c.apply(p.Actions, h, at)
 		return p
 	}
@@ -153,7 +147,7 @@ func TestOrderBySharesInASmallBand(t *testing.T) {
 		c.add(id, "be", 0, 0, start)
 		priorities[id] = 1000 * float64(id)
 	}
-	set := sharing(slurmplug.SiteFactor, priorities)
+	set := sharing(priorities)
 	set.Step, set.Top = 50_000, 50_000*16 // 16 steps: 4 and Slurm's own are for shares
 	s := c.snapshot(start)
 	h.Observe(s)
@@ -169,23 +163,21 @@ func TestOrderBySharesInASmallBand(t *testing.T) {
 
 // Without the order by shares nothing of it is left.
 func TestOrderBySharesIsSwitchedOff(t *testing.T) {
-	for _, l := range levers {
-		c, h, at := newController(), cluster.NewHistory(), start
-		priorities := map[uint32]float64{}
-		for id := uint32(1); id <= 9; id++ {
-			c.add(id, "be", int64(id), 3, start)
-			priorities[id] = 1000 * float64(id)
-		}
-		before := fmt.Sprint(c.served(start))
-		for _, set := range []Settings{sharing(l, priorities), settings(l), settings(l)} {
-			s := c.snapshot(at)
-			h.Observe(s)
-			c.apply(Decide(s, h, set).Actions, h, at)
-			at = at.Add(time.Hour)
-		}
-		if after := fmt.Sprint(c.served(start)); after != before {
-			t.Errorf("%s: %s, before %s", l, after, before)
-		}
+	c, h, at := newController(), cluster.NewHistory(), start
+	priorities := map[uint32]float64{}
+	for id := uint32(1); id <= 9; id++ {
+		c.add(id, "be", int64(id), 3, start)
+		priorities[id] = 1000 * float64(id)
+	}
+	before := fmt.Sprint(c.served(start))
+	for _, set := range []Settings{sharing(priorities), settings(), settings()} {
+		s := c.snapshot(at)
+		h.Observe(s)
+		c.apply(Decide(s, h, set).Actions, h, at)
+		at = at.Add(time.Hour)
+	}
+	if after := fmt.Sprint(c.served(start)); after != before {
+		t.Errorf("%s, before %s", after, before)
 	}
 }
 
@@ -201,7 +193,7 @@ func TestOrderByOwed(t *testing.T) {
 		4: {Owed: []float64{0, 0}, Run: []float64{10 * hour, 10 * hour}}, // nearly done: half of the lead
 		5: {Owed: []float64{5*hour - 100, 0}, Run: []float64{50 * hour, 100 * hour}},
 	}
-	set := settings(slurmplug.SiteFactor)
+	set := settings()
 	set.Order, set.Shares = OwedOrder, &plan.Shares{}
 	for id, share := range owed {
 		c.add(id, "be", int64(id), 0, start)
@@ -231,7 +223,7 @@ func TestOrderByOwed(t *testing.T) {
 func TestOrderByOwedOnTheLowestStep(t *testing.T) {
 	c, h := newController(), cluster.NewHistory()
 	cycle := func(owed map[uint32]float64) plan.Plan {
-		set := sharing(slurmplug.SiteFactor, owed)
+		set := sharing(owed)
 		set.Step, set.Top = 50_000, 50_000*28 // 7 steps and Slurm's own are for shares
 		s := c.snapshot(start)
 		h.Observe(s)

@@ -51,6 +51,3 @@ const ownUnit = 1 << 28
 func below(m cluster.Multifactor, top int64) int64 {
 	return min(top, max(math.MaxUint32-(m.Highest/ownUnit+2)*ownUnit, 0))
 }
-
-// above is a priority that no job in the queue has by Slurm's own factors.
-func above(m cluster.Multifactor) int64 { return (m.Highest/ownUnit + 2) * ownUnit }

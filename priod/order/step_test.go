@@ -36,46 +36,42 @@ func (c *controller) polled(at time.Time, weights int64) *cluster.Snapshot {
 // priorities lie close together, while jobs come and go and factors move. Where no factor moves
 // nothing is written.
 func TestOrderIsExactUnderLargeWeights(t *testing.T) {
-	for _, l := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
-		t.Run(string(l), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				c, h, at := newController(), cluster.NewHistory(), start
-				weights := rapid.Int64Range(1_000_000_000, 4_000_000_000).Draw(t, "weights")
-				base, spread := rapid.Int64Range(0, 1_000_000_000).Draw(t, "base"), rapid.SampledFrom([]int64{0, 10, 100_000, 20_000_000}).Draw(t, "spread")
-				id := uint32(0)
-				for range rapid.IntRange(1, 8).Draw(t, "cycles") {
-					for range rapid.IntRange(0, 6).Draw(t, "arrivals") {
-						id++
-						c.add(id, rapid.SampledFrom([]string{"te", "be", ""}).Draw(t, "type"),
-							base+rapid.Int64Range(0, spread).Draw(t, "factors"), rapid.Int64Range(-100, 1000).Draw(t, "nice"),
-							at.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "age"))*time.Second))
-					}
-					for i := range c.jobs {
-						c.factors[c.jobs[i].ID] = base + rapid.Int64Range(0, spread).Draw(t, "moved")
-					}
-					s := c.polled(at, weights)
-					h.Observe(s)
-					p := Decide(s, h, settings(l))
-					if l != slurmplug.Priority && p.Band.Capacity() < wideSteps-1 {
-						t.Fatalf("%d steps: %+v of %+v", p.Band.Capacity(), p.Band, s.Multifactor)
-					}
-					c.apply(p.Actions, h, at)
-					checkServed(t, c, at)
-					for _, j := range c.polled(at, weights).Jobs {
-						if j.Priority >= math.MaxUint32 {
-							t.Fatalf("%s has all that Slurm's 32 bits hold", j.ID)
-						}
-					}
-					at = at.Add(5 * time.Second)
+	rapid.Check(t, func(t *rapid.T) {
+		c, h, at := newController(), cluster.NewHistory(), start
+		weights := rapid.Int64Range(1_000_000_000, 4_000_000_000).Draw(t, "weights")
+		base, spread := rapid.Int64Range(0, 1_000_000_000).Draw(t, "base"), rapid.SampledFrom([]int64{0, 10, 100_000, 20_000_000}).Draw(t, "spread")
+		id := uint32(0)
+		for range rapid.IntRange(1, 8).Draw(t, "cycles") {
+			for range rapid.IntRange(0, 6).Draw(t, "arrivals") {
+				id++
+				c.add(id, rapid.SampledFrom([]string{"te", "be", ""}).Draw(t, "type"),
+					base+rapid.Int64Range(0, spread).Draw(t, "factors"), rapid.Int64Range(-100, 1000).Draw(t, "nice"),
+					at.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "age"))*time.Second))
+			}
+			for i := range c.jobs {
+				c.factors[c.jobs[i].ID] = base + rapid.Int64Range(0, spread).Draw(t, "moved")
+			}
+			s := c.polled(at, weights)
+			h.Observe(s)
+			p := Decide(s, h, settings())
+			if p.Band.Capacity() < wideSteps-1 {
+				t.Fatalf("%d steps: %+v of %+v", p.Band.Capacity(), p.Band, s.Multifactor)
+			}
+			c.apply(p.Actions, h, at)
+			checkServed(t, c, at)
+			for _, j := range c.polled(at, weights).Jobs {
+				if j.Priority >= math.MaxUint32 {
+					t.Fatalf("%s has all that Slurm's 32 bits hold", j.ID)
 				}
-				quiet := c.polled(at, weights)
-				h.Observe(quiet)
-				if p := Decide(quiet, h, settings(l)); len(p.Actions) != 0 {
-					t.Fatalf("nothing changed, and still %d writes: %+v", len(p.Actions), p.Actions)
-				}
-			})
-		})
-	}
+			}
+			at = at.Add(5 * time.Second)
+		}
+		quiet := c.polled(at, weights)
+		h.Observe(quiet)
+		if p := Decide(quiet, h, settings()); len(p.Actions) != 0 {
+			t.Fatalf("nothing changed, and still %d writes: %+v", len(p.Actions), p.Actions)
+		}
+	})
 }
 
 // A spread that shrinks and grows again within what it was moves no value.
@@ -90,7 +86,7 @@ func TestStepThatShrinksWritesNothing(t *testing.T) {
 		c.factors[slurmplug.Plain(3)], c.factors[slurmplug.Plain(5)], c.factors[slurmplug.Plain(7)] = c.factors[slurmplug.Plain(1)], 0, 0
 		s := c.polled(at, 3_000_000_000)
 		h.Observe(s)
-		p := Decide(s, h, settings(slurmplug.SiteFactor))
+		p := Decide(s, h, settings())
 		c.apply(p.Actions, h, at)
 		if turn == 2 {
 			written = c.writes

@@ -24,7 +24,7 @@ func (n *Nodes) piece(r Request, node int32) Amount {
 func (n *Nodes) apart(g *group, r Request, v view) bool {
 	for _, node := range g.nodes {
 		need := n.piece(r, node)
-		if !v.free(node).holds(need) {
+		if !v.free(node).Holds(need) {
 			continue
 		}
 		n.scratch = append(n.scratch, Share{node, need})

@@ -53,13 +53,13 @@ func (d *demand) met() bool {
 // without GPUs 1 where it holds a piece.
 func (n *Nodes) most(r Request, free Amount, node int32) int32 {
 	if r.GPUs == 0 && n.mode != Pool {
-		if free.GPUs = max(free.GPUs, 0); free.holds(n.piece(r, node)) {
+		if free.GPUs = max(free.GPUs, 0); free.Holds(n.piece(r, node)) {
 			return 1
 		}
 		return 0
 	}
 	gpus := int64(min(free.GPUs, r.GPUs))
-	if gpus <= 0 || r.Whole && n.mode != Pool && !free.holds(n.all(node)) {
+	if gpus <= 0 || r.Whole && n.mode != Pool && !free.Holds(n.all(node)) {
 		return 0
 	}
 	size := &n.size[node]
@@ -74,7 +74,7 @@ func (n *Nodes) most(r Request, free Amount, node int32) int32 {
 	}
 	part(int64(r.CPUs), int64(free.CPUs), int64(size.CPUs))
 	part(r.MemMB, free.MemMB, size.MemMB)
-	for gpus > 0 && !free.holds(n.Need(r, int32(gpus), node)) { // whole tasks and cores take more
+	for gpus > 0 && !free.Holds(n.Need(r, int32(gpus), node)) { // whole tasks and cores take more
 		gpus--
 	}
 	return int32(max(gpus, 0))

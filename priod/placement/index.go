@@ -110,7 +110,7 @@ func (n *Nodes) fullest(x *index, g *group, r Request, gpus int32, v view) int32
 	for k := gpus; k <= g.largest && best < 0; k++ {
 		place := x.first(1, 1<<uint(k), least, func(place int) bool {
 			node := g.nodes[place]
-			return v.free(node).holds(n.need(r, gpus, node)) && !n.chosen(node)
+			return v.free(node).Holds(n.need(r, gpus, node)) && !n.chosen(node)
 		})
 		if place >= 0 {
 			best, most = g.nodes[place], k
@@ -122,7 +122,7 @@ func (n *Nodes) fullest(x *index, g *group, r Request, gpus int32, v view) int32
 	// The index goes by what is free now: within, these nodes may have fewer GPUs.
 	for _, node := range v.within.lowered {
 		free := v.free(node)
-		if !n.has(g, node) || !free.holds(n.need(r, gpus, node)) || n.chosen(node) {
+		if !n.has(g, node) || !free.Holds(n.need(r, gpus, node)) || n.chosen(node) {
 			continue
 		}
 		if best < 0 || free.GPUs < most || free.GPUs == most && n.rank[node] < n.rank[best] {
@@ -153,7 +153,7 @@ func (n *Nodes) holdsOne(r Request, within *Nodes) (holds, known bool) {
 		v := n.viewOf(r, within)
 		if r.GPUs <= g.largest && g.index.first(1, ^uint64(0)<<uint(r.GPUs), n.least(g, r, r.GPUs), func(place int) bool {
 			node := g.nodes[place]
-			return v.free(node).holds(n.need(r, r.GPUs, node))
+			return v.free(node).Holds(n.need(r, r.GPUs, node))
 		}) >= 0 {
 			return true, true
 		}

@@ -54,7 +54,7 @@ func (v *naive) takes(r Request, gpus, node int32) (need Amount, may bool) {
 
 func (v *naive) holds(r Request, gpus, node int32) bool {
 	need, may := v.takes(r, gpus, node)
-	return may && v.free[node].holds(need) && !slices.ContainsFunc(v.chosen, func(s Share) bool { return s.Node == node })
+	return may && v.free[node].Holds(need) && !slices.ContainsFunc(v.chosen, func(s Share) bool { return s.Node == node })
 }
 
 func (v *naive) choose(r Request, gpus, node int32) {

@@ -18,7 +18,7 @@ func (n *Nodes) Takes(r Request, t int32) int32 {
 	nodes := max(r.Nodes, (r.GPUs+largest-1)/largest, 1)
 	piece, least := (r.GPUs+nodes-1)/nodes, largest
 	for _, node := range n.byType[t].sizes {
-		if size := n.size[node]; size.GPUs >= piece && size.holds(n.need(r, piece, node)) {
+		if size := n.size[node]; size.GPUs >= piece && size.Holds(n.need(r, piece, node)) {
 			least = min(least, size.GPUs)
 		}
 	}

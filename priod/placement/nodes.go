@@ -178,7 +178,7 @@ func (n *Nodes) Take(shares []Share) {
 	for _, s := range shares {
 		n.set(s.Node, n.free[s.Node].Minus(s.Amount), n.down[s.Node])
 		for _, other := range n.parts[s.Node] {
-			n.set(other, n.free[other].Minus(s.besideGPUs()), n.down[other])
+			n.set(other, n.free[other].Minus(s.BesideGPUs()), n.down[other])
 		}
 	}
 }
@@ -186,9 +186,9 @@ func (n *Nodes) Take(shares []Share) {
 // Release gives back what Take took.
 func (n *Nodes) Release(shares []Share) {
 	for _, s := range shares {
-		n.set(s.Node, n.free[s.Node].plus(s.Amount), n.down[s.Node])
+		n.set(s.Node, n.free[s.Node].Plus(s.Amount), n.down[s.Node])
 		for _, other := range n.parts[s.Node] {
-			n.set(other, n.free[other].plus(s.besideGPUs()), n.down[other])
+			n.set(other, n.free[other].Plus(s.BesideGPUs()), n.down[other])
 		}
 	}
 }
@@ -207,10 +207,10 @@ func (n *Nodes) set(node int32, free Amount, down bool) {
 	if g.index != nil {
 		g.index.set(n.rank[node], after)
 	}
-	if !before.holds(after) {
+	if !before.Holds(after) {
 		n.raises++
 	}
-	if n.source != nil && !after.holds(before) {
+	if n.source != nil && !after.Holds(before) {
 		n.lowered = append(n.lowered, node)
 	}
 	if n.watched {
@@ -307,7 +307,7 @@ func (n *Nodes) place(g *group, r Request, v view) bool {
 		node := r.On - 1
 		need := n.need(r, r.GPUs, node)
 		n.scratch = append(n.scratch, Share{node, need})
-		return n.has(g, node) && v.free(node).holds(need)
+		return n.has(g, node) && v.free(node).Holds(need)
 	case r.On < 0:
 		return n.among(g, r, (*n.named)[-r.On-1].nodes, v)
 	case r.GPUs == 0 && r.Nodes > 1:
@@ -429,7 +429,7 @@ func (n *Nodes) single(g *group, r Request, gpus int32, v view) bool {
 	best, left := int32(-1), int32(0)
 	for _, node := range g.nodes {
 		free := v.free(node)
-		if rest := free.GPUs - gpus; rest < 0 || best >= 0 && rest >= left || !free.holds(n.need(r, gpus, node)) || n.chosen(node) {
+		if rest := free.GPUs - gpus; rest < 0 || best >= 0 && rest >= left || !free.Holds(n.need(r, gpus, node)) || n.chosen(node) {
 			continue
 		}
 		best, left = node, free.GPUs-gpus
@@ -553,7 +553,7 @@ func (n *Nodes) whole(g *group, r Request, v view) bool {
 		if size != g.largest || left < size {
 			continue
 		}
-		if free := v.free(node); free.GPUs == size && free.holds(n.need(r, size, node)) {
+		if free := v.free(node); free.GPUs == size && free.Holds(n.need(r, size, node)) {
 			n.scratch = append(n.scratch, Share{node, n.need(r, size, node)})
 			left -= size
 		}
@@ -589,7 +589,7 @@ func (n *Nodes) spread(g *group, r Request, v view) bool {
 
 // Hold reports whether the shares are free.
 func (n *Nodes) Hold(shares []Share) bool {
-	return !slices.ContainsFunc(shares, func(s Share) bool { return n.down[s.Node] || !n.free[s.Node].holds(s.Amount) })
+	return !slices.ContainsFunc(shares, func(s Share) bool { return n.down[s.Node] || !n.free[s.Node].Holds(s.Amount) })
 }
 
 // FreeOn is what is free on a node.

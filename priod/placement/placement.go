@@ -41,21 +41,31 @@ func (o Others) each(b Others, by func(a, b int64) int64) Others {
 // Plenty is more CPUs, or MB, than all jobs together ask for.
 const Plenty = math.MaxInt32 / 2
 
-func (a Amount) holds(b Amount) bool {
+// Holds reports whether there is no less of anything in it than in b.
+func (a Amount) Holds(b Amount) bool {
 	return a.GPUs >= b.GPUs && a.CPUs >= b.CPUs && a.MemMB >= b.MemMB && a.Others.holds(b.Others)
 }
 
-func (a Amount) plus(b Amount) Amount {
-	return Amount{a.GPUs + b.GPUs, a.CPUs + b.CPUs, a.MemMB + b.MemMB, a.Others.each(b.Others, func(a, b int64) int64 { return a + b })}
+// Plus is both together.
+func (a Amount) Plus(b Amount) Amount {
+	a.GPUs, a.CPUs, a.MemMB = a.GPUs+b.GPUs, a.CPUs+b.CPUs, a.MemMB+b.MemMB
+	for k := range a.Others {
+		a.Others[k] += b.Others[k]
+	}
+	return a
 }
 
 // Minus is what is left of it without b.
 func (a Amount) Minus(b Amount) Amount {
-	return Amount{a.GPUs - b.GPUs, a.CPUs - b.CPUs, a.MemMB - b.MemMB, a.Others.each(b.Others, func(a, b int64) int64 { return a - b })}
+	a.GPUs, a.CPUs, a.MemMB = a.GPUs-b.GPUs, a.CPUs-b.CPUs, a.MemMB-b.MemMB
+	for k := range a.Others {
+		a.Others[k] -= b.Others[k]
+	}
+	return a
 }
 
-// besideGPUs is an amount without its GPUs.
-func (a Amount) besideGPUs() Amount {
+// BesideGPUs is an amount without its GPUs.
+func (a Amount) BesideGPUs() Amount {
 	a.GPUs = 0
 	return a
 }

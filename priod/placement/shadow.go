@@ -45,7 +45,7 @@ func (n *Nodes) shadowOfOne(now float64, r Request, releases iter.Seq2[float64, 
 	v := n.viewOf(r, nil)
 	holds := func(node int32) bool {
 		free := v.free(node)
-		return (r.On == 0 || r.On == node+1) && r.GPUs <= free.GPUs && free.holds(n.need(r, r.GPUs, node))
+		return (r.On == 0 || r.On == node+1) && r.GPUs <= free.GPUs && free.Holds(n.need(r, r.GPUs, node))
 	}
 	fits, at := false, now
 	for t := range n.byType {

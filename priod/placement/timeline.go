@@ -65,7 +65,7 @@ func (t *Timeline) Reserve(shares []Share, from, until float64) {
 
 // Free gives the shares back from one time until another, which may be infinite.
 func (t *Timeline) Free(shares []Share, from, until float64) {
-	t.change(shares, from, until, Amount.plus)
+	t.change(shares, from, until, Amount.Plus)
 }
 
 func (t *Timeline) change(shares []Share, from, until float64, by func(a, b Amount) Amount) {
@@ -173,7 +173,7 @@ func (t *Timeline) first(node int32, need Amount, from, d, latest float64) (star
 	line := t.lines[node]
 	start, free = from, math.MaxInt32
 	for i := at(line, from); i < len(line) && (line[i].at <= start || line[i].at < start+d); i++ {
-		if line[i].free.holds(need) {
+		if line[i].free.Holds(need) {
 			free = min(free, line[i].free.GPUs)
 			continue
 		}
@@ -192,7 +192,7 @@ func (t *Timeline) FreeUntil(shares []Share, from float64) float64 {
 	for _, s := range shares {
 		line := t.lines[s.Node]
 		for i := at(line, from) + 1; i < len(line) && line[i].at < until; i++ {
-			if !line[i].free.holds(s.Amount) {
+			if !line[i].free.Holds(s.Amount) {
 				until = line[i].at
 			}
 		}

@@ -73,20 +73,90 @@ func (b *BudgetLimit) Never() bool {
 
 // GPUTypeChoice is the GPU type that a job is given, or none.
 type GPUTypeChoice struct {
-	Why      string   `json:"why"`                   // starts, waits, takes-other, not-near, no-consent, one-type, no-room, no-time, not-bound, not-started
-	GPUType  string   `json:"gpu_type,omitempty"`    // it is bound to; "": its type is left open
-	StartS   *float64 `json:"start_s,omitempty"`     // expected there, from the decision on; left out: not known
-	EndS     *float64 `json:"end_s,omitempty"`       // the same of its end
-	Other    string   `json:"other_type,omitempty"`  // the best of the types not chosen
-	OtherS   *float64 `json:"other_end_s,omitempty"` // when it would end there
-	NotGiven bool     `json:"other_not_allocated,omitempty"`
-	Back     string   `json:"taken_back,omitempty"` // why the type before is: allocation-changed, nodes-down, better-type, not-free
+	At       time.Time `json:"at,omitzero"`           // its times count from here
+	Why      string    `json:"why"`                   // starts, waits, takes-other, cannot-run, not-near, no-consent, one-type, no-room, no-time, not-bound, not-started
+	GPUType  string    `json:"gpu_type,omitempty"`    // it is bound to; "": its type is left open
+	StartS   *float64  `json:"start_s,omitempty"`     // expected there, from At on; left out: not known
+	EndS     *float64  `json:"end_s,omitempty"`       // the same of its end
+	Other    string    `json:"other_type,omitempty"`  // the best of the types not chosen
+	OtherS   *float64  `json:"other_end_s,omitempty"` // when it would end there
+	NotGiven bool      `json:"other_not_allocated,omitempty"`
+	Back     string    `json:"taken_back,omitempty"` // why the type before is: allocation-changed, nodes-down, better-type, not-free
+}
+
+// Words say what becomes of the job, in times of the clock: they stay true while it waits.
+func (c *GPUTypeChoice) Words() string {
+	text := ""
+	switch c.Why {
+	case "starts":
+		text = fmt.Sprintf("%s is allocated to it and free", c.GPUType)
+	case "waits":
+		text = fmt.Sprintf("waits for %s until %s, where it ends %s", c.GPUType, c.clock(c.StartS), c.clock(c.EndS))
+		if c.StartS == nil {
+			text = fmt.Sprintf("waits for %s, where jobs without a time limit run", c.GPUType)
+		}
+		if c.Other != "" {
+			given := ""
+			if c.NotGiven {
+				given = ", where nothing is allocated to it,"
+			}
+			text += fmt.Sprintf("; on %s%s it would end %s", c.Other, given, c.clock(c.OtherS))
+		}
+	case "cannot-run":
+		text = fmt.Sprintf("bound to %s: it cannot run on all types that it may have", c.GPUType)
+	case "takes-other":
+		text = fmt.Sprintf("takes %s, which is free and where it ends %s", c.GPUType, c.clock(c.EndS))
+		if c.Other != "" {
+			text += fmt.Sprintf("; waiting for %s it would end %s", c.Other, c.clock(c.OtherS))
+		}
+	default:
+		text = typeOpen[c.Why]
+	}
+	if back := typeBack[c.Back]; back != "" {
+		text += "; the previous type is withdrawn: " + back
+	}
+	return text
+}
+
+// NoConsent is why a job is not steered that says nothing of its speed.
+const NoConsent = "its tag gives no speed or workload: it may not be steered"
+
+// typeOpen is why a type is left open.
+var typeOpen = map[string]string{
+	"not-near":    "too far from the head of the queue",
+	"no-consent":  NoConsent,
+	"one-type":    "its request leaves one GPU type",
+	"no-room":     "no GPU type has room for it, now or later",
+	"no-time":     "the allocation gives it no time at present: left open",
+	"not-bound":   "TE jobs do not wait: left open, to start on the first type that is free",
+	"not-started": "it could have started on its type, and Slurm did not start it: left open",
+}
+
+// typeBack is why a type is taken back.
+var typeBack = map[string]string{
+	"allocation-changed": "the allocation has changed",
+	"not-free":           "it does not start there at present",
+	"nodes-down":         "its nodes are down",
+	"better-type":        "another type is better",
+}
+
+// clock is a time of the clock so many seconds from At, with its day where that is another one.
+func (c *GPUTypeChoice) clock(s *float64) string {
+	if s == nil {
+		return "at no known time"
+	}
+	now := c.At.Local()
+	at := now.Add(time.Duration(*s * float64(time.Second))).Round(time.Minute)
+	if at.YearDay() == now.YearDay() && at.Year() == now.Year() {
+		return at.Format("about 15:04")
+	}
+	return at.Format("about Jan 2 15:04")
 }
 
 // EvictionChoice is what was decided about room for a job.
 type EvictionChoice struct {
 	For  string `json:"for"`            // te, round, gang
-	Why  string `json:"why"`            // a word: evicts, claimed, fits, starts-anyway, no-victims, limit-at-once, slurm-waits, gets, not-owed, not-yet and so on
+	Why  string `json:"why"`            // a word: evicts, claimed, fits, starts-anyway, no-victims, limit-grace, slurm-waits, not-owed, not-yet and so on
 	What string `json:"what,omitempty"` // that Why is about: what a request asks for that is not counted
 
 	// Opens is when the limit that Why names lets others leave, at the earliest; left out: unknown, or

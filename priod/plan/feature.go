@@ -3,7 +3,6 @@ package plan
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,28 +10,18 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
-	"slurmprio/slurmplug"
 )
 
 // Feature takes part in each cycle: steering, sizing, evictions and so on. A cycle calls
-// Plan of each feature in their order, carries out the plan, calls Heard of each, and
-// then Act of each. In a dry run it ends after Plan.
+// Plan of each feature in their order, carries out the plan, hears what became of it (Hear), and
+// then calls Act of each. In a dry run it ends after Plan.
 type Feature interface {
 	// Plan looks closer at single jobs where the snapshot does not tell enough, and adds
 	// what the feature decides to the plan. After an error the cycle continues without it.
 	Plan(context.Context, *Cycle) error
-	// Heard takes in what became of the plan's actions, Cycle.Outcomes.
-	Heard(*Cycle)
 	// Act does what is no write into a job: signals, requeues, reservations. Whether
 	// anything new may be begun Cycle.Paused says.
 	Act(context.Context, *Cycle) error
-}
-
-// Preparing is a feature that can do a part of Plan earlier: as soon as the order is made, beside
-// what the features before it do.
-type Preparing interface {
-	Feature
-	Prepare(*Cycle)
 }
 
 // Cycle is what the features of one cycle share.
@@ -45,9 +34,6 @@ type Cycle struct {
 	DryRun   bool   // the plan is the result: nothing is written or begun
 	Outcomes []Outcome
 
-	// Reorder remakes the order, after a feature has put jobs before others (in
-	// History.Claiming). What other features have planned stays.
-	Reorder func()
 	// Pinned reports whether evictions still hold nodes in a job's request: they are no
 	// word of its user's. nil: no job's.
 	Pinned func(cluster.JobID) bool
@@ -60,19 +46,9 @@ type Cycle struct {
 	// Fragmented is how long a job has waited because free GPUs lacked the shape that it
 	// asks for (Wait.Fragmented), by the cycles before this one. nil: not read.
 	Fragmented func(cluster.JobID) time.Duration
-	// Waited is how long a job has waited for a cause, and for such a What of it, by the
-	// cycles before this one (Wait.For). nil: not read.
-	Waited func(j *cluster.Job, cause Cause, what string) time.Duration
 	// Kept are the jobs that could start now and that locality keeps waiting, and what for:
 	// see Keep.
 	Kept map[cluster.JobID]string
-	// RuledOut are GPU types on which jobs cannot run, by what they say of their nodes.
-	// The next allocation gives them no time there.
-	RuledOut map[cluster.JobID]placement.Types
-
-	// Shares waits for what the allocation gives each job, which is worked out while the
-	// jobs are ranked. nil: nothing is allocated.
-	Shares func() *Shares
 
 	nodes func() *nodemap.Map
 	begun []func() // waits for what runs in the background
@@ -177,30 +153,8 @@ func (c *Cycle) Keep(id cluster.JobID, what string) {
 	c.Kept[id] = what
 }
 
-// PlanOnly is embedded by features that have nothing to hear, or nothing to do beside the
-// plan.
+// PlanOnly is embedded by features that have nothing to do beside the plan.
 type PlanOnly struct{}
-
-// Heard does nothing.
-func (PlanOnly) Heard(*Cycle) {}
 
 // Act does nothing.
 func (PlanOnly) Act(context.Context, *Cycle) error { return nil }
-
-// Written are the outcomes of actions on one of a job's fields, a job at a time.
-func (c *Cycle) Written(l slurmplug.Lever) func(yield func(cluster.JobID, *Outcome) bool) {
-	return func(yield func(cluster.JobID, *Outcome) bool) {
-		for i := range c.Outcomes {
-			if o := &c.Outcomes[i]; o.Lever == l && slices.ContainsFunc(o.Jobs(), func(id cluster.JobID) bool { return !yield(id, o) }) {
-				return
-			}
-		}
-	}
-}
-
-// Asked remembers in History what a job's request holds now by an outcome.
-func (c *Cycle) Asked(id cluster.JobID, o *Outcome) {
-	if o.Status == slurmplug.Applied || o.Status == slurmplug.Unknown {
-		c.History.Asked(id, o.Lever, o.Was, o.After, o.Status == slurmplug.Applied, c.Snapshot.At)
-	}
-}

@@ -31,8 +31,7 @@ type Action struct {
 	Before slurmplug.Value `json:"before"` // what Slurm held when this was decided
 	After  slurmplug.Value `json:"after"`
 	Reason string          `json:"reason"`
-	// UserNice is the job's Nice when this was decided: what Priority zeroes
-	// and Nice replaces, and what an undo puts back.
+	// UserNice is the job's Nice when this was decided.
 	UserNice slurmplug.Value `json:"user_nice,omitzero"`
 	// Was is, for a lever on the job's request, what the user asked for: what an
 	// undo puts back.
@@ -83,7 +82,7 @@ type Decision struct {
 	Job      cluster.JobID `json:"job"`
 	Class    cluster.Class `json:"class"`
 	Ranked   bool          `json:"ranked"`             // priod orders this job
-	Value    int64         `json:"value"`              // wanted above Slurm's own priority; in mode priority the priority itself, 0 for Slurm's own
+	Value    int64         `json:"value"`              // wanted above Slurm's own priority
 	Own      int64         `json:"own_priority"`       // Slurm's own part of the priority when this was decided
 	Why      string        `json:"why"`                // te, te-qos, be, be-qos, untagged, bad-tag, over-budget, overrun, held, dependency, reservation, partition, not-eligible, het, evicted, round
 	Detail   string        `json:"detail,omitempty"`   // words for a person, of its place in the queue
@@ -114,7 +113,6 @@ func (d *Decision) Words() string {
 // Plan is one cycle's decisions and the writes that carry them out.
 type Plan struct {
 	At         time.Time
-	Mode       slurmplug.Lever
 	Band       Band // where values lie and how large one step is
 	Decisions  []Decision
 	Queue      []Queued // made with the decisions, by MakeQueue
@@ -145,10 +143,6 @@ func (p *Plan) StandsUntil(until time.Time) {
 
 // forever is longer, s, than anything stands that does not stand for good.
 const forever = 1e9
-
-// Ask puts writes into jobs' requests before all that rank: those could let the
-// jobs start as they are.
-func (p *Plan) Ask(actions []Action) { p.Actions = append(actions, p.Actions...) }
 
 // Seen is what a cycle hands to its recorder before it acts.
 type Seen struct {

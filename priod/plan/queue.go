@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/slurmplug"
 )
 
 // Queued is a pending job in its place in the queue.
@@ -51,8 +50,5 @@ func (p *Plan) MakeQueue(s *cluster.Snapshot) {
 // priority is what Slurm will order a job by.
 func (p *Plan) priority(decision int) int64 {
 	d := &p.Decisions[decision]
-	if p.Mode == slurmplug.Priority && d.Value != 0 {
-		return d.Value
-	}
 	return d.Own + d.Value
 }

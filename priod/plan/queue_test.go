@@ -19,22 +19,15 @@ func TestQueue(t *testing.T) {
 		p.Decisions = append(p.Decisions, d)
 	}
 	s.Jobs[9].State = cluster.Running
-	for mode, want := range map[slurmplug.Lever][]int{slurmplug.SiteFactor: {1, 2, 3, 0}, slurmplug.Priority: {1, 2, 3, 0}} {
-		p.Mode = mode
-		p.MakeQueue(&s)
-		var got []int
-		for _, q := range p.Queue {
-			got = append(got, q.Decision)
-			if s.Jobs[q.Job].ID != p.Decisions[q.Decision].Job {
-				t.Errorf("%s: %+v", mode, q)
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", mode, got, want)
+	p.MakeQueue(&s)
+	var got []int
+	for _, q := range p.Queue {
+		got = append(got, q.Decision)
+		if s.Jobs[q.Job].ID != p.Decisions[q.Decision].Job {
+			t.Errorf("%+v", q)
 		}
 	}
-	p.Mode, p.Decisions[1].Value = slurmplug.Priority, 6 // a priority of 6, not of 11
-	if p.MakeQueue(&s); p.Queue[0].Decision != 2 {
-		t.Errorf("%+v", p.Queue)
+	if want := []int{1, 2, 3, 0}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

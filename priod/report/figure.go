@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"math"
@@ -102,7 +103,10 @@ var figureTemplate = template.Must(template.New("figure").Parse(`<figure class="
 <tbody>{{range .Rows}}<tr>{{range .}}<td class="n">{{.}}</td>{{end}}</tr>
 {{end}}</tbody></table></div></details>{{end}}</figure>`))
 
-// HTML is the figure as it stands in a page that loads what Chart names. The error says that there is nothing to draw.
+// ErrEmpty says that a figure has nothing to draw.
+var ErrEmpty = errors.New("nothing to draw")
+
+// HTML is the figure as it stands in a page that loads what Chart names; ErrEmpty where there is nothing to draw.
 func (f *Figure) HTML() (template.HTML, error) {
 	shown := *f
 	shown.Title, shown.XLabel, shown.YLabel, shown.Curves, shown.Bars = Safe(f.Title), Safe(f.XLabel), Safe(f.YLabel), nil, nil
@@ -117,7 +121,7 @@ func (f *Figure) HTML() (template.HTML, error) {
 		shown.Bars = append(shown.Bars, Bar{Safe(b.Name), finite(b.Value)})
 	}
 	if len(shown.Curves) == 0 && len(shown.Bars) == 0 {
-		return "", fmt.Errorf("figure %q has nothing to draw", f.Title)
+		return "", fmt.Errorf("figure %q: %w", f.Title, ErrEmpty)
 	}
 	if f.Times {
 		first, last := math.Inf(1), math.Inf(-1)

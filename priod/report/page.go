@@ -7,20 +7,87 @@ import (
 	"strings"
 )
 
-// Page is a document that opens without a network.
+// Page is an answer as people read it: on a terminal, and as a document that opens without a network.
 type Page struct {
 	Title  string
 	Words  []string // paragraphs under the title
 	Diff   string   // lines of a diff; "": none
 	Tables []PageTable
+	Notes  []string // paragraphs below the tables
 	Plots  []Figure
 }
 
 // PageTable is a table of a page; cells are formatted as %v.
 type PageTable struct {
-	Title  string
+	Title  string // "": that of its first column says enough
 	Header []string
 	Rows   [][]any
+	Least  int // rows that are shown however few are asked for
+}
+
+// TableOf makes a table of records.
+func TableOf[T any](title string, header []string, all []T, row func(x *T) []any) PageTable {
+	t := PageTable{Title: title, Header: header, Rows: make([][]any, len(all))}
+	for i := range all {
+		t.Rows[i] = row(&all[i])
+	}
+	return t
+}
+
+// Show prints the page without its title and figures, at most so many rows of each table; nothing of those without rows.
+func (p *Page) Show(w io.Writer, most int) {
+	apart := ""
+	for _, words := range p.Words {
+		fmt.Fprintln(w, Safe(words))
+		apart = "\n"
+	}
+	for _, t := range p.Tables {
+		if len(t.Rows) == 0 {
+			continue
+		}
+		fmt.Fprint(w, apart)
+		apart = "\n"
+		if t.Title != "" {
+			fmt.Fprintln(w, t.Title+":")
+		}
+		shown := min(len(t.Rows), max(most, t.Least))
+		Table(w, t.Header, t.Rows[:shown])
+		if left := len(t.Rows) - shown; left > 0 {
+			fmt.Fprintf(w, "and %d more; --json has all\n", left)
+		}
+	}
+	for i, words := range p.Notes {
+		if i == 0 {
+			fmt.Fprint(w, apart)
+		}
+		fmt.Fprintln(w, Safe(words))
+	}
+}
+
+// Plot adds a figure, if it has something to draw.
+func (p *Page) Plot(f Figure) {
+	if len(f.Bars)+len(f.Curves) > 0 {
+		p.Plots = append(p.Plots, f)
+	}
+}
+
+// pageRows is how many rows of a table a browser shows at ease.
+const pageRows = 1000
+
+// bounded are the tables that have rows, with so many of them.
+func bounded(tables []PageTable) (shown []PageTable) {
+	for _, t := range tables {
+		if t.Title == "" {
+			t.Title = t.Header[0]
+		}
+		if all := len(t.Rows); all > pageRows {
+			t.Title, t.Rows = fmt.Sprintf("%s (the first %d of %d)", t.Title, pageRows, all), t.Rows[:pageRows]
+		}
+		if len(t.Rows) > 0 {
+			shown = append(shown, t)
+		}
+	}
+	return shown
 }
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
@@ -52,11 +119,12 @@ pre { border: 1px solid var(--line); padding: 0.6em; overflow-x: auto }
 {{range .Page.Words}}<p>{{safe .}}</p>
 {{end}}{{with .Page.Diff}}<pre>{{range lines .}}{{safe .}}
 {{end}}</pre>
-{{end}}{{range .Page.Tables}}<h2>{{safe .Title}}</h2>
+{{end}}{{range .Tables}}<h2>{{safe .Title}}</h2>
 <div class="scroll"><table>
 <tr>{{range .Header}}<th>{{safe .}}</th>{{end}}</tr>
 {{range .Rows}}<tr>{{range .}}<td>{{cell .}}</td>{{end}}</tr>
 {{end}}</table></div>
+{{end}}{{range .Page.Notes}}<p>{{safe .}}</p>
 {{end}}{{range .Plots}}{{.}}
 {{end}}</main>
 {{with .Script}}<script>{{.}}</script>
@@ -73,7 +141,7 @@ func (p *Page) Write(w io.Writer) error {
 			return err
 		}
 	}
-	data := map[string]any{"Page": p, "Plots": plots, "Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+	data := map[string]any{"Page": p, "Tables": bounded(p.Tables), "Plots": plots, "Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 	if len(plots) > 0 {
 		data["Policy"], data["Script"] = chartPolicy(), template.JS(chartScript)
 		data["Style"] = template.CSS(Chart("uPlot.min.css")) + template.CSS(Chart("chart.css"))

@@ -9,12 +9,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -182,4 +184,62 @@ func Ago(d time.Duration) string {
 		return fmt.Sprintf("%dh%02dm", s/3600, s%3600/60)
 	}
 	return fmt.Sprintf("%dd%02dh", s/86400, s%86400/3600)
+}
+
+// Seconds is Ago of so many.
+func Seconds(s float64) string { return Ago(time.Duration(s * float64(time.Second))) }
+
+// Known is a figure in words; "-": it is not known.
+func Known[T any](v *T, words func(T) string) string {
+	if v == nil {
+		return "-"
+	}
+	return words(*v)
+}
+
+// Between says of which time an answer is.
+func Between(since, until time.Time) string {
+	return "From " + Clock(since) + " to " + Clock(until)
+}
+
+// Fixed is a number with so many decimals, without a sign where it rounds to 0.
+func Fixed(decimals int) func(v float64) string {
+	return func(v float64) string {
+		scale := math.Pow10(decimals)
+		return strconv.FormatFloat(math.Round(v*scale)/scale+0, 'f', decimals, 64)
+	}
+}
+
+// Percent is a part in whole percents.
+func Percent(part float64) string { return Fixed(0)(100*part) + " %" }
+
+// Clock is a time of this machine's zone; "": none.
+func Clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+// Plural is a number of things.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// Count is a number of things whose name takes an s.
+func Count(n int, thing string) string { return Plural(n, thing, thing+"s") }
+
+// longestName is how much of a name is shown, in characters.
+const longestName = 40
+
+// Name is a name as it stands in a table, cut where it is very long.
+func Name(s string) string {
+	s = Safe(s)
+	if utf8.RuneCountInString(s) <= longestName {
+		return s
+	}
+	return string([]rune(s)[:longestName-1]) + "…"
 }

@@ -31,45 +31,22 @@ type Feature struct {
 	observe func() (dropped int) // waits for what Memory sees in the snapshot; nil: not begun
 }
 
-// Parts returns what retries do in a cycle: begin, to see which jobs left the queue beside what else is
-// decided; end, before the snapshot's jobs are written, which are copied where it does
-// not last; and late, to act on that.
-func (f *Feature) Parts() (begin, end, late plan.Feature) {
-	return departures{of: f}, departed{of: f}, f
-}
-
-// departures begins to see which jobs left the queue.
-type departures struct {
-	plan.PlanOnly
-	of *Feature
-}
-
-func (d departures) Plan(_ context.Context, c *plan.Cycle) error {
-	f := d.of
+// Begin begins to see which jobs left the queue, beside what else is decided.
+func (f *Feature) Begin(c *plan.Cycle) {
 	if f.observe = nil; f.Memory != nil && f.Settings.Rules != nil && !c.DryRun {
 		f.observe = plan.InBackground(c, func() int { return f.Memory.Observe(c.Snapshot) })
 	}
-	return nil
 }
 
-// departed waits for what departures began.
-type departed struct {
-	plan.PlanOnly
-	of *Feature
-}
-
-func (d departed) Plan(context.Context, *plan.Cycle) error {
-	if d.of.observe != nil {
-		d.of.observe()
+// Join waits for what Begin began, before the snapshot's jobs are written, which are copied where it does not last.
+func (f *Feature) Join() {
+	if f.observe != nil {
+		f.observe()
 	}
-	return nil
 }
 
 // Plan has nothing to add: what failed waits for no place.
 func (f *Feature) Plan(context.Context, *plan.Cycle) error { return nil }
-
-// Heard has nothing to hear.
-func (f *Feature) Heard(*plan.Cycle) {}
 
 // maxTended is how many rows that wait for something one cycle looks at.
 const maxTended = 50

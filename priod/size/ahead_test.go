@@ -161,7 +161,7 @@ func TestSizesAheadThatSlurmKeeps(t *testing.T) {
 		if tried { // it has all that it had
 			*j.Asked = had
 			q.h.Sizes[j.ID], q.h.Requests[j.ID] = past, map[slurmplug.Lever]cluster.Requested{slurmplug.Size: request}
-			q.h.SizeRefused(j.ID, "veto", q.s.At)
+			q.h.Refuse(j.ID, slurmplug.Size, "veto", q.s.At)
 		}
 	}
 }

@@ -65,8 +65,8 @@ func (d *decider) candidate(w queuedJob, id cluster.JobID, types placement.Types
 		return nil, "its GPU type is being chosen"
 	case d.kept[id] && ahead == nil, d.foreign[id]:
 		return nil, "it has one from an earlier cycle"
-	case d.h.Sizes[id].Refused != "":
-		return nil, "Slurm refused the change: " + d.h.Sizes[id].Refused
+	case !d.h.Refusal(j, id, slurmplug.Size).At.IsZero():
+		return nil, "Slurm refused the change: " + d.h.Refusal(j, id, slurmplug.Size).Words
 	case d.s.At.Before(d.retriesAt(id)):
 		return nil, fmt.Sprintf("it did not start with another size; priod tries again after %s", d.retriesAt(id).Format(time.RFC3339))
 	case a == nil:

@@ -5,7 +5,6 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
-	"slurmprio/slurmplug"
 )
 
 // Feature gives waiting jobs other CPUs and memory; the zero value gives none.
@@ -38,18 +37,4 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	f.Sizes.Decide(c.Snapshot, c.History, c.Plan)
 	return nil
-}
-
-// Heard remembers which sizes Slurm refused, and which were given back because the job did
-// not start: these are not tried again at once.
-func (f *Feature) Heard(c *plan.Cycle) {
-	for id, o := range c.Written(slurmplug.Size) {
-		switch o.Status {
-		case slurmplug.Refused:
-			c.History.SizeRefused(id, o.Message, c.Snapshot.At)
-		case slurmplug.Applied, slurmplug.Unknown:
-			c.History.Sized(id, o.Reason == plan.SizeRests, o.Reason == plan.SizeAhead, c.Snapshot.At)
-		}
-		c.Asked(id, o)
-	}
 }

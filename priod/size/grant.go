@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/workload/sensitivity"
@@ -165,14 +166,13 @@ func (d *decider) wholeUnits(c *resizable, node int32, part *Part) (nodeGrant, b
 
 // addWrite adds the action that gives a job its size.
 func (d *decider) addWrite(c *resizable, value slurmplug.Value, reason, told string) {
-	if d.writes >= d.set.Jobs { // the next cycle writes the rest
+	if !d.quota.Take() {
 		d.restoreAhead(c, "sizes of others are written first")
 		return
 	}
-	d.writes++
-	a := plan.Action{Job: c.id, Lever: slurmplug.Size, Before: c.job.Asked.Holds, After: value, Was: c.asked.Holds, Reason: reason}
+	a := plan.Change(c.job, &cluster.Field{Lever: slurmplug.Size, Now: c.job.Asked.Holds, Own: c.asked.Holds}, value, reason)
 	if c.job.Tasks != "" {
-		a.Job, a.Tasks, a.Part = c.job.ID, fmt.Sprint(c.id.Task), true
+		a = a.OfTasks(fmt.Sprint(c.id.Task))
 	}
 	d.actions = append(d.actions, a)
 	d.explained[c.id] = told

@@ -97,7 +97,7 @@ func TestSizesThatSlurmKeeps(t *testing.T) {
 			t.Errorf("cycle %d: %s", i, d)
 		}
 		if tried {
-			q.h.SizeRefused(j.ID, "veto", q.s.At)
+			q.h.Refuse(j.ID, slurmplug.Size, "veto", q.s.At)
 		}
 		q.s.At = q.s.At.Add(29 * time.Second)
 	}

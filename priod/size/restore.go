@@ -261,16 +261,14 @@ const reasonSize = "size"
 // addRestore adds the write that gives a job its own request back.
 func (d *decider) addRestore(j *cluster.Job, dec *plan.Decision, r cluster.Requested, reason, why string) {
 	d.kept[j.ID] = true // for this cycle: until it has its own request again
-	if past := d.h.Sizes[j.ID]; past.Refused != "" {
+	if past := d.h.Refusal(j, j.ID, slurmplug.Size); !past.At.IsZero() {
 		if next := past.At.Add(d.set.Within); d.s.At.Before(next) && !past.At.After(d.s.At) {
 			d.byTheClock(next)
 			d.explain(dec, "size: %q, instead of its own %q, because restoring it was refused: %s; priod tries again after %s",
-				r.Value, r.Was, past.Refused, next.Format(time.RFC3339))
+				r.Value, r.Was, past.Words, next.Format(time.RFC3339))
 			return
 		}
 	}
-	d.actions = append(d.actions, plan.Action{
-		Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Size, Before: j.Asked.Holds, After: r.Was, Was: r.Was, Reason: reason,
-	})
+	d.actions = append(d.actions, plan.Change(j, &cluster.Field{Lever: slurmplug.Size, Now: j.Asked.Holds, Own: r.Was}, r.Was, reason))
 	d.explain(dec, "size: its own request restored, because %s", why)
 }

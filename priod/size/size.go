@@ -140,7 +140,7 @@ func (z *Sizes) Heads(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) []i
 // their Asked. Decisions get a sentence about their job's size.
 func (z *Sizes) Decide(s *cluster.Snapshot, h *cluster.History, p *plan.Plan) {
 	z.forget(s)
-	d := &decider{Sizes: z, s: s, h: h, p: p, steered: map[cluster.JobID]bool{}}
+	d := &decider{Sizes: z, s: s, h: h, p: p, steered: map[cluster.JobID]bool{}, quota: plan.Quota{Most: z.set.Jobs}}
 	for i := range p.Actions {
 		if !p.Actions[i].Lever.Ranks() {
 			d.steered[p.Actions[i].Job] = true
@@ -191,7 +191,7 @@ type decider struct {
 	p       *plan.Plan
 	nodes   *nodemap.Map
 	actions []plan.Action
-	writes  int
+	quota   plan.Quota
 	shares  []sensitivity.Share // see leastShares
 
 	kept    map[cluster.JobID]bool       // jobs that keep a size of priod's

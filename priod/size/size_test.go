@@ -161,7 +161,7 @@ func TestSizesLeftAlone(t *testing.T) {
 		{"curves of other types", func(_ *sizeQueue, j *cluster.Job) {
 			j.Tag.CPU = map[string]jobtag.Curve{"h100": {{Amount: 1, Speed: 1}, {Amount: 3, Speed: 2}}}
 		}, "its tag's cpu says nothing about v100"},
-		{"refused", func(q *sizeQueue, j *cluster.Job) { q.h.SizeRefused(j.ID, "veto", q.s.At) }, "Slurm refused the change: veto"},
+		{"refused", func(q *sizeQueue, j *cluster.Job) { q.h.Refuse(j.ID, slurmplug.Size, "veto", q.s.At) }, "Slurm refused the change: veto"},
 		{"full", func(q *sizeQueue, _ *cluster.Job) { q.s.Nodes[0].Usable = false }, ""},
 	} {
 		q := newSizeQueue(t, []cluster.Node{sizeNode("n1", 8, 24, 512000)})

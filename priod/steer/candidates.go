@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -15,7 +14,7 @@ import (
 
 // Why a job is not steered, beside the verdicts of Decide.
 const (
-	noConsent        = "its tag gives no speed or workload: it may not be steered"
+	noConsent        = plan.NoConsent
 	asksForType      = "it requests a GPU type"
 	partOfHetJob     = "it is part of a heterogeneous job"
 	prefersNodes     = "it uses --prefer, with which Slurm ignores other constraints"
@@ -158,9 +157,10 @@ func (in *inputs) excluded(j *pendingJob) string {
 	if !j.AllowsGPUType() {
 		return noConsent
 	}
-	written := in.history.Requests[j.ID]
-	features, byFeature := written[slurmplug.Features]
-	list, byList := written[slurmplug.PartitionList]
+	var fields [2]cluster.Field
+	if j.wrote {
+		fields = fieldsOf(j.Job, in.history)
+	}
 	c, err := slurmplug.ParseConstraint(j.own.features)
 	if err == nil {
 		_, err = c.With("x")
@@ -172,9 +172,9 @@ func (in *inputs) excluded(j *pendingJob) string {
 		return partOfHetJob
 	case j.Prefer != "":
 		return prefersNodes
-	case byFeature && features.Theirs(slurmplug.Text(j.Features)):
+	case fields[0].Theirs:
 		return editedByUser
-	case byList && list.Theirs(slurmplug.Text(j.Partition)):
+	case fields[1].Theirs:
 		return listEditedByUser
 	case err != nil:
 		return fmt.Sprintf("its constraint %.80q is left alone: %v", j.own.features, err)
@@ -256,6 +256,7 @@ func (st *Steered) excludedNow(at int, id cluster.JobID, state *jobState) string
 	if why == "" && st.in.history.Claiming[id] { // a task that has no record of its own yet
 		why = hasClaim
 	}
+	st.hear(state, &st.in.jobs[at], id)
 	if why == "" && state.pause > 0 {
 		why = state.pauseWhy
 		state.pause--
@@ -294,28 +295,23 @@ func (st *Steered) typesFor(j *pendingJob, c *candidate) (asks cluster.Job, type
 // binding is for how long, s, a job's request has been what it is, and which types
 // were written into it before, until less than Rule.Away ago.
 func (st *Steered) binding(j *pendingJob) (held float64, left placement.Types) {
-	written, last := st.in.history.Requests[j.ID], time.Time{}
-	for _, l := range levers {
-		if r, known := written[l]; known {
-			last = cluster.Later(last, r.At)
-		}
-	}
+	fields := fieldsOf(j.Job, st.in.history)
+	last := cluster.Later(fields[0].Last.At, fields[1].Last.At)
 	if held = st.in.snapshot.At.Sub(last).Seconds(); last.IsZero() || held < 0 || held >= st.in.set.Rule.Away {
 		return math.Abs(held), 0 // below zero the clock was set back: that keeps no job from moving
 	}
 	for t, feature := range st.types.features {
-		l := slurmplug.Features
+		f := &fields[0]
 		if feature == "" || !st.types.has(j.own.partitions, int32(t)) {
-			l = slurmplug.PartitionList
+			f = &fields[1]
 		}
-		r, known := written[l]
-		if !known {
+		if !f.Written {
 			continue
 		}
 		given := *j
-		given.own, given.ours = ownBy(&r, l, j.own), true
+		given.own, given.ours = ownBy(f, j.own), true
 		ask, err := st.types.requestFor(&given, int32(t))
-		if now := requestOf(j.Job); err == nil && ask.of(l) != now.of(l) && slices.Contains(r.Older, ask.of(l)) {
+		if err == nil && ask.of(f.Lever) != f.Now && slices.Contains(f.Last.Older, ask.of(f.Lever)) {
 			left |= 1 << uint(t)
 		}
 	}
@@ -323,11 +319,11 @@ func (st *Steered) binding(j *pendingJob) (held float64, left placement.Types) {
 }
 
 // ownBy is the request of a job's user, with the field of a lever as priod first found it.
-func ownBy(r *cluster.Requested, l slurmplug.Lever, own request) request {
-	if l == slurmplug.Features {
-		own.features = r.Was.String()
+func ownBy(f *cluster.Field, own request) request {
+	if f.Lever == slurmplug.Features {
+		own.features = f.Last.Was.String()
 	} else {
-		own.partitions = r.Was.String()
+		own.partitions = f.Last.Was.String()
 	}
 	return own
 }

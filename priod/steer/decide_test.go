@@ -86,7 +86,7 @@ func TestVerdicts(t *testing.T) {
 			if v.Why != c.want || v.Type != c.to || v.Back != c.back || v.Start != c.start {
 				t.Errorf("%+v, want %s to %d, back %q, start %v", v, c.want, c.to, c.back, c.start)
 			}
-			if text := v.Explain(func(t int32) string { return []string{"fast", "slow"}[t] }, noon); !strings.Contains(text, c.explains) {
+			if text := v.Choice([]string{"fast", "slow"}, noon).Words(); !strings.Contains(text, c.explains) {
 				t.Errorf("explains %q, want %q in it", text, c.explains)
 			}
 		})
@@ -547,7 +547,7 @@ func TestExplainWithoutTimeLimits(t *testing.T) {
 		"waits for fast until about 12:05, where it ends at no known time; on slow it would end at no known time": {Why: Waits, Start: 300, End: year, Other: 1, OtherEnd: 2 * year},
 		"takes fast, which is free and where it ends about 12:10; waiting for slow it would end at no known time": {Why: Takes, End: 600, Other: 1, OtherEnd: year},
 	} {
-		if got := v.Explain(func(t int32) string { return []string{"fast", "slow"}[t] }, noon); got != want {
+		if got := v.Choice([]string{"fast", "slow"}, noon).Words(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

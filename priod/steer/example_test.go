@@ -35,7 +35,7 @@ func ExampleDecide() {
 	rule := steer.Defaults
 	rule.Wait = 1 // each job takes the type on which it ends first
 	for i, v := range steer.Decide(snapshot, rule) {
-		fmt.Printf("job %d %s\n", i+1, v.Explain(func(t int32) string { return types[t] }, time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)))
+		fmt.Printf("job %d %s\n", i+1, v.Choice(types, time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)).Words())
 	}
 	// Output:
 	// job 1 waits for a100 until about 12:10, where it ends about 12:30; on v100 it would end about 17:40

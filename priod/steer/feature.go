@@ -5,8 +5,8 @@ import (
 	"maps"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
-	"slurmprio/slurmplug"
 )
 
 // Feature binds pending jobs to GPU types, by what the Ledger allocates.
@@ -19,6 +19,10 @@ type Feature struct {
 		// ids. Jobs that are gone, or whose record is inconsistent, are left out.
 		Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error)
 	}
+
+	// RuledOut are GPU types on which jobs cannot run, by what they say of their nodes, as the last cycle found out; nil: it
+	// found out nothing.
+	RuledOut map[cluster.JobID]placement.Types
 
 	jobs func() []pendingJob // waits for what Prepare began; nil: nothing was
 }
@@ -35,7 +39,7 @@ func (f *Feature) Prepare(c *plan.Cycle) {
 
 // Plan adds to the plan what binds jobs to types, after a closer look at each.
 func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
-	if f.Memory == nil {
+	if f.RuledOut = nil; f.Memory == nil {
 		return nil
 	}
 	if f.jobs == nil {
@@ -55,18 +59,6 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	steered.Vet(places)
 	c.Plan.Ask(steered.Actions)
-	c.Owing, c.RuledOut = steered.Owing, steered.RuledOut()
+	c.Owing, f.RuledOut = steered.Owing, steered.RuledOut()
 	return nil
-}
-
-// Heard remembers what was written, and pauses the jobs of which Slurm refused it.
-func (f *Feature) Heard(c *plan.Cycle) {
-	for _, l := range levers {
-		for id, o := range c.Written(l) {
-			c.Asked(id, o)
-			if f.Memory != nil && o.Status == slurmplug.Refused {
-				f.Memory.Refused(id, o.Message, f.Settings.Rule.Cycles)
-			}
-		}
-	}
 }

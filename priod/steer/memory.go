@@ -15,6 +15,7 @@ import (
 type Memory struct {
 	jobs    cluster.JobMap[*jobState]
 	cycle   uint32
+	at      time.Time       // of the last cycle
 	unknown placement.Types // see Snapshot.Unknown
 }
 
@@ -39,14 +40,9 @@ type jobState struct {
 	// Of the last cycle:
 	verdict Verdict
 	barred  string              // why the types that it could have are not steered to, instead of the verdict's words; "" else
-	words   string              // for explain, from the cycle that first said so, or that last found the figures moved
-	told    Verdict             // the one that words say,
-	toldAt  time.Time           // of this time
-	choice  *plan.GPUTypeChoice // the same as data; nil where no verdict is behind the words
-}
-
-func (m *Memory) beginCycle() {
-	m.cycle++
+	words   string              // for explain, where something else than the verdict is behind it; "" else
+	told    Verdict             // the one that choice says, from the cycle that first said so, or that last found the figures moved
+	choice  *plan.GPUTypeChoice // it as data; nil: there is none
 }
 
 // endCycle forgets the jobs that were no candidates.
@@ -65,11 +61,15 @@ func (m *Memory) of(id cluster.JobID) *jobState {
 	return state
 }
 
-// Refused hears that Slurm did not take what was written into a job: the job is not
-// steered for so many cycles.
-func (m *Memory) Refused(id cluster.JobID, why string, cycles int) {
-	if state := m.jobs.Get(id); state != nil {
-		state.refused(fmt.Sprintf("left alone: %.200s", why), cycles)
+// hear takes in that Slurm did not take what the last cycle wrote into a job: a task, or its record.
+func (st *Steered) hear(state *jobState, j *pendingJob, id cluster.JobID) {
+	if st.since.IsZero() {
+		return
+	}
+	for _, l := range levers {
+		if r := st.in.history.Refusal(j.Job, id, l); !r.At.IsZero() && !r.At.Before(st.since) {
+			state.refused(fmt.Sprintf("left alone: %.200s", r.Words), st.in.set.Rule.Cycles)
+		}
 	}
 }
 
@@ -91,15 +91,14 @@ func (st *Steered) remember(c *candidate) {
 	case c.excluded != "":
 		state.words, state.choice = c.excluded, nil
 	case barred != "":
-		state.words, state.choice = barred, v.choice(st.types.names)
-	case state.barred != "" || state.words == "" || v.Type != state.verdict.Type || v.Why != state.verdict.Why || v.Back != state.verdict.Back || v.movedFrom(&state.told, now.Sub(state.toldAt).Seconds()):
-		state.words, state.choice = v.Explain(func(t int32) string { return st.types.names[t] }, now), v.choice(st.types.names)
-		state.told, state.toldAt = *v, now
+		state.words, state.choice = barred, v.Choice(st.types.names, now)
+	case state.barred != "" || state.choice == nil || v.Type != state.verdict.Type || v.Why != state.verdict.Why || v.Back != state.verdict.Back || v.movedFrom(&state.told, now.Sub(state.choice.At).Seconds()):
+		state.words, state.choice, state.told = "", v.Choice(st.types.names, now), *v
 	}
 	state.verdict, state.barred = *v, barred
 	switch {
 	case v.Why == Stuck:
-		state.pause, state.pauseWhy = st.in.set.Rule.Cycles, state.words
+		state.pause, state.pauseWhy = st.in.set.Rule.Cycles, cmp.Or(state.words, state.choice.Words())
 	case v.Type == Open:
 		state.given, state.ready = 0, 0
 	case v.Type != c.Steered:
@@ -108,7 +107,7 @@ func (st *Steered) remember(c *candidate) {
 		state.ready++
 	}
 	decision := &st.in.plan.Decisions[c.at]
-	if decision.Steer == "" && c.excluded != noConsent { // of an array its first task speaks
+	if decision.Steer == "" && decision.Choices.GPUType == nil && c.excluded != noConsent { // of an array its first task speaks
 		decision.Steer, decision.Choices.GPUType = state.words, state.choice
 	}
 }

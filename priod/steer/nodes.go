@@ -16,10 +16,10 @@ type nodeView struct {
 	types *gpuTypes
 
 	nodeMap *nodemap.Map
-	kindsOf []placement.Types // by type, the kinds of its nodes in nodeMap
-	gpus    int               // of all nodes
-	up      *placement.Nodes  // with nothing on them
-	fits    map[fitKey]placement.Types
+	kindsOf []placement.Types                              // by type, the kinds of its nodes in nodeMap
+	gpus    int                                            // of all nodes
+	up      *placement.Nodes                               // with nothing on them
+	fits    map[string]*cluster.ByRequest[placement.Types] // by the nodes that jobs refuse
 	without withoutHosts
 	placed  []*cluster.Node // those that Decide sees, by its numbers
 }
@@ -31,18 +31,8 @@ type withoutHosts struct {
 	up    *placement.Nodes
 }
 
-// fitKey is all that fit depends on.
-type fitKey struct {
-	gpuType string
-	request
-	nodes, gpus, cpus int
-	memMB             int64
-	node              cluster.Least
-	excluded          string
-}
-
 func newNodeView(in *inputs, types *gpuTypes, nodes *nodemap.Map) nodeView {
-	view := nodeView{in: in, types: types, nodeMap: nodes, fits: map[fitKey]placement.Types{}}
+	view := nodeView{in: in, types: types, nodeMap: nodes, fits: map[string]*cluster.ByRequest[placement.Types]{}}
 	view.up = view.nodeMap.Up()
 	for i := range in.snapshot.Nodes {
 		n := &in.snapshot.Nodes[i]
@@ -75,36 +65,33 @@ func (view *nodeView) kinds(types placement.Types) (kinds placement.Types) {
 // fit is the types with enough usable nodes for a job, by its user's own request or another, and
 // without the nodes that it refuses.
 func (view *nodeView) fit(j *cluster.Job, own *request, excluded string) placement.Types {
-	r := *own
-	r.partitions = view.types.partitions.Starting(r.partitions, j)
-	key := fitKey{
-		gpuType: j.GPUType, request: r, nodes: j.Nodes, gpus: j.GPUs, cpus: j.CPUs, memMB: j.MemMB, node: j.Node,
-		excluded: excluded,
+	r := request{own.features, view.types.partitions.Starting(own.partitions, j)}
+	asks := r.asked(j)
+	key := asks.Asks(r.partitions)
+	if view.fits[excluded] == nil {
+		view.fits[excluded] = &cluster.ByRequest[placement.Types]{}
 	}
-	types, known := view.fits[key]
-	if !known {
+	return view.fits[excluded].Get(&key, func() (types placement.Types) {
 		nodes := view.upWithout(excluded)
 		for t := range view.kindsOf {
-			if nodes != nil && view.fitsOn(j, &r, t, nodes) {
+			if nodes != nil && view.fitsOn(asks, t, nodes) {
 				types |= 1 << uint(t)
 			}
 		}
-		view.fits[key] = types
-	}
-	return types
+		return types
+	})
 }
 
 // fitsOn reports whether a job fits on nodes of one type. A constraint of its user's own
 // that cannot be parsed is ignored.
-func (view *nodeView) fitsOn(j *cluster.Job, own *request, t int, nodes *placement.Nodes) bool {
-	asks := own.asked(j)
+func (view *nodeView) fitsOn(asks cluster.Job, t int, nodes *placement.Nodes) bool {
 	kinds, parsed := view.nodeMap.Types(&asks)
 	if !parsed {
 		asks.Features = ""
 		kinds, _ = view.nodeMap.Types(&asks)
 	}
 	kinds &= view.kindsOf[t]
-	if kinds == 0 || j.GPUs < j.Nodes { // a node without a GPU: it is not known which
+	if kinds == 0 || asks.GPUs < asks.Nodes { // a node without a GPU: it is not known which
 		return false
 	}
 	_, fits := nodes.Fit(view.nodeMap.Request(&asks, kinds), nil)

@@ -55,7 +55,7 @@ func TestOwing(t *testing.T) {
 		j.Features = "a100"
 		c.change(p, j)
 		p.h.Observe(&p.Snapshot)
-		pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
+		pl := order.Decide(&p.Snapshot, p.h, order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
 		o := p.steer(&pl, steerSettings()).Owing(plan.Lead{})
 		if !reflect.DeepEqual(o.Waiting, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, o.Waiting, c.want)

@@ -30,23 +30,15 @@ func (r *request) of(l slurmplug.Lever) slurmplug.Value {
 // requestOf is what a job asks for now.
 func requestOf(j *cluster.Job) request { return request{j.Features, j.Partition} }
 
-// ownRequest is what its user asked for, and whether priod wrote a part of what the job asks for now.
-func ownRequest(j *cluster.Job, h *cluster.History) (own request, ours bool) {
-	own = requestOf(j)
-	written := h.Requests[j.ID]
-	if r, known := written[slurmplug.Features]; known && r.Ours(slurmplug.Text(j.Features)) {
-		own.features, ours = r.Was.String(), true
-	}
-	if r, known := written[slurmplug.PartitionList]; known && r.Ours(slurmplug.Text(j.Partition)) {
-		own.partitions, ours = r.Was.String(), true
-	}
-	return own, ours
+// fieldsOf are the two fields of a waiting job, in the order of levers.
+func fieldsOf(j *cluster.Job, h *cluster.History) [2]cluster.Field {
+	return [2]cluster.Field{h.Field(j, levers[0]), h.Field(j, levers[1])}
 }
 
 // Bound reports whether a waiting job is bound to a GPU type.
 func Bound(j *cluster.Job, h *cluster.History) bool {
-	_, ours := ownRequest(j, h)
-	return ours
+	fields := fieldsOf(j, h)
+	return fields[0].Ours || fields[1].Ours
 }
 
 // listed reports whether the job's list of partitions is priod's.

@@ -33,7 +33,7 @@
 // Feature.Plan calls Memory.Steer, which makes the candidates, asks Decide, and notes the
 // writes. Unseen names the jobs whose records have to be read one by one, because no poll
 // shows which nodes they name or refuse (cluster.Place), and Vet drops the writes that
-// this rules out. What is left in Steered.Actions is carried out. Feature.Heard pauses the
+// this rules out. What is left in Steered.Actions is carried out. The next cycle pauses the
 // jobs of which Slurm refused a write.
 //
 // # Files
@@ -59,6 +59,7 @@ package steer
 
 import (
 	"strings"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
@@ -69,15 +70,16 @@ import (
 
 // Steered is one cycle's steering.
 type Steered struct {
-	Actions   []plan.Action // the writes
-	bindsTo   []int32       // by action: the type that it binds to; Open: it takes one back
-	postponed int           // writes beyond Settings.WritesPerCycle
+	Actions []plan.Action // the writes
+	bindsTo []int32       // by action: the type that it binds to; Open: it takes one back
+	quota   plan.Quota    // of writes
 
 	in         inputs
 	types      gpuTypes
 	nodes      nodeView
 	memory     *Memory
-	excluded   []string // by decision: see inputs.excluded; only of those of the queue
+	since      time.Time // of the cycle before; zero: there was none
+	excluded   []string  // by decision: see inputs.excluded; only of those of the queue
 	candidates []candidate
 	lookAgain  map[cluster.JobID]uint32 // jobs whose Place is read again, by Slurm's own id
 }
@@ -98,6 +100,7 @@ type pendingJob struct {
 	*cluster.Job
 	own   request // as its user wrote it
 	reach string  // the partitions in which it may come to run: its own, and those that its site adds
+	wrote bool    // priod has written into it
 	ours  bool    // the job has one that priod wrote
 	bound int32   // the type to which that binds it; Open: none
 }
@@ -111,12 +114,13 @@ func (j *pendingJob) ownConstraint() slurmplug.Constraint {
 // Steer decides which writes bind pending jobs to GPU types and which take that back,
 // and notes in the plan's decisions why. Vet then drops some of the writes.
 func (m *Memory) Steer(c *plan.Cycle, set Settings, jobs func() []pendingJob) *Steered {
-	m.beginCycle()
+	since := m.at
+	m.cycle, m.at = m.cycle+1, c.Snapshot.At
 	if !steers(c, set) {
 		m.jobs = cluster.JobMap[*jobState]{}
 		return &Steered{}
 	}
-	st := &Steered{memory: m, lookAgain: map[cluster.JobID]uint32{}}
+	st := &Steered{memory: m, since: since, lookAgain: map[cluster.JobID]uint32{}, quota: plan.Quota{Most: set.WritesPerCycle}}
 	st.in = inputs{set: &set, snapshot: c.Snapshot, history: c.History, plan: c.Plan, shares: c.Plan.Shares, jobs: jobs()}
 	switch {
 	case !set.Enabled:
@@ -132,7 +136,7 @@ func (m *Memory) Steer(c *plan.Cycle, set Settings, jobs func() []pendingJob) *S
 		st.nodes = newNodeView(&st.in, &st.types, nodes)
 		st.steer()
 	}
-	st.notePostponed()
+	st.quota.Note(c.Plan, plan.SteeringWrites, "jobs")
 	m.endCycle()
 	return st
 }
@@ -151,8 +155,12 @@ func pendingJobs(s *cluster.Snapshot, h *cluster.History, decisions []plan.Decis
 		if n := len(jobs); n == len(decisions) || decisions[n].Job != j.ID {
 			continue
 		}
-		job := pendingJob{Job: j, bound: Open}
-		job.own, job.ours = ownRequest(j, h)
+		job := pendingJob{Job: j, bound: Open, own: requestOf(j), wrote: len(h.Requests[j.ID]) > 0}
+		if job.wrote {
+			fields := fieldsOf(j, h)
+			job.own = request{fields[0].Own.String(), fields[1].Own.String()}
+			job.ours = fields[0].Ours || fields[1].Ours
+		}
 		job.reach = h.Reaches(j)
 		jobs = append(jobs, job)
 	}

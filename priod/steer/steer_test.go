@@ -91,7 +91,7 @@ func (p *testCluster) cycle(set Settings) (plan.Plan, []plan.Action) {
 // steered is cycle where jobs of these partitions are ranked.
 func (p *testCluster) steered(set Settings, partitions []string) (plan.Plan, []plan.Action) {
 	p.h.Observe(&p.Snapshot)
-	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: partitions}})
+	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: partitions}})
 	steered := p.steer(&pl, set)
 	places := map[cluster.JobID]cluster.Place{}
 	for id := range steered.Unseen() {
@@ -113,7 +113,11 @@ func (p *testCluster) steered(set Settings, partitions []string) (plan.Plan, []p
 
 func (p *testCluster) told(pl *plan.Plan, id uint32) string {
 	i := slices.IndexFunc(pl.Decisions, func(d plan.Decision) bool { return d.Job == slurmplug.Plain(id) })
-	return pl.Decisions[i].Steer
+	d := &pl.Decisions[i]
+	if d.Steer == "" && d.Choices.GPUType != nil {
+		return d.Choices.GPUType.Words()
+	}
+	return d.Steer
 }
 
 // Each reason for which a job is left alone, and each for which a type goes again.
@@ -290,8 +294,8 @@ func TestSteer(t *testing.T) {
 			j.Features, j.Reason, j.Priority = "a100", "BadConstraints", 0
 		}, "", "no node satisfies it (BadConstraints)"},
 		"refused": {func(p *testCluster, j *cluster.Job) {
-			p.memory.jobs.Set(j.ID, &jobState{})
-			p.memory.Refused(j.ID, "Invalid feature specification", 20)
+			p.memory.at = start
+			p.h.Refuse(j.ID, slurmplug.Features, "Invalid feature specification", p.memory.at)
 		}, "", "left alone: Invalid feature specification"},
 		"too large for a node of the type": {func(p *testCluster, j *cluster.Job) {
 			p.Nodes[0].GPUs, j.GPUs, j.Node.GPUs = 2, 3, 3
@@ -746,7 +750,7 @@ func BenchmarkSteer(b *testing.B) {
 		}
 	}
 	p.h.Observe(&p.Snapshot)
-	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
+	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
 	set := steerSettings()
 	set.WritesPerCycle = 100
 	for b.Loop() {
@@ -789,7 +793,7 @@ func BenchmarkSteerLooked(b *testing.B) {
 				p.shares.Jobs.Get(j.ID).Time = []float64{0.4, 0.2, 0.3}
 			}
 			p.h.Observe(&p.Snapshot)
-			pl := order.Decide(&p.Snapshot, p.h, order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
+			pl := order.Decide(&p.Snapshot, p.h, order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
 			set := steerSettings()
 			set.WritesPerCycle = 100
 			for b.Loop() {

@@ -1,7 +1,6 @@
 package steer
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -57,43 +56,8 @@ type Verdict struct {
 // passed.
 const boundless = 180 * 24 * 3600
 
-// Explain puts a verdict of a time into words; name gives those of a type. Times are those of the clock:
-// they stay true while the job waits.
-func (v *Verdict) Explain(name func(int32) string, now time.Time) string {
-	text, at := "", func(s float64) string { return clockTime(now, s) }
-	switch v.Why {
-	case Starts:
-		text = fmt.Sprintf("%s is allocated to it and free", name(v.Type))
-	case Waits:
-		text = fmt.Sprintf("waits for %s until %s, where it ends %s", name(v.Type), at(v.Start), at(v.End))
-		if v.Start >= boundless {
-			text = fmt.Sprintf("waits for %s, where jobs without a time limit run", name(v.Type))
-		}
-		if v.Other != Open {
-			given := ""
-			if v.NotGiven {
-				given = ", where nothing is allocated to it,"
-			}
-			text += fmt.Sprintf("; on %s%s it would end %s", name(v.Other), given, at(v.OtherEnd))
-		}
-	case Barred:
-		text = fmt.Sprintf("bound to %s: it cannot run on all types that it may have", name(v.Type))
-	case Takes:
-		text = fmt.Sprintf("takes %s, which is free and where it ends %s", name(v.Type), at(v.End))
-		if v.Other != Open {
-			text += fmt.Sprintf("; waiting for %s it would end %s", name(v.Other), at(v.OtherEnd))
-		}
-	default:
-		text = whyOpen[v.Why]
-	}
-	if back := whyBack[v.Back]; back != "" {
-		text += "; the previous type is withdrawn: " + back
-	}
-	return text
-}
-
-// choice is the verdict as data; names are those of the types.
-func (v *Verdict) choice(names []string) *plan.GPUTypeChoice {
+// Choice is the verdict of a time as data; names are those of the types.
+func (v *Verdict) Choice(names []string, now time.Time) *plan.GPUTypeChoice {
 	known := func(s float64) *float64 {
 		if s >= boundless {
 			return nil
@@ -103,7 +67,7 @@ func (v *Verdict) choice(names []string) *plan.GPUTypeChoice {
 	}
 	c := &plan.GPUTypeChoice{Why: string(v.Why), Back: string(v.Back), NotGiven: v.NotGiven}
 	if v.Type != Open {
-		c.GPUType, c.StartS, c.EndS = names[v.Type], known(v.Start), known(v.End)
+		c.At, c.GPUType, c.StartS, c.EndS = now, names[v.Type], known(v.Start), known(v.End)
 		if v.Other != Open {
 			c.Other, c.OtherS = names[v.Other], known(v.OtherEnd)
 		}
@@ -119,34 +83,4 @@ func (v *Verdict) movedFrom(told *Verdict, later float64) bool {
 		return v.Type != Open && (is < boundless || was < boundless-later)
 	}
 	return v.Type != Open && math.Abs(is-was) > 600+max(is, 0)/2
-}
-
-var whyOpen = map[Why]string{
-	Far:       "too far from the head of the queue",
-	NoConsent: noConsent,
-	OneType:   "its request leaves one GPU type",
-	NoRoom:    "no GPU type has room for it, now or later",
-	NoTime:    "the allocation gives it no time at present: left open",
-	Unbound:   "TE jobs do not wait: left open, to start on the first type that is free",
-	Stuck:     "it could have started on its type, and Slurm did not start it: left open",
-}
-
-var whyBack = map[Why]string{
-	Changed: "the allocation has changed",
-	Full:    "it does not start there at present",
-	Down:    "its nodes are down",
-	Better:  "another type is better",
-}
-
-// clockTime is a time of the clock so many seconds from now; with its day where that is another one.
-func clockTime(now time.Time, s float64) string {
-	if s >= boundless {
-		return "at no known time"
-	}
-	now = now.Local()
-	at := now.Add(time.Duration(s * float64(time.Second))).Round(time.Minute)
-	if at.YearDay() == now.YearDay() && at.Year() == now.Year() {
-		return at.Format("about 15:04")
-	}
-	return at.Format("about Jan 2 15:04")
 }

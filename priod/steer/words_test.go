@@ -32,10 +32,18 @@ func TestWordsFollowTheWait(t *testing.T) {
 	}
 }
 
+// What is chosen of a job that waits for nothing is the same in each cycle: its row is not written anew.
+func TestOpenChoiceHasNoTime(t *testing.T) {
+	v := Verdict{Type: Open, Why: NoTime, Other: Open}
+	if a, b := v.Choice(nil, noon), v.Choice(nil, noon.Add(time.Minute)); *a != *b {
+		t.Errorf("%+v, a minute later %+v", a, b)
+	}
+}
+
 // Times of another day have it.
 func TestClockTime(t *testing.T) {
 	for s, want := range map[float64]string{0: "about 12:00", 3629: "about 13:00", 12 * 3600: "about Jan 2 00:00", 400 * 86400: "at no known time"} {
-		if got := clockTime(noon, s); got != want {
+		if got := (&Verdict{Why: Takes, End: s, Other: Open}).Choice([]string{"fast"}, noon).Words(); got != "takes fast, which is free and where it ends "+want {
 			t.Errorf("%v s: %s, want %s", s, got, want)
 		}
 	}

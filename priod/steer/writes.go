@@ -85,18 +85,18 @@ func (st *Steered) open(at int, why string) {
 
 // write adds the writes for a record, or for part of its tasks, unless there are too many.
 func (st *Steered) write(j *pendingJob, tasks string, part bool, g *taskGroup) {
-	if most := st.in.set.WritesPerCycle; most > 0 && len(st.Actions) >= most {
-		st.postponed++
+	if !st.quota.Take() {
 		return
 	}
-	now, ids := requestOf(j.Job), []cluster.JobID(nil)
-	for _, l := range levers {
-		if now.of(l) == g.ask.of(l) {
+	fields, ids := fieldsOf(j.Job, st.in.history), []cluster.JobID(nil)
+	for i := range fields {
+		f := &fields[i]
+		if f.Now == g.ask.of(f.Lever) {
 			continue
 		}
-		a := plan.Action{
-			Job: j.ID, Tasks: tasks, Part: part, Lever: l,
-			Before: now.of(l), After: g.ask.of(l), Was: j.own.of(l), Reason: "steering: " + g.why,
+		a := plan.Change(j.Job, f, g.ask.of(f.Lever), "steering: "+g.why)
+		if part {
+			a = a.OfTasks(tasks)
 		}
 		st.Actions, st.bindsTo, ids = append(st.Actions, a), append(st.bindsTo, g.to), a.Jobs()
 	}
@@ -107,11 +107,5 @@ func (st *Steered) write(j *pendingJob, tasks string, part bool, g *taskGroup) {
 		if g.to == Open {
 			st.memory.of(id).openedAt = st.in.snapshot.At
 		}
-	}
-}
-
-func (st *Steered) notePostponed() {
-	if st.postponed > 0 {
-		st.in.plan.Note(plan.SteeringWrites, st.postponed, "%d jobs wait for the next cycle: the writes of one cycle are used up", st.postponed)
 	}
 }

@@ -46,7 +46,7 @@ func benchCluster(n int) *cluster.Snapshot {
 	return s
 }
 
-var benchSettings = order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Step: 1000, Ranking: plan.Classes{}}
+var benchSettings = order.Settings{Top: 2_000_000_000, Step: 1000, Ranking: plan.Classes{}}
 
 // benchSeen is what a cycle over the snapshot hands to the recorder, without
 // writes.

@@ -333,7 +333,7 @@ func (s *Store) compareNodes(nodes []cluster.Node) {
 func (s *Store) summarize(seen *plan.Seen) {
 	sum, p := &s.changes.summary, seen.Plan
 	sum.Cluster, sum.Jobs, sum.Nodes = seen.Snapshot.Cluster, int64(len(seen.Snapshot.Jobs)), int64(len(seen.Snapshot.Nodes))
-	sum.Mode, sum.BandLo, sum.BandHi, sum.BandStep = string(p.Mode), p.Band.Lo, p.Band.Hi, p.Band.Step
+	sum.Mode, sum.BandLo, sum.BandHi, sum.BandStep = string(slurmplug.SiteFactor), p.Band.Lo, p.Band.Hi, p.Band.Step
 	sum.Actions, sum.Renumbered = int64(len(p.Actions)), int64(p.Renumbered)
 	sum.Hold, sum.Notes = seen.Hold, "[]"
 	if len(p.Notes) > 0 {

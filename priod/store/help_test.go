@@ -70,7 +70,7 @@ type daemon struct {
 func newDaemon(t testing.TB, dir string, jobs ...cluster.Job) *daemon {
 	t.Helper()
 	d := &daemon{t: t, settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{
-		Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000,
+		Top: 1_000_000, Step: 1000,
 	}}}}
 	if files, _ := os.ReadDir(dir); len(files) == 0 {
 		if err := os.CopyFS(dir, must[fstest.MapFS](t)(fresh())); err != nil {

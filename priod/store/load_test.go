@@ -175,12 +175,6 @@ func (w *world) apply(a plan.Action) {
 		case j == nil:
 		case a.Lever == slurmplug.SiteFactor:
 			j.SiteFactor = v
-		case a.Lever == slurmplug.Nice:
-			j.Nice = v
-		case a.Lever == slurmplug.Priority:
-			j.Priority, j.Nice = v, 0
-		case a.Lever == slurmplug.Release:
-			j.Priority, j.Nice = 100, 0
 		}
 	}
 }
@@ -217,8 +211,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 			rt.Fatal(err)
 		}
 		settings := cycle.Settings{Order: order.Feature{Settings: order.Settings{
-			Lever: rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}).Draw(rt, "lever"),
-			Top:   100_000, Step: 1000, WritesPerCycle: rapid.IntRange(0, 3).Draw(rt, "limit"),
+			Top: 100_000, Step: 1000, WritesPerCycle: rapid.IntRange(0, 3).Draw(rt, "limit"),
 			Ranking: plan.Classes{User: plan.Budget{GPUs: rapid.IntRange(0, 8).Draw(rt, "budget"), GPUHours: 20}},
 		}}}
 		w := &world{t: rt, now: epoch, jobs: map[cluster.JobID]*cluster.Job{}}
@@ -267,9 +260,15 @@ func TestRestartsChangeNothing(t *testing.T) {
 			}
 			known := map[cluster.JobID]bool{} // of others the journal tells when a poll shows them
 			for i := range want.Snapshot.Jobs {
-				known[want.Snapshot.Jobs[i].ID] = true
+				j := &want.Snapshot.Jobs[i]
+				for _, id := range append(plan.Action{Job: j.ID, Tasks: j.Tasks, Part: true}.Jobs(), j.ID) {
+					known[id] = true
+				}
 			}
-			butGone := cmpopts.IgnoreMapEntries(func(id cluster.JobID, _ cluster.Written) bool { return !known[id] })
+			butGone := cmp.Options{
+				cmpopts.IgnoreMapEntries(func(id cluster.JobID, _ cluster.Written) bool { return !known[id] }),
+				cmpopts.IgnoreMapEntries(func(id cluster.JobID, _ map[slurmplug.Lever]cluster.Refusal) bool { return !known[id] }),
+			}
 			if diff := diffHistory(plain, h, butTooOld(w.now), butGone); diff != "" {
 				rt.Fatalf("restart %v, crash %v changed what priod knows (- without):\n%s", true, w.crash, diff)
 			}

@@ -267,6 +267,7 @@ func (s *Store) forgetOthers() {
 			delete(s.history.Written, id)
 			delete(s.history.Requests, id)
 			delete(s.history.Sizes, id)
+			delete(s.history.Refused, id)
 		}
 	}
 }

@@ -428,7 +428,7 @@ func TestPartOfArray(t *testing.T) {
 func TestPlannedLetsGoOfTheSnapshot(t *testing.T) {
 	s, h := openStore(t, t.TempDir(), Options{})
 	snapshot := &cluster.Snapshot{At: epoch, Jobs: []cluster.Job{pending(1, "be"), pending(2, "te")}, Nodes: []cluster.Node{{Name: "n1"}}}
-	p := order.Decide(snapshot, h, order.Settings{Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000})
+	p := order.Decide(snapshot, h, order.Settings{Top: 1_000_000, Step: 1000})
 	if err := s.Planned(ctx, plan.Seen{Snapshot: snapshot, Stays: h.Observe(snapshot), Plan: &p}); err != nil {
 		t.Fatal(err)
 	}

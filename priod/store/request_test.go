@@ -218,6 +218,7 @@ func TestSizesAreRemembered(t *testing.T) {
 		{"killed meanwhile", plan.SizeRests, Planned, func(*daemon) {}, false, true, false},
 		{"given back", "size", slurmplug.Applied, func(*daemon) {}, false, false, false},
 		{"refused", "size", slurmplug.Refused, func(*daemon) {}, false, false, true},
+		{"refused, without the database", "size", slurmplug.Refused, func(*daemon) {}, true, false, true},
 		{"is not requeued", plan.SizeRests, slurmplug.Applied, func(d *daemon) {
 			d.snapshot.Jobs[0].Submit, d.snapshot.Jobs[0].Restarts = d.snapshot.At.Add(time.Minute), 1
 		}, false, false, false},
@@ -234,7 +235,7 @@ func TestSizesAreRemembered(t *testing.T) {
 		case slurmplug.Applied:
 			d.history.Sized(a.Job, c.reason == plan.SizeRests, false, d.snapshot.At)
 		case slurmplug.Refused:
-			d.history.SizeRefused(a.Job, "veto", d.snapshot.At)
+			d.history.Refuse(a.Job, a.Lever, "veto", d.snapshot.At)
 		}
 		if c.status != Planned {
 			if err := d.store.Done(ctx, []plan.Outcome{{Action: a, Status: c.status, Message: "veto"}}); err != nil {
@@ -255,7 +256,7 @@ func TestSizesAreRemembered(t *testing.T) {
 			d.history.Observe(&d.snapshot)
 		}
 		past := d.history.Sizes[a.Job]
-		if past.Rests.Equal(at) != c.rests || (past.Refused == "veto") != c.isRefused {
+		if past.Rests.Equal(at) != c.rests || (d.history.Refused[a.Job][slurmplug.Size].Words == "veto") != c.isRefused {
 			t.Errorf("%s: %+v", c.name, past)
 		}
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -461,7 +462,11 @@ func showJob(r *db.Job) Job {
 }
 
 func showDecision(r *db.Decision, id cluster.JobID) *Decision {
-	return &Decision{Decision: decisionOf(r, id), Cycle: r.Cycle, At: instant(r.AtMs)}
+	d := &Decision{Decision: decisionOf(r, id), Cycle: r.Cycle, At: instant(r.AtMs)}
+	if c := d.Choices.GPUType; c != nil {
+		d.Steer = cmp.Or(d.Steer, c.Words())
+	}
+	return d
 }
 
 func showWrite(r *db.Write, id cluster.JobID, user string) Write {

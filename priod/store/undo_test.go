@@ -86,31 +86,27 @@ func TestUndoIsCompactedAcrossRestarts(t *testing.T) {
 
 // Deleted while priod runs the journal is written again; what reset took back of it counts as reverted.
 func TestJournalAfterAReset(t *testing.T) {
-	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
-		dir := t.TempDir()
-		j := pending(1, "te")
-		j.Nice = 30
-		d := newDaemon(t, dir, j, pending(2, "te"), pending(3, "be"))
-		d.settings.Order.Settings.Lever, d.settings.Order.Settings.NiceLimit = lever, 100
-		d.cycle()
-		// Deleted while priod runs: written again with the next change.
-		remove(t, journal.Path(dir))
-		d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
-		d.cycle()
-		if n := len(openUndo(t, dir).Changes()); n != 3 {
-			t.Errorf("%s: %d changes", lever, n)
-		}
-		// Reset of job 1 while the daemon is down.
-		if err := d.store.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := openUndo(t, dir).TookBack(d.snapshot.At, func(c *undo.Change) bool { return c.Job != j.ID }); err != nil {
-			t.Fatal(err)
-		}
-		d.store, d.history = openStore(t, dir, Options{})
-		if _, still := d.history.Written[j.ID]; still || len(d.history.Written) != 2 {
-			t.Errorf("%s: %+v", lever, d.history.Written)
-		}
+	dir := t.TempDir()
+	j := pending(1, "te")
+	d := newDaemon(t, dir, j, pending(2, "te"), pending(3, "be"))
+	d.cycle()
+	// Deleted while priod runs: written again with the next change.
+	remove(t, journal.Path(dir))
+	d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"))
+	d.cycle()
+	if n := len(openUndo(t, dir).Changes()); n != 3 {
+		t.Errorf("%d changes", n)
+	}
+	// Reset of job 1 while the daemon is down.
+	if err := d.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := openUndo(t, dir).TookBack(d.snapshot.At, func(c *undo.Change) bool { return c.Job != j.ID }); err != nil {
+		t.Fatal(err)
+	}
+	d.store, d.history = openStore(t, dir, Options{})
+	if _, still := d.history.Written[j.ID]; still || len(d.history.Written) != 2 {
+		t.Errorf("%+v", d.history.Written)
 	}
 }
 
@@ -154,7 +150,7 @@ func TestUndoOfALaterJobWithTheId(t *testing.T) {
 	first.Nice = 30
 	second.Nice, second.User, second.Submit = 50, "bob", epoch.Add(time.Hour)
 	d := newDaemon(t, dir, first, pending(2, "be"))
-	d.settings.Order.Settings.Lever, d.settings.Order.Settings.NiceLimit = slurmplug.Nice, 100
+	d.settings.Order.Settings.NiceLimit = 100
 	d.cycle()
 	d.snapshot.Jobs = []cluster.Job{pending(2, "be")}
 	d.cycle()
@@ -162,7 +158,7 @@ func TestUndoOfALaterJobWithTheId(t *testing.T) {
 	d.snapshot.Jobs = append(d.snapshot.Jobs, second)
 	d.cycle()
 	u := openUndo(t, dir)
-	if c := u.Last(first.ID); c == nil || c.User != "bob" || c.Was.String() != "50" || c.UserNice.String() != "50" {
+	if c := u.Last(first.ID); c == nil || c.User != "bob" || c.Was.String() != "0" || c.UserNice.String() != "50" {
 		t.Errorf("%+v", c)
 	}
 	if w := u.Written()[first.ID]; w.Original != 50 {

@@ -2,11 +2,17 @@ package undo
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/journal"
+	"slurmprio/priod/order"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // lines that priod wrote before values had types, as they stand in journals.
@@ -67,5 +73,48 @@ func TestLinesBeforeTypes(t *testing.T) {
 	}
 	if features.Was != slurmplug.Text("80") || u.Requests()[slurmplug.Plain(12)][slurmplug.MinMemoryNode].Was != slurmplug.Number(64000) {
 		t.Errorf("%+v", u.Requests())
+	}
+}
+
+// Recorded lines of a version that ranked jobs by their Nice or priority: the first cycle gives a job its own back, whether
+// the write had arrived or not, and reset does the same.
+func TestFormerLeversFromARecordedJournal(t *testing.T) {
+	const lines = `{"time":"2026-10-01T08:00:00Z","job":"1","user":"ann","submit":"2026-10-01T07:00:00Z","lever":"Nice","was":"50","from":"50","to":"-950","user_nice":"50"}
+{"time":"2026-10-01T08:00:01Z","job":"2","user":"ann","submit":"2026-10-01T07:00:00Z","lever":"Priority","was":"0","from":"0","to":"6000","user_nice":"70"}
+{"time":"2026-10-01T08:00:02Z","job":"3","user":"ann","submit":"2026-10-01T07:00:00Z","lever":"Nice","was":"0","from":"0","to":"-9","user_nice":"0"}
+`
+	at := time.Date(2026, 10, 1, 9, 0, 0, 0, time.UTC)
+	s := &cluster.Snapshot{At: at}
+	for i, nice := range []int64{-950, 0, 0} {
+		s.Jobs = append(s.Jobs, cluster.Job{
+			ID: slurmplug.Plain(uint32(i + 1)), TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending, Submit: at.Add(-2 * time.Hour), Eligible: at.Add(-2 * time.Hour),
+			Priority: 6000, Nice: nice, SiteFactorKnown: true, Tag: jobtag.Tag{Type: "te"},
+		})
+	}
+	u := New()
+	if n := takeAll(u, lines); n != 0 {
+		t.Fatalf("%d damaged", n)
+	}
+	h := cluster.NewHistory()
+	h.Remember(func(j *cluster.Job, inherits bool) { u.Recall(h, j, inherits) })
+	h.Observe(s)
+	type write struct {
+		lever         slurmplug.Lever
+		before, after int64
+	}
+	want := map[uint32][]write{1: {{slurmplug.Nice, -950, 50}}, 2: {{slurmplug.Release, 6000, 0}, {slurmplug.Nice, 0, 70}}}
+	for name, actions := range map[string][]plan.Action{
+		"a cycle": order.Decide(s, h, order.Settings{Top: 2_000_000_000}).Actions,
+		"a reset": NewSurvey(u, s).Plan(order.Settings{}, Closer{}).Actions,
+	} {
+		got := map[uint32][]write{}
+		for _, a := range actions {
+			if a.Lever != slurmplug.SiteFactor {
+				got[a.Job.ID] = append(got[a.Job.ID], write{a.Lever, a.Before.Number(), a.After.Number()})
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s writes %v, want %v", name, got, want)
+		}
 	}
 }

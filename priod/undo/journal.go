@@ -4,9 +4,8 @@
 // A Journal is the part of package journal's file that tells of writes: a record for each change of each field of a job,
 // appended and synced before the change goes to Slurm, with what stood there before priod first wrote.
 //
-// priod reset takes back in three steps. A Survey joins the journal, what the database
-// knows beyond it, and the queue as it is; its Plan says what to write back, and what
-// cannot be put back now and why. Both are pure. A Reset asks Slurm for what they need,
+// priod reset takes back in three steps. A Survey joins the journal and the queue as it
+// is; its Plan says what to write back, and what cannot be put back now and why. Both are pure. A Reset asks Slurm for what they need,
 // and writes.
 package undo
 

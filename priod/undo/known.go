@@ -137,5 +137,6 @@ func (u *Journal) NoticeReset(h *cluster.History) (noticed bool, values int, err
 			delete(h.Sizes, id)
 		}
 	}
+	clear(h.Refused)
 	return true, values, nil
 }

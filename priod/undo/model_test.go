@@ -18,7 +18,6 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/journal"
-	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -29,7 +28,7 @@ type world struct {
 	t       *rapid.T
 	dir     string
 	at      time.Time
-	lever   slurmplug.Lever // by which priod ranks
+	lever   slurmplug.Lever // by which priod ranks; an earlier one by Nice
 	records []*record
 	nodes   []cluster.Node
 	ids     uint32
@@ -222,7 +221,7 @@ func (w *world) evictions() (*evict.Journal, error)               { return evict
 func (w *world) hold(context.Context) (release func(), err error) { return func() {}, nil }
 func (w *world) reset(dryRun bool) *Reset {
 	return &Reset{
-		Dir: w.dir, Slurm: w, Order: order.Settings{Lever: w.lever}, DryRun: dryRun, Say: func(string) {},
+		Dir: w.dir, Slurm: w, DryRun: dryRun, Say: func(string) {},
 		Hold: w.hold, Seen: w.seen, Evictions: w.evictions,
 	}
 }

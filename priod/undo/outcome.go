@@ -21,13 +21,14 @@ type Known struct {
 	Written  *cluster.Written                      `json:"written,omitempty"`
 	Requests map[slurmplug.Lever]cluster.Requested `json:"requests,omitzero"` // an empty one keeps a task from inheriting
 	Size     *cluster.SizePast                     `json:"size,omitempty"`
+	Refused  map[slurmplug.Lever]cluster.Refusal   `json:"refused,omitempty"`
 
 	seq int // place in the file
 }
 
 // KnownOf is what a History remembers of a job.
 func KnownOf(h *cluster.History, id cluster.JobID) *Known {
-	k := &Known{Job: id, Requests: maps.Clone(h.Requests[id])}
+	k := &Known{Job: id, Requests: maps.Clone(h.Requests[id]), Refused: maps.Clone(h.Refused[id])}
 	if w, written := h.Written[id]; written {
 		k.Written = &w
 	}
@@ -41,16 +42,20 @@ func KnownOf(h *cluster.History, id cluster.JobID) *Known {
 func (u *Journal) Knows(h *cluster.History, id cluster.JobID) bool {
 	k := u.known[id]
 	w, written := h.Written[id]
-	requests, size := h.Requests[id], h.Sizes[id]
+	requests, size, refused := h.Requests[id], h.Sizes[id], h.Refused[id]
 	if k == nil { // changes of an earlier job with the id, or forgotten ones, are to count no more
-		return !written && requests == nil && size == (cluster.SizePast{}) && len(u.changes[id]) == 0
+		return !written && requests == nil && size == (cluster.SizePast{}) && len(refused) == 0 && len(u.changes[id]) == 0
 	}
-	if k.Written == nil || !written {
-		return k.Written == nil && !written && k.sameRequests(requests) && k.sameSize(size)
-	}
+	return k.sameWritten(w, written) && k.sameRequests(requests) && k.sameSize(size) && k.sameRefused(refused)
+}
+
+func (k *Known) sameWritten(now cluster.Written, written bool) bool {
 	was := k.Written
-	return was.Lever == w.Lever && was.Value == w.Value && was.Tried == w.Tried && was.Original == w.Original && was.Reverts == w.Reverts &&
-		was.At.Equal(w.At) && k.sameRequests(requests) && k.sameSize(size)
+	if was == nil || !written {
+		return was == nil && !written
+	}
+	return was.Lever == now.Lever && was.Value == now.Value && was.Tried == now.Tried && was.Original == now.Original &&
+		was.Reverts == now.Reverts && was.At.Equal(now.At)
 }
 
 func (k *Known) sameRequests(now map[slurmplug.Lever]cluster.Requested) bool {
@@ -64,7 +69,11 @@ func (k *Known) sameSize(now cluster.SizePast) bool {
 	if k.Size != nil {
 		was = *k.Size
 	}
-	return was.Ahead == now.Ahead && was.Refused == now.Refused && was.Rests.Equal(now.Rests) && was.Since.Equal(now.Since) && was.At.Equal(now.At)
+	return was.Ahead == now.Ahead && was.Rests.Equal(now.Rests) && was.Since.Equal(now.Since)
+}
+
+func (k *Known) sameRefused(now map[slurmplug.Lever]cluster.Refusal) bool {
+	return maps.EqualFunc(k.Refused, now, func(a, b cluster.Refusal) bool { return a.Words == b.Words && a.At.Equal(b.At) })
 }
 
 // Noticed reports whether History has noticed the last reset: until then it remembers what was taken back.
@@ -144,7 +153,7 @@ func (u *Journal) recallArray(h *cluster.History, j *cluster.Job) {
 	if !(&Change{User: k.User, Submit: k.Submit}).Of(j) || last != nil && !last.reaches(j.ID) {
 		return
 	}
-	k.Job = j.ID
+	k.Job, k.Refused = j.ID, nil // History finds the array's refusals
 	if k.recall(h, j); last != nil && last.seq > k.seq {
 		last.try(h, j.ID)
 	}
@@ -182,6 +191,9 @@ func (k *Known) recall(h *cluster.History, j *cluster.Job) {
 	if k.Size != nil && k.Submit.UnixMilli() == j.Submit.UnixMilli() { // else the job was put back into the queue since
 		h.Sizes[k.Job] = *k.Size
 	}
+	if k.Refused != nil {
+		h.Refused[k.Job] = maps.Clone(k.Refused)
+	}
 }
 
 // try has h take in a write that may or may not have arrived, as it would have taken in that outcome.
@@ -213,7 +225,7 @@ func (u *Journal) records() []journal.Record {
 		all = append(all, numbered{c.seq, journal.Record{Kind: journal.Write, Body: c}})
 	}
 	for id, k := range u.known {
-		if len(u.changes[id]) > 0 || k.Written != nil || k.Requests != nil || k.Size != nil {
+		if len(u.changes[id]) > 0 || k.Written != nil || k.Requests != nil || k.Size != nil || k.Refused != nil {
 			all = append(all, numbered{k.seq, journal.Record{Kind: journal.Known, Body: k}})
 		}
 	}

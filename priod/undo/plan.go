@@ -35,32 +35,21 @@ func NewSurvey(j *Journal, s *cluster.Snapshot) *Survey {
 
 // Unseen are the waiting jobs into which priod wrote what a poll does not show.
 type Unseen struct {
-	Sizes    []*cluster.Job // to be read into their Asked
-	Memory   []*cluster.Job // to be read into their AskedMB
-	Switches []*cluster.Job // to be read into their Switches
-	Nodes    []*cluster.Job // to be read into their NodeCount
-	Pinned   []plan.Target  // whose nodes an eviction named
-	Kept     []plan.Target  // that refuse nodes, slow ones or those on which they failed
+	Fields map[slurmplug.Lever][]*cluster.Job // by what was written
+	Pinned []plan.Target                      // whose nodes an eviction named
+	Kept   []plan.Target                      // that refuse nodes, slow ones or those on which they failed
 }
 
 // Unseen says where to look closer before Plan.
 func (v *Survey) Unseen() (u Unseen) {
+	u.Fields = map[slurmplug.Lever][]*cluster.Job{}
 	for i := range v.snapshot.Jobs {
 		j := &v.snapshot.Jobs[i]
 		if j.State != cluster.Pending {
 			continue
 		}
-		if _, written := v.history.Requests[j.ID][slurmplug.Size]; written {
-			u.Sizes = append(u.Sizes, j)
-		}
-		if _, written := v.history.Requests[j.ID][slurmplug.MinMemoryNode]; written {
-			u.Memory = append(u.Memory, j)
-		}
-		if _, written := v.history.Requests[j.ID][slurmplug.Switches]; written {
-			u.Switches = append(u.Switches, j)
-		}
-		if _, written := v.history.Requests[j.ID][slurmplug.NumNodes]; written {
-			u.Nodes = append(u.Nodes, j)
+		for l := range v.history.Requests[j.ID] {
+			u.Fields[l] = append(u.Fields[l], j)
 		}
 		if v.pin(j) != nil {
 			u.Pinned = append(u.Pinned, plan.Target{Job: j.ID, RawID: j.RawID})
@@ -139,7 +128,7 @@ func (p *Plan) place(j *cluster.Job, gone map[cluster.JobID]cluster.Written) {
 	for _, id := range names(j.ID, j.Tasks) {
 		delete(gone, id)
 	}
-	for _, a := range order.Restore(j, w) {
+	for _, a := range plan.Restore(j, w) {
 		a.Tasks, a.Reason = j.Tasks, reason
 		p.Actions = append(p.Actions, a)
 	}

@@ -254,7 +254,9 @@ func (r *Reset) plan(ctx context.Context) (*Plan, error) {
 	}
 	survey := NewSurvey(r.journal, &snapshot)
 	unseen, seen := survey.Unseen(), Closer{}
-	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, unseen.Sizes), r.Slurm.AskMemory(ctx, unseen.Memory), r.Slurm.AskSwitches(ctx, unseen.Switches), r.Slurm.AskNodeCounts(ctx, unseen.Nodes))
+	of := unseen.Fields
+	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, of[slurmplug.Size]), r.Slurm.AskMemory(ctx, of[slurmplug.MinMemoryNode]),
+		r.Slurm.AskSwitches(ctx, of[slurmplug.Switches]), r.Slurm.AskNodeCounts(ctx, of[slurmplug.NumNodes]))
 	seen.Statuses, seen.NoNode = r.Slurm.Look(ctx, unseen.Pinned)
 	seen.Refused = make(map[cluster.JobID]string, len(unseen.Kept))
 	for _, t := range unseen.Kept {

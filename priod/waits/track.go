@@ -176,7 +176,7 @@ func (t *Tracker) waiting(l *look, v *verdict, unseen bool) {
 	}
 	w := e.wait
 	w.Until = latest(w.Until, at)
-	e.open = v.group == nil || v.group.key.features == ""
+	e.open = v.group == nil || v.group.asks.Features == ""
 	if w.Tasks != max(j.TaskCount, 1) {
 		w.Tasks = max(j.TaskCount, 1)
 		t.note(w)

@@ -35,7 +35,7 @@ type walk struct {
 	strict   bool                     // Slurm does no backfill: no job passes one that waits
 	kept     map[cluster.JobID]string // plan.Cycle.Kept
 
-	groups  map[key]*group
+	groups  cluster.ByRequest[*group]
 	kindsOf []placement.Types // of each GPU type
 	all     []int             // free GPUs in the pool, by kind
 	left    []int             // those that the jobs before leave
@@ -50,17 +50,9 @@ type walk struct {
 	queue    []place // of the jobs that wait for room
 }
 
-// key is what jobs have in common that fit in the same places.
-type key struct {
-	partition, gpuType, features string
-	gpus, cpus, nodes            int
-	memMB                        int64
-	node                         cluster.Least
-	whole, headroom              bool
-}
-
+// group is the jobs with the same request.
 type group struct {
-	key     key
+	asks    cluster.Request
 	parsed  bool // its constraint is understood
 	kinds   placement.Types
 	byType  []placement.Types // its kinds, a GPU type each
@@ -99,7 +91,7 @@ type release struct {
 }
 
 func newWalk(s *cluster.Snapshot, nodes *nodemap.Map, strict bool) *walk {
-	w := &walk{snapshot: s, nodes: nodes, strict: strict, groups: map[key]*group{}, mixes: map[placement.Types]*placement.Nodes{}}
+	w := &walk{snapshot: s, nodes: nodes, strict: strict, mixes: map[placement.Types]*placement.Nodes{}}
 	w.all = make([]int, len(w.nodes.Kinds))
 	w.kindsOf = nodes.ByGPUType()
 	for kind := range w.nodes.Kinds {
@@ -140,7 +132,7 @@ func (w *walk) begin() {
 // kept are the jobs that locality keeps waiting, see plan.Cycle.Kept. It may be called again.
 func (w *walk) judgeAll(kept map[cluster.JobID]string) {
 	w.kept, w.left, w.free, w.holds, w.blocked = kept, slices.Clone(w.all), w.nodes.Nodes.Clone(), nil, nil
-	for _, g := range w.groups {
+	for _, g := range w.groups.All {
 		g.full = false
 	}
 	for _, p := range w.queue {
@@ -158,17 +150,12 @@ type place struct {
 }
 
 func (w *walk) group(j *cluster.Job) *group {
-	k := key{w.nodes.Starting(j), j.GPUType, j.Features, j.GPUs, j.CPUs, j.Nodes, j.MemMB, j.Node, j.Whole, j.Admitted}
-	g := w.groups[k]
-	if g == nil {
-		g = w.newGroup(k, j)
-		w.groups[k] = g
-	}
-	return g
+	r := j.Asks(w.nodes.Starting(j))
+	return w.groups.Get(&r, func() *group { return w.newGroup(r, j) })
 }
 
-func (w *walk) newGroup(k key, j *cluster.Job) *group {
-	g := &group{key: k, told: map[plan.Cause]told{}}
+func (w *walk) newGroup(r cluster.Request, j *cluster.Job) *group {
+	g := &group{asks: r, told: map[plan.Cause]told{}}
 	g.kinds, g.parsed = w.nodes.Types(j)
 	for _, kinds := range w.kindsOf {
 		if kinds &= g.kinds; kinds != 0 {
@@ -293,7 +280,7 @@ func (w *walk) isUp(g *group) bool {
 				up += int(w.nodes.Nodes.Size(i).GPUs)
 			}
 		}
-		return up >= g.key.gpus
+		return up >= g.asks.GPUs
 	})
 }
 

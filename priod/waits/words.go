@@ -55,13 +55,13 @@ func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string, fits *pl
 func shape(g *group) string {
 	switch nodes := g.request.Nodes; {
 	case nodes > 1:
-		return fmt.Sprintf("%d GPUs on %d nodes", g.key.gpus, nodes)
-	case g.key.gpus == 1:
+		return fmt.Sprintf("%d GPUs on %d nodes", g.asks.GPUs, nodes)
+	case g.asks.GPUs == 1:
 		return "1 GPU"
 	case nodes == 1:
-		return fmt.Sprintf("%d GPUs on one node", g.key.gpus)
+		return fmt.Sprintf("%d GPUs on one node", g.asks.GPUs)
 	}
-	return fmt.Sprintf("%d GPUs", g.key.gpus)
+	return fmt.Sprintf("%d GPUs", g.asks.GPUs)
 }
 
 // keptForTE says how many GPUs are free on nodes that are kept for TE jobs, which it could use if it were one.
@@ -144,7 +144,7 @@ func (w *walk) otherTypes(j *cluster.Job, g *group) (names []string) {
 				name = n.GPUType
 			}
 		}
-		if name != "" && name != g.key.gpuType && w.place(w.nodes.Request(&open, of), []placement.Types{of}) {
+		if name != "" && name != g.asks.GPUType && w.place(w.nodes.Request(&open, of), []placement.Types{of}) {
 			names = append(names, name)
 		}
 	}

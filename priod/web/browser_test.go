@@ -94,7 +94,7 @@ func (s *site) full(nodes, waiting int) {
 	}
 	save(s.store.SaveFindings(s.Context(), &store.Findings{At: now, Findings: []store.Finding{{Level: "FAIL", Name: "rights", Text: "user priod may not change others' jobs", Fix: "sacctmgr -i add user priod"}, {Level: "PASS", Name: "version", Text: "Slurm 24.11"}}}))
 	save(store.SaveValue(s.dir, &store.Value{
-		Since: now.Add(-week), Until: now, Jobs: 4211, Completion: store.ValueOf{With: 57, Without: 100}, Low: 0.4, High: 0.45, Replays: 5,
+		Since: now.Add(-7 * 24 * time.Hour), Until: now, Jobs: 4211, Completion: store.ValueOf{With: 57, Without: 100}, Low: 0.4, High: 0.45, Replays: 5,
 		Gained: []store.ValueOwner{{User: "ada", Jobs: 10, ValueOf: store.ValueOf{With: 4000, Without: 9000}}}, Lost: []store.ValueOwner{{User: "bob", Jobs: 3, ValueOf: store.ValueOf{With: 5000, Without: 4500}}},
 	}))
 }

@@ -130,23 +130,3 @@ func (p *Pages) failed(asJSON bool, status int, err error) *rendered {
 	a := answer{status: status, data: page{Name: "error", Error: err.Error(), Version: p.Version}}
 	return a.in(asJSON)
 }
-
-// cached is a value that is read again once it is older than an age.
-type cached[T any] struct {
-	mu    sync.Mutex
-	made  time.Time
-	value T
-}
-
-func (c *cached[T]) get(age time.Duration, read func() (T, error)) (T, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.made.IsZero() && time.Since(c.made) < age {
-		return c.value, nil
-	}
-	value, err := read()
-	if err == nil {
-		c.made, c.value = time.Now(), value
-	}
-	return value, err
-}

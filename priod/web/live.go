@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
 
@@ -35,7 +36,7 @@ func (p *Pages) stream(most int) http.HandlerFunc {
 		defer tick.Stop()
 		for told := ""; ; {
 			text := ": nothing new\n\n" // finds out which listeners have gone
-			if last := p.latest.cycle(ctx, p.Dir); last != told {
+			if last := p.latest.cycle(ctx, p.Config.State.Dir); last != told {
 				text, told = fmt.Sprintf("event: cycle\ndata: %s\n\n", last), last
 			}
 			_ = control.SetWriteDeadline(time.Now().Add(10 * time.Second)) // a slow reader loses its stream
@@ -73,7 +74,7 @@ func (l *latest) cycle(ctx context.Context, dir string) string {
 	}
 	defer r.Close()
 	if last, err := r.LastCycle(ctx); err == nil {
-		l.last = fmt.Sprintf("%d %s", last.Number, clock(last.Until))
+		l.last = fmt.Sprintf("%d %s", last.Number, report.Clock(last.Until))
 	}
 	return l.last
 }

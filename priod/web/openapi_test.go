@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"net/http/httptest"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"slurmprio/etc"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/tests/schema"
 )
 
@@ -29,32 +29,25 @@ var described = []struct {
 	of                reflect.Type
 	asked             []string // parameters with what they mean
 }{
-	{"overview", "The figures of the first page", "overview", reflect.TypeFor[Overview](), nil},
-	{"map", "Each GPU of the cluster and the job that holds it", "map", reflect.TypeFor[MapView](), nil},
-	{"nodes", "Nodes with what is in use and why free GPUs are stranded", "nodes", reflect.TypeFor[NodesView](), []string{"page", "type: GPU type"}},
-	{"queue", "Waiting jobs, why each waits and when it is expected to start, and the schedule of the next hours", "queue", reflect.TypeFor[QueueView](), []string{"page", "user", "account", "partition", "class: te, be, or - of jobs that are not ranked", "cause: a cause of waiting", "type: GPU type, or any"}},
-	{"jobs/{id}", "One job: as priod explain --json, without what only Slurm knows now, with its history", "", nil, []string{"if: 1 adds what is expected of it on another GPU type or with fewer GPUs"}},
-	{"evictions", "Evictions under way and the latest others", "evictions", reflect.TypeFor[EvictionsView](), nil},
-	{"allocation", "What jobs were allocated on each GPU type, received and are owed", "allocation", reflect.TypeFor[AllocationView](), []string{"page"}},
-	{"users", "What users and accounts used, waited and lost in a week, and their TE budgets", "users", reflect.TypeFor[UsersView](), nil},
-	{"series", "Curves over an hour, a day, a week or a month", "series", reflect.TypeFor[SeriesView](), []string{"span: hour, day, week or month"}},
-	{"health", "The daemon's health, what priod check found, the last cycles", "health", reflect.TypeFor[HealthView](), nil},
+	{"overview", "The figures of the first page", "overview", reflect.TypeFor[view.Overview](), nil},
+	{"map", "Each GPU of the cluster and the job that holds it", "map", reflect.TypeFor[view.Map](), nil},
+	{"nodes", "Nodes with what is in use and why free GPUs are stranded", "nodes", reflect.TypeFor[view.NodePage](), []string{"page", "type: GPU type"}},
+	{"queue", "Waiting jobs, why each waits and when it is expected to start, and the schedule of the next hours", "queue", reflect.TypeFor[view.QueuePage](), []string{"page", "user", "account", "partition", "class: te, be, or - of jobs that are not ranked", "cause: a cause of waiting", "type: GPU type, or any"}},
+	{"jobs/{id}", "One job: as priod explain --json, without what only Slurm knows now, with its history", "", reflect.TypeFor[view.JobPage](), []string{"if: 1 adds what is expected of it on another GPU type or with fewer GPUs"}},
+	{"evictions", "Evictions under way and the latest others", "evictions", reflect.TypeFor[view.EvictionPage](), nil},
+	{"allocation", "What jobs were allocated on each GPU type, received and are owed", "allocation", reflect.TypeFor[view.Allocation](), []string{"page"}},
+	{"users", "What users and accounts used, waited and lost in a week, and their TE budgets", "users", reflect.TypeFor[view.Owners](), nil},
+	{"series", "Curves over an hour, a day, a week or a month", "series", reflect.TypeFor[view.OverTime](), []string{"span: hour, day, week or month"}},
+	{"health", "The daemon's health, what priod check found, the last cycles", "health", reflect.TypeFor[view.Health](), nil},
 }
 
 // answerOf is the schema of one answer.
 func answerOf(t *testing.T, name string, of reflect.Type) *jsonschema.Schema {
 	t.Helper()
-	if of == nil {
-		var s jsonschema.Schema
-		if err := json.Unmarshal([]byte(etc.ExplainSchema), &s); err != nil {
-			t.Fatal(err)
-		}
-		s.Schema, s.Description = "", ""
-		if s.Properties != nil {
-			s.Properties["history"] = &jsonschema.Schema{Type: "array", Items: schema.Of(t, "../..", reflect.TypeFor[Event]()), Description: "what happened to it, the latest first"}
-			s.Properties["alternatives"] = &jsonschema.Schema{Types: []string{"null", "array"}, Items: schema.Of(t, "../..", reflect.TypeFor[Alternative]()), Description: "asked for with if=1"}
-		}
-		return &s
+	if name == "" {
+		job := schema.Of(t, "../..", of)
+		job.Schema = ""
+		return job
 	}
 	return &jsonschema.Schema{Type: "object", Required: []string{"cycle", name}, Properties: map[string]*jsonschema.Schema{
 		"cycle": schema.Of(t, "../..", reflect.TypeFor[store.Cycle]()), name: schema.Of(t, "../..", of),
@@ -127,14 +120,11 @@ func TestAnswersAsDescribed(t *testing.T) {
 		if status != 200 {
 			t.Errorf("%s: %d %v", d.path, status, v)
 		}
-		if d.of == nil {
-			continue // newSite explains with less than priod does; priod/cli has the test of that schema
-		}
 		if err := resolved.Validate(v); err != nil {
 			t.Errorf("%s: %v", d.path, err)
 		}
 	}
-	for _, x := range s.pages.answers() {
+	for _, x := range pages {
 		if !of[x.name] {
 			t.Errorf("%s is not described", x.name)
 		}

@@ -47,7 +47,7 @@ func TestViewers(t *testing.T) {
 	s := newSite(t, 250)
 	s.slurm.snapshot.Jobs[0].User = "u0"
 	s.cycle()
-	s.pages.UserHeader, s.pages.Operators = "X-User", []string{"boss"}
+	s.pages.Config.Web.UserHeader, s.pages.Config.Web.Operators = "X-User", []string{"boss"}
 	s.handle = s.pages.Handler()
 	as := func(address string, names ...string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, address, nil)
@@ -57,7 +57,7 @@ func TestViewers(t *testing.T) {
 		return w
 	}
 	every := append(slices.Clone(addresses), "/events", "/style.css")
-	for _, x := range s.pages.answers() {
+	for _, x := range pages {
 		if x.name != "job" {
 			every = append(every, "/api/v1/"+x.name)
 		}

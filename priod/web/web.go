@@ -2,13 +2,13 @@
 // state folder alone, with or without the daemon.
 //
 //	web.go         addresses, limits, headers
-//	viewer.go      what a user may see, where the site's proxy names the user
+//	viewer.go      who asks, where the site's proxy names the user
 //	cache.go       answers that many ask for at once; how they are sent
 //	page.go        what all pages share
-//	overview.go, clustermap.go, queue.go, job.go, evictions.go, allocation.go, users.go, series.go, health.go
-//	               what each page shows, as data
 //	live.go        the stream that tells a page of the next cycle
 //	pages/         templates, style and scripts; figures are drawn by priod/report/charts
+//
+// What each page shows, as data, is in priod/view.
 package web
 
 import (
@@ -22,10 +22,11 @@ import (
 	"time"
 
 	"slurmprio/etc"
+	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
-	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 )
 
 const (
@@ -38,41 +39,17 @@ const (
 	askingAll = 512
 )
 
-// Pages answers requests for pages. What is nil is not offered.
+// Pages answers requests for pages.
 type Pages struct {
-	Dir        string // the state folder
-	Journals   string // the folder of its journals; "": Dir
-	Version    string
-	UserHeader string        // in which the proxy names the user, who then sees what is the user's own; "": all see all
-	Operators  []string      // users who see all
-	On         []string      // features that are switched on, where Health is nil
-	Keep       time.Duration // that an answer holds for others who ask for the same, at least; 0: not
-	// Explain says all that is stored of a job, as data and in words. The name is as squeue
-	// prints it. The error is store.ErrNone for a job that was never seen, and where user is not "" for one of others.
-	Explain func(ctx context.Context, r *store.Reader, name, user string) (view any, lines []Line, err error)
-	// Alternatives says what a waiting job could expect that asked for something else. It may read Slurm's queue.
-	Alternatives func(ctx context.Context, r *store.Reader, name string) ([]Alternative, error)
-	// Budget is how many TE GPU-hours of a day a "user" or an "account" may use where its jobs reach so many GPUs; 0: any number.
-	Budget func(kind, name string, reach plan.Reach) float64
-	// Health is the daemon's own word; nil where pages are served without it.
-	Health func() daemon.State
+	Config  *config.Config
+	Version string
+	Keep    time.Duration       // that an answer holds for others who ask for the same, at least; 0: not
+	Health  func() daemon.State // the daemon's own word; nil where pages are served without it
 
-	cache   answerCache
-	waiting waiting
-	starts  cached[[]store.FirstStart] // of the last week
-	latest  latest
+	cache  answerCache
+	kept   view.Kept
+	latest latest
 }
-
-// usage is a wrong request.
-type usage struct{ error }
-
-func usagef(format string, a ...any) error { return usage{fmt.Errorf(format, a...)} }
-
-// view makes the data of one page.
-type view func(ctx context.Context, r *store.Reader, last *store.Cycle, asked url.Values) (shown, error)
-
-// stamp tells one cycle from the next.
-func stamp(c *store.Cycle) string { return fmt.Sprintf("%d %d", c.Number, c.Until.UnixMilli()) }
 
 // assets are the files that pages load.
 var assets = map[string]string{"style.css": "text/css", "chart.css": "text/css", "uPlot.min.css": "text/css", "live.js": "text/javascript", "map.js": "text/javascript", "chart.js": "text/javascript", "uPlot.iife.min.js": "text/javascript"}
@@ -84,18 +61,10 @@ func asset(name string) []byte {
 	return report.Chart(name)
 }
 
-// answers are what can be asked for: under its path as a page, "" where there is none, and under /api/v1/ and its name as JSON.
-func (p *Pages) answers() []struct {
-	path, name string
-	view       view
-} {
-	return []struct {
-		path, name string
-		view       view
-	}{
-		{"/{$}", "overview", p.overview}, {"/map", "nodes", nodes}, {"", "map", clusterMap}, {"/queue", "queue", p.queue}, {"/job", "job", p.job},
-		{"/evictions", "evictions", evictions}, {"/allocation", "allocation", allocation}, {"/users", "users", p.users}, {"/time", "series", series}, {"/health", "health", p.health},
-	}
+// pages are what can be asked for: under its path as a page, "" where there is none, and under /api/v1/ and its name as JSON.
+var pages = []struct{ path, name string }{
+	{"/{$}", "overview"}, {"/map", "nodes"}, {"", "map"}, {"/queue", "queue"}, {"/job", "job"}, {"/evictions", "evictions"}, {"/allocation", "allocation"},
+	{"/users", "users"}, {"/time", "series"}, {"/health", "health"},
 }
 
 // pageNames are the pages whose data has another name.
@@ -104,27 +73,28 @@ var pageNames = map[string]string{"nodes": "map", "series": "time"}
 // Handler answers GET and HEAD.
 func (p *Pages) Handler() http.Handler {
 	mux, turns := http.NewServeMux(), make(chan struct{}, atOnce)
+	p.kept.Hold = p.age("users", nil)
 	var asking daemon.Seats[string]
-	serve := func(pattern, name string, make view, asJSON bool) {
+	serve := func(pattern, name string, asJSON bool) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			asJSON := asJSON || wantsJSON(r)
 			made := p.failed(asJSON, http.StatusServiceUnavailable, errors.New("too many pages are asked for at once: try again in a moment"))
 			if who := asker(r); asking.Take(who, askingOne, askingAll) {
-				daemon.InTurn(r, turns, patience, func() { made = p.answer(r, name, make, asJSON) })
+				daemon.InTurn(r, turns, patience, func() { made = p.answer(r, name, asJSON) })
 				asking.Leave(who)
 			}
 			made.send(w, r)
 		})
 	}
-	for _, x := range p.answers() {
+	for _, x := range pages {
 		if x.path != "" {
-			serve("GET "+x.path, x.name, x.view, false)
+			serve("GET "+x.path, x.name, false)
 		}
 		if x.name != "job" {
-			serve("GET /api/v1/"+x.name, x.name, x.view, true)
+			serve("GET /api/v1/"+x.name, x.name, true)
 		}
 	}
-	serve("GET /api/v1/jobs/{id}", "job", p.job, true)
+	serve("GET /api/v1/jobs/{id}", "job", true)
 	file := func(path, kind string, text []byte, age string) {
 		made := newRendered(http.StatusOK, kind, text)
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -173,7 +143,7 @@ func (p *Pages) guard(next http.Handler) http.Handler {
 }
 
 // answer reads the state folder and makes one page, or its JSON.
-func (p *Pages) answer(r *http.Request, name string, make view, asJSON bool) *rendered {
+func (p *Pages) answer(r *http.Request, name string, asJSON bool) *rendered {
 	asked, err := url.ParseQuery(r.URL.RawQuery)
 	asked.Del("format")
 	if err != nil {
@@ -185,7 +155,7 @@ func (p *Pages) answer(r *http.Request, name string, make view, asJSON bool) *re
 	made := p.cache.get(fmt.Sprint(name, "?", asked.Encode(), " ", viewer(r.Context())), p.age(name, asked), func() (int, page) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deadline) // others may wait for the same
 		defer cancel()
-		return p.read(ctx, name, make, asked)
+		return p.read(ctx, name, asked)
 	})
 	return made.in(asJSON)
 }
@@ -198,22 +168,24 @@ func (p *Pages) age(name string, asked url.Values) time.Duration {
 	case name == "users":
 		return max(p.Keep, time.Minute)
 	case name == "series":
-		return max(p.Keep, spans[cmp.Or(asked.Get("span"), "day")].bin/10)
+		return max(p.Keep, view.Bin(asked.Get("span"))/10)
 	}
 	return p.Keep
 }
 
 // read makes the data of one page.
-func (p *Pages) read(ctx context.Context, name string, make view, asked url.Values) (status int, data page) {
-	data = page{Name: cmp.Or(pageNames[name], name), Data: name, Version: p.Version, On: p.On, Viewer: viewer(ctx)}
+func (p *Pages) read(ctx context.Context, name string, asked url.Values) (status int, data page) {
+	data = page{Name: cmp.Or(pageNames[name], name), Data: name, Version: p.Version, On: p.Config.On(), Viewer: viewer(ctx)}
+	question := view.Asked{Config: p.Config, Values: asked, User: data.Viewer, Kept: &p.kept}
 	if p.Health != nil {
-		data.On = p.Health().On
+		state := p.Health()
+		question.Health, data.On = &state, state.On
 	}
 	failed := func(status int, err error) (int, page) {
 		data.Name, data.Data, data.View, data.Error = "error", "", nil, err.Error()
 		return status, data
 	}
-	reader, err := store.OpenReader(ctx, p.Dir)
+	reader, err := store.OpenReader(ctx, p.Config.State.Dir)
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, err)
 	}
@@ -222,15 +194,15 @@ func (p *Pages) read(ctx context.Context, name string, make view, asked url.Valu
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, err)
 	}
-	last.Hold = store.HoldNow(cmp.Or(p.Journals, p.Dir), last.Hold)
+	last.Hold = store.HoldNow(p.Config.Journals(), last.Hold)
 	data.Cycle = &last
-	data.View, err = p.view(ctx, make, reader, &last, asked)
-	var wrong usage
+	question.Store, question.Last = reader, &last
+	data.View, err = question.Answer(ctx, name)
 	switch {
-	case errors.As(err, &wrong):
+	case errors.As(err, new(view.Wrong)):
 		data.Cycle = nil
 		return failed(http.StatusBadRequest, err)
-	case errors.Is(err, errOperators):
+	case errors.Is(err, view.ErrOperators):
 		data.Cycle = nil
 		return failed(http.StatusForbidden, err)
 	case errors.Is(err, store.ErrNone):

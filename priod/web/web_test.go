@@ -2,20 +2,17 @@ package web
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,16 +20,15 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/net/html"
-	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
-	"slurmprio/priod/report"
-	"slurmprio/priod/retry"
 	"slurmprio/priod/store"
+	"slurmprio/priod/view"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -96,20 +92,12 @@ func newSite(t testing.TB, waiting int) *site {
 		})
 	}
 	s.slurm.snapshot = snap
-	s.pages = &Pages{
-		Dir: s.dir, Version: "v0", Health: func() daemon.State { return daemon.State{Healthy: false, Reason: hostile, Blocked: daemon.Rival} },
-		Explain: func(ctx context.Context, r *store.Reader, name, user string) (any, []Line, error) {
-			job, err := slurmplug.ParseJobName(name)
-			if err != nil {
-				return nil, nil, err
-			}
-			story, err := r.Job(ctx, job.Job, 5)
-			if err == nil && user != "" && story.Job.User != user {
-				err = store.ErrNone
-			}
-			return story, []Line{{"User", story.Job.User}}, err
-		},
+	cfg, err := config.Defaults()
+	if err != nil {
+		t.Fatal(err)
 	}
+	cfg.State.Dir = s.dir
+	s.pages = &Pages{Config: cfg, Version: "v0", Health: func() daemon.State { return daemon.State{Healthy: false, Reason: hostile, Blocked: daemon.Rival} }}
 	s.handle = s.pages.Handler()
 	return s
 }
@@ -119,7 +107,7 @@ func (s *site) cycle() {
 	s.Helper()
 	s.slurm.snapshot.At = s.slurm.snapshot.At.Add(10 * time.Second)
 	_, err := cycle.Step(s.Context(), &s.slurm, s.store, s.known, cycle.Settings{Order: order.Feature{Settings: order.Settings{
-		Lever: slurmplug.SiteFactor, Top: 1_000_000, Step: 1000,
+		Top: 1_000_000, Step: 1000,
 	}}})
 	if err != nil {
 		s.Fatal(err)
@@ -206,7 +194,7 @@ func TestFindings(t *testing.T) {
 		strings.Contains(text, "not shown") || worst < 0 || worst > mild || mild > good {
 		t.Error(text)
 	}
-	var v struct{ Health HealthView }
+	var v struct{ Health view.Health }
 	if err := json.Unmarshal(s.get("/health?format=json").Body.Bytes(), &v); err != nil || len(v.Health.Check.Findings) != 5 || v.Health.Check.Findings[0].Fix == "" {
 		t.Errorf("%v: %+v", err, v.Health.Check)
 	}
@@ -220,17 +208,17 @@ func TestExpectedStarts(t *testing.T) {
 	if err := s.store.SaveStarts(t.Context(), now, map[cluster.JobID]store.ExpectedStart{slurmplug.Plain(1000): {At: now}, slurmplug.Plain(1001): {At: now.Add(2*time.Hour + 5*time.Minute)}, slurmplug.Plain(1002): {At: now.Add(5 * time.Hour), Median: now.Add(time.Hour), P90: now.Add(2 * time.Hour)}}); err != nil {
 		t.Fatal(err)
 	}
-	var v struct{ Queue QueueView }
+	var v struct{ Queue view.QueuePage }
 	if err := json.Unmarshal(s.get("/queue?format=json").Body.Bytes(), &v); err != nil {
 		t.Fatal(err)
 	}
 	for _, j := range v.Queue.Jobs {
-		want := map[uint32]string{1000: "fits now", 1001: "starts within 2h0", 1002: "starts in about "}[j.Job.ID]
+		want := map[uint32]string{1000: "starts now", 1001: "starts within 2h0", 1002: "starts in about "}[j.Job.ID]
 		if !strings.HasPrefix(j.Starts(), want) || (want == "") != (j.Start == nil) {
 			t.Errorf("job %s: %q, want %q", j.Job, j.Starts(), want)
 		}
 	}
-	if text := s.get("/queue").Body.String(); !strings.Contains(text, `title="fits now">now<`) || !strings.Contains(text, `title="starts within 2h0`) || !strings.Contains(text, "nine of ten within") {
+	if text := s.get("/queue").Body.String(); !strings.Contains(text, `title="starts now">now<`) || !strings.Contains(text, `title="starts within 2h0`) || !strings.Contains(text, "nine of ten within") {
 		t.Error(text)
 	}
 }
@@ -303,10 +291,10 @@ func attribute(n *html.Node, name string) string {
 func TestPagesOfAQueue(t *testing.T) {
 	s := newSite(t, 250)
 	s.cycle()
-	var v struct{ Queue QueueView }
+	var v struct{ Queue view.QueuePage }
 	read := func(address string) {
 		t.Helper()
-		v.Queue = QueueView{}
+		v.Queue = view.QueuePage{}
 		if err := json.Unmarshal(s.get(address).Body.Bytes(), &v); err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +327,7 @@ func TestPagesOfAQueue(t *testing.T) {
 func TestNodes(t *testing.T) {
 	s := newSite(t, 1)
 	s.cycle()
-	var v struct{ Nodes NodesView }
+	var v struct{ Nodes view.NodePage }
 	if err := json.Unmarshal(s.get("/map?format=json").Body.Bytes(), &v); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +338,7 @@ func TestNodes(t *testing.T) {
 		t.Errorf("n3: %+v", n)
 	}
 	for _, x := range v.Nodes.Types {
-		want := map[string]report.TypeUse{
+		want := map[string]view.TypeUse{
 			"a100": {GPUType: "a100", Nodes: 1, GPUs: 4, InUse: 2, Stranded: 2}, "v100": {GPUType: "v100", Nodes: 2, GPUs: 8, Free: 4, Stranded: 4},
 		}[x.GPUType]
 		if *x != want {
@@ -439,55 +427,6 @@ func TestDatabaseLostAndBack(t *testing.T) {
 	}
 }
 
-// A bar goes from the median to nine of ten, within its line, however late or past these are.
-func TestBars(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		now := time.Now()
-		jobs := make([]JobView, rapid.IntRange(0, 5).Draw(t, "jobs"))
-		for i := range jobs {
-			if minutes := rapid.IntRange(-100, 20_000).Draw(t, "median"); minutes > -50 {
-				median := now.Add(time.Duration(minutes) * time.Minute)
-				jobs[i].Start = &store.ExpectedStart{At: median, Median: median, P90: median.Add(time.Duration(rapid.IntRange(0, 20_000).Draw(t, "more")) * time.Minute)}
-			}
-		}
-		drawBars(jobs)
-		for i := range jobs {
-			if b := jobs[i].Bar; (b == nil) != (jobs[i].Start == nil) || b != nil && (b.X < 0 || b.Width < 2 || b.X+b.Width > barWidth) {
-				t.Fatalf("%+v for %+v", b, jobs[i].Start)
-			}
-		}
-	})
-}
-
-// No GPU time is lost or made up between the bins: their sum is what the stays had within the span.
-func TestBinsKeepAllTime(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-		seconds := func(label string, least, most int) time.Duration {
-			return time.Duration(rapid.IntRange(least, most).Draw(t, label)) * time.Second
-		}
-		b := bins{from, from.Add(seconds("span", 1, 20_000)), seconds("bin", 1, 5000)}
-		var stays []cluster.Stay
-		want := 0.0
-		for range rapid.IntRange(0, 6).Draw(t, "stays") {
-			s := cluster.Stay{GPUs: rapid.IntRange(1, 8).Draw(t, "gpus"), Start: from.Add(seconds("start", -9000, 25_000))}
-			s.End = s.Start.Add(seconds("length", 0, 30_000))
-			stays = append(stays, s)
-			want += float64(s.GPUs) * max(cluster.Earlier(s.End, b.until).Sub(cluster.Later(s.Start, from)).Seconds(), 0)
-		}
-		got := 0.0
-		for _, s := range b.inUse(stays, func(*cluster.Stay) string { return "" }) {
-			for i, v := range s.Values {
-				begin := from.Add(time.Duration(i) * b.bin)
-				got += *v * cluster.Earlier(begin.Add(b.bin), b.until).Sub(begin).Seconds()
-			}
-		}
-		if math.Abs(got-want) > 1e-6*max(want, 1) || len(b.times()) != b.count() {
-			t.Fatalf("%v GPU-seconds in the bins, %v in the stays", got, want)
-		}
-	})
-}
-
 // A database of an older schema is an answer that says so.
 func TestOlderSchema(t *testing.T) {
 	s := newSite(t, 3)
@@ -541,86 +480,6 @@ func TestAnswerCache(t *testing.T) {
 	if len(k.of) > mostCached {
 		t.Errorf("%d answers are kept", len(k.of))
 	}
-}
-
-// A job of several partitions counts in each of them, as squeue -p has it, in whatever order it names them.
-func TestFilterOfPartition(t *testing.T) {
-	var keys []store.WaitingKey
-	for _, p := range []string{"a100", "a100,v100", "v100,a100", "v100", "t4"} {
-		keys = append(keys, store.WaitingKey{Partition: p, GPUs: 2})
-	}
-	if got, want := choicesOf(keys).Partitions, []Choice{{"a100", 3, 6}, {"v100", 3, 6}, {"t4", 1, 2}}; !slices.Equal(got, want) {
-		t.Errorf("choices %v, want %v", got, want)
-	}
-	for _, c := range choicesOf(keys).Partitions {
-		n := 0
-		for i := range keys {
-			if (&Filter{Partition: c.Value}).fits(&keys[i]) {
-				n++
-			}
-		}
-		if n != c.Jobs {
-			t.Errorf("partition %s leaves %d jobs, want %d", c.Value, n, c.Jobs)
-		}
-	}
-}
-
-// A budget by share is of what the jobs of its user reach: of several lists of partitions the largest, and of the whole cluster
-// where no job runs or waits, or its partitions are gone.
-func TestBudgetOfWhatIsReached(t *testing.T) {
-	nodes := []cluster.Node{{Partitions: []string{"a100"}, GPUs: 8}, {Partitions: []string{"v100", "old"}, GPUs: 4}, {Partitions: []string{"t4"}, GPUs: 2}}
-	day := func(_, _ string, r plan.Reach) float64 { return plan.Budget{HourShare: 0.5}.On(r).GPUHours / 12 }
-	for want, lists := range map[float64][]string{14: {}, 4: {"v100,old"}, 12: {"t4", "v100,a100"}, 2: {"t4"}} {
-		all := owners{}
-		for _, l := range lists {
-			all.of("ann").asks(l)
-		}
-		all.of("ann")
-		if got := all.list("user", nodes, day)[0].TEBudget; got != want {
-			t.Errorf("jobs of %q: budget of %v GPUs, want %v", lists, got, want)
-		}
-	}
-	all := owners{}
-	all.of("ann").asks("gone")
-	if got := all.list("user", nodes, day)[0].TEBudget; got != 14 {
-		t.Errorf("%v", got)
-	}
-}
-
-// Filters leave the jobs that have all of what is asked for, wherever they stand in the queue.
-func TestFilters(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		word := rapid.SampledFrom([]string{"", "a", "b", hostile})
-		keys := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) store.WaitingKey {
-			return store.WaitingKey{User: word.Draw(t, "user"), Account: word.Draw(t, "account"), Partition: word.Draw(t, "partition"), Class: rapid.SampledFrom([]string{"te", "be", "-"}).Draw(t, "class"), GPUType: word.Draw(t, "type"), GPUs: 1}
-		}), 0, 20).Draw(t, "keys")
-		f := Filter{User: word.Draw(t, "of user"), Class: rapid.SampledFrom([]string{"", "te", "be"}).Draw(t, "of class"), GPUType: rapid.SampledFrom([]string{"", "a", "any"}).Draw(t, "of type")}
-		for _, by := range [][]Choice{choices(keys, func(k *store.WaitingKey) string { return k.User })} {
-			sum := 0
-			for _, c := range by {
-				sum += c.Jobs
-				only, n := Filter{User: c.Value}, 0
-				for i := range keys {
-					if only.fits(&keys[i]) {
-						n++
-					}
-				}
-				if c.Value != "" && n != c.Jobs {
-					t.Fatalf("%q has %d jobs, its filter leaves %d", c.Value, c.Jobs, n)
-				}
-			}
-			if sum != len(keys) {
-				t.Fatalf("%d of %d jobs in the choices", sum, len(keys))
-			}
-		}
-		for i := range keys {
-			k := &keys[i]
-			want := (f.User == "" || k.User == f.User) && (f.Class == "" || k.Class == f.Class) && (f.GPUType == "" || k.GPUType == f.GPUType || f.GPUType == "any" && k.GPUType == "")
-			if f.fits(k) != want {
-				t.Fatalf("%+v of %+v: %v", k, f, !want)
-			}
-		}
-	})
 }
 
 // However many ask, few pages are made at once, and everybody gets an answer.
@@ -703,45 +562,6 @@ func TestStream(t *testing.T) {
 	}
 	if answer := open(); answer.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("one too many: %s", answer.Status)
-	}
-}
-
-// What happened falls into the bins of its time; a bin without a value has none.
-func TestBins(t *testing.T) {
-	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	b := bins{from, from.Add(time.Hour), 15 * time.Minute}
-	say := func(all []Series) string {
-		var text []string
-		for _, s := range all {
-			words := s.Name
-			for _, v := range s.Values {
-				if v == nil {
-					words += " -"
-				} else {
-					words += fmt.Sprintf(" %.2f", *v)
-				}
-			}
-			text = append(text, words)
-		}
-		return strings.Join(text, "; ")
-	}
-	paid := 7200.0
-	for want, got := range map[string][]Series{
-		"a100 4.00 4.00 0.00 0.00; no type 0.00 0.00 0.00 0.67": b.inUse([]cluster.Stay{
-			{GPUType: "a100", GPUs: 4, Start: from.Add(-time.Hour), End: from.Add(30 * time.Minute)}, {GPUs: 1, Start: from.Add(50 * time.Minute), End: from.Add(2 * time.Hour)},
-		}, func(s *cluster.Stay) string { return cmp.Or(s.GPUType, "no type") }),
-		"te median - 2.00 - -; te p95 - 20.00 - -": b.waits([]store.FirstStart{
-			{Class: cluster.TE, Submit: from, Start: from.Add(20 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(17 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(16 * time.Minute)},
-			{Class: cluster.TE, Submit: from, Start: from.Add(3 * time.Hour)}, {Class: cluster.BE, Start: from},
-		}),
-		"writes 3.00 0.00 0.00 0.00":                                        b.counts("writes", []store.Count{{From: from, N: 3}, {From: from.Add(-time.Minute), N: 9}}),
-		"evictions 0.00 1.00 0.00 0.00; lost GPU-hours 0.00 2.00 0.00 0.00": b.evictions([]store.Eviction{{Recorded: from.Add(16 * time.Minute), Paid: &paid}, {Recorded: from.Add(-time.Minute)}}),
-		"too few GPUs free 3.00 - 8.00 -":                                   b.causes([]store.Sample{{At: from, Causes: map[plan.Cause]int{plan.Capacity: 2}}, {At: from.Add(time.Minute), Causes: map[plan.Cause]int{plan.Capacity: 4}}, {At: from.Add(31 * time.Minute), Causes: map[plan.Cause]int{plan.Capacity: 8}}}),
-		"oom 0.00 0.00 0.00 1.00":                                           b.failures(&retry.Changes{Failures: []retry.Failure{{Class: "oom", End: from.Add(time.Hour)}, {Class: "oom", End: from.Add(2 * time.Hour)}}}),
-	} {
-		if say(got) != want {
-			t.Errorf("got  %s\nwant %s", say(got), want)
-		}
 	}
 }
 

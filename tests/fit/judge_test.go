@@ -40,7 +40,7 @@ type held struct {
 
 // verdict is what priod says of a waiting job.
 type verdict struct {
-	why     string   // of evict.Trial
+	why     string   // of evict.Claimant
 	fits    bool     // it fits now
 	victims []string // ids of the jobs that leave for it; none: nothing is done
 	pin     string   // the nodes that it is bound to meanwhile

@@ -24,8 +24,8 @@ type priod struct {
 // what fits decides alone.
 var settings = []string{
 	"preemption.enabled=true", "preemption.max_evictions=0", "preemption.min_run=0s", "preemption.max_per_hour=0",
-	"preemption.gpu_hours_per_day=0", "preemption.urgency=0", "preemption.min_gain=0s", "preemption.max_at_once=0",
-	"preemption.max_per_cycle=0", "preemption.user_gpu_minutes_per_day=0",
+	"preemption.gpu_hours_per_day=0", "preemption.urgency=0", "preemption.min_gain=0s",
+	"preemption.user_gpu_minutes_per_day=0",
 	"te_budget.user.gpus=0", "te_budget.user.time_limit=0s", "te_budget.user.gpu_hours_per_day=0",
 }
 
@@ -62,15 +62,16 @@ func (p *priod) decide(ctx context.Context, release bool) (map[string]verdict, e
 		Evictions: evict.Feature{Settings: p.cfg.Eviction(), Slurm: p.slurm, Journal: evict.NewJournal(), Vetoes: evict.Vetoes{}},
 	})
 	all := map[string]verdict{}
-	if err != nil || result.Choice == nil {
+	choice := result.Room.Of(evict.ForTrial)
+	if err != nil || choice == nil {
 		return all, err
 	}
-	for _, t := range result.Choice.Trials {
+	for _, t := range choice.Claimants {
 		v := verdict{why: string(t.Why), fits: t.Why == preemption.Fits, counted: counts(t.Why)}
-		for _, id := range t.Victims {
+		for _, id := range t.Leaving() {
 			v.victims = append(v.victims, id.String())
 		}
-		for _, c := range result.Choice.Changes.Claims {
+		for _, c := range choice.Changes.Claims {
 			if c.Job == t.Job {
 				v.pin = c.Pin
 			}

@@ -23,7 +23,7 @@ const Units = "Times are RFC 3339. A name that ends in _s is in seconds, _mb in 
 	"Fields that are not required are left out where there is nothing to say."
 
 // dirs are the packages whose types are published.
-var dirs = []string{"slurmplug", "priod/cluster", "priod/plan", "priod/evict", "priod/retry", "priod/store", "priod/report", "priod/daemon", "priod/workload/speed", "priod/web", "priod/cli"}
+var dirs = []string{"slurmplug", "priod/cluster", "priod/plan", "priod/evict", "priod/retry", "priod/store", "priod/report", "priod/daemon", "priod/workload/speed", "priod/view", "priod/cli"}
 
 // Of is the schema of a type; root is the folder of the module.
 func Of(t testing.TB, root string, of reflect.Type) *jsonschema.Schema {

@@ -54,8 +54,8 @@ func Scores(s *Snapshot, weight float64) []float64 {
 // has; a gang's parts on several nodes add up.
 func (c *Candidate) size(nodes *placement.Nodes) (size float64) {
 	for _, share := range c.Shares {
-		has, sum := vectorOf(nodes.Size(share.Node)), 0.0
-		for k, amount := range vectorOf(share.Amount).published() {
+		has, takes, sum := resources(nodes.Size(share.Node)), resources(share.Amount), 0.0
+		for k, amount := range takes[:3] { // the paper's
 			if has[k] > 0 {
 				part := float64(amount) / float64(has[k])
 				sum += part * part
@@ -66,12 +66,57 @@ func (c *Candidate) size(nodes *placement.Nodes) (size float64) {
 	return size
 }
 
-// choosePlace chooses, of the places on nodes of each speed, that at which the trial costs least:
+// maxVain is how many different claimants without a place are remembered.
+const maxVain = 16
+
+// choosePlace leaves a claimant out that is like one for which there was no place since the last place was given.
+func (v *view) choosePlace(t *Claimant) Verdict {
+	if slices.ContainsFunc(v.vain, t.alike) {
+		return Verdict{Why: Impossible}
+	}
+	verdict := v.bestPlace(t)
+	switch {
+	case verdict.Why == Impossible && len(v.vain) < maxVain:
+		v.vain = append(v.vain, t)
+	case len(verdict.Shares) > 0:
+		v.vain = nil
+	}
+	return verdict
+}
+
+// alike reports whether there is no place for a claimant if there is none for another.
+func (t *Claimant) alike(o *Claimant) bool {
+	return t.Request == o.Request && t.Price == o.Price && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
+}
+
+// within finds a set within the limit.
+func (v *view) within(ledger *Ledger, t *Claimant, refused *Verdict, why Why) Verdict {
+	v.apply(refused, false)
+	switch why {
+	case PerHour:
+		v.most = max(ledger.MaxPerHour-ledger.perHour, 0)
+	case GraceGPUs:
+		v.mostGPUs = int32(max(ledger.GraceGPUs-ledger.graceGPUs, 0))
+	case PerDay:
+		v.thrifty = true
+	}
+	defer func() { v.most, v.mostGPUs, v.thrifty = 0, 0, false }()
+	if v.most > 0 || v.mostGPUs > 0 || v.thrifty {
+		other := v.bestPlace(t)
+		if other.Why == Evicts && ledger.Refuses(v.Snapshot, t.Owner, other.Victims) == "" {
+			return other
+		}
+		v.apply(&other, false)
+	}
+	return Verdict{Why: why}
+}
+
+// bestPlace chooses, of the places on nodes of each speed, that at which the claimant costs least:
 //
 //	Urgency x GPUs x wait  +  RunCost x GPUs x run  +  what those lose that leave for it
 //
 // Where its speed is not known, or plays no part, any place will do.
-func (v *view) choosePlace(t *Trial) Verdict {
+func (v *view) bestPlace(t *Claimant) Verdict {
 	kinds := t.bySpeed()
 	if t.Run != nil { // no room where it cannot run
 		runs := *t
@@ -114,7 +159,7 @@ func (v *view) choosePlace(t *Trial) Verdict {
 	return best
 }
 
-// loss is the cost of a verdict's victims without Settings.Each: a slower GPU type costs the trial more than it saves in the
+// loss is the cost of a verdict's victims without Settings.Each: a slower GPU type costs the claimant more than it saves in the
 // number of evictions.
 func (v *view) loss(verdict *Verdict) float64 {
 	cost := verdict.Cost
@@ -124,14 +169,14 @@ func (v *view) loss(verdict *Verdict) float64 {
 	return cost
 }
 
-// sameSpeed are kinds of nodes on which a trial runs equally long.
+// sameSpeed are kinds of nodes on which a claimant runs equally long.
 type sameSpeed struct {
 	run   float64 // s
 	types placement.Types
 }
 
-// bySpeed are the kinds of nodes on which a trial may and can run, the fastest first.
-func (t *Trial) bySpeed() (kinds []sameSpeed) {
+// bySpeed are the kinds of nodes on which a claimant may and can run, the fastest first.
+func (t *Claimant) bySpeed() (kinds []sameSpeed) {
 	for kind, run := range t.Run {
 		if !t.Request.Types.Has(int32(kind)) || math.IsInf(run, 1) {
 			continue
@@ -147,8 +192,8 @@ func (t *Trial) bySpeed() (kinds []sameSpeed) {
 	return kinds
 }
 
-// decide chooses the victims for one trial and gives it their room.
-func (v *view) decide(t *Trial) Verdict {
+// decide chooses the victims for one claimant and gives it their room.
+func (v *view) decide(t *Claimant) Verdict {
 	var verdict Verdict
 	gpus := pieces(v.Nodes, t.Request)
 	if len(gpus) == 1 {
@@ -169,25 +214,23 @@ func (v *view) decide(t *Trial) Verdict {
 		v.giveRoom(&verdict, node, need, []int32{c})
 		return verdict
 	}
-	if v.set.Fallback == FallNode {
-		if node, need, victims, ok := v.cheapest(t, gpus[0], &verdict); ok {
-			v.giveRoom(&verdict, node, need, victims)
-			slices.Sort(verdict.Victims)
-			return verdict
-		}
+	if node, need, victims, ok := v.cheapest(t, gpus[0], &verdict); ok { // the paper leaves open what is done here
+		v.giveRoom(&verdict, node, need, victims)
+		slices.Sort(verdict.Victims)
+		return verdict
 	}
 	return Verdict{Why: Impossible}
 }
 
-// free finds, of the nodes on which the trial fits already, the one with the least
+// free finds, of the nodes on which the claimant fits already, the one with the least
 // room.
-func (v *view) free(t *Trial, gpus int32) (node int32, need vector, ok bool) {
+func (v *view) free(t *Claimant, gpus int32) (node int32, need placement.Amount, ok bool) {
 	for i := range v.places {
 		p := &v.places[i]
-		if p.down || p.room[0] < int64(gpus) || ok && p.room[0] >= v.places[node].room[0] || !t.Request.Types.Has(v.Nodes.Type(int32(i))) {
+		if p.down || p.room.GPUs < gpus || ok && p.room.GPUs >= v.places[node].room.GPUs || !t.Request.Types.Has(v.Nodes.Type(int32(i))) {
 			continue
 		}
-		if wants := v.need(t.Request, gpus, int32(i)); p.room.holds(wants) {
+		if wants := v.Nodes.Need(t.Request, gpus, int32(i)); p.room.Holds(wants) {
 			node, need, ok = int32(i), wants, true
 		}
 	}
@@ -195,27 +238,28 @@ func (v *view) free(t *Trial, gpus int32) (node int32, need vector, ok bool) {
 }
 
 // single finds the victim with the least score whose leaving makes room.
-func (v *view) single(t *Trial, gpus int32) (c, node int32, need vector, ok bool) {
+func (v *view) single(t *Claimant, gpus int32) (c, node int32, need placement.Amount, ok bool) {
 	for _, c := range v.order {
 		victim := &v.Candidates[c]
 		if v.chosen[c] {
 			continue
 		}
-		for _, share := range victim.Shares {
+		for i := range victim.Shares {
+			share := &victim.Shares[i]
 			p := &v.places[share.Node]
-			if p.down || p.room[0]+int64(share.Amount.GPUs) < int64(gpus) || !t.Request.Types.Has(v.Nodes.Type(share.Node)) {
+			if p.down || p.room.GPUs+share.Amount.GPUs < gpus || !t.Request.Types.Has(v.Nodes.Type(share.Node)) {
 				continue
 			}
-			if need := v.need(t.Request, gpus, share.Node); p.room.plus(vectorOf(share.Amount)).holds(need) {
+			if need := v.Nodes.Need(t.Request, gpus, share.Node); p.room.Plus(share.Amount).Holds(need) {
 				return c, share.Node, need, true
 			}
 		}
 	}
-	return 0, 0, vector{}, false
+	return 0, 0, placement.Amount{}, false
 }
 
 // leastLoss takes the cheapest set, of nodes of one GPU type.
-func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
+func (v *view) leastLoss(t *Claimant, gpus []int32) Verdict {
 	if len(gpus) < 2 || len(t.Alike) == 0 {
 		return v.cheapestSet(t, gpus)
 	}
@@ -235,8 +279,8 @@ func (v *view) leastLoss(t *Trial, gpus []int32) Verdict {
 	return best
 }
 
-// better reports whether a verdict is better for a trial than another one.
-func (v *view) better(a, b *Verdict, t *Trial) bool {
+// better reports whether a verdict is better for a claimant than another one.
+func (v *view) better(a, b *Verdict, t *Claimant) bool {
 	rank := map[Why]int{Fits: 3, Evicts: 2, Anyway: 1}
 	if rank[a.Why] != rank[b.Why] || a.Why != Evicts {
 		return rank[a.Why] > rank[b.Why]
@@ -245,10 +289,10 @@ func (v *view) better(a, b *Verdict, t *Trial) bool {
 	return a.Cost+urgent*a.Grace < b.Cost+urgent*b.Grace
 }
 
-// cheapestSet takes the cheapest set. For a trial over several nodes it looks for one
+// cheapestSet takes the cheapest set. For a claimant over several nodes it looks for one
 // node after the other, and a second time with the cost of BE gangs divided by their
 // nodes: a gang that leaves for one node costs nothing for the next.
-func (v *view) cheapestSet(t *Trial, gpus []int32) Verdict {
+func (v *view) cheapestSet(t *Claimant, gpus []int32) Verdict {
 	verdict := v.piecewise(t, gpus)
 	if len(gpus) > 1 && len(v.gangs) > 0 {
 		v.apply(&verdict, false)
@@ -265,7 +309,7 @@ func (v *view) cheapestSet(t *Trial, gpus []int32) Verdict {
 	return verdict
 }
 
-func (v *view) piecewise(t *Trial, gpus []int32) Verdict {
+func (v *view) piecewise(t *Claimant, gpus []int32) Verdict {
 	var verdict Verdict
 	for _, g := range gpus {
 		node, need, victims, ok := v.cheapest(t, g, &verdict)

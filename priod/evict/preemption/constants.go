@@ -2,11 +2,10 @@ package preemption
 
 // Constants are the settings that no site changes.
 var Constants = Settings{
-	Policy:   LeastLoss,
-	S:        4, // of the paper (OpML'19)
-	Fallback: FallNode,
-	Rise:     2,
-	Each:     3000, // docs/evidence/weeks.md
-	RunCost:  1,    // docs/evidence/preemption.md
-	MinGain:  15,
+	Policy:  LeastLoss,
+	S:       4, // of the paper (OpML'19)
+	Rise:    2,
+	Each:    3000, // docs/evidence/weeks.md
+	RunCost: 1,    // docs/evidence/preemption.md
+	MinGain: 15,
 }

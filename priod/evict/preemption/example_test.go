@@ -12,16 +12,16 @@ import (
 // minute ago loses the least.
 func ExampleDecide() {
 	nodes := placement.New(placement.Packed, []placement.Node{{Amount: placement.Amount{GPUs: 4, CPUs: 32, MemMB: 256_000}}})
-	running := func(gpus int32, consent bool, unsaved float64) preemption.Candidate {
+	running := func(gpus int32, stays preemption.Why, unsaved float64) preemption.Candidate {
 		share := []placement.Share{{Amount: placement.Amount{GPUs: gpus, CPUs: 8 * gpus, MemMB: 64_000 * int64(gpus)}}}
 		nodes.Take(share)
-		return preemption.Candidate{Shares: share, Consent: consent, Elapsed: 7200, Unsaved: unsaved, Grace: 30, Restart: 60}
+		return preemption.Candidate{Shares: share, Stays: stays, Elapsed: 7200, Unsaved: unsaved, Grace: 30, Restart: 60}
 	}
 	names := []string{"of 1 GPU, nobody agreed", "of 1 GPU, an hour unsaved", "of 2 GPUs, a minute unsaved"}
 	snapshot := preemption.Snapshot{
-		Candidates: []preemption.Candidate{running(1, false, 0), running(1, true, 3600), running(2, true, 60)},
+		Candidates: []preemption.Candidate{running(1, preemption.NoConsent, 0), running(1, "", 3600), running(2, "", 60)},
 		Nodes:      nodes,
-		Trials: []preemption.Trial{{
+		Claimants: []preemption.Claimant{{
 			Request: placement.Request{Types: 1, Amount: placement.Amount{GPUs: 2, CPUs: 16, MemMB: 128_000}},
 			Start:   math.Inf(1),
 		}},

@@ -11,15 +11,12 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// shipped are the limits of etc/priod.toml.
-var shipped = Limits{MaxAtOnce: 8, MaxPerCycle: 4, MaxPerHour: 60}
-
 // Eight cheap victims on one node are more than a limit allows: the dear one on the other node
-// leaves, instead of none for ever. A cycle's share is no such limit: it comes again.
+// leaves, instead of none for ever.
 func TestLimitIsPartOfTheSearch(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 8, CPUs: 16, MemMB: 1000}}
 	on := func(node, gpus int32, grace float64) Candidate {
-		return Candidate{Shares: []placement.Share{{Node: node, Amount: placement.Amount{GPUs: gpus}}}, Consent: true, Elapsed: 1e4, Grace: grace, Restart: 60}
+		return Candidate{Shares: []placement.Share{{Node: node, Amount: placement.Amount{GPUs: gpus}}}, Elapsed: 1e4, Grace: grace, Restart: 60}
 	}
 	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{node, node})}
 	for range 8 {
@@ -29,15 +26,13 @@ func TestLimitIsPartOfTheSearch(t *testing.T) {
 	for i := range s.Candidates {
 		s.Nodes.Take(s.Candidates[i].Shares)
 	}
-	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 8}}, Start: math.Inf(1), Owner: NoOwner}}
+	s.Claimants = []Claimant{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 8}}, Start: math.Inf(1)}}
 	for name, x := range map[string]struct {
 		limits  Limits
 		victims []int
 		why     Why
 	}{
 		"none":      {Limits{}, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts},
-		"shipped":   {shipped, []int{0, 1, 2, 3, 4, 5, 6, 7}, Evicts}, // told over two cycles
-		"at once":   {Limits{MaxAtOnce: 7}, []int{8}, Evicts},
 		"an hour's": {Limits{MaxPerHour: 1}, []int{8}, Evicts},
 		"GPU-hours": {Limits{GPUHoursPerDay: 0.01}, nil, PerDay},
 	} {
@@ -54,28 +49,15 @@ func TestLeastLossWithinTheDay(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 1, CPUs: 16, MemMB: 1000}}
 	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{node, node})}
 	for i, c := range []Candidate{{Unsaved: 1200}, {Grace: 600}} {
-		c.Consent, c.Elapsed, c.Shares = true, 1e4, []placement.Share{{Node: int32(i), Amount: placement.Amount{GPUs: 1}}}
+		c.Elapsed, c.Shares = 1e4, []placement.Share{{Node: int32(i), Amount: placement.Amount{GPUs: 1}}}
 		s.Nodes.Take(c.Shares)
 		s.Candidates = append(s.Candidates, c)
 	}
-	s.Trials = []Trial{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: math.Inf(1), Owner: NoOwner}}
+	s.Claimants = []Claimant{{Request: placement.Request{Types: 1, Nodes: 1, Amount: placement.Amount{GPUs: 1}}, Start: math.Inf(1)}}
 	for hours, want := range map[float64]Verdict{0: {Why: Evicts, Victims: []int{0}}, 0.2: {Why: Evicts, Victims: []int{1}}, 0.1: {Why: PerDay}} {
 		v := Decide(&s, Settings{Policy: LeastLoss, Urgency: 5, Limits: Limits{GPUHoursPerDay: hours}}).Verdicts[0]
 		if v.Why != want.Why || !slices.Equal(v.Victims, want.Victims) {
 			t.Errorf("%v GPU-hours: %s %v, want %s %v", hours, v.Why, v.Victims, want.Why, want.Victims)
-		}
-	}
-}
-
-// Until the last victim of a large set is told, no other set is begun that a cycle's share does not
-// hold beside it.
-func TestLargeSetFillsTheCycles(t *testing.T) {
-	s := one(8, job(4, 30), job(4, 30))
-	s.Candidates = append(s.Candidates, Candidate{Consent: true, Leaving: true, Shares: []placement.Share{{Amount: placement.Amount{CPUs: 1}}}})
-	for untold, want := range map[bool]Why{true: PerCycle, false: Evicts} {
-		s.Candidates[2].Untold = untold
-		if v := Decide(&s, Settings{Policy: LeastLoss, Limits: Limits{MaxPerCycle: 1}}).Verdicts[0]; v.Why != want {
-			t.Errorf("one untold: %v: %s, want %s", untold, v.Why, want)
 		}
 	}
 }
@@ -85,27 +67,19 @@ func TestLargeSetFillsTheCycles(t *testing.T) {
 func TestNoLimitHidesASetWithinIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, false)
-		s.Trials, s.Claims = s.Trials[:1], nil
+		s.Claimants, s.Claims = s.Claimants[:1], nil
 		for i := range s.Candidates {
 			s.Candidates[i].Leaving = false
 		}
-		s.Trials[0].Start, s.Trials[0].Request.Nodes = math.Inf(1), 1
+		s.Claimants[0].Start, s.Claimants[0].Request.Nodes = math.Inf(1), 1
 		set := Settings{Policy: LeastLoss, Urgency: 1, MinRun: 20, MaxEvictions: 2, Limits: Limits{
-			MaxAtOnce: rapid.IntRange(0, 4).Draw(t, "at once"), MaxPerCycle: rapid.IntRange(0, 4).Draw(t, "a cycle"), MaxPerHour: rapid.IntRange(0, 4).Draw(t, "an hour"),
+			MaxPerHour: rapid.IntRange(0, 4).Draw(t, "an hour"),
 		}}
 		d := Decide(&s, set)
-		switch d.Verdicts[0].Why {
-		case AtOnce, PerCycle, PerHour:
-		default:
+		if d.Verdicts[0].Why != PerHour {
 			return
 		}
-		most := 64
-		for _, limit := range []int{set.Limits.MaxAtOnce, set.Limits.MaxPerCycle, set.Limits.MaxPerHour} {
-			if limit > 0 {
-				most = min(most, limit)
-			}
-		}
-		if n := fewest(&s, d.Standing, &set); n <= most {
+		if n := fewest(&s, d.Standing, &set); n <= set.Limits.MaxPerHour {
 			t.Fatalf("%s, and a set of %d victims makes room", d.Verdicts[0].Why, n)
 		}
 	})
@@ -121,7 +95,7 @@ func fewest(s *Snapshot, standing []Why, set *Settings) int {
 		if size >= least {
 			continue
 		}
-		rooms := map[int32]vector{}
+		rooms := map[int32]placement.Amount{}
 		allowed := true
 		for i := range s.Candidates {
 			if sub>>i&1 == 0 {
@@ -129,17 +103,17 @@ func fewest(s *Snapshot, standing []Why, set *Settings) int {
 			}
 			allowed = allowed && standing[i] == Allowed
 			for _, share := range s.Candidates[i].Shares {
-				rooms[share.Node] = rooms[share.Node].plus(vectorOf(share.Amount))
+				rooms[share.Node] = rooms[share.Node].Plus(share.Amount)
 			}
 		}
 		if !allowed {
 			continue
 		}
-		t := &s.Trials[0]
+		t := &s.Claimants[0]
 		gpus := pieces(s.Nodes, t.Request)
 		for n := range v.places {
 			p := &v.places[n]
-			if len(gpus) == 1 && !p.down && t.Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.plus(rooms[int32(n)]).holds(v.need(t.Request, gpus[0], int32(n))) {
+			if len(gpus) == 1 && !p.down && t.Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.Plus(rooms[int32(n)]).Holds(v.Nodes.Need(t.Request, gpus[0], int32(n))) {
 				least = size
 			}
 		}
@@ -182,8 +156,8 @@ func TestGraceGPUs(t *testing.T) {
 func TestGraceGPUsHideNoSetWithinThem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, false)
-		s.Trials, s.Claims = s.Trials[:1], nil
-		s.Trials[0].Start, s.Trials[0].Request.Nodes, s.Trials[0].Run = math.Inf(1), 1, nil
+		s.Claimants, s.Claims = s.Claimants[:1], nil
+		s.Claimants[0].Start, s.Claimants[0].Request.Nodes, s.Claimants[0].Run = math.Inf(1), 1, nil
 		left := rapid.IntRange(1, 6).Draw(t, "GPUs left")
 		for i := range s.Candidates {
 			if s.Candidates[i].Leaving = i == 0; i == 0 {
@@ -206,20 +180,20 @@ func fewestGPUs(s *Snapshot, set *Settings) int {
 	least := 1 << 20
 	standing := Decide(s, *set).Standing
 	v := newView(s, set, standing)
-	gpus := pieces(s.Nodes, s.Trials[0].Request)
+	gpus := pieces(s.Nodes, s.Claimants[0].Request)
 	for sub := 1; sub < 1<<len(s.Candidates); sub++ {
-		rooms, held, allowed := map[int32]vector{}, 0, true
+		rooms, held, allowed := map[int32]placement.Amount{}, 0, true
 		for i := range s.Candidates {
 			if sub>>i&1 == 1 {
 				allowed, held = allowed && standing[i] == Allowed, held+int(s.Candidates[i].gpus())
 				for _, share := range s.Candidates[i].Shares {
-					rooms[share.Node] = rooms[share.Node].plus(vectorOf(share.Amount))
+					rooms[share.Node] = rooms[share.Node].Plus(share.Amount)
 				}
 			}
 		}
 		for n := range v.places {
 			p := &v.places[n]
-			if allowed && held < least && len(gpus) == 1 && !p.down && s.Trials[0].Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.plus(rooms[int32(n)]).holds(v.need(s.Trials[0].Request, gpus[0], int32(n))) {
+			if allowed && held < least && len(gpus) == 1 && !p.down && s.Claimants[0].Request.Types.Has(s.Nodes.Type(int32(n))) && p.room.Plus(rooms[int32(n)]).Holds(v.Nodes.Need(s.Claimants[0].Request, gpus[0], int32(n))) {
 				least = held
 			}
 		}

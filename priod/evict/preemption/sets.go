@@ -9,7 +9,7 @@ import (
 )
 
 // ranking lists nodes by the least that it can cost to free a number of GPUs on them,
-// whatever else a trial needs there. A search can stop where that exceeds the best that
+// whatever else a claimant needs there. A search can stop where that exceeds the best that
 // it has found.
 type ranking struct {
 	demand
@@ -17,9 +17,9 @@ type ranking struct {
 	nodes []int32   // by least, then node
 }
 
-// demand is what several trials may have in common.
+// demand is what several claimants may have in common.
 type demand struct {
-	gpus   int64
+	gpus   int32
 	second float64 // what a second of waiting costs
 }
 
@@ -59,9 +59,9 @@ func (r *ranking) move(v *view, node int32) {
 // by the GPUs that each victim frees, so the cost of waiting can be divided among the
 // GPUs.
 func (v *view) atLeast(p *place, w demand) float64 {
-	missing := w.gpus - p.room[0]
+	missing := w.gpus - p.room.GPUs
 	switch {
-	case p.down || missing > p.most[0]:
+	case p.down || missing > p.most.GPUs:
 		return math.Inf(1)
 	case missing <= 0:
 		return 0
@@ -73,8 +73,8 @@ func (v *view) atLeast(p *place, w demand) float64 {
 	v.least = least
 	for _, c := range p.pieces {
 		cost, wait := v.cost[c.candidate], second*v.Candidates[c.candidate].Grace
-		for m := missing; c.vector[0] > 0 && m > 0; m-- {
-			frees := min(c.vector[0], m)
+		for m := missing; c.GPUs > 0 && m > 0; m-- {
+			frees := min(c.GPUs, m)
 			least[m] = min(least[m], least[m-frees]+cost+wait*float64(frees))
 		}
 	}
@@ -88,7 +88,7 @@ const rounding = 1e-12
 // cheapest finds the node and the set of victims on it, which may be empty, that
 // make room for so many of the request's GPUs at the least cost, beside what is
 // decided so far. The victims are valid until the next call.
-func (v *view) cheapest(t *Trial, gpus int32, soFar *Verdict) (node int32, need vector, victims []int32, found bool) {
+func (v *view) cheapest(t *Claimant, gpus int32, soFar *Verdict) (node int32, need placement.Amount, victims []int32, found bool) {
 	v.search.begin(v.set, t, soFar)
 	if v.thrifty {
 		v.search.second = 0
@@ -102,7 +102,7 @@ func (v *view) cheapest(t *Trial, gpus int32, soFar *Verdict) (node int32, need 
 			v.search.mostGPUs -= v.Candidates[i].gpus()
 		}
 	}
-	w := demand{int64(gpus), v.search.second}
+	w := demand{gpus, v.search.second}
 	if soFar.Grace > 0 {
 		w.second = 0 // it waits for other victims anyway
 	}
@@ -115,9 +115,9 @@ func (v *view) cheapest(t *Trial, gpus int32, soFar *Verdict) (node int32, need 
 		if !t.Request.Types.Has(v.Nodes.Type(n)) || slices.ContainsFunc(soFar.Shares, func(s placement.Share) bool { return s.Node == n }) {
 			continue
 		}
-		wants := v.need(t.Request, gpus, n)
-		missing := wants.minus(p.room)
-		if !p.most.holds(missing) {
+		wants := v.Nodes.Need(t.Request, gpus, n)
+		missing := wants.Minus(p.room)
+		if !p.most.Holds(missing) {
 			continue
 		}
 		if v.search.run(v, t, p, missing) {
@@ -127,17 +127,17 @@ func (v *view) cheapest(t *Trial, gpus int32, soFar *Verdict) (node int32, need 
 	return node, need, v.search.set, found
 }
 
-// search looks through the sets of victims on one node.
-type search struct {
+// setSearch looks through the sets of victims on one node.
+type setSearch struct {
 	pieces []piece
 	costs  []float64
 	graces []float64
-	rest   []vector // sum of pieces from here on
+	rest   []placement.Amount // sum of pieces from here on
 	in     []int32
 	best   float64
 	set    []int32
 	better bool
-	second float64 // what a second of the trial's waiting costs
+	second float64 // what a second of the claimant's waiting costs
 	waited float64 // s that it has to wait for earlier victims anyway
 	most   int     // victims
 	// mostGPUs is how many GPUs the victims may hold, held how many each piece's candidate does.
@@ -145,9 +145,9 @@ type search struct {
 	held     []int32
 }
 
-// begin sets the cost at which a set of victims is no use: letting the trial wait until
+// begin sets the cost at which a set of victims is no use: letting the claimant wait until
 // it starts anyway costs no more.
-func (s *search) begin(set *Settings, t *Trial, soFar *Verdict) {
+func (s *setSearch) begin(set *Settings, t *Claimant, soFar *Verdict) {
 	s.best, s.second, s.waited = math.Inf(1), 0, soFar.Grace
 	if set.Policy != LeastLoss {
 		return
@@ -168,7 +168,7 @@ const maxExact = 16
 
 // run reports whether a set on this node costs less than the best so far, and keeps
 // it. Candidates that would leave too late are not looked at.
-func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
+func (s *setSearch) run(v *view, t *Claimant, p *place, missing placement.Amount) bool {
 	s.pieces, s.costs, s.graces, s.held, s.in, s.better = s.pieces[:0], s.costs[:0], s.graces[:0], s.held[:0], s.in[:0], false
 	for _, c := range p.pieces {
 		held := v.Candidates[c.candidate].gpus()
@@ -179,9 +179,9 @@ func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
 		}
 	}
 	s.rest = slices.Grow(s.rest[:0], len(s.pieces)+1)[:len(s.pieces)+1]
-	s.rest[len(s.pieces)] = vector{}
+	s.rest[len(s.pieces)] = placement.Amount{}
 	for i := len(s.pieces) - 1; i >= 0; i-- {
-		s.rest[i] = s.rest[i+1].plus(s.pieces[i].vector)
+		s.rest[i] = s.rest[i+1].Plus(s.pieces[i].Amount)
 	}
 	if len(s.pieces) <= maxExact {
 		s.all(0, missing, 0, s.waited, 0)
@@ -192,12 +192,12 @@ func (s *search) run(v *view, t *Trial, p *place, missing vector) bool {
 }
 
 // all tries every set that may still win: with the piece, then without it.
-func (s *search) all(i int, missing vector, cost, grace float64, held int32) {
+func (s *setSearch) all(i int, missing placement.Amount, cost, grace float64, held int32) {
 	total := cost + s.second*(grace-s.waited)
-	if total >= s.best || held > s.mostGPUs || !s.rest[i].holds(missing) {
+	if total >= s.best || held > s.mostGPUs || !s.rest[i].Holds(missing) {
 		return
 	}
-	if (vector{}).holds(missing) {
+	if (placement.Amount{}).Holds(missing) {
 		s.keep(total)
 		return
 	}
@@ -206,25 +206,25 @@ func (s *search) all(i int, missing vector, cost, grace float64, held int32) {
 	}
 	c := &s.pieces[i]
 	s.in = append(s.in, c.candidate)
-	s.all(i+1, missing.minus(c.vector), cost+s.costs[i], max(grace, s.graces[i]), held+s.held[i])
+	s.all(i+1, missing.Minus(c.Amount), cost+s.costs[i], max(grace, s.graces[i]), held+s.held[i])
 	s.in = s.in[:len(s.in)-1]
 	s.all(i+1, missing, cost, grace, held)
 }
 
-func (s *search) keep(cost float64) {
+func (s *setSearch) keep(cost float64) {
 	s.best, s.better = cost, true
 	s.set = append(s.set[:0], s.in...)
 }
 
 // greedy repeatedly adds the candidate that frees most of what is missing for
 // its cost, then removes those that the others made needless, the dearest first.
-func (s *search) greedy(missing vector, value func(i int, left vector) float64) {
-	if s.in = s.in[:0]; !s.rest[0].holds(missing) {
+func (s *setSearch) greedy(missing placement.Amount, value func(i int, left placement.Amount) float64) {
+	if s.in = s.in[:0]; !s.rest[0].Holds(missing) {
 		return
 	}
 	var chosen []int
 	left := missing
-	for !(vector{}).holds(left) {
+	for !(placement.Amount{}).Holds(left) {
 		best, most := -1, 0.0
 		for i := range s.pieces {
 			if slices.Contains(chosen, i) {
@@ -235,12 +235,12 @@ func (s *search) greedy(missing vector, value func(i int, left vector) float64) 
 			}
 		}
 		chosen = append(chosen, best)
-		left = left.minus(s.pieces[best].vector)
+		left = left.Minus(s.pieces[best].Amount)
 	}
 	slices.SortFunc(chosen, func(a, b int) int { return cmp.Or(cmp.Compare(s.costs[b], s.costs[a]), cmp.Compare(a, b)) })
 	cost, grace, held := 0.0, s.waited, int32(0)
 	for _, i := range chosen {
-		if without := left.plus(s.pieces[i].vector); (vector{}).holds(without) {
+		if without := left.Plus(s.pieces[i].Amount); (placement.Amount{}).Holds(without) {
 			left = without
 			continue
 		}
@@ -253,29 +253,30 @@ func (s *search) greedy(missing vector, value func(i int, left vector) float64) 
 }
 
 // gain is how much of what is missing a piece frees: a sum of fractions, one for each resource.
-func (s *search) gain(i int, left vector) (gain float64) {
-	for k := range left {
-		if left[k] > 0 {
-			gain += float64(min(left[k], s.pieces[i].vector[k])) / float64(left[k])
+func (s *setSearch) gain(i int, left placement.Amount) (gain float64) {
+	frees := resources(s.pieces[i].Amount)
+	for k, missing := range resources(left) {
+		if missing > 0 {
+			gain += float64(min(missing, frees[k])) / float64(missing)
 		}
 	}
 	return gain
 }
 
 // worth is a piece's gain for its cost.
-func (s *search) worth(i int, left vector) float64 {
+func (s *setSearch) worth(i int, left placement.Amount) float64 {
 	return s.gain(i, left) / max(s.costs[i], math.SmallestNonzeroFloat64)
 }
 
-// dearWait is the longest wait, s, that counts for a trial beyond its share.
+// dearWait is the longest wait, s, that counts for a claimant beyond its share.
 const dearWait = 3600
 
-// second is what a second of the trial's wait is worth, in GPU-seconds lost.
-func (t *Trial) second(set *Settings) float64 {
+// second is what a second of the claimant's wait is worth, in GPU-seconds lost.
+func (t *Claimant) second(set *Settings) float64 {
 	return set.Urgency * float64(t.Request.GPUs) / max(t.Price, 1)
 }
 
-// MostLoss is the loss, GPU-seconds, from which on no job leaves for a trial of so many GPUs at this price.
+// MostLoss is the loss, GPU-seconds, from which on no job leaves for a claimant of so many GPUs at this price.
 func MostLoss(urgency float64, gpus int, price float64) float64 {
 	return urgency * float64(gpus) / max(price, 1) * dearWait
 }

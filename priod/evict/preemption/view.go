@@ -7,65 +7,25 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// vector is GPUs, CPUs, MB and the other resources.
-type vector [3 + placement.MaxOthers]int64
-
-func vectorOf(a placement.Amount) vector {
-	v := vector{int64(a.GPUs), int64(a.CPUs), a.MemMB}
-	copy(v[3:], a.Others[:])
-	return v
-}
-
-func (v vector) amount() placement.Amount {
-	a := placement.Amount{GPUs: int32(v[0]), CPUs: int32(v[1]), MemMB: v[2]}
-	copy(a.Others[:], v[3:])
-	return a
-}
-
-func (v vector) holds(w vector) bool {
-	for k := range v {
-		if v[k] < w[k] {
-			return false
-		}
-	}
-	return true
-}
-
-func (v vector) plus(w vector) vector {
-	for k := range v {
-		v[k] += w[k]
-	}
-	return v
-}
-
-func (v vector) minus(w vector) vector {
-	for k := range v {
-		v[k] -= w[k]
-	}
-	return v
-}
-
-// published are the resources of FitGpp's paper.
-func (v vector) published() []int64 { return v[:3] }
-
-// besideGPUs is the vector without its GPUs.
-func (v vector) besideGPUs() vector {
-	v[0] = 0
-	return v
+// resources are an amount as a list: GPUs, CPUs, MB and the others.
+func resources(a placement.Amount) [3 + placement.MaxOthers]int64 {
+	all := [3 + placement.MaxOthers]int64{int64(a.GPUs), int64(a.CPUs), a.MemMB}
+	copy(all[3:], a.Others[:])
+	return all
 }
 
 // piece is what leaves one node with a candidate.
 type piece struct {
 	candidate int32
-	vector
+	placement.Amount
 }
 
 // place is one node with what may be freed on it.
 type place struct {
 	down   bool
-	room   vector  // free, or being freed, and not claimed
-	pieces []piece // of allowed candidates, by cost for each GPU
-	most   vector  // sum of pieces
+	room   placement.Amount // free, or being freed, and not claimed
+	pieces []piece          // of allowed candidates, by cost for each GPU
+	most   placement.Amount // sum of pieces
 }
 
 // view is the cluster as it will be when all that was decided so far has happened.
@@ -76,14 +36,15 @@ type view struct {
 	places   []place
 	cost     []float64           // of each candidate
 	order    []int32             // candidates, in the order of FitGpp's scores
-	rankings map[demand]*ranking // of nodes, by GPUs wanted
 	chosen   []bool              // victims so far
+	rankings map[demand]*ranking // of nodes, by GPUs wanted
 	gangs    []int32             // candidates on several nodes
-	search   search
-	most     int       // victims of one trial at most; 0: any number
-	mostGPUs int32     // that these hold at most; 0: any number
-	thrifty  bool      // the least loss counts, however long the trial waits for it
-	least    []float64 // scratch of atLeast
+	search   setSearch
+	vain     []*Claimant // for which there was no place since the last place was given
+	most     int         // victims of one claimant at most; 0: any number
+	mostGPUs int32       // that these hold at most; 0: any number
+	thrifty  bool        // the least loss counts, however long the claimant waits for it
+	least    []float64   // scratch of atLeast
 }
 
 func newView(s *Snapshot, set *Settings, standing []Why) *view {
@@ -92,21 +53,20 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 		rankings: map[demand]*ranking{}, chosen: make([]bool, len(s.Candidates)),
 	}
 	for i := range v.places {
-		v.places[i].room, v.places[i].down = vectorOf(s.Nodes.FreeOn(int32(i))), s.Nodes.Down(int32(i))
+		v.places[i].room, v.places[i].down = s.Nodes.FreeOn(int32(i)), s.Nodes.Down(int32(i))
 	}
 	for _, c := range s.Claims {
 		for _, share := range c.Shares {
-			v.addRoom(share.Node, vector{}.minus(vectorOf(share.Amount)))
+			v.addRoom(share.Node, placement.Amount{}.Minus(share.Amount))
 		}
 	}
 	v.price()
-	v.makePlaces()
 	for i := range s.Candidates {
 		if len(s.Candidates[i].Shares) > 1 {
 			v.gangs = append(v.gangs, int32(i))
 		}
 		for _, share := range s.Candidates[i].Shares {
-			p, amount := &v.places[share.Node], vectorOf(share.Amount)
+			p, amount := &v.places[share.Node], share.Amount
 			switch {
 			case s.Candidates[i].Leaving:
 				v.addRoom(share.Node, amount)
@@ -121,31 +81,14 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 	return v
 }
 
-// makePlaces makes room for each node's pieces.
-func (v *view) makePlaces() {
-	count, sum := make([]int, len(v.places)), 0
-	for i := range v.Candidates {
-		if v.standing[i] == Allowed {
-			for _, share := range v.Candidates[i].Shares {
-				count[share.Node]++
-				sum++
-			}
-		}
-	}
-	all := make([]piece, sum)
-	for i, n := range count {
-		v.places[i].pieces, all = all[:0:n], all[n:]
-	}
-}
-
 // addRoom adds what becomes free on a node. Its CPUs and memory do on the other parts of a node
 // with several GPU types, too.
-func (v *view) addRoom(node int32, amount vector) {
+func (v *view) addRoom(node int32, amount placement.Amount) {
 	p := &v.places[node]
-	p.room = p.room.plus(amount)
+	p.room = p.room.Plus(amount)
 	for _, other := range v.Nodes.OtherParts(node) {
 		p := &v.places[other]
-		p.room = p.room.plus(amount.besideGPUs())
+		p.room = p.room.Plus(amount.BesideGPUs())
 		v.rerank(other)
 	}
 }
@@ -154,16 +97,12 @@ func (v *view) addRoom(node int32, amount vector) {
 func (v *view) updateSums(node int32) {
 	p := &v.places[node]
 	slices.SortStableFunc(p.pieces, func(a, b piece) int {
-		return cmp.Compare(v.cost[a.candidate]*float64(b.vector[0]), v.cost[b.candidate]*float64(a.vector[0]))
+		return cmp.Compare(v.cost[a.candidate]*float64(b.GPUs), v.cost[b.candidate]*float64(a.GPUs))
 	})
-	p.most = vector{}
+	p.most = placement.Amount{}
 	for _, c := range p.pieces {
-		p.most = p.most.plus(c.vector)
+		p.most = p.most.Plus(c.Amount)
 	}
-}
-
-func (v *view) need(r placement.Request, gpus, node int32) vector {
-	return vectorOf(v.Nodes.Need(r, gpus, node))
 }
 
 // pieces are the GPUs that a request takes of each of its nodes, most first.
@@ -192,29 +131,27 @@ func pieces(n *placement.Nodes, r placement.Request) []int32 {
 	return all
 }
 
-// giveRoom gives a trial its place on a node, and makes the victims leave.
-func (v *view) giveRoom(verdict *Verdict, node int32, need vector, victims []int32) {
+// giveRoom gives a claimant its place on a node, and makes the victims leave.
+func (v *view) giveRoom(verdict *Verdict, node int32, need placement.Amount, victims []int32) {
+	part := Verdict{Shares: []placement.Share{{Node: node, Amount: need}}}
 	for _, c := range victims {
-		v.setVictim(c, true)
-		verdict.Victims = append(verdict.Victims, int(c))
-		verdict.Cost += v.cost[c]
-		verdict.Grace = max(verdict.Grace, v.Candidates[c].Grace)
+		part.Victims = append(part.Victims, int(c))
 	}
-	v.addRoom(node, vector{}.minus(need))
-	v.rerank(node)
-	verdict.Shares = append(verdict.Shares, placement.Share{Node: node, Amount: need.amount()})
+	v.apply(&part, true)
+	verdict.Victims, verdict.Shares = append(verdict.Victims, part.Victims...), append(verdict.Shares, part.Shares...)
+	v.sumCosts(verdict)
 }
 
 // setVictim makes a candidate a victim, or takes that back.
 func (v *view) setVictim(c int32, leaves bool) {
 	v.chosen[c] = leaves
 	for _, share := range v.Candidates[c].Shares {
-		p, amount := &v.places[share.Node], vectorOf(share.Amount)
+		p, amount := &v.places[share.Node], share.Amount
 		if leaves {
 			v.addRoom(share.Node, amount)
 			p.pieces = slices.DeleteFunc(p.pieces, func(x piece) bool { return x.candidate == c })
 		} else {
-			v.addRoom(share.Node, vector{}.minus(amount))
+			v.addRoom(share.Node, placement.Amount{}.Minus(amount))
 			p.pieces = append(p.pieces, piece{c, amount})
 		}
 		v.updateSums(share.Node)
@@ -228,9 +165,9 @@ func (v *view) apply(verdict *Verdict, holds bool) {
 		v.setVictim(int32(c), holds)
 	}
 	for _, share := range verdict.Shares {
-		amount := vectorOf(share.Amount)
+		amount := share.Amount
 		if holds {
-			amount = vector{}.minus(amount)
+			amount = placement.Amount{}.Minus(amount)
 		}
 		v.addRoom(share.Node, amount)
 		v.rerank(share.Node)
@@ -269,8 +206,8 @@ func (v *view) rerank(node int32) {
 	}
 }
 
-// dropNeedless removes victims without which the trial still fits: a gang that leaves
-// for one node of a trial may make others needless.
+// dropNeedless removes victims without which the claimant still fits: a gang that leaves
+// for one node of a claimant may make others needless.
 func (v *view) dropNeedless(verdict *Verdict) {
 	if len(verdict.Shares) < 2 {
 		return
@@ -280,7 +217,7 @@ func (v *view) dropNeedless(verdict *Verdict) {
 	})
 	for _, c := range dearest {
 		needed := slices.ContainsFunc(v.Candidates[c].Shares, func(s placement.Share) bool {
-			return !v.places[s.Node].room.holds(vectorOf(s.Amount))
+			return !v.places[s.Node].room.Holds(s.Amount)
 		})
 		if !needed {
 			v.setVictim(int32(c), false)

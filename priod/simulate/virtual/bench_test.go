@@ -16,7 +16,6 @@ import (
 	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
-	"slurmprio/slurmplug"
 	"slurmprio/tests/papers/traces"
 )
 
@@ -109,7 +108,7 @@ func watchHeap(stop <-chan struct{}, peak chan<- uint64) {
 // Venus with EASY, s: the figure that stands beside ours.
 const publishedEASY = 5
 
-var benchDaemon = Daemon{Settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000}}}, Interval: 15 * time.Second}
+var benchDaemon = Daemon{Settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{Top: 2_000_000_000}}}, Interval: 15 * time.Second}
 
 // BenchmarkVenus runs the week of Venus under each mode.
 func BenchmarkVenus(b *testing.B) {

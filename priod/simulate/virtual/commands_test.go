@@ -88,8 +88,7 @@ func TestDaemonMakesRoom(t *testing.T) {
 	}
 }
 
-// Caps: no more victims in their grace at a time, by one cycle or in an hour than
-// priod.toml says, and none more often in its life.
+// No more victims leave in an hour than priod.toml says.
 func TestDaemonKeepsCaps(t *testing.T) {
 	var jobs []trace.Job
 	for i := range 12 {
@@ -99,10 +98,8 @@ func TestDaemonKeepsCaps(t *testing.T) {
 		jobs = append(jobs, trace.Job{ID: fmt.Sprint("te", i), GPUs: 1, Duration: 600, Submit: 1003, User: "bob", Class: cluster.TE})
 	}
 	for toml, starts := range map[string][]float64{
-		"max_per_cycle = 4\n": {1033, 1033, 1033, 1033, 1040, 1040},
-		"":                    {1033, 1033, 1033, 1033, 1033, 1033},
-		"max_at_once = 2\n":   {1033, 1033, 1070, 1070, 1100, 1100},
-		"max_per_hour = 3\n":  {1033, 1033, 1033, 1633, 1633, 1633},
+		"":                   {1033, 1033, 1033, 1033, 1033, 1033},
+		"max_per_hour = 3\n": {1033, 1033, 1033, 1633, 1633, 1633},
 	} {
 		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, evicting+toml, nil)}
 		var got []float64

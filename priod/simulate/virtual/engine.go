@@ -366,11 +366,7 @@ func (e *engine) idle() error {
 		if e.unsatisfied(j) {
 			return nil // priod takes back what it refuses
 		}
-		why := "nothing that runs can make room for it any more"
-		if e.slurm != nil && j.held() {
-			why = "it is held"
-		}
-		stuck.add(j.ID, why)
+		stuck.add(j.ID, "nothing that runs can make room for it any more")
 	}
 	return stuck
 }

@@ -138,17 +138,9 @@ func (e *engine) bill(j *job) float64 {
 
 // priority is what Slurm orders a job by, without what its partition adds.
 func (e *engine) priority(j *job) int64 {
-	if j.direct >= 0 {
-		return j.direct
-	}
 	const most = 1<<32 - 3 // NO_VAL
-	return min(max(e.factors.factors(j, e.now, e.gpus)+j.site-j.nice, 1), most)
+	return min(max(e.factors.factors(j, e.now, e.gpus)+j.site, 1), most)
 }
 
 // shown is the priority that Slurm shows: that in the first partition of the job's list.
-func (e *engine) shown(j *job) int64 {
-	if j.direct >= 0 {
-		return j.direct
-	}
-	return e.priority(j) + j.line.parts[0].bonus
-}
+func (e *engine) shown(j *job) int64 { return e.priority(j) + j.line.parts[0].bonus }

@@ -25,9 +25,8 @@ type queuePart struct {
 // order is the place of a job in the order of all, in this partition.
 func (p *queuePart) order(j *job) key {
 	k := j.key
-	if k.tier -= 2 * int32(p.Tier); j.direct < 0 {
-		k.rank -= float64(p.bonus)
-	}
+	k.tier -= 2 * int32(p.Tier)
+	k.rank -= float64(p.bonus)
 	return k
 }
 

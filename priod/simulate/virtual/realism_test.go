@@ -18,7 +18,6 @@ import (
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
-	"slurmprio/slurmplug"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
@@ -253,7 +252,7 @@ func TestFairShareOfAccounts(t *testing.T) {
 }
 
 // The order comes from the same cycle.Step as the daemon's: TE before BE from
-// the next cycle on, under every lever.
+// the next cycle on.
 func TestPriodOrdersThroughItsCycle(t *testing.T) {
 	var jobs []trace.Job
 	for i := range 20 {
@@ -262,20 +261,18 @@ func TestPriodOrdersThroughItsCycle(t *testing.T) {
 	for i := 10; i < 20; i += 3 {
 		jobs[i].Class = cluster.TE
 	}
-	for _, lever := range []slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority} {
-		daemon := Daemon{Settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{Lever: lever, Top: 2_000_000_000, WritesPerCycle: 1000}}}, Interval: 15 * time.Second}
-		r := run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: daemon})
-		for i, want := range map[int]float64{0: 0, 10: 100, 13: 200, 16: 300, 19: 400} {
-			if r.Outcomes[i].Start != want {
-				t.Errorf("%s: job %d starts at %v, want %v", lever, i, r.Outcomes[i].Start, want)
-			}
+	daemon := Daemon{Settings: cycle.Settings{Order: order.Feature{Settings: order.Settings{Top: 2_000_000_000, WritesPerCycle: 1000}}}, Interval: 15 * time.Second}
+	r := run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: daemon})
+	for i, want := range map[int]float64{0: 0, 10: 100, 13: 200, 16: 300, 19: 400} {
+		if r.Outcomes[i].Start != want {
+			t.Errorf("job %d starts at %v, want %v", i, r.Outcomes[i].Start, want)
 		}
-		without := daemon
-		without.Settings.Hold = "paused by a test"
-		r = run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: without})
-		if r.Outcomes[10].Start != 1000 {
-			t.Errorf("%s: paused, and job 10 starts at %v", lever, r.Outcomes[10].Start)
-		}
+	}
+	without := daemon
+	without.Settings.Hold = "paused by a test"
+	r = run(t, nodes(1, 1), jobs, Options{Order: Priod, Daemon: without})
+	if r.Outcomes[10].Start != 1000 {
+		t.Errorf("paused, and job 10 starts at %v", r.Outcomes[10].Start)
 	}
 }
 
@@ -287,7 +284,7 @@ func TestPriodOrdersByAllocation(t *testing.T) {
 		jobs = append(jobs, trace.Job{ID: fmt.Sprint(i), GPUs: 1, Duration: 1000, User: "ann", Account: []string{"x", "y"}[i%2], Submit: 1})
 	}
 	daemon := Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
-		Order: order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.OwedOrder}},
+		Order: order.Feature{Settings: order.Settings{Top: 2_000_000_000, Order: order.OwedOrder}},
 		Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{
 			Policy: "max-min", Every: time.Hour, Weights: map[string]float64{"y": 5},
 		}},

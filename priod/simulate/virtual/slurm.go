@@ -48,14 +48,11 @@ type slurm struct {
 
 // record is what Slurm holds of a job beside what the scheduler needs.
 type record struct {
-	site, nice int64
-	direct     int64   // a priority set by hand; -1 when there is none, 0 holds
-	features   string  // the node feature that it is bound to; "": none
-	excluded   []int32 // nodes that it refuses
-	row        int     // in slurm.jobs; -1 before the job is known
+	site     int64
+	features string  // the node feature that it is bound to; "": none
+	excluded []int32 // nodes that it refuses
+	row      int     // in slurm.jobs; -1 before the job is known
 }
-
-func (r *record) held() bool { return r.direct == 0 }
 
 // holds reports whether a job has GPUs.
 func (j *job) holds() bool { return j.state == running || j.state == leaving || j.state == closing }
@@ -179,24 +176,10 @@ func (s *slurm) apply(a plan.Action) error {
 		s.changed(j)
 		return err
 	}
-	if a.Lever != slurmplug.Release && !a.After.IsNumber() {
-		return fmt.Errorf("%s=%.40q is no number", a.Lever, a.After)
+	if a.Lever != slurmplug.SiteFactor || !a.After.IsNumber() {
+		return fmt.Errorf("the virtual Slurm has no %s=%.40q", a.Lever, a.After)
 	}
-	v := a.After.Number()
-	switch a.Lever {
-	case slurmplug.SiteFactor:
-		j.site = v
-	case slurmplug.Nice:
-		if j.direct < 0 { // Slurm ignores it on a priority set by hand
-			j.nice = v
-		}
-	case slurmplug.Priority:
-		j.direct, j.nice = v, 0
-	case slurmplug.Release:
-		j.direct, j.nice = -1, 0
-	default:
-		return fmt.Errorf("the virtual Slurm has no %s", a.Lever)
-	}
+	j.site = a.After.Number()
 	if k := s.e.place(j); j.state == waiting && k != j.key {
 		s.e.queue.remove(j)
 		j.key = k
@@ -244,7 +227,7 @@ func (s *slurm) counts(j *job) bool { return !s.ordersTE || j.Class == cluster.T
 
 func (s *slurm) refresh(j *job) {
 	row := &s.snapshot.Jobs[j.row]
-	row.Priority, row.SiteFactor, row.Nice = s.e.shown(j), j.site, j.nice
+	row.Priority, row.SiteFactor = s.e.shown(j), j.site
 	row.Restarts = int(j.runs)
 	row.Start, row.GPUType, row.Reason = time.Time{}, j.GPUType, ""
 	row.SiteFactorKnown = j.state == waiting
@@ -475,7 +458,7 @@ func (s *slurm) unsettled() bool {
 // evicts reports whether the daemon may have jobs leave.
 func (s *slurm) evicts() bool {
 	e := &s.e.opt.Daemon.Settings.Evictions
-	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Rounds.Settings.Enabled)
+	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Settings.Rounds.Enabled)
 }
 
 // memory is a Recorder for a run that is not looked up: the outcomes are

@@ -11,7 +11,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/order"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
@@ -98,7 +98,7 @@ func steering15s(t *testing.T) Options {
 			return s
 		},
 		Daemon: Daemon{Interval: 15 * time.Second, Settings: cycle.Settings{
-			Order:      order.Feature{Settings: order.Settings{Lever: slurmplug.SiteFactor, Top: 2_000_000_000, Order: order.OwedOrder}},
+			Order:      order.Feature{Settings: order.Settings{Top: 2_000_000_000, Order: order.OwedOrder}},
 			Allocation: allocate.Feature{Ledger: &allocate.Ledger{}, Settings: allocate.Settings{Policy: "max-min", Every: 30 * time.Minute, Table: table}},
 			Steering: steer.Feature{
 				Settings: steer.Settings{Enabled: true, Rule: steer.Defaults, Features: map[string]string{"fast": "ampere"}},
@@ -179,7 +179,7 @@ func TestSkippedCyclesChangeNothing(t *testing.T) {
 		for _, every := range []bool{true, false} {
 			opt := steering15s(t)
 			opt.RequeueDelay, opt.Evict = 121, eachBurst(30000)
-			opt.Daemon.Settings.Order.Settings.Order, opt.Daemon.Settings.Order.Settings.Lead = order.OwedOrder, yield.Defaults.Lead
+			opt.Daemon.Settings.Order.Settings.Order, opt.Daemon.Settings.Order.Settings.Lead = order.OwedOrder, evict.Constants.Rounds.Lead
 			opt.Daemon.every, opt.Daemon.Settings.Allocation.Settings.Policy = every, policy
 			opt.Daemon.Settings.Allocation.Settings.Every = 2 * time.Minute
 			opt.Daemon.Settings.Stage = func(stage string) {

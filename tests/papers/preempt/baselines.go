@@ -16,10 +16,15 @@ const (
 	Random preemption.Policy = "random" // any, until the TE job fits
 )
 
-// What FitGpp may do when no single victim makes room, beside what the daemon offers; the paper leaves it open.
+// Fallback is what FitGpp does when no single victim makes room; the paper leaves it open.
+type Fallback string
+
+// The fallbacks.
 const (
-	FallRandom  preemption.Fallback = "random"  // any of the cluster, until the TE job fits
-	FallAnybody preemption.Fallback = "anybody" // the same, also those evicted P times
+	FallNode    Fallback = "node-set" // the set on one node with the least sum of scores, as priod does
+	FallNone    Fallback = "none"     // the TE job waits
+	FallRandom  Fallback = "random"   // any of the cluster, until the TE job fits
+	FallAnybody Fallback = "anybody"  // the same, also those evicted P times
 )
 
 // baseline is the cluster as it will be when all that was decided so far has happened.
@@ -41,9 +46,9 @@ func decide(s *preemption.Snapshot, set Settings) []preemption.Verdict {
 	for i := range b.room {
 		b.room[i] = s.Nodes.FreeOn(int32(i))
 	}
-	verdicts := make([]preemption.Verdict, len(s.Trials))
+	verdicts := make([]preemption.Verdict, len(s.Claimants))
 	for _, c := range s.Claims {
-		verdicts[c.Trial] = preemption.Verdict{Why: preemption.Claimed, Shares: c.Shares}
+		verdicts[c.Of] = preemption.Verdict{Why: preemption.Claimed, Shares: c.Shares}
 		b.add(c.Shares, -1)
 	}
 	for i := range s.Candidates {
@@ -51,7 +56,7 @@ func decide(s *preemption.Snapshot, set Settings) []preemption.Verdict {
 		switch capped := set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions; {
 		case c.Leaving:
 			b.add(c.Shares, 1)
-		case c.Consent && c.Elapsed >= set.MinRun && (!capped || set.Policy == preemption.FitGpp && set.Fallback == FallAnybody):
+		case c.Stays == "" && c.Elapsed >= set.MinRun && (!capped || set.Policy == preemption.FitGpp && set.Fallback == FallAnybody):
 			b.order = append(b.order, i)
 		}
 	}
@@ -64,14 +69,14 @@ func decide(s *preemption.Snapshot, set Settings) []preemption.Verdict {
 			return cmp.Compare(s.Candidates[k].Remaining, s.Candidates[i].Remaining)
 		})
 	}
-	gate := preemption.NewGate(s, set.Limits).Staged(s)
-	for i := range s.Trials {
+	ledger := preemption.NewLedger(s, set.Limits)
+	for i := range s.Claimants {
 		if verdicts[i].Why == preemption.Claimed {
 			continue
 		}
-		verdicts[i] = b.choose(&s.Trials[i])
+		verdicts[i] = b.choose(&s.Claimants[i])
 		if v := &verdicts[i]; v.Why == preemption.Evicts {
-			if why := gate.Refuses(s, s.Trials[i].Owner, v.Victims); why != "" {
+			if why := ledger.Refuses(s, s.Claimants[i].Owner, v.Victims); why != "" {
 				b.take(v, false)
 				*v = preemption.Verdict{Why: why}
 			}
@@ -105,14 +110,14 @@ func (b *baseline) take(v *preemption.Verdict, holds bool) {
 }
 
 // fits reports whether a trial on one node fits there, given so much more room.
-func (b *baseline) fits(t *preemption.Trial, node int32, more placement.Amount) (need placement.Amount, ok bool) {
+func (b *baseline) fits(t *preemption.Claimant, node int32, more placement.Amount) (need placement.Amount, ok bool) {
 	need = b.Nodes.Need(t.Request, t.Request.GPUs, node)
 	has := b.room[node]
 	return need, !b.Nodes.Down(node) && has.GPUs+more.GPUs >= need.GPUs && has.CPUs+more.CPUs >= need.CPUs && has.MemMB+more.MemMB >= need.MemMB
 }
 
 // choose is FitGpp's one victim with the least score that makes room, and victims over the whole cluster until the trial fits.
-func (b *baseline) choose(t *preemption.Trial) preemption.Verdict {
+func (b *baseline) choose(t *preemption.Claimant) preemption.Verdict {
 	if !b.onOneNode(t) {
 		return preemption.Verdict{Why: preemption.Gang}
 	}
@@ -150,6 +155,9 @@ func (b *baseline) choose(t *preemption.Trial) preemption.Verdict {
 			}
 		}
 	}
+	if b.set.Policy == preemption.FitGpp && b.set.Fallback == FallNone {
+		return preemption.Verdict{Why: preemption.Impossible}
+	}
 	order := b.order
 	if b.set.Policy != LRTP {
 		order = slices.Clone(order)
@@ -175,7 +183,7 @@ func (b *baseline) choose(t *preemption.Trial) preemption.Verdict {
 }
 
 // onOneNode reports whether a trial asks for one node, or fits the largest that it may have.
-func (b *baseline) onOneNode(t *preemption.Trial) bool {
+func (b *baseline) onOneNode(t *preemption.Claimant) bool {
 	if t.Request.Nodes > 0 {
 		return t.Request.Nodes == 1
 	}

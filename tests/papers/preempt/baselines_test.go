@@ -13,11 +13,11 @@ import (
 
 // one is a node that is full of jobs of so many GPUs, and a trial.
 func one(gpus int32, jobs ...int32) preemption.Snapshot {
-	s := preemption.Snapshot{Trials: []preemption.Trial{{Request: placement.Request{Types: 1, Amount: placement.Amount{GPUs: gpus}}, Start: math.Inf(1)}}}
+	s := preemption.Snapshot{Claimants: []preemption.Claimant{{Request: placement.Request{Types: 1, Amount: placement.Amount{GPUs: gpus}}, Start: math.Inf(1)}}}
 	all := int32(0)
 	for _, n := range jobs {
 		all += n
-		s.Candidates = append(s.Candidates, preemption.Candidate{Consent: true, Grace: 1, Shares: []placement.Share{{Amount: placement.Amount{GPUs: n}}}})
+		s.Candidates = append(s.Candidates, preemption.Candidate{Grace: 1, Shares: []placement.Share{{Amount: placement.Amount{GPUs: n}}}})
 	}
 	s.Nodes = placement.New(placement.Packed, []placement.Node{{Amount: placement.Amount{GPUs: all, CPUs: placement.Plenty, MemMB: placement.Plenty}}})
 	for _, c := range s.Candidates {
@@ -42,8 +42,8 @@ func TestFallbacks(t *testing.T) {
 	for i := range s.Candidates {
 		s.Candidates[i].Evicted = 1
 	}
-	for fallback, want := range map[preemption.Fallback]preemption.Why{FallRandom: preemption.Impossible, FallAnybody: preemption.Evicts} {
-		set := Settings{Settings: preemption.Settings{Policy: preemption.FitGpp, S: 4, MaxEvictions: 1, Fallback: fallback}}
+	for fallback, want := range map[Fallback]preemption.Why{FallRandom: preemption.Impossible, FallNone: preemption.Impossible, FallAnybody: preemption.Evicts} {
+		set := Settings{Fallback: fallback, Settings: preemption.Settings{Policy: preemption.FitGpp, S: 4, MaxEvictions: 1}}
 		if v := decide(&s, set)[0]; v.Why != want {
 			t.Errorf("%s: %+v", fallback, v)
 		}
@@ -66,18 +66,18 @@ func TestVictimsMakeRoom(t *testing.T) {
 			}
 			s.Nodes.Take(shares)
 			s.Candidates = append(s.Candidates, preemption.Candidate{
-				Shares: shares, Consent: rapid.IntRange(0, 4).Draw(t, "consent") > 0, Leaving: rapid.IntRange(0, 5).Draw(t, "leaving") == 0,
+				Shares: shares, Stays: rapid.SampledFrom([]preemption.Why{"", "", "", "", preemption.NoConsent}).Draw(t, "stays"), Leaving: rapid.IntRange(0, 5).Draw(t, "leaving") == 0,
 				Evicted: rapid.IntRange(0, 2).Draw(t, "evicted"), Grace: 1, Remaining: float64(rapid.IntRange(0, 9).Draw(t, "left")),
 			})
 		}
 		for range rapid.IntRange(1, 4).Draw(t, "trials") {
-			s.Trials = append(s.Trials, preemption.Trial{Start: math.Inf(1), Request: placement.Request{
+			s.Claimants = append(s.Claimants, preemption.Claimant{Start: math.Inf(1), Request: placement.Request{
 				Types: placement.Types(rapid.IntRange(1, 3).Draw(t, "types")), Amount: placement.Amount{GPUs: int32(rapid.IntRange(1, 10).Draw(t, "wants")), CPUs: 2},
 			}})
 		}
-		set := Settings{Seed: 7, Settings: preemption.Settings{
+		set := Settings{Seed: 7, Fallback: rapid.SampledFrom([]Fallback{FallRandom, FallAnybody, FallNone}).Draw(t, "fallback"), Settings: preemption.Settings{
 			Policy: rapid.SampledFrom([]preemption.Policy{LRTP, Random, preemption.FitGpp}).Draw(t, "policy"), S: 4,
-			Fallback: rapid.SampledFrom([]preemption.Fallback{FallRandom, FallAnybody}).Draw(t, "fallback"), MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"),
+			MaxEvictions: rapid.IntRange(0, 2).Draw(t, "max"),
 		}}
 		later, left := s.Nodes.Clone(), map[int]bool{}
 		for i, c := range s.Candidates {
@@ -90,7 +90,7 @@ func TestVictimsMakeRoom(t *testing.T) {
 			for _, c := range v.Victims {
 				x := &s.Candidates[c]
 				often := set.MaxEvictions > 0 && x.Evicted >= set.MaxEvictions && (set.Policy != preemption.FitGpp || set.Fallback != FallAnybody)
-				if left[c] || !x.Consent || often {
+				if left[c] || x.Stays != "" || often {
 					t.Fatalf("%+v leaves: %+v", x, v)
 				}
 				left[c] = true

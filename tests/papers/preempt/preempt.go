@@ -4,6 +4,7 @@
 package preempt
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -16,21 +17,31 @@ import (
 // Settings are those of the choice, by a policy of evict/preemption or of this package.
 type Settings struct {
 	preemption.Settings
-	Seed uint64 // of random choices
+	Fallback Fallback // of FitGpp
+	Seed     uint64   // of random choices
 }
 
 // cluster reports whether the choice is one over the whole cluster.
 func (set *Settings) cluster() bool {
-	return slices.Contains([]preemption.Policy{LRTP, Random}, set.Policy) || set.Policy == preemption.FitGpp && slices.Contains([]preemption.Fallback{FallRandom, FallAnybody}, set.Fallback)
+	return slices.Contains([]preemption.Policy{LRTP, Random}, set.Policy) || set.Policy == preemption.FitGpp && set.Fallback != FallNode
 }
 
 // Check refuses settings that mean nothing.
 func (set *Settings) Check() error {
-	known := set.Settings
-	if set.cluster() {
-		known.Policy, known.Fallback = preemption.FitGpp, preemption.FallNone
+	fallbacks := []Fallback{FallNode, FallNone, FallRandom, FallAnybody}
+	switch {
+	case !slices.Contains([]preemption.Policy{LRTP, Random, preemption.FitGpp, preemption.LeastLoss}, set.Policy):
+		return fmt.Errorf("no policy of preemption %q", set.Policy)
+	case set.Policy == preemption.FitGpp && !slices.Contains(fallbacks, set.Fallback):
+		return fmt.Errorf("FitGpp's fallback %q: want one of %v", set.Fallback, fallbacks)
+	case !(set.MinRun >= 0 && set.MinGain >= 0 && set.Limits.GPUHoursPerDay >= 0 && set.Limits.UserGPUMinutesPerDay >= 0):
+		return fmt.Errorf("times and limits of preemption are not negative")
+	case slices.ContainsFunc([]float64{set.S, set.Rise, set.Each, set.Urgency, set.RunCost}, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) }):
+		return fmt.Errorf("weights of preemption are finite and not negative") // inf times 0 is no number
+	case set.MaxEvictions < 0 || set.Limits.GraceGPUs < 0 || set.Limits.MaxPerHour < 0:
+		return fmt.Errorf("limits of preemption are not negative")
 	}
-	return known.Check()
+	return nil
 }
 
 // Costs are what leaving costs, s, as far as a job does not say.
@@ -69,9 +80,9 @@ func (e *evictor) decide(s *virtual.System) (told []virtual.Eviction) {
 		}
 	}
 	for i, t := range trials {
-		snap.Trials = append(snap.Trials, preemption.Trial{Request: t.Request, Start: math.Inf(1)})
+		snap.Claimants = append(snap.Claimants, preemption.Claimant{Request: t.Request, Start: math.Inf(1)})
 		if claim, ok := e.claims[t.Index]; ok {
-			snap.Claims = append(snap.Claims, preemption.Claim{Trial: i, Shares: claim.Shares})
+			snap.Claims = append(snap.Claims, preemption.Claim{Of: i, Shares: claim.Shares})
 		}
 	}
 	e.account(s.Now(), &snap)
@@ -120,7 +131,7 @@ func (e *evictor) release(s *virtual.System, trials []virtual.InSystem) {
 // is what nobody knows but LRTP's oracle.
 func (e *evictor) candidate(now float64, r *virtual.InSystem) preemption.Candidate {
 	c := preemption.Candidate{
-		Shares: r.Shares, Consent: true, Leaving: r.Leaving, Evicted: e.evicted[r.Index], Elapsed: max(now-r.Start, 0),
+		Shares: r.Shares, Leaving: r.Leaving, Evicted: e.evicted[r.Index], Elapsed: max(now-r.Start, 0),
 		Remaining: r.End - now, Grace: r.Job.Grace, Restart: e.overheads.Restart,
 	}
 	if c.Grace == 0 {

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"slurmprio/priod/evict/yield"
+	"slurmprio/priod/evict"
 	"slurmprio/tests/papers/policies"
 )
 
@@ -384,7 +384,7 @@ func (r *mechanism) fillQueues() {
 // longest job.
 func (r *mechanism) lead(a *Active) float64 {
 	left := a.best * a.Left()
-	ahead := yield.Defaults.Lead.Ahead(left)
+	ahead := evict.Constants.Rounds.Lead.Ahead(left)
 	if r.Makespan {
 		return ahead/24 + left/50
 	}

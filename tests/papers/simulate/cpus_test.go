@@ -26,7 +26,7 @@ func TestJobsWithoutGPUsAreNotEvicted(t *testing.T) {
 		}
 	}
 	for _, policy := range Preemptions.Have[2:] {
-		spec := Spec{Preemption: policy, Backfill: "easy", Seed: 1, Eviction: preempt.Settings{Settings: preemption.Settings{S: 4, MaxEvictions: 2, Fallback: preemption.FallNode, Urgency: 10, Rise: 1}}}
+		spec := Spec{Preemption: policy, Backfill: "easy", Seed: 1, Eviction: preempt.Settings{Fallback: preempt.FallNode, Settings: preemption.Settings{S: 4, MaxEvictions: 2, Urgency: 10, Rise: 1}}}
 		if err := spec.Check(); err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func preempted(t *testing.T, policy string, costs site.Overheads, toml string) R
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := Spec{Preemption: policy, Backfill: "easy", Seed: 1, Overheads: costs, Eviction: preempt.Settings{Settings: preemption.Settings{S: 4, MaxEvictions: 2, Fallback: preemption.FallNode, Urgency: 10, Rise: 1, MinRun: 60}}}
+	spec := Spec{Preemption: policy, Backfill: "easy", Seed: 1, Overheads: costs, Eviction: preempt.Settings{Fallback: preempt.FallNode, Settings: preemption.Settings{S: 4, MaxEvictions: 2, Urgency: 10, Rise: 1, MinRun: 60}}}
 	if err := spec.Check(); err != nil {
 		t.Fatal(err)
 	}

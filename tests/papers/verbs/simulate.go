@@ -136,7 +136,6 @@ func evictionFlags(category string) []cli.Flag {
 		&cli.Float64Flag{Category: category, Name: "fitgpp-s", Value: 4, Usage: "`WEIGHT` of the grace period against the size in FitGpp's score"},
 		&cli.IntFlag{Category: category, Name: "fitgpp-p", Value: 1, Usage: "FitGpp evicts one job so many `TIMES` at most; 0: no limit"},
 		&cli.StringFlag{Category: category, Name: "fitgpp-fallback", Value: string(preempt.FallRandom), Usage: "when no single victim makes room: `WHO` is random, anybody (also those evicted P times), node-set, none"},
-		&cli.IntFlag{Category: category, Name: "evictions-at-once", Usage: "`VICTIMS` in their grace period; 0: no limit"},
 		&cli.IntFlag{Category: category, Name: "evictions-per-hour", Usage: "`VICTIMS` of any hour; 0: no limit"},
 		&cli.Float64Flag{Category: category, Name: "eviction-gpu-hours-per-day", Usage: "`GPU-HOURS` that evictions may lose in any day; 0: no limit"},
 	}
@@ -144,14 +143,14 @@ func evictionFlags(category string) []cli.Flag {
 
 // sharedFlags set keys of priod.toml, too, where priod runs.
 var sharedFlags = map[string]string{
-	"fitgpp-s": "preemption.fitgpp_s", "fitgpp-fallback": "preemption.fitgpp_fallback", "evictions-at-once": "preemption.max_at_once",
+	"fitgpp-s":           "preemption.fitgpp_s",
 	"evictions-per-hour": "preemption.max_per_hour", "eviction-gpu-hours-per-day": "preemption.gpu_hours_per_day",
 }
 
 func evictionOf(c *cli.Context) preempt.Settings {
-	set := preempt.Settings{Settings: preemption.Settings{
-		S: c.Float64("fitgpp-s"), Fallback: preemption.Fallback(c.String("fitgpp-fallback")),
-		Limits: preemption.Limits{MaxAtOnce: c.Int("evictions-at-once"), MaxPerHour: c.Int("evictions-per-hour"), GPUHoursPerDay: c.Float64("eviction-gpu-hours-per-day")},
+	set := preempt.Settings{Fallback: preempt.Fallback(c.String("fitgpp-fallback")), Settings: preemption.Settings{
+		S:      c.Float64("fitgpp-s"),
+		Limits: preemption.Limits{MaxPerHour: c.Int("evictions-per-hour"), GPUHoursPerDay: c.Float64("eviction-gpu-hours-per-day")},
 	}}
 	if c.String("preemption") == string(preemption.FitGpp) {
 		set.MaxEvictions = c.Int("fitgpp-p")
