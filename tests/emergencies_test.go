@@ -41,13 +41,14 @@ type scene struct {
 
 // emergency is something that happens, and what ends it.
 type emergency struct {
-	name   string // of its section of the page
-	begin  func(*scene)
-	end    func(*scene) // nil: nothing does
-	failed string       // the daemon's word for it, which the verbs wait for
-	config string       // of the verbs, in the site's folder; "": the daemon's
-	output string       // where the verbs print to
-	away   bool         // the verbs run on a host of another name
+	name       string // of its section of the page
+	begin      func(*scene)
+	end        func(*scene) // nil: nothing does
+	failed     string       // the daemon's word for it, which the verbs wait for
+	unrecorded bool         // they wait until history is not recorded
+	config     string       // of the verbs, in the site's folder; "": the daemon's
+	output     string       // where the verbs print to
+	away       bool         // the verbs run on a host of another name
 }
 
 // said is what a verb told: the line that says what is wrong, or the first one, and its exit status.
@@ -81,7 +82,7 @@ var emergencies = []emergency{
 			s.slurm("scancel", s.big...)
 		}},
 	{name: "the output is full", output: "/dev/full", begin: func(*scene) {}, end: func(*scene) {}},
-	{name: "the database is locked", failed: "database-locked",
+	{name: "the database is locked", unrecorded: true,
 		begin: func(s *scene) {
 			db, err := sql.Open("sqlite3", "file:"+s.path("priod.db"))
 			s.do(err)
@@ -156,7 +157,7 @@ var differing = []struct {
 	{regexp.MustCompile(`(\d+[dhms]){1,2} ago`), "5m02s ago"},
 	{regexp.MustCompile(`process \d+`), "process 4711"},
 	{regexp.MustCompile(`(scontrol|squeue|sacct|sacctmgr|sinfo|sprio|sdiag) [^:]*: (exit status \d+|timed out).*?(?:\(connect failure\))?($|; |\)|: nothing)`), "SLURM-ERROR$3"},
-	{regexp.MustCompile(`(\((disk-full|database-locked)\): ).*`), "${1}..."},
+	{regexp.MustCompile(`(\((disk-full)\): ).*`), "${1}..."},
 	{regexp.MustCompile(`\.tmp-\d+`), ".tmp-1"},
 	{regexp.MustCompile(`12:03:10\.\d+Z`), "12:03:10.123Z"},
 	{regexp.MustCompile(`broken-[0-9TZ]+`), "broken-20260713T120310Z"},
@@ -199,7 +200,10 @@ func (s *scene) askAll(e *emergency, verbs []string) map[string]said {
 func (s *scene) answers(e *emergency) map[string]said {
 	e.begin(s)
 	if e.failed != "" {
-		s.turnUntil("fails so: "+e.failed, func(word string) bool { return word == e.failed })
+		s.turnUntil("fails so: "+e.failed, func(state *daemon.State) bool { return string(state.Blocked) == e.failed })
+	}
+	if e.unrecorded {
+		s.turnUntil("notes it", func(state *daemon.State) bool { return state.Unrecorded != "" })
 	}
 	answers := s.askAll(e, looking)
 	for _, verb := range changing {
@@ -210,7 +214,9 @@ func (s *scene) answers(e *emergency) map[string]said {
 	}
 	if e.end != nil {
 		e.end(s)
-		s.turnUntil("writes again", func(word string) bool { return word == "" && s.siteFactor(s.job) != "0" }) // one gives way to reset
+		s.turnUntil("writes again", func(state *daemon.State) bool { // one gives way to reset
+			return state.Blocked == "" && state.Unrecorded == "" && s.siteFactor(s.job) != "0"
+		})
 	}
 	return answers
 }
@@ -263,17 +269,17 @@ const answersHeading = "## Which answer"
 var inTable = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", "&#124;")
 
 // turnUntil has the daemon go through cycles until the word for how one ended is right.
-func (s *scene) turnUntil(what string, right func(word string) bool) {
+func (s *scene) turnUntil(what string, right func(state *daemon.State) bool) {
 	s.Helper()
 	var words []string
 	for range 20 {
 		before := s.after(-1).Cycles
 		s.tick()
-		word := string(s.after(before).Blocked)
-		if right(word) {
+		state := s.after(before)
+		if right(&state) {
 			return
 		}
-		words = append(words, word)
+		words = append(words, string(state.Blocked)+state.Unrecorded)
 	}
 	s.Fatalf("no cycle %s: they ended with %q", what, words)
 }

@@ -10,36 +10,46 @@ import (
 	"slurmprio/tests/lab"
 )
 
-// The journal is emptied while no priod runs. reset still takes everything back
-// by the database; a priod that starts first knows its own values, and writes
-// nothing twice.
-func TestJournalEmptiedBetweenRuns(t *testing.T) {
+// The journal is emptied, or an older copy of it is put back, while no priod runs. reset takes back what it tells, says that there
+// was more, and fails; a priod that starts says so once and goes on.
+func TestOlderJournalBetweenRuns(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{})
 	for _, runs := range []bool{false, true} {
-		t.Run(fmt.Sprintf("runs=%v", runs), func(t *testing.T) {
+		t.Run(fmt.Sprint("runs=", runs), func(t *testing.T) {
 			s := newSiteOn(t, l, "")
 			s.fill()
-			s.submit("--gres=gpu:1", "--nice=3", "--time=5", "--wrap", "sleep 600")
-			s.submit("--prio-type=te", "--nice=5", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-			s.eligible(2)
-			before := s.levers()
+			first := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+			s.eligible(1)
 			s.must("run", "--once")
-			if err := os.Truncate(filepath.Join(s.dir, "state", "journal.jsonl"), 0); err != nil {
+			path := filepath.Join(s.dir, "state", "journal.jsonl")
+			copied, err := os.ReadFile(path)
+			if err != nil {
 				t.Fatal(err)
 			}
+			second := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+			s.eligible(2)
+			s.must("run", "--once")
+			s.must("run", "--once") // which records that the journal told of the second
+			if err := os.WriteFile(path, copied, 0o640); err != nil {
+				t.Fatal(err)
+			}
+			const why = "is an older copy with"
 			if runs {
-				if out := s.must("run", "--once"); !strings.Contains(out, "nothing to write") {
-					t.Errorf("the next run says\n%s", out)
+				if _, errs, status := s.priod("run", "--once"); status != 0 || strings.Count(errs, why) != 1 {
+					t.Errorf("exit status %d, the next run says\n%s", status, errs)
 				}
+				if _, errs, _ := s.priod("run", "--once"); strings.Contains(errs, why) {
+					t.Errorf("it says again\n%s", errs)
+				}
+				s.must("reset")
+			} else if out, _, status := s.priod("reset"); status != 1 || strings.Count(out, why) != 1 {
+				t.Errorf("exit status %d, reset says\n%s", status, out)
 			}
-			s.must("reset")
-			if after := s.levers(); after != before {
-				t.Errorf("reset leaves\n%s\nbefore priod it was\n%s", after, before)
+			if v := s.siteFactor(first); v != "0" || s.siteFactor(second) == "0" {
+				t.Errorf("the values are %s and %s", v, s.siteFactor(second))
 			}
-			if out := s.must("reset"); !strings.Contains(out, "0 values taken back") {
-				t.Errorf("a second reset says\n%s", out)
-			}
+			s.slurm("scancel", first, second)
 		})
 	}
 }

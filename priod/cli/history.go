@@ -66,21 +66,18 @@ func history(ctx context.Context, cfg *config.Config, log hclog.Logger) (*cluste
 	if _, missing := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); !errors.Is(missing, fs.ErrNotExist) {
 		log.Warn("the plan is made without priod's history", "error", err)
 	}
-	h.Written = journal.Written()
+	h.Remember(func(j *cluster.Job, inherits bool) { journal.Recall(h, j, inherits) })
 	return h, nil
 }
 
-// recorded is what the database has of priod's values; nothing where it cannot be read.
-func recorded(ctx context.Context, cfg *config.Config) (*cluster.History, error) {
+// journalSeen is how many records the journal had when the database last saw it.
+func journalSeen(ctx context.Context, cfg *config.Config) (int64, error) {
 	r, err := store.OpenReader(ctx, cfg.State.Dir)
-	if err == nil {
-		defer r.Close()
-		var known *cluster.History
-		if known, err = r.History(ctx, cfg.Journals()); err == nil {
-			return known, nil
-		}
+	if err != nil {
+		return 0, err
 	}
-	return cluster.NewHistory(), err
+	defer r.Close()
+	return r.JournalSeen(ctx)
 }
 
 // jobArg reads one of the jobs that a verb takes.

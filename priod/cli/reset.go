@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/evict"
@@ -70,7 +69,7 @@ func newReset(cfg *config.Config, say func(string), whom *reached) *undo.Reset {
 	slurm := live.New(cfg.Client(roundPatience))
 	return &undo.Reset{
 		Say: say, Await: endsWithin, Dir: cfg.Journals(), Lock: store.LockOfJournal(cfg.State.Dir), Slurm: slurm, Order: cfg.Decide(),
-		Recorded:  func(ctx context.Context) (*cluster.History, error) { return recorded(ctx, cfg) },
+		Seen:      func(ctx context.Context) (int64, error) { return journalSeen(ctx, cfg) },
 		Evictions: func() (*evict.Journal, error) { return store.OpenEvictions(cfg.Journals()) },
 		Hold:      func(ctx context.Context) (func(), error) { return holdForReset(ctx, slurm, cfg, say, whom) },
 	}
@@ -130,6 +129,9 @@ func showReset(w io.Writer, v *undo.Result, paused string) {
 	}
 	fmt.Fprintf(w, "%s %s, %d failed; %s left the queue meanwhile.\n", report.Plural(len(v.Writes)-v.Failed, "value", "values"), verb, v.Failed,
 		report.Plural(v.Gone, "job", "jobs"))
+	if v.Behind != "" {
+		fmt.Fprintln(w, v.Behind+".")
+	}
 	if n := len(v.Requeued); n > 0 {
 		what := "requeued, which priod had evicted"
 		if v.DryRun {

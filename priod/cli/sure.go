@@ -18,7 +18,7 @@ import (
 // them says it first; --json always has it.
 type sureness struct {
 	AsOf   time.Time `json:"as_of,omitzero"`   // the last cycle that was saved; zero: none yet
-	Daemon string    `json:"daemon,omitempty"` // runs, starting, standby, not-running, none, no-answer, or why its last cycle failed: docs/alerts.md
+	Daemon string    `json:"daemon,omitempty"` // runs, starting, standby, not-running, none, no-answer, history-unrecorded, or why its last cycle failed: docs/alerts.md
 	Doubt  string    `json:"doubt,omitempty"`  // the same for people; "": the daemon runs and its last cycle succeeded
 	pid    int       // of the daemon, 0: not known
 	state  *daemon.State
@@ -26,12 +26,13 @@ type sureness struct {
 
 // What becomes of a daemon. Where its last cycle failed, Daemon is the word of docs/alerts.md for that.
 const (
-	daemonRuns     = "runs"
-	daemonNew      = "starting"    // it has not ended a cycle yet
-	daemonStandBy  = "standby"     // another host's priod has the cluster
-	daemonGone     = "not-running" // one ran with this state folder, and ended or was killed
-	daemonNone     = "none"        // none is known: priod run --once, or nothing yet
-	daemonNoAnswer = "no-answer"
+	daemonRuns       = "runs"
+	daemonNew        = "starting"    // it has not ended a cycle yet
+	daemonStandBy    = "standby"     // another host's priod has the cluster
+	daemonGone       = "not-running" // one ran with this state folder, and ended or was killed
+	daemonNone       = "none"        // none is known: priod run --once, or nothing yet
+	daemonNoAnswer   = "no-answer"
+	daemonUnrecorded = "history-unrecorded" // it decides and writes, but not into its database
 )
 
 // askPatience is for how long a daemon is given to say how it is.
@@ -95,6 +96,8 @@ func (s *sureness) of(state *daemon.State) {
 		s.Daemon, s.Doubt = daemonNew, "priod has just started"
 	case !state.Healthy:
 		s.Daemon, s.Doubt = daemonNoAnswer, state.Reason
+	case state.Unrecorded != "":
+		s.Daemon, s.Doubt = daemonUnrecorded, "history is not recorded: "+state.Unrecorded
 	}
 }
 

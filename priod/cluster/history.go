@@ -20,19 +20,19 @@ const RevertPeriod = 10 * time.Minute
 
 // Written is the last value that priod wrote into a job and how Slurm took it.
 type Written struct {
-	Lever    slurmplug.Lever
-	Value    int64 // as written, in the lever's own units
-	Tried    int64 // sent later, and not known whether Slurm took it; else Value
-	Original int64 // the job's Nice before priod first wrote Nice or Priority
-	At       time.Time
-	Reverts  int    // times that a value had to be written again within RevertPeriod each
-	Older    []Sent // values before Value and Tried, the oldest first
+	Lever    slurmplug.Lever `json:"lever"`
+	Value    int64           `json:"value"`              // as written, in the lever's own units
+	Tried    int64           `json:"tried"`              // sent later, and not known whether Slurm took it; else Value
+	Original int64           `json:"original,omitempty"` // the job's Nice before priod first wrote Nice or Priority
+	At       time.Time       `json:"at"`
+	Reverts  int             `json:"reverts,omitempty"` // times that a value had to be written again within RevertPeriod each
+	Older    []Sent          `json:"older,omitempty"`   // values before Value and Tried, the oldest first
 }
 
 // Sent is a value of priod's that a later one replaced.
 type Sent struct {
-	Value int64
-	Until time.Time // when the later one was sent
+	Value int64     `json:"value"`
+	Until time.Time `json:"until"` // when the later one was sent
 }
 
 // slurmctld may show an older value of priod's again: one that dies loses what came after
@@ -73,12 +73,12 @@ func (w Written) Replaced(next Written) []Sent {
 // Requested is what priod made of one field of a job's request. The values are as
 // Slurm shows the field.
 type Requested struct {
-	Was   slurmplug.Value // the user's own, from before priod first wrote: all else is made from it
-	Value slurmplug.Value // sent last
-	Sure  bool            // Slurm took Value
-	Older []slurmplug.Value
-	At    time.Time // Value was sent
-	Saved bool      // Slurm has shown Value since, for so long that no older one can come back
+	Was   slurmplug.Value   `json:"was"`            // the user's own, from before priod first wrote: all else is made from it
+	Value slurmplug.Value   `json:"value"`          // sent last
+	Sure  bool              `json:"sure,omitempty"` // Slurm took Value
+	Older []slurmplug.Value `json:"older,omitempty"`
+	At    time.Time         `json:"at"`              // Value was sent
+	Saved bool              `json:"saved,omitempty"` // Slurm has shown Value since, for so long that no older one can come back
 }
 
 // savedAfter is how long after a write slurmctld has surely written it to its state
@@ -131,15 +131,15 @@ func (r Requested) Freed(now slurmplug.Value) (size slurmplug.Value, pinned bool
 
 // SizePast is what became of earlier writes of a waiting job's size.
 type SizePast struct {
-	Rests time.Time // it has its own request again since then, because it did not start with another
-	Ahead bool      // its size was written while no node had room for it
-	Since time.Time // the first such write of those that follow one another; zero after a restart of priod
+	Rests time.Time `json:"rests,omitzero"`  // it has its own request again since then, because it did not start with another
+	Ahead bool      `json:"ahead,omitempty"` // its size was written while no node had room for it
+	Since time.Time `json:"since,omitzero"`  // the first such write of those that follow one another
 }
 
 // Refusal is why priod leaves a field of a waiting job alone: Slurm refused a write, or nothing can be written.
 type Refusal struct {
-	Words string
-	At    time.Time // zero: there is none
+	Words string    `json:"words,omitempty"`
+	At    time.Time `json:"at,omitzero"` // zero: there is none
 }
 
 // History is what priod knows beyond one snapshot. It is fed by Observe and by
@@ -171,7 +171,7 @@ type History struct {
 	// minute later they are as free for others as before.
 	Reserved map[string]bool
 
-	former  func(*Job) (Written, map[slurmplug.Lever]Requested) // see Remember
+	former  func(j *Job, inherits bool) // see Remember
 	running JobMap[*Stay]
 	recent  map[run]*Stay        // closed intervals that still reach into UsePeriod, and some that lately did
 	swept   time.Time            // recent was, of those that do no more
@@ -305,12 +305,10 @@ func (h *History) keepTag(j *Job) {
 	}
 }
 
-// Remember sets the source of what priod wrote into a job that was gone from the queue
-// and was requeued: a failed job is not in squeue until then, and Slurm keeps what
-// was written into it. A Written without a lever says that there is nothing.
-func (h *History) Remember(former func(*Job) (Written, map[slurmplug.Lever]Requested)) {
-	h.former = former
-}
+// Remember sets who puts into the History what priod wrote into a job that it does not know: one that was gone from the queue and
+// was requeued, for a failed job is not in squeue until then, or one that an earlier process wrote into. A task that inherits holds
+// what was written into its array.
+func (h *History) Remember(recall func(j *Job, inherits bool)) { h.former = recall }
 
 // Fill takes in what accounting knows: runs that no poll saw, exact ends of
 // those that one did, and when requeued jobs could first have run.
@@ -362,8 +360,8 @@ func (h *History) Observe(s *Snapshot) []Stay {
 			continue
 		}
 		if !known {
-			h.inherit(j.ID)
 			h.recallWritten(j)
+			h.inherit(j.ID)
 		}
 		h.seen.Set(j.ID, h.poll)
 		h.keepOrder(j)
@@ -487,17 +485,12 @@ func (h *History) inheritRequests(id JobID) {
 	}
 }
 
-// recallWritten asks what was written into a job that is back.
+// recallWritten asks what was written into a job that is new here.
 func (h *History) recallWritten(j *Job) {
-	if h.former == nil || j.Restarts == 0 {
-		return
-	}
-	w, requests := h.former(j)
-	if _, known := h.Written[j.ID]; !known && w.Lever != "" {
-		h.Written[j.ID] = w
-	}
-	if _, known := h.Requests[j.ID]; !known && len(requests) > 0 {
-		h.Requests[j.ID] = requests
+	if h.former != nil {
+		array := slurmplug.Plain(j.ID.ID)
+		_, written := h.Written[array]
+		h.former(j, j.Restarts > 0 && !written && h.Requests[array] == nil)
 	}
 }
 

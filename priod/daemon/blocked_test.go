@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mattn/go-sqlite3"
 	dto "github.com/prometheus/client_model/go"
 
 	"slurmprio/priod/cluster"
@@ -38,15 +37,13 @@ var failures = map[Blocked][]error{
 	SlurmFails:     {&slurmplug.CommandError{Command: "squeue", Kind: slurmplug.ErrExit, Message: "squeue: fatal: Unable to process configuration file"}},
 	OtherError:     {errors.New("something else"), errWithoutReason},
 
-	Blocked(store.DiskFull):       {syscall.ENOSPC},
-	Blocked(store.ReadOnly):       {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EROFS}},
-	Blocked(store.DiskFails):      {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EIO}},
-	Blocked(store.FolderGone):     {&os.PathError{Op: "open", Path: "act.lock", Err: syscall.ENOENT}},
-	Blocked(store.SharedFolder):   {errors.New("state.shared: /slurm/priod lacks the files that the priod of ctl1 kept there: is it mounted?"), store.ErrUnowned},
-	Blocked(store.TakenOver):      {store.ErrTakenOver},
-	Blocked(store.DatabaseLocked): {sqlite3.Error{Code: sqlite3.ErrBusy}},
-	Blocked(store.DatabaseBroken): {sqlite3.Error{Code: sqlite3.ErrCorrupt}},
-	Blocked(store.IDsInUseAgain):  {store.ErrIDsInUseAgain},
+	Blocked(store.DiskFull):      {syscall.ENOSPC},
+	Blocked(store.ReadOnly):      {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EROFS}},
+	Blocked(store.DiskFails):     {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EIO}},
+	Blocked(store.FolderGone):    {&os.PathError{Op: "open", Path: "act.lock", Err: syscall.ENOENT}},
+	Blocked(store.SharedFolder):  {errors.New("state.shared: /slurm/priod lacks the files that the priod of ctl1 kept there: is it mounted?"), store.ErrUnowned},
+	Blocked(store.TakenOver):     {store.ErrTakenOver},
+	Blocked(store.IDsInUseAgain): {store.ErrIDsInUseAgain},
 }
 
 // errWithoutReason has no name.

@@ -72,6 +72,8 @@ type Store interface {
 	// Mended returns how often a file of the state was lost and rebuilt, and
 	// what was the last.
 	Mended() (times int, last string)
+	// Unrecorded is why history is not recorded, "" when it is.
+	Unrecorded() string
 }
 
 // Slurm is a cluster that also keeps account of the past.
@@ -420,12 +422,13 @@ func (d *Daemon) fit(ctx context.Context) error {
 	return nil
 }
 
-// mended takes in what the store lost and rebuilt.
+// mended takes in what the store lost and rebuilt, and what it cannot record.
 func (d *Daemon) mended() {
 	times, last := d.Store.Mended()
 	d.metrics.losses.Add(float64(times - d.last.losses))
 	d.last.losses = times
-	d.health.note(func(h *health) { h.loss = last })
+	unrecorded := d.Store.Unrecorded()
+	d.health.note(func(h *health) { h.loss, h.unrecorded = last, unrecorded })
 }
 
 // held takes in the pause in force, "" when there is none.

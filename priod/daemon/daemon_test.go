@@ -192,6 +192,8 @@ func (f *fake) Identity(context.Context) (string, error) { // no other process's
 func (f *fake) Checkpoint() error                      { return nil }
 func (f *fake) Prune(context.Context, time.Time) error { f.pruned++; return nil }
 func (f *fake) Mended() (int, string)                  { return 0, "" }
+
+func (f *fake) Unrecorded() string { return "" }
 func (f *fake) SaveFindings(_ context.Context, found *store.Findings) error {
 	f.found = *found
 	return nil

@@ -21,38 +21,40 @@ const longestCycle = time.Minute
 // health is what the last cycles say about the daemon: the loop writes it, the
 // endpoint reads it.
 type health struct {
-	mu        sync.Mutex
-	begun     time.Time
-	dir       string    // the state folder
-	read      time.Time // end of the last valid read; on standby, of the last check of which host is active
-	succeeded time.Time // end of the last cycle that succeeded
-	limit     time.Duration
-	cycles    int
-	trouble   string   // the last cycle's error, "" when it succeeded
-	held      string   // why nothing may be written
-	blocked   Blocked  // why the last cycle wrote nothing, or failed
-	standby   StandBy  // why the last cycle left the cluster to another host, "" when it did not
-	unready   string   // why this host, which stands by, could not take over
-	loss      string   // what was last lost of the state folder and rebuilt
-	on        []string // features that the configuration switches on
+	mu         sync.Mutex
+	begun      time.Time
+	dir        string    // the state folder
+	read       time.Time // end of the last valid read; on standby, of the last check of which host is active
+	succeeded  time.Time // end of the last cycle that succeeded
+	limit      time.Duration
+	cycles     int
+	trouble    string   // the last cycle's error, "" when it succeeded
+	held       string   // why nothing may be written
+	blocked    Blocked  // why the last cycle wrote nothing, or failed
+	standby    StandBy  // why the last cycle left the cluster to another host, "" when it did not
+	unready    string   // why this host, which stands by, could not take over
+	loss       string   // what was last lost of the state folder and rebuilt
+	unrecorded string   // why history is not recorded
+	on         []string // features that the configuration switches on
 }
 
 // State is what /health answers.
 type State struct {
-	Healthy  bool     `json:"healthy"`
-	PID      int      `json:"pid"`
-	Dir      string   `json:"state_dir"`
-	Reason   string   `json:"reason,omitempty"`  // why it is not healthy
-	Trouble  string   `json:"trouble,omitempty"` // the last cycle's error
-	Blocked  Blocked  `json:"blocked,omitempty"` // why the last cycle wrote nothing, or failed, in a word: docs/alerts.md
-	Hold     string   `json:"hold,omitempty"`    // why nothing is written although cycles succeed
-	StandBy  string   `json:"standby,omitempty"` // why it leaves the cluster to another host's priod
-	Loss     string   `json:"loss,omitempty"`    // what of the state was last lost and rebuilt, since the start
-	On       []string `json:"on"`                // features that are switched on
-	Cycles   int      `json:"cycles"`
-	ReadAge  float64  `json:"read_age_s"`
-	CycleAge float64  `json:"cycle_age_s"` // since the last success, or the start
-	Limit    float64  `json:"limit_s"`
+	Healthy    bool     `json:"healthy"`
+	PID        int      `json:"pid"`
+	Dir        string   `json:"state_dir"`
+	Reason     string   `json:"reason,omitempty"`     // why it is not healthy
+	Trouble    string   `json:"trouble,omitempty"`    // the last cycle's error
+	Blocked    Blocked  `json:"blocked,omitempty"`    // why the last cycle wrote nothing, or failed, in a word: docs/alerts.md
+	Hold       string   `json:"hold,omitempty"`       // why nothing is written although cycles succeed
+	StandBy    string   `json:"standby,omitempty"`    // why it leaves the cluster to another host's priod
+	Loss       string   `json:"loss,omitempty"`       // what of the state was last lost and rebuilt, since the start
+	Unrecorded string   `json:"unrecorded,omitempty"` // why history is not recorded, although priod decides and writes
+	On         []string `json:"on"`                   // features that are switched on
+	Cycles     int      `json:"cycles"`
+	ReadAge    float64  `json:"read_age_s"`
+	CycleAge   float64  `json:"cycle_age_s"` // since the last success, or the start
+	Limit      float64  `json:"limit_s"`
 }
 
 // note changes what is known of the daemon.
@@ -98,7 +100,7 @@ func (h *health) state() State {
 	age := h.since(h.succeeded)
 	s := State{
 		PID: os.Getpid(), Dir: h.dir,
-		Trouble: printable(h.trouble), Blocked: h.blocked, Hold: printable(h.held), StandBy: printable(string(h.standby)), Loss: printable(h.loss), Cycles: h.cycles, On: h.on,
+		Trouble: printable(h.trouble), Blocked: h.blocked, Hold: printable(h.held), StandBy: printable(string(h.standby)), Loss: printable(h.loss), Unrecorded: printable(h.unrecorded), Cycles: h.cycles, On: h.on,
 		ReadAge: h.since(h.read).Seconds(), CycleAge: age.Seconds(), Limit: h.limit.Seconds(),
 	}
 	switch {

@@ -14,12 +14,13 @@ import (
 // Kinds of records.
 const (
 	Write   = "write"   // a change of a job, package undo
+	Known   = "known"   // what became of such changes, package undo
 	Reset   = "reset"   // a reset took back all but what it names, package undo
 	Turn    = "turn"    // claims and evictions, package evict
 	Failure = "failure" // jobs that failed and nodes taken out of use, package retry
 )
 
-var kinds = []string{Write, Reset, Turn, Failure}
+var kinds = []string{Write, Known, Reset, Turn, Failure}
 
 // earlierFiles are those of versions without a journal, whose lines are the bodies of records.
 var earlierFiles = []struct{ name, kind string }{{"undo.jsonl", Write}, {"evictions.jsonl", Turn}, {"failures.jsonl", Failure}}

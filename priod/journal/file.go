@@ -20,8 +20,6 @@ type file struct {
 	path string
 	info os.FileInfo // as last read or written; nil: there was none
 	good int64       // bytes up to the end of the last whole line
-
-	before int64 // good before the last append
 }
 
 // load reads the whole file; nil when there is none.
@@ -89,7 +87,7 @@ func (f *file) add(text []byte) (err error) {
 		f.info, _ = open.Stat() // its time has changed
 		return err
 	}
-	f.before, f.good = f.good, f.good+int64(len(text))
+	f.good += int64(len(text))
 	f.info, err = open.Stat()
 	return err
 }
@@ -103,31 +101,13 @@ func (f *file) same(open *os.File) error {
 	return err
 }
 
-// takeBack undoes the last add.
-func (f *file) takeBack() error {
-	open, err := os.OpenFile(f.path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer open.Close()
-	if err := f.same(open); err != nil {
-		return err
-	}
-	if err := open.Truncate(f.before); err != nil {
-		return err
-	}
-	f.good = f.before
-	f.info, err = open.Stat()
-	return err
-}
-
 // replace puts other lines in place of all.
 func (f *file) replace(text []byte) error {
 	err := Replace(f.path, text)
 	if err != nil {
 		return err
 	}
-	f.good, f.before = int64(len(text)), int64(len(text))
+	f.good = int64(len(text))
 	f.info, err = os.Stat(f.path)
 	return err
 }

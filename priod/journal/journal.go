@@ -14,7 +14,7 @@ import (
 )
 
 // Format is the version of journal.jsonl.
-const Format = 1
+const Format = 2
 
 // name is that of the journal in a folder.
 const name = "journal.jsonl"
@@ -43,6 +43,8 @@ type Part interface {
 type head struct {
 	Format  int    `json:"format"`
 	Cluster string `json:"cluster,omitempty"`
+	Records int64  `json:"records,omitempty"` // that were appended before the file was last rewritten
+	Kept    int    `json:"kept,omitempty"`    // lines that it had then, without this one
 }
 
 // headKind is its kind.
@@ -59,7 +61,6 @@ type Journal struct {
 	others  [][]byte // records of kinds that no part knows
 	lines   int      // in the file
 	kept    int      // lines when this process last rewrote it
-	last    int      // lines of the last append
 	missing bool     // there was none when it was opened
 	damaged int      // lines that priod cannot have written
 	anew    bool     // it has to be rewritten before the next append
@@ -168,6 +169,26 @@ func (j *Journal) Missing() bool { return j.missing && len(j.earlier) == 0 }
 // Damaged is how many lines do not count, because priod cannot have written them.
 func (j *Journal) Damaged() int { return j.damaged }
 
+// Number is how many records were ever appended. One that the database saw later is larger.
+func (j *Journal) Number() int64 { return j.head.Records + int64(max(j.lines-1-j.head.Kept, 0)) }
+
+// Behind says that the database saw more records than the journal has; "" when it has not.
+func (j *Journal) Behind(seen int64) string {
+	switch {
+	case seen <= j.Number():
+		return ""
+	case j.Missing():
+		return fmt.Sprintf("%s is gone, and it had %d records: what priod wrote is not known", j.file.path, seen)
+	}
+	return fmt.Sprintf("%s is an older copy with %d records of %d: what priod wrote later is not known", j.file.path, j.Number(), seen)
+}
+
+// Join counts the records of another journal, which are taken in.
+func (j *Journal) Join(other *Journal) { j.head.Records += other.Number() }
+
+// Upgrade has a journal of an earlier format rewritten before the next append.
+func (j *Journal) Upgrade() { j.anew = j.anew || j.head.Format != 0 && j.head.Format < Format }
+
 // Cluster is whose jobs the journal tells of; "" where no cycle has said so yet.
 func (j *Journal) Cluster() string { return j.head.Cluster }
 
@@ -205,8 +226,7 @@ func (j *Journal) Append(records ...Record) error {
 			err = j.file.add(text)
 		}
 		if err == nil {
-			j.last = len(records)
-			j.lines += j.last
+			j.lines += len(records)
 		}
 		return err
 	})
@@ -234,15 +254,6 @@ func encode(text []byte, records []Record) ([]byte, error) {
 	return text, nil
 }
 
-// TakeBack undoes the last Append: no command of it goes out.
-func (j *Journal) TakeBack() error {
-	err := j.locked(j.file.takeBack)
-	if err == nil {
-		j.lines -= j.last
-	}
-	return err
-}
-
 // Long reports whether the journal has doubled since this process last rewrote it; a long one is rewritten once in
 // each process, since earlier ones left what is of jobs long gone.
 func (j *Journal) Long() bool { return j.lines >= 1024+2*j.kept }
@@ -263,11 +274,12 @@ func (j *Journal) rewrite() error {
 			return err
 		}
 	}
-	j.head.Format = Format
-	records := []Record{{headKind, j.head}}
+	records := []Record{{}}
 	for _, p := range j.parts {
 		records = append(records, p.Records()...)
 	}
+	j.head = head{Format, j.head.Cluster, j.Number(), len(records) - 1 + len(j.others)}
+	records[0] = Record{headKind, j.head}
 	text, err := encode(nil, records)
 	if err == nil {
 		err = j.file.replace(append(text, bytes.Join(j.others, nil)...))

@@ -43,6 +43,8 @@ const (
 	HeadroomRefused  NoteKind = "headroom-refused"
 	RecordsUnread    NoteKind = "records-unread"  // nodes, jobs, partitions
 	EvictedInVain    NoteKind = "evicted-in-vain" // the place was free, and the job did not start
+
+	HistoryUnrecorded NoteKind = "history-unrecorded" // the database cannot be written
 )
 
 // ForeignValues is noted of jobs that carry a value of another origin.
@@ -51,7 +53,7 @@ const ForeignValues NoteKind = "foreign-value"
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
 	WritesPerCycle, SteeringWrites, LocalityWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
-	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain,
+	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain, HistoryUnrecorded,
 	ForeignValues,
 }
 

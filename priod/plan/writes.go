@@ -55,7 +55,7 @@ func Hear(c *Cycle) {
 	for i := range c.Outcomes {
 		o := &c.Outcomes[i]
 		for _, id := range o.Jobs() {
-			HearOf(h, id, o, at)
+			hearOf(h, id, o, at)
 			switch {
 			case o.Lever.Ranks():
 				hearPlace(c, id, o)
@@ -66,8 +66,8 @@ func Hear(c *Cycle) {
 	}
 }
 
-// HearOf takes in of one write into a job what outlives the values: a refusal, and what sizes were for.
-func HearOf(h *cluster.History, id cluster.JobID, o *Outcome, at time.Time) {
+// hearOf takes in of one write into a job what outlives the values: a refusal, and what sizes were for.
+func hearOf(h *cluster.History, id cluster.JobID, o *Outcome, at time.Time) {
 	switch {
 	case o.Status == slurmplug.Refused:
 		h.Refuse(id, o.Lever, o.Message, at)

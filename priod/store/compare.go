@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
 )
 
@@ -20,6 +21,8 @@ type changes struct {
 	left      []*entry
 	open      []*entry // whose open interval's row is out of date
 	history   []change[entry, cluster.History]
+	known     []*undo.Known // that the journal does not tell yet
+	unsplit   []*entry      // tasks that a write was to split off their array, and which are no records of the queue
 	decisions []change[entry, plan.Decision]
 	shares    []change[entry, plan.Share]
 	nodes     []change[nodeEntry, cluster.Node]
@@ -51,7 +54,7 @@ func empty[T any](s []T) []T {
 
 func (c *changes) reset() {
 	*c = changes{
-		jobs: empty(c.jobs), left: empty(c.left), open: empty(c.open), history: empty(c.history),
+		jobs: empty(c.jobs), left: empty(c.left), open: empty(c.open), history: empty(c.history), known: empty(c.known), unsplit: empty(c.unsplit),
 		decisions: empty(c.decisions), shares: empty(c.shares), nodes: empty(c.nodes), nodesLeft: empty(c.nodesLeft), others: empty(c.others),
 	}
 }
@@ -120,8 +123,10 @@ func (s *Store) compareSeen(snap *cluster.Snapshot, digests []uint64) {
 			c.summary.Running++
 		}
 		if d := digests[i]; e.row == 0 {
+			e.due = h.poll
 			fresh = append(fresh, change[entry, cluster.Job]{e, j, d})
 		} else if d != e.seen {
+			e.due = h.poll
 			c.jobs = append(c.jobs, change[entry, cluster.Job]{e, j, d})
 		}
 		if o := e.open; o != nil {
@@ -149,6 +154,9 @@ func (s *Store) compareSeen(snap *cluster.Snapshot, digests []uint64) {
 		for _, e := range h.jobs {
 			if e.poll != h.poll {
 				c.left = append(c.left, e)
+				if e.row == 0 {
+					c.unsplit = append(c.unsplit, e)
+				}
 			}
 		}
 	}
@@ -164,7 +172,15 @@ func byRow[T any](changes []change[entry, T]) {
 // compareSeen of the same snapshot.
 func (s *Store) compareDecided(seen *plan.Seen) {
 	h, next := &s.stored, 0
+	for _, e := range s.changes.unsplit {
+		if !s.undo.Knows(s.history, e.id) {
+			s.changes.known = append(s.changes.known, s.known(e.id)) // History has forgotten them
+		}
+	}
 	for i, e := range h.order.now {
+		if seen.Snapshot.Jobs[i].State != cluster.Unread && !s.undo.Knows(s.history, e.id) {
+			s.changes.known = append(s.changes.known, s.known(e.id))
+		}
 		// Decisions stand in the order of the snapshot.
 		if ds := seen.Plan.Decisions; next < len(ds) && ds[next].Job == e.id {
 			s.compareDecision(e, &ds[next])
@@ -193,6 +209,18 @@ func (s *Store) compareDecided(seen *plan.Seen) {
 	byRow(s.changes.decisions)
 	byRow(s.changes.shares)
 	s.summarize(seen)
+}
+
+// known is what History remembers of priod's writes into a job. A task that has no record yet is its array's.
+func (s *Store) known(id cluster.JobID) *undo.Known {
+	k := undo.KnownOf(s.history, id)
+	for _, e := range []*entry{s.stored.jobs[id], s.stored.jobs[slurmplug.Plain(id.ID)]} {
+		if e != nil && e.named() {
+			k.User, k.Submit = e.user.Value(), instant(e.submit)
+			break
+		}
+	}
+	return k
 }
 
 // sighted returns the entry of a job in the snapshot, which has no row yet when the job is new.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -59,7 +60,7 @@ func (s *Store) openDatabase(ctx context.Context) error {
 		"_journal_mode":    {"wal"},
 		"_synchronous":     {"full"},
 		"_foreign_keys":    {"on"},
-		"_busy_timeout":    {"5000"},
+		"_busy_timeout":    {strconv.FormatInt(s.patience().Milliseconds(), 10)},
 		"_txlock":          {"immediate"},
 		"_stmt_cache_size": {"64"},
 		"_cache_size":      {"-65536"}, // KiB
@@ -152,7 +153,11 @@ func (s *Store) intact() error {
 		return err
 	}
 	if s.db == nil {
-		return errGone
+		if err := s.openDatabase(context.Background()); err != nil {
+			return err
+		}
+		s.unread = true
+		s.log.Info("the database is open now", "file", databasePath(s.dir))
 	}
 	path := databasePath(s.dir)
 	if same, err := journal.Stands(path, s.opened); err != nil || !same {
@@ -237,10 +242,85 @@ func (s *Store) startAnew(ctx context.Context, why error) error {
 		return err
 	}
 	s.stored.forgetRows()
-	s.unsaved.results = nil
-	s.forgetWaits()
-	s.behind = true
+	s.forgetUnsaved()
 	return nil
+}
+
+// forgetUnsaved says that nothing of what is under way has a row any more.
+func (s *Store) forgetUnsaved() {
+	for _, w := range s.unsaved.writes {
+		w.row = 0
+	}
+	s.forgetWaits()
+	s.behind, s.unread = true, false
+}
+
+// endUnread ends what a database that could not be read at the start says of the queue: all that is known gets rows of its own.
+func (s *Store) endUnread(ctx context.Context) error {
+	last, err := s.voidQueue(ctx)
+	if err != nil {
+		return err
+	}
+	s.stored.forgetRows()
+	for _, e := range s.stored.jobs {
+		e.row = 0
+	}
+	for i := range s.unsaved.closed {
+		s.unsaved.closed[i].row = 0
+	}
+	s.stored.row, s.stored.cycle, s.stored.write = last.Job, last.Cycle, last.Write
+	s.forgetUnsaved()
+	return nil
+}
+
+// lockPatience is for how long a transaction waits for another program. Once that was in vain, those to come wait for no more
+// than impatience: priod goes on without the database until one succeeds.
+const (
+	lockPatience = 5 * time.Second
+	impatience   = 100 * time.Millisecond
+)
+
+func (s *Store) patience() time.Duration {
+	if s.unrecorded != nil {
+		return impatience
+	}
+	return lockPatience
+}
+
+// lack takes in whether the database could be brought up to date, and why not.
+func (s *Store) lack(err error) {
+	changes := (err == nil) != (s.unrecorded == nil)
+	if s.unrecorded = s.explain(err); changes && s.db != nil {
+		_, _ = s.db.Exec(fmt.Sprintf("PRAGMA busy_timeout = %d", s.patience().Milliseconds())) // it changes no file
+	}
+}
+
+// Unrecorded is why the database lacks what happened lately; "" when it has all.
+func (s *Store) Unrecorded() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unrecorded == nil {
+		return ""
+	}
+	return s.unrecorded.Error()
+}
+
+// recall reads what a start can do without: an error of the database, of which lack tells, leaves found as it is.
+func recall[T any](ctx context.Context, s *Store, read func(tx db.DBTX) (T, error)) (found T, err error) {
+	err = s.batch(ctx, func(tx db.DBTX) (err error) {
+		read, err := read(tx)
+		if err == nil {
+			found = read
+		}
+		return err
+	})
+	if err == nil || ctx.Err() != nil {
+		return found, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lack(err)
+	return found, nil
 }
 
 // sound runs what needs a sound database: once more in a new one when it is broken.

@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/journal"
+	"slurmprio/priod/retry"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/undo"
 	"slurmprio/slurmplug"
@@ -90,40 +91,58 @@ func (p *turns) Records() (all []journal.Record) {
 // LoadEvictions returns what the journal tells of claims and evictions. The store follows it: it is the one that evictions use.
 // New rows get numbers that the database has not given yet.
 func (s *Store) LoadEvictions(ctx context.Context) (*evict.Journal, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ctx = context.WithoutCancel(ctx)
-	var last db.LastEvictionKeysRow
-	err := s.sound(ctx, func() error {
-		return s.transact(ctx, func(tx *sql.Tx) (err error) {
-			last, err = s.q.LastEvictionKeys(ctx, tx)
-			return err
-		})
-	})
+	last, err := recall(ctx, s, func(tx db.DBTX) (db.LastEvictionKeysRow, error) { return s.q.LastEvictionKeys(ctx, tx) })
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	j := s.turns.journal
-	if last.Eviction > j.LastEviction && !s.file.Missing() && !s.void.Now {
-		s.log.Error("the journal lacks evictions that the database has, as an older copy would: those under way are not continued", "file", s.file.Path())
-	}
 	j.LastClaim, j.LastEviction = max(j.LastClaim, last.Claim), max(j.LastEviction, last.Eviction)
 	s.behind = !j.Blank()
 	return j, nil
 }
 
-// catchUp gives a database that may lack evictions all that are known, once it has the jobs of a snapshot. What cannot be
-// written now can be later: the journal has it.
+// catchUp gives a database that may lack evictions and failures all that are known, once it has the jobs of a snapshot. What
+// cannot be written now can be later: the journal has it.
 func (s *Store) catchUp(ctx context.Context) {
 	if !s.behind {
 		return
 	}
-	if err := s.saveEvictions(context.WithoutCancel(ctx), &evict.Changes{}); err != nil {
-		s.log.Warn("the evictions that the database lacks could not be written into it yet", "error", s.explain(err))
+	j, m := s.turns.journal, s.failures.memory
+	all := &evict.Changes{Claims: j.Claims}
+	for _, e := range j.Evictions {
+		if j.Claim(e.Claim) != nil { // else both ended long ago
+			all.Evictions = append(all.Evictions, e)
+		}
+	}
+	err := s.saveEvictions(ctx, all)
+	if err == nil {
+		err = s.saveFailures(ctx, &retry.Changes{Failures: m.Failures, Drained: m.Drained})
+	}
+	if s.behind = err != nil; s.behind {
+		s.log.Warn("the evictions and failures that the database lacks could not be written into it yet", "error", s.explain(err))
 	}
 }
 
-// SaveEvictions appends the rows of a turn, and what it is about to write into jobs' requests, to the journal, and commits them. After an error
+// tell writes rows that stand in the journal into the database, too, or leaves that to catchUp.
+func (s *Store) tell(ctx context.Context, save func() error) {
+	if s.behind || s.unrecorded != nil {
+		s.behind = true
+		return
+	}
+	err := s.intact()
+	if err == nil {
+		err = save()
+	}
+	if isBroken(err) {
+		err = s.startAnew(ctx, err)
+	}
+	s.behind = s.behind || err != nil
+	s.lack(err)
+}
+
+// SaveEvictions appends the rows of a turn, and what it is about to write into jobs' requests, to the journal. After an error
 // none of its commands may be sent.
 func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 	s.mu.Lock()
@@ -151,11 +170,8 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 	if err := s.owns(); err != nil { // the host that took over may have read the record
 		return err
 	}
-	err := s.sound(ctx, func() error { return s.saveEvictions(ctx, t) })
-	if err != nil {
-		err = errors.Join(err, s.file.TakeBack())
-	}
-	return err
+	s.tell(ctx, func() error { return s.saveEvictions(ctx, t) })
+	return nil
 }
 
 // pins are the undo lines of claims that name their place in the job's request,
@@ -180,29 +196,12 @@ func (s *Store) pins(t *evict.Changes) (pins []*undo.Change) {
 }
 
 func (s *Store) saveEvictions(ctx context.Context, t *evict.Changes) error {
-	turns, j := []*evict.Changes{t}, s.turns.journal
-	if s.behind {
-		all := &evict.Changes{Claims: j.Claims}
-		for _, e := range j.Evictions {
-			if j.Claim(e.Claim) != nil { // else both ended long ago
-				all.Evictions = append(all.Evictions, e)
-			}
+	return s.transact(ctx, func(tx *sql.Tx) error {
+		if err := every(t.Claims, func(c *evict.Claim) error { return s.saveClaim(ctx, tx, c) }); err != nil {
+			return err
 		}
-		turns = []*evict.Changes{all, t}
-	}
-	err := s.transact(ctx, func(tx *sql.Tx) error {
-		for _, t := range turns {
-			if err := every(t.Claims, func(c *evict.Claim) error { return s.saveClaim(ctx, tx, c) }); err != nil {
-				return err
-			}
-			if err := every(t.Evictions, func(e *evict.Eviction) error { return s.saveEviction(ctx, tx, e) }); err != nil {
-				return err
-			}
-		}
-		return nil
+		return every(t.Evictions, func(e *evict.Eviction) error { return s.saveEviction(ctx, tx, e) })
 	})
-	s.behind = s.behind && err != nil
-	return err
 }
 
 func (s *Store) saveClaim(ctx context.Context, tx db.DBTX, c *evict.Claim) error {

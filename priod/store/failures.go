@@ -55,15 +55,13 @@ func (p *failures) Records() (all []journal.Record) {
 // LoadFailures returns what the journal tells of failures. The store follows it. New rows get numbers that the database has
 // not given yet.
 func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
-	var last int64
-	var queue []cluster.Job
-	err := s.batch(ctx, func(tx db.DBTX) (err error) {
-		if last, err = s.q.LastFailure(ctx, tx); err != nil {
-			return err
-		}
+	last, err := recall(ctx, s, func(tx db.DBTX) (int64, error) { return s.q.LastFailure(ctx, tx) })
+	if err != nil {
+		return nil, err
+	}
+	queue, err := recall(ctx, s, func(tx db.DBTX) ([]cluster.Job, error) {
 		rows, err := s.q.JobsInQueue(ctx, tx)
-		queue = each(rows, jobOf)
-		return err
+		return each(rows, jobOf), err
 	})
 	if err != nil {
 		return nil, err
@@ -101,7 +99,7 @@ func failuresOf(rows []string) ([]retry.Failure, error) {
 	return all, nil
 }
 
-// SaveFailures appends rows, and the nodes that jobs are about to be told to refuse, to the journal and commits them. After an error no command may be sent.
+// SaveFailures appends rows, and the nodes that jobs are about to be told to refuse, to the journal. After an error no command may be sent.
 func (s *Store) SaveFailures(ctx context.Context, t *retry.Changes) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +122,8 @@ func (s *Store) SaveFailures(ctx context.Context, t *retry.Changes) error {
 	if err := cmp.Or(s.file.Append(journal.Record{Kind: journal.Failure, Body: failureTurn(*t)}), s.owns()); err != nil {
 		return err
 	}
-	return s.sound(ctx, func() error { return s.saveFailures(ctx, t) })
+	s.tell(ctx, func() error { return s.saveFailures(ctx, t) })
+	return nil
 }
 
 func (s *Store) saveFailures(ctx context.Context, t *retry.Changes) error {

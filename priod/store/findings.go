@@ -36,7 +36,7 @@ func (f *Findings) Count(level string) (n int) {
 
 // SaveFindings replaces what an earlier check found. It may be called alongside the cycles.
 func (s *Store) SaveFindings(ctx context.Context, f *Findings) error {
-	return s.batch(ctx, func(tx db.DBTX) error {
+	return s.note(ctx, func(tx db.DBTX) error {
 		if err := s.q.DropFindings(ctx, tx); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func promiseOf(x *db.PromisesSinceRow) Promise {
 // only where that has moved by a minute, and by a tenth of what was left until then. It may
 // be called alongside the cycles.
 func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]ExpectedStart) error {
-	return s.batch(ctx, func(tx db.DBTX) error {
+	return s.note(ctx, func(tx db.DBTX) error {
 		stored, err := s.q.AllStarts(ctx, tx)
 		if err != nil {
 			return err
@@ -176,7 +176,7 @@ func (s *Store) SaveStarts(ctx context.Context, at time.Time, starts map[cluster
 
 // SaveEnds takes in when running jobs are expected to end, as SaveStarts does starts.
 func (s *Store) SaveEnds(ctx context.Context, at time.Time, ends map[cluster.JobID]ExpectedEnd) error {
-	return s.batch(ctx, func(tx db.DBTX) error {
+	return s.note(ctx, func(tx db.DBTX) error {
 		stored, err := s.q.AllEnds(ctx, tx)
 		if err != nil {
 			return err

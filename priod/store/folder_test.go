@@ -360,37 +360,40 @@ func TestEndsWhileTheClockIsBehind(t *testing.T) {
 	}
 }
 
-// The journal is emptied, or loses whole lines, while no priod runs: that is no
-// reset, and the database still knows.
-func TestJournalCutOffBetweenRuns(t *testing.T) {
-	for _, lines := range []int{0, 1} {
-		for _, reset := range []bool{false, true} {
-			dir := t.TempDir()
-			d, _ := ranked(t, dir)
-			known := d.history
-			if err := d.store.Close(); err != nil {
-				t.Fatal(err)
-			}
-			u := openUndo(t, dir)
-			if reset { // of an earlier time
-				if err := u.TookBack(d.snapshot.At.Add(-time.Hour), func(*undo.Change) bool { return true }); err != nil {
-					t.Fatal(err)
-				}
-			}
-			text := must[[]byte](t)(os.ReadFile(journal.Path(dir)))
-			size := 0
-			for range lines {
-				size += bytes.IndexByte(text[size:], '\n') + 1
-			}
-			truncate(t, journal.Path(dir), int64(size))
-			if h := must[*cluster.History](t)(reader(t, dir).History(ctx, dir)); len(h.Written) != 3 {
-				t.Errorf("%d lines left: a reader knows %d values", lines, len(h.Written))
-			}
-			d.store, d.history = openStore(t, dir, Options{})
-			if diff := diffHistory(known, d.history); diff != "" {
-				t.Errorf("%d lines left: %s", lines, diff)
-			}
-			d.sameAfterRestart(3)
+// The journal is emptied, deleted, or an older copy of it put back while no priod runs: that is said once, and priod goes on with
+// what it tells.
+func TestOlderJournalAtStart(t *testing.T) {
+	for _, how := range []string{"emptied", "deleted", "older copy"} {
+		dir := t.TempDir()
+		d, _ := ranked(t, dir)
+		copied := must[[]byte](t)(os.ReadFile(journal.Path(dir)))
+		d.snapshot.Jobs = append(d.snapshot.Jobs, pending(4, "te"), pending(5, "te"))
+		d.cycle()
+		d.cycle()
+		if err := d.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		known, want := 0, "is an older copy"
+		switch how {
+		case "emptied":
+			truncate(t, journal.Path(dir), 0)
+		case "deleted":
+			remove(t, journal.Path(dir))
+			want = "is gone"
+		default:
+			known = 3
+			truncate(t, journal.Path(dir), int64(len(copied)))
+		}
+		log := &bytes.Buffer{}
+		d.store, d.history = openStore(t, dir, Options{Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
+		if len(d.history.Written) != known || strings.Count(log.String(), want) != 1 {
+			t.Errorf("%s: %d values\n%s", how, len(d.history.Written), log)
+		}
+		d.cycle()
+		log.Reset()
+		d.restart()
+		if log.Len() != 0 {
+			t.Errorf("it says again\n%s", log)
 		}
 	}
 }

@@ -99,11 +99,7 @@ func (s *Store) SaveLessons(ctx context.Context, k *speed.Knowledge, runs int, a
 
 // Lessons returns what was learned.
 func (s *Store) Lessons(ctx context.Context) (l Lessons, err error) {
-	err = s.batch(ctx, func(tx db.DBTX) (err error) {
-		l, err = lessonsOf(ctx, s.q, tx, nil)
-		return err
-	})
-	return l, err
+	return recall(ctx, s, func(tx db.DBTX) (Lessons, error) { return lessonsOf(ctx, s.q, tx, nil) })
 }
 
 // Lessons returns what the daemon learned, of all programs or of one.

@@ -5,88 +5,76 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/priod/undo"
-	"slurmprio/slurmplug"
 )
 
 // Load returns what an earlier priod knew, as if it had never stopped. Writes
 // whose outcome it did not take down count as tried. The store follows the
-// returned History: it must be the one that the cycles use.
+// returned History: it must be the one that the cycles use. What the journal tells of jobs that the database does not know, History
+// asks for when it sees them.
 func (s *Store) Load(ctx context.Context) (*cluster.History, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.sound(ctx, func() error { return s.load(ctx) }); err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	err := s.sound(ctx, func() error { return s.load(ctx) })
+	if s.lack(err); err != nil {
+		s.unread = true
+		s.know(s.newLoader(nil))
 	}
 	return s.history, nil
 }
 
 func (s *Store) load(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := s.transact(ctx, func(tx *sql.Tx) error { return s.loadFrom(ctx, tx) }); err != nil {
-		return err
-	}
-	s.historySaved()
-	return nil
-}
-
-func (s *Store) loadFrom(ctx context.Context, tx db.DBTX) error {
-	l := loader{q: s.q, tx: tx, undo: s.undo, void: s.void, history: cluster.NewHistory()}
-	l.stored.reset()
-	if err := l.all(ctx); err != nil {
-		return err
-	}
-	s.history, s.stored, s.unsaved = l.history, l.stored, unsaved{}
-	s.history.Remember(s.former)
-	s.changes.reset()
-	for id := range l.tried {
-		s.compareHistory(s.stored.entry(id))
-	}
-	if len(l.tried) > 0 {
-		s.log.Warn("writes of the last run have no outcome: they count as tried", "jobs", len(l.tried))
-	}
-	if err := s.putHistories(ctx, tx); err != nil {
-		return err
-	}
-	if err := s.q.DoubtWrites(ctx, tx, crashed); err != nil {
-		return err
-	}
-	return s.rewriteUndo()
-}
-
-func (s *Store) former(j *cluster.Job) (cluster.Written, map[slurmplug.Lever]cluster.Requested) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.undo.Former(j)
-}
-
-// rewriteUndo adds to a journal that was deleted or cut off what the
-// database knows.
-func (s *Store) rewriteUndo() error {
-	lost := s.undo.Lacking(s.history)
-	if len(lost) == 0 {
-		return nil
-	}
-	if err := s.startActing(); err != nil {
-		return err
-	}
-	defer s.stopActing()
-	s.log.Warn("the undo journal lacks changes that the database has: added", "changes", len(lost), "file", s.file.Path())
-	for _, c := range lost {
-		if e := s.stored.jobs[c.Job]; e != nil && e.named() {
-			c.User, c.Submit = e.user.Value(), instant(e.submit)
+	if s.voids {
+		if _, err := s.voidQueue(ctx); err != nil {
+			return err
 		}
 	}
-	return s.undo.Append(lost)
+	err := s.transact(ctx, func(tx *sql.Tx) error {
+		l := s.newLoader(tx)
+		if err := l.all(ctx); err != nil {
+			return err
+		}
+		s.know(l)
+		if behind := s.file.Behind(l.seen); behind != "" {
+			s.log.Error("the journal is not the one that the database saw", "why", behind)
+		}
+		return s.q.DoubtWrites(ctx, tx, crashed)
+	})
+	if err == nil {
+		s.unread = false
+	}
+	return err
+}
+
+func (s *Store) newLoader(tx db.DBTX) *loader {
+	l := &loader{q: s.q, tx: tx, undo: s.undo, history: cluster.NewHistory()}
+	l.stored.reset()
+	return l
+}
+
+// know takes over what was loaded.
+func (s *Store) know(l *loader) {
+	if l.doubted > 0 {
+		s.log.Warn("writes of the last run have no outcome: they count as tried", "jobs", l.doubted)
+	}
+	s.history, s.stored, s.unsaved = l.history, l.stored, unsaved{}
+	s.history.Remember(s.recall)
+	s.changes.reset()
+}
+
+// recall has History remember what priod wrote into a job that it does not know.
+func (s *Store) recall(j *cluster.Job, inherits bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.undo.Recall(s.history, j, inherits)
 }
 
 // loader reads History, and what the database holds, from one transaction.
@@ -94,29 +82,28 @@ type loader struct {
 	q       *db.Queries
 	tx      db.DBTX
 	undo    *undo.Journal
-	void    void
 	history *cluster.History
 	stored  stored
 	until   time.Time        // the last poll
 	rows    map[int64]*entry // by row of jobs
-	tried   map[cluster.JobID]bool
+	seen    int64            // records of the journal
+	doubted int              // jobs with a write whose outcome is not known
 }
 
 func (l *loader) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		l.cycle, l.jobs, l.decisions, l.shares, l.nodes, l.remembered, l.intervals, l.asked, l.planned,
+		l.cycle, l.jobs, l.decisions, l.shares, l.nodes, l.remembered, l.intervals,
 	} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	l.journal()
 	return nil
 }
 
 func (l *loader) cycle(ctx context.Context) error {
 	last, err := l.q.LastKeys(ctx, l.tx)
-	l.stored.row, l.stored.cycle, l.stored.write, l.until = last.Job, last.Cycle, last.Write, instant(last.UntilMs)
+	l.stored.row, l.stored.cycle, l.stored.write, l.until, l.seen = last.Job, last.Cycle, last.Write, instant(last.UntilMs), last.Journal
 	return err
 }
 
@@ -135,9 +122,15 @@ func (l *loader) jobs(ctx context.Context) error {
 		l.rows[e.row] = e
 		l.history.Saw(&j)
 		l.remember(e)
-		if _, requests := l.undo.Former(&j); requests != nil {
-			l.history.Requests[j.ID] = requests
+		if l.undo.Recall(l.history, &j, true) {
+			l.doubted++
 		}
+	}
+	for id := range l.history.Written {
+		l.stored.entry(id)
+	}
+	for id := range l.history.Requests {
+		l.stored.entry(id)
 	}
 	return nil
 }
@@ -187,7 +180,7 @@ func (l *loader) nodes(ctx context.Context) error {
 	return err
 }
 
-// remembered restores History's maps.
+// remembered restores what the last decisions do not tell of jobs.
 func (l *loader) remembered(ctx context.Context) error {
 	rows, err := l.q.AllHistory(ctx, l.tx)
 	if err != nil {
@@ -198,10 +191,6 @@ func (l *loader) remembered(ctx context.Context) error {
 		e := l.stored.entry(id)
 		e.known = digest(&l.stored.digester, db.PutHistoryParams(*r))
 		l.remember(&entry{id: id, since: r.FirstEligibleMs, counted: r.Counted})
-		if w := writtenOf(r); w.Lever != "" && !l.undo.WasTakenBack(id, w.Lever, w.At) {
-			w.Older = l.undo.Older(id)
-			l.history.Written[id] = w
-		}
 	}
 	return nil
 }
@@ -234,143 +223,6 @@ func (l *loader) intervals(ctx context.Context) error {
 		l.history.Restore(intervalOf(&r.Interval, jobID(r.ID, r.Task), last.UntilMs))
 	}
 	return err
-}
-
-// asked takes in what was written into requests, and which writes were refused: the database knows what became
-// of it, the journal what was there first when the database was started over.
-func (l *loader) asked(ctx context.Context) error {
-	writes, err := l.q.RequestWrites(ctx, l.tx)
-	if err != nil {
-		return err
-	}
-	told := cluster.NewHistory()
-	for i := range writes {
-		r := &writes[i]
-		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
-		if r.Write.Cycle <= l.void.After {
-			continue // another host's priod has written since, says the journal
-		}
-		at := instant(r.Write.AtMs)
-		status := slurmplug.Status(r.Write.Status)
-		sure, doubt := status == slurmplug.Applied, status == slurmplug.Unknown || status == Planned
-		for _, id := range a.Jobs() {
-			if l.undo.WasTakenBack(id, a.Lever, at) {
-				continue
-			}
-			if status == slurmplug.Refused && l.waits(id) || status != slurmplug.Refused && l.thisRun(id, at) {
-				plan.HearOf(l.history, id, &plan.Outcome{Action: a, Status: status, Message: r.Write.Message}, at)
-			}
-			if !sure && !doubt || a.Lever.Ranks() {
-				continue
-			}
-			was := a.Before
-			before, known := told.Requests[id][a.Lever]
-			if !known { // a task that was split off since
-				before, known = told.Requests[slurmplug.Plain(id.ID)][a.Lever]
-			}
-			if known && !before.Theirs(a.Before) {
-				was = before.Was
-			}
-			told.Asked(id, a.Lever, was, a.After, sure, at)
-		}
-	}
-	for id, requests := range told.Requests {
-		journalled := l.journalled(id)
-		for lever, r := range requests {
-			if known, journal := journalled[lever]; journal {
-				r = together(r, known)
-			}
-			l.history.SetRequest(id, lever, r)
-		}
-	}
-	return nil
-}
-
-// waits reports whether a job, or the array in which it may still be, is in the queue.
-func (l *loader) waits(id cluster.JobID) bool {
-	for _, id := range [...]cluster.JobID{id, slurmplug.Plain(id.ID)} {
-		if e := l.stored.jobs[id]; e != nil && e.seen != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// together is what the database and the journal tell about one field: what was written last,
-// and what was there first, where one of the two took a value of priod's for the user's.
-func together(r, known cluster.Requested) cluster.Requested {
-	if r.Was == known.Was {
-		return r
-	}
-	last, first := r, known
-	if !r.At.After(known.At) {
-		last, first = known, r
-	}
-	was := last.Was
-	switch {
-	case known.Ours(r.Was):
-		if was = known.Was; !known.Ours(r.Value) { // written over what the journal tells, whatever the clocks said
-			last, first = r, known
-		}
-	case r.Ours(known.Was):
-		was = r.Was
-	}
-	if was != last.Was {
-		last.Was, last.Older = was, slices.Concat(first.Older, []slurmplug.Value{first.Value}, last.Older)
-	}
-	return last
-}
-
-// journalled is what the journal told about the request of a job, or of a task that has no
-// record in the database yet: the last write has split it off its array.
-func (l *loader) journalled(id cluster.JobID) map[slurmplug.Lever]cluster.Requested {
-	array := l.stored.jobs[slurmplug.Plain(id.ID)]
-	if l.history.Requests[id] != nil || array == nil || !array.named() {
-		return l.history.Requests[id]
-	}
-	_, requests := l.undo.Former(&cluster.Job{ID: id, User: array.user.Value(), Submit: instant(array.submit)})
-	return requests
-}
-
-// thisRun reports whether a job has not been put back into the queue since a time, as far
-// as its record tells: what became of a size then says nothing about the next run.
-func (l *loader) thisRun(id cluster.JobID, at time.Time) bool {
-	e := l.stored.jobs[id]
-	return e == nil || !at.Before(instant(e.submit))
-}
-
-// planned takes in the writes that a crash left without an outcome.
-func (l *loader) planned(ctx context.Context) error {
-	writes, err := l.q.PlannedWrites(ctx, l.tx)
-	if err != nil {
-		return err
-	}
-	l.tried = map[cluster.JobID]bool{}
-	for i := range writes {
-		r := &writes[i]
-		a := actionOf(&r.Write, jobID(r.ID, r.JobTask))
-		if !a.Lever.Ranks() {
-			continue // asked has it
-		}
-		for _, id := range a.Jobs() {
-			if l.undo.WasTakenBack(id, a.Lever, instant(r.Write.AtMs)) {
-				continue
-			}
-			w := plan.Effect(a, l.history)
-			w.At = instant(r.Write.AtMs)
-			l.history.Try(id, w)
-			l.tried[id] = true
-		}
-	}
-	return nil
-}
-
-// journal stands in for a database that is lost, or void after a take-over.
-func (l *loader) journal() {
-	if l.stored.cycle != 0 && !l.void.Now {
-		return
-	}
-	l.undo.Recall(l.history, func(id cluster.JobID, c *undo.Change) { l.stored.entry(id).identify(c.User, c.Submit) })
 }
 
 func summaryOf(r *db.Cycle) db.AddCycleParams {

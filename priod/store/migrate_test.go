@@ -51,6 +51,7 @@ var rowsOf = map[int64]string{
 	15: `UPDATE starts SET least_ms = 2500, most_ms = 3500;`,
 	17: `UPDATE nodes SET partitions = 'gpu,long';`,
 	18: `UPDATE intervals SET charge = 5.5;`,
+	20: `UPDATE cycles SET journal = 1;`,
 	19: `UPDATE nodes SET partitions = 'gpu';`,
 	14: `UPDATE starts SET median_ms = 3000, p90_ms = 4000; INSERT INTO promises VALUES (3, 2000, 9000, 3000, 4000, 3500);`,
 }
@@ -83,7 +84,7 @@ func TestMigrateFromEverySchema(t *testing.T) {
 			}
 			d := newDaemon(t, dir, pending(17, "te"))
 			id := slurmplug.Plain(17)
-			if w := d.history.Written[id]; w.Value != 5000 || d.history.FirstEligible.Len() != 1 {
+			if w := d.history.Written[id]; w.Tried != 5000 || d.history.FirstEligible.Len() != 1 {
 				t.Errorf("%+v", w)
 			}
 			story := must[Story](t)(reader(t, dir).Job(ctx, id, 5))

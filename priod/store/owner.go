@@ -54,15 +54,8 @@ func (o *Owner) keys() []string {
 // seenOwner is owner.json in the state folder: the owner that this host last saw.
 type seenOwner struct {
 	Owner
-	Mine  bool                 `json:"mine"` // this host's priod
-	Void  void                 `json:"void"`
+	Mine  bool                 `json:"mine"`            // this host's priod
 	Files map[string]time.Time `json:"files,omitempty"` // of another host's: when the journal was last changed, by the file system's clock
-}
-
-// void is what this host's database does not tell because another host's priod acted.
-type void struct {
-	Now   bool  `json:"now,omitempty"`   // nothing of the queue, until a cycle is saved
-	After int64 `json:"after,omitempty"` // nothing of what jobs ask for by its cycles up to this one
 }
 
 // ErrTakenOver says that another host's priod owns the shared folder: this one writes
@@ -230,7 +223,7 @@ func behind(shared string, now *Owner, seen *seenOwner) (what string, err error)
 // TakeOver makes this host's priod the one that writes to the shared folder, if there is
 // one. All that is loaded has to be loaded again after it. When another host's priod held the
 // folder until now, it tells which; then the database of this host says nothing of jobs
-// in the queue any more, and the journals stand in for it.
+// in the queue any more.
 func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,12 +237,9 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 	if now != nil && now.Cluster != "" && now.Cluster != cluster {
 		return "", fmt.Errorf("state.shared: %s is cluster %s's, and this is %s: give each cluster a folder of its own", s.journals, now.Cluster, cluster)
 	}
-	if seen != nil && seen.Mine {
-		s.void = seen.Void
-		if now.Key == seen.Key {
-			s.owner = *now
-			return "", s.readJournal()
-		}
+	if seen != nil && seen.Mine && now.Key == seen.Key {
+		s.owner = *now
+		return "", s.readJournal()
 	}
 	next := Owner{Host: host, Cluster: cluster, Since: time.Now().UTC().Truncate(time.Second), Key: rand.Text(), Before: now.keys()}
 	if seen != nil && now.Key == "" {
@@ -264,28 +254,13 @@ func (s *Store) TakeOver(ctx context.Context, host, cluster string) (from string
 	}
 	if now != nil {
 		from = cmp.Or(now.Host, "another host")
-		if err := s.sound(ctx, func() error { return s.voidQueue(context.WithoutCancel(ctx)) }); err != nil {
-			return from, err
+		s.voids = true
+		err := s.sound(ctx, func() error { _, err := s.voidQueue(context.WithoutCancel(ctx)); return err })
+		if s.lack(err); err != nil {
+			return from, nil // that this host owns the folder is written down once its database can be
 		}
 	}
-	return from, writeOwner(s.dir, seenOwner{Owner: next, Mine: true, Void: s.void})
-}
-
-// valid says that the database tells of the queue again.
-func (s *Store) valid() error {
-	if !s.void.Now {
-		return nil
-	}
-	seen, err := readOwner[seenOwner](s.dir)
-	if err != nil || seen == nil {
-		return err
-	}
-	seen.Void.Now = false
-	if err := writeOwner(s.dir, seen); err != nil {
-		return err
-	}
-	s.void.Now = false
-	return nil
+	return from, writeOwner(s.dir, seenOwner{Owner: next, Mine: true})
 }
 
 // readJournal reads the journal of the shared folder again, and puts it into a new file: a priod that owned the folder before,
@@ -314,6 +289,7 @@ func (s *Store) readJournal() error {
 
 // takeIn adds what another journal tells. Its claims, evictions and failures get numbers after those that are there.
 func (s *told) takeIn(own *told) {
+	s.file.Join(own.file)
 	s.undo.Adopt(s.undo.Lacks(own.undo))
 	j, theirs := s.turns.journal, own.turns.journal
 	for i := range theirs.Claims {
@@ -336,12 +312,12 @@ func (s *told) takeIn(own *told) {
 
 // voidQueue ends all that the database says of jobs in the queue and of evictions under way,
 // when another host's priod has been active since: the journals have it.
-func (s *Store) voidQueue(ctx context.Context) error {
+func (s *Store) voidQueue(ctx context.Context) (last db.LastKeysRow, err error) {
 	first := s.turns.journal.LastClaim + 1
 	for i := range s.turns.journal.Claims {
 		first = min(first, s.turns.journal.Claims[i].Number)
 	}
-	return s.transact(ctx, func(tx *sql.Tx) error {
+	err = s.transact(ctx, func(tx *sql.Tx) (err error) {
 		for _, end := range []func(context.Context, db.DBTX) error{
 			s.q.VoidJobs, s.q.VoidHistory, s.q.VoidIntervals,
 			func(ctx context.Context, tx db.DBTX) error { return s.q.DropEvictionsFrom(ctx, tx, first) },
@@ -352,11 +328,11 @@ func (s *Store) voidQueue(ctx context.Context) error {
 				return err
 			}
 		}
-		last, err := s.q.LastKeys(ctx, tx)
-		if err != nil {
+		if last, err = s.q.LastKeys(ctx, tx); err != nil {
 			return err
 		}
-		s.void = void{Now: true, After: last.Cycle}
 		return s.q.DoubtWrites(ctx, tx, crashed)
 	})
+	s.voids = s.voids && err != nil
+	return last, err
 }

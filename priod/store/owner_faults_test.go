@@ -107,6 +107,7 @@ func (d *asks) knows(constraint string, state evict.State, failure retry.State) 
 }
 
 func (d *asks) idle() error {
+	d.history.Observe(&d.snapshot)
 	return d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At}})
 }
 

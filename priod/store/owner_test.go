@@ -45,6 +45,7 @@ func (h *twoHosts) takeOver(d *daemon) {
 	}
 	slow := d.store
 	d.store, d.history = next, takeOver(h.t, next)
+	d.history.Observe(&d.snapshot)
 	if err := slow.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At}}); !errors.Is(err, ErrTakenOver) {
 		h.t.Fatalf("the host that acted before goes on: %v", err)
 	}

@@ -79,6 +79,14 @@ func (s *Store) batch(ctx context.Context, run func(tx db.DBTX) error) error {
 	return s.explain(err)
 }
 
+// note is batch for what is only shown: nothing while history is not recorded, which is said elsewhere.
+func (s *Store) note(ctx context.Context, run func(tx db.DBTX) error) error {
+	if s.Unrecorded() != "" {
+		return nil
+	}
+	return s.batch(ctx, run)
+}
+
 // pruneDecisions walks the old decisions once and keeps those that still hold.
 func (s *Store) pruneDecisions(ctx context.Context, before int64) func(tx db.DBTX) (int64, error) {
 	after := int64(0)

@@ -203,21 +203,25 @@ func (r *Reader) History(ctx context.Context, journals string) (*cluster.History
 	if err != nil {
 		return nil, err
 	}
-	seen, err := readOwner[seenOwner](r.dir)
-	if err != nil {
-		return nil, err
-	}
-	if seen == nil {
-		seen = new(seenOwner)
-	}
 	var l loader
 	err = r.view(ctx, func(tx *sql.Tx) error {
-		l = loader{q: r.q, tx: tx, undo: journal, void: seen.Void, history: cluster.NewHistory()}
+		l = loader{q: r.q, tx: tx, undo: journal, history: cluster.NewHistory()}
 		l.stored.reset()
 		return l.all(ctx)
 	})
-	l.history.Remember(journal.Former)
-	return l.history, err
+	if err != nil {
+		return nil, err
+	}
+	l.history.Remember(func(j *cluster.Job, inherits bool) { journal.Recall(l.history, j, inherits) })
+	return l.history, nil
+}
+
+// JournalSeen is how many records the journal had in the last cycle that was recorded.
+func (r *Reader) JournalSeen(ctx context.Context) (int64, error) {
+	return one(ctx, r, func(tx *sql.Tx) (int64, error) {
+		last, err := r.q.LastKeys(ctx, tx)
+		return last.Journal, err
+	})
 }
 
 func (r *Reader) explain(err error) error {

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,16 +31,23 @@ const (
 
 // unsaved is what was told once and has no row yet.
 type unsaved struct {
-	closed  []endedStay
-	ended   []*entry // jobs whose id another one has now
-	planned []plannedWrite
-	results []db.EndWriteParams
-	waits   []*plan.Wait // by key
+	closed []endedStay
+	ended  []*entry     // jobs whose id another one has now
+	writes []*openWrite // without a row, or with one that lacks the outcome
+	waits  []*plan.Wait // by key
 }
 
-type plannedWrite struct {
-	row    int64
-	action plan.Action
+// maxUnsaved is how many writes wait for rows at most, while the database cannot be written.
+const maxUnsaved = 100_000
+
+// openWrite is one that was decided on, and what became of it.
+type openWrite struct {
+	action  plan.Action
+	entry   *entry
+	at      time.Time
+	row     int64 // 0: it has none yet
+	status  slurmplug.Status
+	message string
 }
 
 // observed is what Observed does meanwhile, for the most of which it holds Store.mu.
@@ -48,7 +57,7 @@ type observed struct {
 	ended    chan struct{} // closed at the end, where mu passes to Planned
 	passed   atomic.Bool   // to Planned, or at the end to all
 	saved    bool          // the database holds what saveSeen wrote
-	locked   error         // another program held the database for as long as a transaction waits
+	failed   error         // another program held the database for as long as a transaction waits
 }
 
 // Observed begins to record what a poll showed, while the cycle decides: jobs, nodes, and stays
@@ -80,13 +89,13 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays func
 		if len(s.changes.others) > 0 { // Planned gives this cycle up
 			return
 		}
-		if s.changes.sawNone() && len(s.unsaved.closed)+len(s.unsaved.ended) == 0 || s.intact() != nil {
+		if s.changes.sawNone() && len(s.unsaved.closed)+len(s.unsaved.ended) == 0 || s.intact() != nil || s.unread {
 			return
 		}
 		ctx := context.WithoutCancel(ctx)
 		err := s.transact(ctx, func(tx *sql.Tx) error { return s.saveSeen(ctx, tx, snap.At) })
 		if o.saved = err == nil; isLocked(err) { // any other error Planned meets in the same way
-			o.locked = err
+			o.failed = err
 		}
 	}()
 }
@@ -94,7 +103,7 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays func
 // compareBesideObserved takes Store.mu, and compares what the cycle decided while Observed still
 // writes what it saw. It reports whether it did: where Observed has ended there is no hurry.
 // The error is Observed's, of a locked database.
-func (s *Store) compareBesideObserved(seen *plan.Seen) (compared bool, locked error) {
+func (s *Store) compareBesideObserved(seen *plan.Seen) (compared bool, failed error) {
 	o := s.observed
 	if s.observed = nil; o == nil || o.snapshot != seen.Snapshot {
 		s.mu.Lock()
@@ -102,13 +111,13 @@ func (s *Store) compareBesideObserved(seen *plan.Seen) (compared bool, locked er
 	}
 	if !o.passed.CompareAndSwap(false, true) {
 		s.mu.Lock()
-		return false, o.locked
+		return false, o.failed
 	}
 	<-o.compared
 	s.compareDecided(seen)
 	<-o.ended
 	s.keepSaved(o)
-	return true, o.locked
+	return true, o.failed
 }
 
 // keepSaved records what Observed wrote.
@@ -119,12 +128,11 @@ func (s *Store) keepSaved(o *observed) {
 	}
 }
 
-// Planned commits what the cycle saw and decided and the writes that it is
-// about to make, and appends those to the undo journal. It follows the History
-// that Load returned. After an error nothing may be written to Slurm; the next call stores
-// what this one could not.
+// Planned appends the writes that a cycle is about to make to the journal, and records what it saw and decided in the
+// database. It follows the History that Load returned. After an error nothing may be written to Slurm. That the database cannot be
+// written is no error: the plan gets a note, and a later call records what this one could not.
 func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
-	compared, locked := s.compareBesideObserved(&seen)
+	compared, failed := s.compareBesideObserved(&seen)
 	defer s.mu.Unlock()
 	if s.history == nil {
 		return errors.New("store: Planned needs the History that Load returns")
@@ -147,7 +155,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	if err := s.owns(); err != nil {
 		return err
 	}
-	if err := s.refuseOthers(); err != nil {
+	if err := cmp.Or(s.refuseOthers(), ctx.Err()); err != nil {
 		return err
 	}
 	if err := s.keepJournal(); err != nil {
@@ -159,52 +167,91 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	if err := s.tidyJournal(); err != nil {
 		return err
 	}
-	acting := seen.Hold == "" && len(seen.Plan.Actions) > 0
-	if acting {
-		if err := s.startActing(); err != nil {
+	if seen.Hold == "" && len(seen.Plan.Actions) > 0 {
+		if err := s.prepare(&seen); err != nil {
+			s.stopActing()
 			return err
 		}
-		defer func() {
-			if err != nil {
-				s.stopActing()
-			}
-		}()
-		if hold, err := s.hold(); err != nil {
-			return err
-		} else if hold != "" {
-			return fmt.Errorf("%w, since it began priod was %s", ErrGaveWay, hold)
-		}
-		if err := s.noticeReset(); err != nil {
+	} else if s.undo.Noticed() {
+		if err := s.undo.Append(nil, s.changes.known...); err != nil {
 			return err
 		}
 	}
-	if err = s.intact(); err == nil {
-		if err = locked; err == nil { // a second wait would delay the cycle as long again
-			err = s.save(ctx, &seen, acting)
+	s.record(context.WithoutCancel(ctx), &seen, failed)
+	return nil
+}
+
+// prepare keeps others from changing jobs until Done, and appends the writes to come to the journal.
+func (s *Store) prepare(seen *plan.Seen) error {
+	if err := s.startActing(); err != nil {
+		return err
+	}
+	if hold, err := s.hold(); err != nil {
+		return err
+	} else if hold != "" {
+		return fmt.Errorf("%w, since it began priod was %s", ErrGaveWay, hold)
+	}
+	if err := s.noticeReset(); err != nil {
+		return err
+	}
+	at := seen.Snapshot.At
+	writes, lines := make([]*openWrite, len(seen.Plan.Actions)), make([]*undo.Change, len(seen.Plan.Actions))
+	for i, a := range seen.Plan.Actions {
+		e := s.stored.jobs[a.Job]
+		if e == nil || e.poll != s.stored.poll {
+			return fmt.Errorf("the plan changes job %s, which the snapshot does not hold", a.Job)
 		}
+		writes[i] = &openWrite{action: a, entry: e, at: at, status: Planned}
+		lines[i] = s.undo.Line(a, &seen.Snapshot.Jobs[e.at], at)
+		lines[i].User, lines[i].Submit = e.user.Value(), instant(e.submit)
+	}
+	if err := cmp.Or(s.undo.Append(lines, s.changes.known...), s.owns()); err != nil { // the host that took over may have read the lines
+		return err
+	}
+	s.unsaved.writes = append(s.unsaved.writes, writes...)
+	if over := len(s.unsaved.writes) - maxUnsaved; over > 0 {
+		s.log.Warn("the database misses writes for good: too many wait until it can be written", "writes", over)
+		s.unsaved.writes = slices.Delete(s.unsaved.writes, 0, over)
+	}
+	return nil
+}
+
+// record brings the database up to date, unless that has failed already: a second wait would delay the cycle as long again.
+func (s *Store) record(ctx context.Context, seen *plan.Seen, failed error) {
+	err := cmp.Or(s.intact(), failed)
+	again := func() {
+		s.compareSeen(seen.Snapshot, s.stored.digester.jobs(seen.Snapshot))
+		s.compareDecided(seen)
+	}
+	if err == nil && s.unread {
+		if err = s.endUnread(ctx); err == nil {
+			again()
+		}
+	}
+	if err == nil {
+		err = s.save(ctx, seen)
 	}
 	if isBroken(err) {
 		if err = s.startAnew(ctx, err); err == nil {
-			s.compareSeen(seen.Snapshot, s.stored.digester.jobs(seen.Snapshot))
-			s.compareDecided(&seen)
-			err = s.save(ctx, &seen, acting)
+			again()
+			err = s.save(ctx, seen)
 		}
 	}
 	if err == nil {
 		s.catchUp(ctx)
-		err = s.valid()
 	}
-	return s.explain(err)
+	if s.lack(err); err != nil {
+		seen.Plan.Note(plan.HistoryUnrecorded, 1, "history is not recorded: %s", s.unrecorded)
+	}
 }
 
 // doubt marks the writes of a cycle that never came to Done.
 func (s *Store) doubt() {
-	for _, p := range s.unsaved.planned {
-		s.unsaved.results = append(s.unsaved.results, db.EndWriteParams{
-			Status: string(slurmplug.Unknown), Message: noOutcome, Write: p.row,
-		})
+	for _, w := range s.unsaved.writes {
+		if w.status == Planned {
+			w.status, w.message = slurmplug.Unknown, noOutcome
+		}
 	}
-	s.unsaved.planned = nil
 }
 
 // ErrIDsInUseAgain says that a cycle's decisions rest on what was known of
@@ -299,20 +346,13 @@ func (s *Store) noticeReset() error {
 	return fmt.Errorf("%w, a reset took place: %d values count as reverted and the next cycle decides again", ErrGaveWay, values)
 }
 
-// save is one transaction, and the undo journal just before its commit.
-func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
-	// A cancelled context would cost the connection, so it is asked by hand.
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	ctx = context.WithoutCancel(ctx)
+// save is one transaction. A context that ends would cost the connection.
+func (s *Store) save(ctx context.Context, seen *plan.Seen) error {
 	at, number := seen.Snapshot.At, s.stored.cycle
-	if s.quiet(acting) && s.noteWaits(seen.Waits) {
-		return s.q.ExtendCycle(ctx, s.db, db.ExtendCycleParams{UntilMs: millis(at), Cycle: number})
+	if s.quiet() && s.noteWaits(seen.Waits) {
+		return s.q.ExtendCycle(ctx, s.db, db.ExtendCycleParams{UntilMs: millis(at), Journal: s.file.Number(), Cycle: number})
 	}
 	number++
-	var planned []plannedWrite
-	journalled := false
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		if err := s.saveSeen(ctx, tx, at); err != nil {
 			return err
@@ -321,38 +361,22 @@ func (s *Store) save(ctx context.Context, seen *plan.Seen, acting bool) error {
 			return err
 		}
 		row := s.changes.summary
-		row.Cycle, row.AtMs, row.Span = number, millis(at), seen.Snapshot.Multifactor.Span
+		row.Cycle, row.AtMs, row.Span, row.Journal = number, millis(at), seen.Snapshot.Multifactor.Span, s.file.Number()
 		if err := s.q.AddCycle(ctx, tx, row); err != nil {
 			return err
 		}
-		err := s.endWrites(ctx, tx)
-		if err != nil || !acting {
-			return err
-		}
-		if planned, err = s.savePlanned(ctx, tx, number, seen); err != nil {
-			return err
-		}
-		journalled = true
-		if err := s.owns(); err != nil {
-			journalled = false // the host that took over may have read the lines
-			return err
-		}
-		return nil
+		return s.saveWrites(ctx, tx, number)
 	})
-	if err != nil {
-		if journalled {
-			err = errors.Join(err, s.undo.Withdraw())
-		}
-		return err
+	if err == nil {
+		s.committed(number)
 	}
-	s.committed(number, planned)
-	return nil
+	return err
 }
 
 // quiet reports whether the last row of cycles can stand for this one too, unless waits changed.
-func (s *Store) quiet(acting bool) bool {
+func (s *Store) quiet() bool {
 	u := &s.unsaved
-	return !acting && s.changes.none() && len(u.closed)+len(u.ended)+len(u.results) == 0 && s.stored.summary == s.changes.summary
+	return s.changes.none() && len(u.closed)+len(u.ended)+len(u.writes) == 0 && s.stored.summary == s.changes.summary
 }
 
 // saveSeen writes jobs, nodes and intervals.
@@ -474,38 +498,48 @@ func dropParams(e *entry) db.DropHistoryParams {
 	return db.DropHistoryParams{ID: int64(e.id.ID), Task: int64(e.id.Task)}
 }
 
-// savePlanned writes the rows of the writes to come and their undo lines.
-func (s *Store) savePlanned(ctx context.Context, tx db.DBTX, number int64, seen *plan.Seen) ([]plannedWrite, error) {
-	at := seen.Snapshot.At
-	planned := make([]plannedWrite, 0, len(seen.Plan.Actions))
-	changes := make([]*undo.Change, 0, len(seen.Plan.Actions))
-	var rows statements
-	for _, a := range seen.Plan.Actions {
-		e := s.stored.jobs[a.Job]
-		if e == nil || e.poll != s.stored.poll {
-			return nil, fmt.Errorf("the plan changes job %s, which the snapshot does not hold", a.Job)
+// saveWrites writes the rows of the writes to come, and what became of those before. One to a job that left before the
+// database knew it gets none.
+func (s *Store) saveWrites(ctx context.Context, tx db.DBTX, cycle int64) error {
+	var rows, ends statements
+	next := s.stored.write
+	for _, w := range s.unsaved.writes {
+		if w.row > s.stored.write {
+			w.row = 0 // that was not committed
 		}
-		row := s.stored.write + int64(len(planned)) + 1
-		planned = append(planned, plannedWrite{row, a})
-		err := rows.add(db.AddWriteText, &db.AddWriteParams{
-			Write: row, Job: e.row, Cycle: number, AtMs: millis(at), Tasks: a.Tasks, Part: a.Part,
-			Lever: string(a.Lever), Before: a.Before.String(), After: a.After.String(), UserNice: a.UserNice.String(), Reason: a.Reason,
-		})
-		if err != nil {
-			return nil, err
+		if e := w.entry; w.row == 0 && (e.seen != 0 || e.due == s.stored.poll) {
+			next++
+			w.row = next
+			err := rows.add(db.AddWriteText, &db.AddWriteParams{
+				Write: w.row, Job: e.row, Cycle: cycle, AtMs: millis(w.at), Tasks: w.action.Tasks, Part: w.action.Part, Lever: string(w.action.Lever),
+				Before: w.action.Before.String(), After: w.action.After.String(), UserNice: w.action.UserNice.String(), Reason: w.action.Reason,
+			})
+			if err != nil {
+				return err
+			}
 		}
-		line := s.undo.Line(a, &seen.Snapshot.Jobs[e.at], at)
-		line.User, line.Submit = e.user.Value(), instant(e.submit)
-		changes = append(changes, line)
+		if w.row != 0 && w.status != Planned {
+			if err := ends.add(db.EndWriteText, &db.EndWriteParams{Status: string(w.status), Message: w.message, Write: w.row}); err != nil {
+				return err
+			}
+		}
 	}
-	if err := rows.run(ctx, tx); err != nil {
-		return nil, err
-	}
-	return planned, s.undo.Append(changes)
+	return cmp.Or(rows.run(ctx, tx), ends.run(ctx, tx))
 }
 
-func (s *Store) endWrites(ctx context.Context, tx db.DBTX) error {
-	return ahead(ctx, tx, s.unsaved.results, func(to *statements, r *db.EndWriteParams) error { return to.add(db.EndWriteText, r) })
+// savedWrites records that saveWrites' rows were committed.
+func (s *Store) savedWrites() {
+	missed, last := 0, s.stored.write
+	s.unsaved.writes = slices.DeleteFunc(s.unsaved.writes, func(w *openWrite) bool {
+		if w.row == 0 {
+			missed++
+		}
+		last = max(last, w.row)
+		return w.row == 0 || w.status != Planned
+	})
+	if s.stored.write = last; missed > 0 {
+		s.log.Warn("the database misses writes to jobs that left while it could not be written", "writes", missed)
+	}
 }
 
 // savedSeen records that the database holds what saveSeen wrote.
@@ -531,7 +565,7 @@ func (s *Store) savedSeen() {
 }
 
 // committed records what the database holds now.
-func (s *Store) committed(number int64, planned []plannedWrite) {
+func (s *Store) committed(number int64) {
 	h, c := &s.stored, &s.changes
 	s.savedSeen()
 	s.historySaved()
@@ -542,67 +576,67 @@ func (s *Store) committed(number int64, planned []plannedWrite) {
 		x.entry.shared = x.digest
 	}
 	s.savedWaits()
+	s.savedWrites()
 	h.cycle, h.summary = number, c.summary
-	h.write += int64(len(planned))
-	s.unsaved = unsaved{planned: planned}
+	s.unsaved = unsaved{writes: s.unsaved.writes}
 }
 
-// Done stores what became of the writes of the last Planned, and what History
-// took in of them. When it fails, the next cycle stores it.
+// Done appends to the journal what History took in of the writes of the last Planned, and stores what became of them. Where the
+// database cannot be written, a later cycle stores it.
 func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.stopActing()
 	s.match(outcomes)
 	s.changes.reset()
+	var known []*undo.Known
 	for i := range outcomes {
 		for _, id := range outcomes[i].Jobs() {
 			s.compareHistory(s.stored.entry(id))
+			known = append(known, s.known(id))
 		}
+	}
+	if s.owns() == nil { // else the host that took over tells of the jobs
+		if err := s.undo.Append(nil, known...); err != nil {
+			return err
+		}
+	}
+	if s.unrecorded != nil {
+		return nil
 	}
 	err := s.intact()
 	if err == nil {
 		ctx := context.WithoutCancel(ctx)
 		err = s.transact(ctx, func(tx *sql.Tx) error {
-			if err := s.endWrites(ctx, tx); err != nil {
-				return err
-			}
-			return s.putHistories(ctx, tx)
+			return cmp.Or(s.saveWrites(ctx, tx, s.stored.cycle), s.putHistories(ctx, tx))
 		})
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		s.historySaved()
-		s.unsaved.results = nil
+		s.savedWrites()
+	case isBroken(err):
+		err = s.startAnew(ctx, err) // the next cycle writes what History holds
 	}
-	if isBroken(err) {
-		// The next cycle writes what History holds; the undo journal has it already.
-		err = s.startAnew(ctx, err)
-	}
-	return s.explain(err)
+	s.lack(err)
+	return nil
 }
 
-// match turns outcomes into results; a write without one is in doubt.
+// match takes in outcomes; a write without one is in doubt.
 func (s *Store) match(outcomes []plan.Outcome) {
-	planned := s.unsaved.planned
-	rows := make(map[plan.Action]int64, len(planned))
-	for _, p := range planned {
-		rows[p.action] = p.row
-	}
-	for _, o := range outcomes {
-		row, ok := rows[o.Action]
-		if !ok {
-			s.log.Error("an outcome of a write that was not planned", "job", o.Job.String(), "lever", o.Lever)
-			continue
+	planned := map[plan.Action]*openWrite{}
+	for _, w := range s.unsaved.writes {
+		if w.status == Planned {
+			planned[w.action] = w
 		}
-		delete(rows, o.Action)
-		s.unsaved.results = append(s.unsaved.results, db.EndWriteParams{
-			Status: string(o.Status), Message: o.Message, Write: row,
-		})
 	}
-	s.unsaved.planned = nil
-	for _, p := range planned {
-		if _, left := rows[p.action]; left {
-			s.unsaved.planned = append(s.unsaved.planned, p)
+	for i := range outcomes {
+		o := &outcomes[i]
+		if w := planned[o.Action]; w != nil {
+			w.status, w.message = o.Status, o.Message
+			delete(planned, o.Action)
+		} else {
+			s.log.Error("an outcome of a write that was not planned", "job", o.Job.String(), "lever", o.Lever)
 		}
 	}
 	s.doubt()

@@ -371,9 +371,6 @@ func TestIDsUsedAgainElsewhere(t *testing.T) {
 		d.cycle()
 		d.loseDatabase()
 		d.snapshot.At, d.snapshot.Jobs = epoch.Add(2*time.Hour), []cluster.Job{array(now)}
-		if _, err := d.step(); err == nil {
-			t.Fatal("the journal's job is another one")
-		}
 		d.cycle()
 		u := openUndo(t, dir)
 		if c := u.Last(array(now).ID); c == nil || !c.Submit.Equal(now) {

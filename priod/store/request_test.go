@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -56,23 +55,23 @@ func (d *asks) ask(j *cluster.Job, value string, taken bool, answer slurmplug.St
 	}
 }
 
-// Whatever is written, lost and edited, and whichever one of the two files is lost:
+// Whatever is written, lost and edited, with the database or without:
 // what holds priod's value is known with what its user asked for, and what a user
 // wrote last is nobody else's.
 func TestRequestsAreRemembered(t *testing.T) { remember(t, false) }
 
 // Nor is anything lost when another host takes over, whose database knows of earlier days
 // and whose clock may be wrong, when a host never comes back, and when an older copy of the
-// shared folder is put back. The one that is slow to notice writes nothing.
+// shared folder is put back under priod. The one that is slow to notice writes nothing.
 func TestRequestsAreRememberedByAllHosts(t *testing.T) { remember(t, true) }
 
 func remember(t *testing.T, shared bool) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := &asks{daemon: newDaemon(t, t.TempDir(), pending(1, "be"), pending(2, "be"), pending(3, "be")), own: map[cluster.JobID]string{}}
-		events := []string{"write", "write", "refused", "lost", "late", "crash", "edit", "restart", "no database", "no journal"}
+		events := []string{"write", "write", "refused", "lost", "late", "crash", "edit", "restart", "no database"}
 		hosts := twoHosts{t: t}
 		if shared {
-			events = append(events, "take over", "take over", "host gone", "copy", "put back", "put back before a start")
+			events = append(events, "take over", "take over", "host gone", "copy", "put back")
 			hosts.begin(d.daemon)
 			d.snapshot.Jobs[0].Restarts = 1 // its row goes on when the host acts again
 		}
@@ -81,9 +80,7 @@ func remember(t *testing.T, shared bool) {
 			j.Features = rapid.SampledFrom([]string{"", "ssd", "ssd|nvme"}).Draw(rt, "own")
 			d.own[j.ID] = j.Features
 		}
-		lost := false
 		var backup *copied
-		covered := true // the database knows what came after the copy
 		if shared {
 			backup = copyOf(t, d.store.journals)
 		}
@@ -110,36 +107,18 @@ func remember(t *testing.T, shared bool) {
 			case "restart":
 				d.restart()
 			case "no database":
-				lost, covered = true, false
 				d.loseDatabase()
-			case "no journal":
-				if lost || openUndo(t, d.store.journals).File().Missing() {
-					continue // what only the journal knew is in no database; there may be none
-				}
-				remove(t, journal.Path(d.store.journals))
-				d.restart()
 			case "copy":
-				backup, covered = copyOf(t, d.store.journals), true
+				backup = copyOf(t, d.store.journals)
 			case "put back":
 				backup.restore()
 				if err := d.idle(); err != nil {
 					rt.Fatal(err)
 				}
-			case "put back before a start":
-				if !covered {
-					continue
-				}
-				if err := d.store.Close(); err != nil {
-					rt.Fatal(err)
-				}
-				backup.restore()
-				d.store, d.history = openStore(t, d.store.dir, d.store.opts)
 			case "take over":
-				lost, covered = true, false
 				d.snapshot.At = d.snapshot.At.Add(time.Duration(rapid.IntRange(-10, 10).Draw(rt, "minutes")) * time.Minute)
 				hosts.takeOver(d.daemon)
 			case "host gone":
-				lost, covered = true, false
 				gone := d.store
 				hosts.takeOver(d.daemon)
 				if err := errors.Join(gone.Close(), os.RemoveAll(gone.dir)); err != nil {
@@ -168,41 +147,8 @@ func remember(t *testing.T, shared bool) {
 	})
 }
 
-// A host whose clock is behind takes over and writes; an older copy of the journal, put back before the next start, tells of
-// the other host's write at a later time. What was written over the other is the last.
-func TestWriteByAClockThatIsBehind(t *testing.T) {
-	d := &asks{daemon: newDaemon(t, t.TempDir(), pending(1, "be"))}
-	hosts := twoHosts{t: t}
-	hosts.begin(d.daemon)
-	j := &d.snapshot.Jobs[0]
-	j.Restarts = 1
-	d.crash = true
-	d.ask(j, "v100", true, "")
-	d.crash = false
-	d.restart()
-	d.snapshot.At = d.snapshot.At.Add(-9 * time.Minute)
-	hosts.takeOver(d.daemon)
-	backup := copyOf(t, d.store.journals)
-	d.ask(j, "a100", true, slurmplug.Applied)
-	if err := d.store.Close(); err != nil {
-		t.Fatal(err)
-	}
-	backup.restore()
-	d.store, d.history = openStore(t, d.store.dir, d.store.opts)
-	d.history.Observe(&d.snapshot)
-	told := openUndo(t, d.store.journals).Requests()[j.ID]
-	for name, requests := range map[string]map[slurmplug.Lever]cluster.Requested{"history": d.history.Requests[j.ID], "journal": told} {
-		if r, known := requests[slurmplug.Features]; !known || !r.Ours(slurmplug.Text("a100")) || r.Was.String() != "" {
-			t.Errorf("%s: %+v", name, r)
-		}
-	}
-	if err := errors.Join(d.store.Close(), hosts.close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A task of an array that was written as a whole, written again by itself: what its
-// user asked for is known from the database alone, too.
+// user asked for is known without the database, too.
 func TestTaskOfAWrittenArray(t *testing.T) {
 	array := pending(1, "be")
 	array.Tasks, array.TaskCount = "0-3", 4
@@ -212,8 +158,8 @@ func TestTaskOfAWrittenArray(t *testing.T) {
 	task.ID.Task, task.RawID, task.Tasks, task.TaskCount = 2, 9, "", 1
 	d.snapshot.Jobs = append(d.snapshot.Jobs, task)
 	d.ask(&d.snapshot.Jobs[1], "v100", true, slurmplug.Applied)
-	remove(t, journal.Path(d.store.dir))
-	d.restart()
+	d.loseDatabase()
+	d.history.Observe(&d.snapshot)
 	r := d.history.Requests[task.ID][slurmplug.Features]
 	if line := openUndo(t, d.store.dir).Find(task.ID, slurmplug.Features); r.Was != (slurmplug.Value{}) || !r.Ours(slurmplug.Text("v100")) || line == nil || line.Was != (slurmplug.Value{}) {
 		t.Errorf("%+v, in the journal %+v", r, line)
@@ -237,6 +183,9 @@ func TestSplitTasksAfterALostDatabase(t *testing.T) {
 	a := plan.Action{Job: j.ID, Tasks: "2-3", Part: true, Lever: slurmplug.Features, Before: slurmplug.Text(j.Features), After: slurmplug.Text("ssd&v100"), Was: slurmplug.Text("ssd"), Reason: "steer"}
 	if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &plan.Plan{At: d.snapshot.At, Actions: []plan.Action{a}}}); err != nil {
 		t.Fatal(err)
+	}
+	for _, id := range a.Jobs() {
+		d.history.Asked(id, a.Lever, a.Was, a.After, true, d.snapshot.At)
 	}
 	if err := d.store.Done(ctx, []plan.Outcome{{Action: a, Status: slurmplug.Applied}}); err != nil {
 		t.Fatal(err)
@@ -269,6 +218,7 @@ func TestSizesAreRemembered(t *testing.T) {
 		{"killed meanwhile", plan.SizeRests, Planned, func(*daemon) {}, false, true, false},
 		{"given back", "size", slurmplug.Applied, func(*daemon) {}, false, false, false},
 		{"refused", "size", slurmplug.Refused, func(*daemon) {}, false, false, true},
+		{"refused, without the database", "size", slurmplug.Refused, func(*daemon) {}, true, false, true},
 		{"is not requeued", plan.SizeRests, slurmplug.Applied, func(d *daemon) {
 			d.snapshot.Jobs[0].Submit, d.snapshot.Jobs[0].Restarts = d.snapshot.At.Add(time.Minute), 1
 		}, false, false, false},
@@ -281,10 +231,19 @@ func TestSizesAreRemembered(t *testing.T) {
 		if err := d.store.Planned(ctx, plan.Seen{Snapshot: &d.snapshot, Plan: &p}); err != nil {
 			t.Fatal(err)
 		}
+		switch c.status { // as package size hears of it
+		case slurmplug.Applied:
+			d.history.Sized(a.Job, c.reason == plan.SizeRests, false, d.snapshot.At)
+		case slurmplug.Refused:
+			d.history.Refuse(a.Job, a.Lever, "veto", d.snapshot.At)
+		}
 		if c.status != Planned {
 			if err := d.store.Done(ctx, []plan.Outcome{{Action: a, Status: c.status, Message: "veto"}}); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if c.status == Planned { // which is the end of its process
+			d.restart()
 		}
 		c.happens(d)
 		at := d.snapshot.At
@@ -294,6 +253,7 @@ func TestSizesAreRemembered(t *testing.T) {
 		}
 		if d.restart(); c.lost {
 			d.loseDatabase()
+			d.history.Observe(&d.snapshot)
 		}
 		past := d.history.Sizes[a.Job]
 		if past.Rests.Equal(at) != c.rests || (d.history.Refused[a.Job][slurmplug.Size].Words == "veto") != c.isRefused {

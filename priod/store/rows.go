@@ -204,13 +204,6 @@ func historyParams(h *cluster.History, e *entry) (row db.PutHistoryParams, store
 	return row, stored || row.FirstEligibleMs != e.since || row.Counted != e.counted
 }
 
-func writtenOf(r *db.History) cluster.Written {
-	return cluster.Written{
-		Lever: slurmplug.Lever(r.Lever), Value: r.Value, Tried: r.Tried, Original: r.Original,
-		At: instant(r.WrittenMs), Reverts: int(r.Reverts),
-	}
-}
-
 func actionOf(r *db.Write, id cluster.JobID) plan.Action {
 	lever := slurmplug.Lever(r.Lever)
 	return plan.Action{

@@ -42,7 +42,7 @@ func (s *Store) SaveSample(ctx context.Context, x *Sample) error {
 	if err != nil {
 		return err
 	}
-	return s.batch(ctx, func(tx db.DBTX) error {
+	return s.note(ctx, func(tx db.DBTX) error {
 		return s.q.AddSample(ctx, tx, db.AddSampleParams{
 			AtMs: millis(x.At), Gpus: int64(x.GPUs), GpusUsed: int64(x.InUse), GpusStranded: int64(x.Stranded), Running: int64(x.Running),
 			WaitingTe: int64(x.WaitingTE), WaitingBe: int64(x.WaitingBE), TookMs: int64(1000 * x.TookS), Causes: string(causes), Slow: string(slow), Reservations: string(reserved),

@@ -230,13 +230,11 @@ func (r *Reader) shareOfJob(ctx context.Context, tx db.DBTX, row int64) (*Share,
 
 // LoadShares returns what an earlier priod allocated, as if it had never stopped:
 // what it promised stood while it was away.
-func (s *Store) LoadShares(ctx context.Context) (l *allocate.Ledger, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	err = s.sound(ctx, func() (err error) {
-		l, err = ledgerOf(ctx, s.q, s.db)
-		return err
-	})
+func (s *Store) LoadShares(ctx context.Context) (*allocate.Ledger, error) {
+	l, err := recall(ctx, s, func(tx db.DBTX) (*allocate.Ledger, error) { return ledgerOf(ctx, s.q, tx) })
+	if l == nil {
+		l = &allocate.Ledger{}
+	}
 	return l, err
 }
 

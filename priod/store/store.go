@@ -16,7 +16,8 @@
 // rest in a state folder of each host: SQLite is not made for network file systems.
 //
 // Losing the database costs history, never correctness: it is set aside and
-// started over from what the daemon knows, and after a restart from the journal.
+// started over from what the daemon knows, and after a restart from the journal. While it
+// cannot be written or opened, decisions and writes go on from memory and the journal, and it is completed later.
 package store
 
 import (
@@ -54,32 +55,34 @@ type Store struct {
 	dir      string
 	journals string // the folder of the journal
 	owner    Owner  // this priod, of a shared one
-	void     void
 	opts     Options
 	log      hclog.Logger
 	lock     *os.File
 
-	mu      sync.Mutex // one cycle, or one batch of Prune, at a time
-	db      *sql.DB
-	q       *db.Queries
-	opened  os.FileInfo            // priod.db as it was opened
-	beside  map[string]os.FileInfo // SQLite's own files beside it, by suffix
-	losses  int                    // see Mended
-	loss    string                 // the last of them
-	pause   *Pause                 // as last read
-	taken   bool                   // another priod has been here
-	anew    time.Time              // when the database was last started over
-	acting  *os.File               // act.lock, from Planned to Done
-	history *cluster.History       // as Load returned it; followed by Planned and Done
-	stored  stored
-	unsaved unsaved
-	changes changes           // of the cycle at hand
-	noted   *cluster.Snapshot // whose stays are in unsaved
+	mu         sync.Mutex // one cycle, or one batch of Prune, at a time
+	db         *sql.DB
+	q          *db.Queries
+	opened     os.FileInfo            // priod.db as it was opened
+	beside     map[string]os.FileInfo // SQLite's own files beside it, by suffix
+	losses     int                    // see Mended
+	loss       string                 // the last of them
+	pause      *Pause                 // as last read
+	taken      bool                   // another priod has been here
+	anew       time.Time              // when the database was last started over
+	acting     *os.File               // act.lock, from Planned to Done
+	history    *cluster.History       // as Load returned it; followed by Planned and Done
+	stored     stored
+	unsaved    unsaved
+	unread     bool              // the database holds a queue that this process has not read
+	voids      bool              // and that is another host's affair
+	unrecorded error             // why the database lacks what happened lately; nil: it has all
+	changes    changes           // of the cycle at hand
+	noted      *cluster.Snapshot // whose stays are in unsaved
 
 	observed *observed // of the cycle that Planned follows; the cycle's own goroutine alone uses it
 
 	told
-	behind bool // the database may lack evictions
+	behind bool // the database may lack evictions and failures
 }
 
 // unopened says which folder could not be opened, and which user can.
@@ -92,7 +95,7 @@ func unopened(dir string, err error) error {
 
 // Open opens the state folder for the one daemon that may write to it, and
 // creates what is missing. A database that is broken is set aside; one that a
-// newer priod wrote is an error.
+// newer priod wrote is an error. One that cannot be opened otherwise is tried again in each cycle.
 func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
@@ -132,9 +135,10 @@ func (s *Store) open(ctx context.Context) error {
 			err = s.openDatabase(ctx)
 		}
 	}
-	if err != nil {
-		return s.explain(err)
+	if errors.As(err, new(*NewerError)) {
+		return err
 	}
+	s.lack(err)
 	if s.told, err = openTold(s.journals, LockOfJournal(s.dir)); err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ type entry struct {
 	shared  uint64 // row of shares
 	share   shareKey
 	poll    uint32 // last compare that saw it
+	due     uint32 // last compare that found its row of jobs out of date
 	at      int    // place in the order of that snapshot
 	open    *openStay
 }

@@ -24,6 +24,7 @@ func openTold(dir, lock string) (t told, err error) {
 	t = told{undo: undo.New(), turns: &turns{}, failures: &failures{}}
 	if t.file, err = journal.Open(dir, lock, t.undo, t.turns, t.failures); err == nil {
 		t.undo.Bind(t.file)
+		t.file.Upgrade()
 	}
 	return t, err
 }

@@ -26,8 +26,8 @@ const (
 	IDsInUseAgain  Trouble = "ids-in-use-again"
 )
 
-// Troubles are all of them.
-var Troubles = []Trouble{DiskFull, ReadOnly, DiskFails, FolderGone, SharedFolder, TakenOver, DatabaseLocked, DatabaseBroken, IDsInUseAgain}
+// Troubles are those that keep priod from writing to Slurm; those of the database alone do not.
+var Troubles = []Trouble{DiskFull, ReadOnly, DiskFails, FolderGone, SharedFolder, TakenOver, IDsInUseAgain}
 
 // inShared begins errors that are about the folder of the key of that name.
 const inShared = "state.shared: "

@@ -81,18 +81,20 @@ func (s *Store) savedWaits() {
 // Waits returns the waits that had no end when an earlier priod last looked, and when that
 // was. It follows Load.
 func (s *Store) Waits(ctx context.Context) (open []*plan.Wait, at time.Time, err error) {
+	open, err = recall(ctx, s, func(tx db.DBTX) ([]*plan.Wait, error) {
+		rows, err := s.q.OpenWaits(ctx, tx)
+		return each(rows, waitOf), err
+	})
+	if err != nil {
+		return nil, at, err
+	}
+	last, err := recall(ctx, s, func(tx db.DBTX) (int64, error) { return s.q.LastLook(ctx, tx) })
+	if err != nil {
+		return nil, at, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rows, err := s.q.OpenWaits(ctx, s.db)
-	if err != nil {
-		return nil, at, s.explain(err)
-	}
-	last, err := s.q.LastLook(ctx, s.db)
-	if err != nil {
-		return nil, at, s.explain(err)
-	}
 	s.stored.waits = map[*plan.Wait]bool{}
-	open = each(rows, waitOf)
 	for _, w := range open {
 		s.stored.waits[w] = true
 	}

@@ -37,7 +37,7 @@ func TestTaskWhoseArrayIsWrittenLater(t *testing.T) {
 	runs := job(task, "")
 	runs.State, runs.SiteFactorKnown = cluster.Running, false
 	s := &cluster.Snapshot{At: at.Add(time.Second), Jobs: []cluster.Job{*job(slurmplug.Plain(4), "1-2"), *runs}}
-	p := NewSurvey(u, cluster.NewHistory(), s).Plan(order.Settings{}, Closer{})
+	p := NewSurvey(u, s).Plan(order.Settings{}, Closer{})
 	if len(p.Actions) != 1 || p.Actions[0].Job != task || p.Actions[0].Before != n(2000) || p.Actions[0].After != n(0) {
 		t.Errorf("%+v", p.Actions)
 	}

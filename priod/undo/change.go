@@ -23,6 +23,7 @@ type Change struct {
 	To       slurmplug.Value   `json:"to"`                 // sent, perhaps not arrived
 	UserNice slurmplug.Value   `json:"user_nice,omitzero"` // the owner's Nice, which Nice and Priority replace
 	Sent     []slurmplug.Value `json:"sent,omitempty"`     // into a request, between Was and From
+	Reason   string            `json:"reason,omitempty"`   // of a size, and of nodes to be refused, by a feature's plan
 
 	seq int // place in the file
 }

@@ -96,7 +96,7 @@ func TestFormerLeversFromARecordedJournal(t *testing.T) {
 		t.Fatalf("%d damaged", n)
 	}
 	h := cluster.NewHistory()
-	u.Recall(h, func(cluster.JobID, *Change) {})
+	h.Remember(func(j *cluster.Job, inherits bool) { u.Recall(h, j, inherits) })
 	h.Observe(s)
 	type write struct {
 		lever         slurmplug.Lever
@@ -105,7 +105,7 @@ func TestFormerLeversFromARecordedJournal(t *testing.T) {
 	want := map[uint32][]write{1: {{slurmplug.Nice, -950, 50}}, 2: {{slurmplug.Release, 6000, 0}, {slurmplug.Nice, 0, 70}}}
 	for name, actions := range map[string][]plan.Action{
 		"a cycle": order.Decide(s, h, order.Settings{Top: 2_000_000_000}).Actions,
-		"a reset": NewSurvey(u, cluster.NewHistory(), s).Plan(order.Settings{}, Closer{}).Actions,
+		"a reset": NewSurvey(u, s).Plan(order.Settings{}, Closer{}).Actions,
 	} {
 		got := map[uint32][]write{}
 		for _, a := range actions {

@@ -4,9 +4,8 @@
 // A Journal is the part of package journal's file that tells of writes: a record for each change of each field of a job,
 // appended and synced before the change goes to Slurm, with what stood there before priod first wrote.
 //
-// priod reset takes back in three steps. A Survey joins the journal, what the database
-// knows beyond it, and the queue as it is; its Plan says what to write back, and what
-// cannot be put back now and why. Both are pure. A Reset asks Slurm for what they need,
+// priod reset takes back in three steps. A Survey joins the journal and the queue as it
+// is; its Plan says what to write back, and what cannot be put back now and why. Both are pure. A Reset asks Slurm for what they need,
 // and writes.
 package undo
 
@@ -31,14 +30,8 @@ type Journal struct {
 	seq     int
 	reset   time.Time // of the last reset; zero: never
 	noticed time.Time // that of the last NoticeReset, or of Open
-	before  []former  // of the last Append
-}
-
-// former is what was known of a job before an append.
-type former struct {
-	id      cluster.JobID
-	changes []*Change
-	older   []cluster.Sent
+	known   map[cluster.JobID]*Known
+	tasks   map[uint32][]cluster.JobID // of arrays, that changes or known hold
 }
 
 // New is the part of a journal that is about to be read.
@@ -64,7 +57,8 @@ func (u *Journal) Bind(file *journal.Journal) { u.file, u.noticed = file, u.rese
 
 // Clear is for package journal, as Take and Records are.
 func (u *Journal) Clear() {
-	u.changes, u.older, u.reset = map[cluster.JobID][]*Change{}, map[cluster.JobID][]cluster.Sent{}, time.Time{}
+	u.changes, u.older, u.known, u.reset = map[cluster.JobID][]*Change{}, map[cluster.JobID][]cluster.Sent{}, map[cluster.JobID]*Known{}, time.Time{}
+	u.tasks = map[uint32][]cluster.JobID{}
 }
 
 // tookBack is the record of a reset: all changes before it were taken back but those that it names.
@@ -73,7 +67,7 @@ type tookBack struct {
 	Kept []*Change `json:"kept,omitempty"`
 }
 
-// Take takes in a write or a reset.
+// Take takes in a write, what became of writes, or a reset.
 func (u *Journal) Take(kind string, body []byte) (bool, error) {
 	switch kind {
 	case journal.Write:
@@ -82,6 +76,10 @@ func (u *Journal) Take(kind string, body []byte) (bool, error) {
 			return true, journal.ErrUnsound
 		}
 		u.take(&c)
+	case journal.Known:
+		if !u.takeKnown(body) {
+			return true, journal.ErrUnsound
+		}
 	case journal.Reset:
 		var r tookBack
 		if err := json.Unmarshal(body, &r); err != nil || r.At.IsZero() {
@@ -101,27 +99,20 @@ func (u *Journal) Take(kind string, body []byte) (bool, error) {
 	return true, nil
 }
 
-// Records are the last reset and the changes that count.
+// Records are the last reset, the changes that count, and what is known of them.
 func (u *Journal) Records() []journal.Record {
 	var all []journal.Record
 	if !u.reset.IsZero() {
 		all = append(all, journal.Record{Kind: journal.Reset, Body: tookBack{At: u.reset}})
 	}
-	return append(all, records(u.Changes())...)
-}
-
-func records(changes []*Change) []journal.Record {
-	all := make([]journal.Record, len(changes))
-	for i, c := range changes {
-		all[i] = journal.Record{Kind: journal.Write, Body: c}
-	}
-	return all
+	return append(all, u.records()...)
 }
 
 func (u *Journal) take(c *Change) {
 	u.seq++
 	c.seq = u.seq
 	for _, id := range c.Jobs() {
+		u.index(id)
 		if o := u.Last(id); o != nil && c.Lever.Ranks() {
 			before := o.written()
 			before.Older = u.Older(id)
@@ -131,6 +122,13 @@ func (u *Journal) take(c *Change) {
 		}
 		list := slices.DeleteFunc(u.changes[id], func(o *Change) bool { return o.Lever == c.Lever })
 		u.changes[id] = append(list, c)
+	}
+}
+
+// index remembers that the journal tells of a task.
+func (u *Journal) index(id cluster.JobID) {
+	if id.Task != slurmplug.NoTask && u.changes[id] == nil && u.known[id] == nil {
+		u.tasks[id.ID] = append(u.tasks[id.ID], id)
 	}
 }
 
@@ -199,6 +197,8 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 		c.To = slurmplug.Number(0)
 	case slurmplug.Nice:
 		c.Was = a.UserNice
+	case slurmplug.Size, slurmplug.ExcNodeList:
+		c.Reason = a.Reason
 	}
 	ids := c.Jobs()
 	if len(ids) == 0 {
@@ -213,6 +213,9 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 		}
 		return c
 	}
+	if k := u.known[ids[0]]; k != nil && k.Written == nil && (u.Last(ids[0]) == nil || k.seq > u.Last(ids[0]).seq) {
+		return c // none of the earlier writes arrived
+	}
 	if first != nil && (c.Lever == slurmplug.SiteFactor || first.reaches(ids[0])) {
 		c.Was = first.Was
 	}
@@ -225,40 +228,26 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 // File is the journal of which this is a part.
 func (u *Journal) File() *journal.Journal { return u.file }
 
-// Append adds changes with one write and one sync. After an error the file is
+// Append adds what became of earlier changes, and then changes to come, with one write and one sync. After an error the file is
 // as before.
-func (u *Journal) Append(changes []*Change) error {
-	if err := u.file.Append(records(changes)...); err != nil {
+func (u *Journal) Append(changes []*Change, known ...*Known) error {
+	records := make([]journal.Record, 0, len(known)+len(changes))
+	for _, k := range known {
+		records = append(records, journal.Record{Kind: journal.Known, Body: k})
+	}
+	for _, c := range changes {
+		records = append(records, journal.Record{Kind: journal.Write, Body: c})
+	}
+	if err := u.file.Append(records...); err != nil {
 		return err
 	}
-	u.before = u.before[:0]
+	for _, k := range known {
+		u.learn(k)
+	}
 	for _, c := range changes {
-		for _, id := range c.Jobs() {
-			u.before = append(u.before, former{id, slices.Clone(u.changes[id]), u.older[id]})
-		}
 		u.take(c)
 	}
 	return nil
-}
-
-// Withdraw undoes the last Append: its changes will not be made.
-func (u *Journal) Withdraw() error {
-	err := u.file.TakeBack()
-	if err != nil {
-		return err
-	}
-	for _, was := range slices.Backward(u.before) {
-		put(u.changes, was.id, was.changes)
-		put(u.older, was.id, was.older)
-	}
-	u.before = u.before[:0]
-	return nil
-}
-
-func put[T any](to map[cluster.JobID][]T, id cluster.JobID, list []T) {
-	if to[id] = list; list == nil {
-		delete(to, id)
-	}
 }
 
 // TookBack records that a reset took back all at a time but what keep names. The time is later than that of any earlier
@@ -274,12 +263,6 @@ func (u *Journal) TookBack(at time.Time, keep func(*Change) bool) error {
 		_, err = u.Take(journal.Reset, body)
 	}
 	return err
-}
-
-// WasTakenBack reports whether reset took back a value that priod wrote at a time: the
-// journal has no line of it, and is neither missing nor damaged.
-func (u *Journal) WasTakenBack(id cluster.JobID, l slurmplug.Lever, at time.Time) bool {
-	return u.Find(id, journalled(l)) == nil && !u.file.Missing() && u.file.Damaged() == 0 && !at.After(u.reset)
 }
 
 // Lacks are the changes of another journal that this one has nothing of.
@@ -302,6 +285,8 @@ func (u *Journal) Forget(gone func(id uint32) bool) {
 		if gone(id.ID) {
 			delete(u.changes, id)
 			delete(u.older, id)
+			delete(u.known, id)
+			delete(u.tasks, id.ID)
 			u.file.Outdate()
 		}
 	}

@@ -42,6 +42,17 @@ func diffUndo(a, b *Journal) string {
 	return cmp.Diff(a.Changes(), b.Changes(), cmpopts.IgnoreUnexported(Change{}))
 }
 
+// recalled is what a priod that starts remembers.
+func recalled(u *Journal) (all [3]any) {
+	h := cluster.NewHistory()
+	for id := range uint32(10) {
+		for task := int32(-1); task < 4; task++ {
+			u.Recall(h, &cluster.Job{ID: cluster.JobID{ID: id, Task: task}}, task%2 == 0)
+		}
+	}
+	return [3]any{h.Written, h.Requests, h.Sizes}
+}
+
 // What was there first outlives every later change, in memory and in the file.
 func TestUndoKeepsTheOriginal(t *testing.T) {
 	dir := t.TempDir()
@@ -111,8 +122,12 @@ func TestUndoRoundTrip(t *testing.T) {
 					lines = append(lines, line(u, a, epoch.Add(time.Minute)))
 				}
 				err = u.Append(lines)
-				if err == nil && rapid.IntRange(0, 4).Draw(rt, "back") == 0 {
-					err = u.Withdraw()
+				if id := lines[0].Jobs()[0]; err == nil && rapid.Bool().Draw(rt, "outcome") {
+					h := cluster.NewHistory()
+					h.Try(id, cluster.Written{Lever: slurmplug.Nice, Value: rapid.Int64().Draw(rt, "value"), At: epoch})
+					h.Asked(id, slurmplug.Features, slurmplug.Text("own"), slurmplug.Text(rapid.StringMatching("[a-z]*").Draw(rt, "asked")), rapid.Bool().Draw(rt, "sure"), epoch)
+					h.Sized(id, rapid.Bool().Draw(rt, "rests"), true, epoch)
+					err = u.Append(nil, KnownOf(h, id))
 				}
 			}
 			if err != nil {
@@ -125,8 +140,12 @@ func TestUndoRoundTrip(t *testing.T) {
 			if diff := diffUndo(u, again); diff != "" || again.File().Damaged() != 0 {
 				rt.Fatalf("read back (%d damaged):\n%s", again.File().Damaged(), diff)
 			}
-			if diff := cmp.Diff(u.Written(), again.Written()); diff != "" {
+			but := cmpopts.IgnoreFields(cluster.Written{}, "Older") // which a rewritten journal does not hold
+			if diff := cmp.Diff(u.Written(), again.Written(), but); diff != "" {
 				rt.Fatal(diff)
+			}
+			if diff := cmp.Diff(recalled(u), recalled(again), cmpopts.EquateEmpty(), but); diff != "" {
+				rt.Fatalf("another memory:\n%s", diff)
 			}
 			if noticed, _, err := u.NoticeReset(cluster.NewHistory()); noticed != (again.reset != before) || err != nil {
 				rt.Fatalf("a reset is noticed: %v, %v", noticed, err)

@@ -1,7 +1,6 @@
 package undo
 
 import (
-	"maps"
 	"slices"
 
 	"slurmprio/priod/cluster"
@@ -59,12 +58,6 @@ func (u *Journal) Requests() map[cluster.JobID]map[slurmplug.Lever]cluster.Reque
 	return all
 }
 
-// Former is what the journal tells about values that priod may have left in a job that
-// was gone from the queue for a while.
-func (u *Journal) Former(j *cluster.Job) (w cluster.Written, requests map[slurmplug.Lever]cluster.Requested) {
-	return u.knownOf(j.ID, j)
-}
-
 // knownOf is what those changes of an id tell that are of j.
 func (u *Journal) knownOf(id cluster.JobID, j *cluster.Job) (w cluster.Written, requests map[slurmplug.Lever]cluster.Requested) {
 	if c := u.last(id, j); c != nil {
@@ -118,72 +111,6 @@ func (u *Journal) requests(id cluster.JobID, counts func(*Change) bool) map[slur
 	return all
 }
 
-// Recall stands in for a database that is lost: it puts what the journal tells into h,
-// and hands on the latest change of each job, which says whose job it is.
-func (u *Journal) Recall(h *cluster.History, whose func(cluster.JobID, *Change)) {
-	for id, w := range u.Written() {
-		h.Written[id] = w
-		whose(id, u.Last(id))
-	}
-	for id, requests := range u.Requests() {
-		h.Requests[id] = requests
-		whose(id, u.latest(id, (*Change).inRequest))
-	}
-	// Why a job has its own size again only the database knew: it did not start, perhaps.
-	// Another size may have been for a job without room: then time says nothing against it.
-	for id, list := range u.changes {
-		for _, c := range list {
-			if c.Lever == slurmplug.Size {
-				h.Sized(id, c.To == c.Was, c.To != c.Was, c.Time)
-			}
-		}
-	}
-}
-
-// Lacking are the lines of what the database knows and the journal does not, because
-// it was deleted, cut off or replaced by an older copy. The caller says whose
-// jobs they are.
-func (u *Journal) Lacking(h *cluster.History) (lost []*Change) {
-	for id, requests := range h.Requests {
-		for lever, r := range requests {
-			line := requestLine(id, lever, r)
-			switch c := u.Find(id, lever); {
-			case c == nil:
-				lost = append(lost, line)
-			case r.Value != c.To && (r.At.After(c.Time) || slices.Contains(r.Older, c.To) && !c.requested().Ours(r.Value)): // the clock may have been set back
-				line.From = c.To
-				line.Sent = append(slices.Clip(r.Older), c.requested().Older...)
-				lost = append(lost, line)
-			case c.Was != r.Was && r.Ours(c.Was) && !c.requested().Ours(r.Was): // its writer took priod's value for the user's
-				line.Time, line.From, line.To = c.Time, r.Value, c.To
-				lost = append(lost, line)
-			}
-		}
-	}
-	for id, w := range h.Written {
-		line := &Change{
-			Time: w.At, Job: id, Lever: w.Lever, Was: slurmplug.Number(0),
-			From: slurmplug.Number(w.Value), To: slurmplug.Number(w.Tried), UserNice: slurmplug.Number(w.Original),
-		}
-		if w.Lever == slurmplug.Nice {
-			line.Was = line.UserNice
-		}
-		switch c := u.Find(id, journalled(w.Lever)); {
-		case c == nil:
-			lost = append(lost, line)
-		case w.At.After(c.Time) && line.To != c.To:
-			line.Was = c.Was
-			lost = append(lost, line)
-		}
-	}
-	return lost
-}
-
-// requestLine is the line of what History knows about one field of a job's request.
-func requestLine(id cluster.JobID, lever slurmplug.Lever, r cluster.Requested) *Change {
-	return &Change{Time: r.At, Job: id, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older}
-}
-
 // NoticeReset reads the journal again if a reset took place since, and drops from h what
 // the journal no longer has: that counts as taken back. It returns how many values.
 func (u *Journal) NoticeReset(h *cluster.History) (noticed bool, values int, err error) {
@@ -212,19 +139,4 @@ func (u *Journal) NoticeReset(h *cluster.History) (noticed bool, values int, err
 	}
 	clear(h.Refused)
 	return true, values, nil
-}
-
-// known is what priod may have left in jobs: what the journal tells, and what the
-// database knows beyond that, because the journal was deleted or cut off.
-func (u *Journal) known(recorded *cluster.History) *cluster.History {
-	h := cluster.NewHistory()
-	maps.Copy(h.Written, recorded.Written)
-	maps.Copy(h.Written, u.Written())
-	h.Requests = u.Requests()
-	for id, requests := range recorded.Requests {
-		told := h.Requests[id]
-		h.Requests[id] = maps.Clone(requests)
-		maps.Copy(h.Requests[id], told)
-	}
-	return h
 }

@@ -214,15 +214,15 @@ func (w *world) Look(_ context.Context, targets []plan.Target) (map[cluster.JobI
 	return all, err
 }
 
-func (w *world) Do(context.Context, []plan.Command) []plan.Result   { return nil }
-func (w *world) Reservations(context.Context) ([]string, error)     { return nil, nil }
-func (w *world) recorded(context.Context) (*cluster.History, error) { return cluster.NewHistory(), nil }
-func (w *world) evictions() (*evict.Journal, error)                 { return evict.NewJournal(), nil }
-func (w *world) hold(context.Context) (release func(), err error)   { return func() {}, nil }
+func (w *world) Do(context.Context, []plan.Command) []plan.Result { return nil }
+func (w *world) Reservations(context.Context) ([]string, error)   { return nil, nil }
+func (w *world) seen(context.Context) (int64, error)              { return 0, nil }
+func (w *world) evictions() (*evict.Journal, error)               { return evict.NewJournal(), nil }
+func (w *world) hold(context.Context) (release func(), err error) { return func() {}, nil }
 func (w *world) reset(dryRun bool) *Reset {
 	return &Reset{
 		Dir: w.dir, Slurm: w, DryRun: dryRun, Say: func(string) {},
-		Hold: w.hold, Recorded: w.recorded, Evictions: w.evictions,
+		Hold: w.hold, Seen: w.seen, Evictions: w.evictions,
 	}
 }
 

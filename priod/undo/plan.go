@@ -21,10 +21,10 @@ type Survey struct {
 	written  map[cluster.JobID]cluster.Written // by the names under which it was written
 }
 
-// NewSurvey joins what the journal tells, what the database has recorded beyond that,
-// and the queue as it is.
-func NewSurvey(j *Journal, recorded *cluster.History, s *cluster.Snapshot) *Survey {
-	v := &Survey{journal: j, snapshot: s, history: j.known(recorded)}
+// NewSurvey joins what the journal tells and the queue as it is.
+func NewSurvey(j *Journal, s *cluster.Snapshot) *Survey {
+	v := &Survey{journal: j, snapshot: s, history: cluster.NewHistory()}
+	v.history.Written, v.history.Requests = j.Written(), j.Requests()
 	v.written = maps.Clone(v.history.Written)
 	for i := range s.Jobs {
 		j.disown(v.history, &s.Jobs[i])
@@ -97,7 +97,7 @@ type Plan struct {
 
 	survey *Survey
 	seen   Closer
-	lost   []*Change        // lines that the journal lacks
+	rest   []*Change        // lines of what may be left
 	stay   map[*Change]bool // lines of running jobs, should they be requeued, and of constraints put back in part
 }
 
@@ -213,10 +213,9 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 		to = size // changed since, beside the node that priod named
 	}
 	c := p.survey.journal.find(j.ID, lever, j)
-	if c == nil {
-		c = requestLine(j.ID, lever, r)
-		c.User, c.Submit = j.User, j.Submit
-		p.lost = append(p.lost, c)
+	if c == nil { // the lines are those of the array's tasks
+		c = &Change{Time: r.At, Job: j.ID, User: j.User, Submit: j.Submit, Lever: lever, Was: r.Was, From: r.Was, To: r.Value, Sent: r.Older}
+		p.rest = append(p.rest, c)
 	}
 	switch {
 	case j.State == cluster.Pending && shown && lever == slurmplug.Features:
@@ -253,7 +252,7 @@ func (p *Plan) part(back plan.Action, to slurmplug.Value, lost []string, words f
 	}
 	if len(lost) > 0 {
 		rest := c.next(back.Before, back.After, p.survey.snapshot.At)
-		p.lost, p.stay[rest] = append(p.lost, rest), true
+		p.rest, p.stay[rest] = append(p.rest, rest), true
 	}
 	p.Actions = append(p.Actions, back)
 }

@@ -43,10 +43,10 @@ func waits(id uint32, size string) cluster.Job {
 	return j
 }
 
-// planOf is what reset does about jobs that the journal, and perhaps the database, knows.
-func planOf(u *Journal, recorded *cluster.History, doubts error, s cluster.Snapshot) *Plan {
+// planOf is what reset does about jobs that the journal knows.
+func planOf(u *Journal, doubts error, s cluster.Snapshot) *Plan {
 	s.At = submitted.Add(time.Hour)
-	survey, seen := NewSurvey(u, recorded, &s), Closer{Statuses: map[cluster.JobID]plan.JobStatus{}, NoSize: doubts}
+	survey, seen := NewSurvey(u, &s), Closer{Statuses: map[cluster.JobID]plan.JobStatus{}, NoSize: doubts}
 	for _, pinned := range survey.Unseen().Pinned {
 		nodes := "n7"
 		for i := range s.Jobs {
@@ -60,7 +60,7 @@ func planOf(u *Journal, recorded *cluster.History, doubts error, s cluster.Snaps
 }
 
 func planAll(u *Journal, doubts error, jobs ...cluster.Job) *Plan {
-	return planOf(u, cluster.NewHistory(), doubts, cluster.Snapshot{Jobs: jobs})
+	return planOf(u, doubts, cluster.Snapshot{Jobs: jobs})
 }
 
 // A size that cannot be read, because a user named the job so, keeps no other from
@@ -98,7 +98,7 @@ func TestResetOfASizeOnAClaimedNode(t *testing.T) {
 func TestResetOfNodesThatCannotBeRead(t *testing.T) {
 	u := told(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n7")})
 	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
-	p := NewSurvey(u, cluster.NewHistory(), &s).Plan(order.Settings{}, Closer{NoNode: errors.New("timed out")})
+	p := NewSurvey(u, &s).Plan(order.Settings{}, Closer{NoNode: errors.New("timed out")})
 	_, still := failures(p.Blocked)
 	if len(p.Actions) != 0 || len(p.Blocked) != 1 || p.Blocked[0].Message != "its nodes cannot be read: timed out" || !p.keep(u.Changes()[0], still) {
 		t.Errorf("%+v", p)
@@ -126,24 +126,6 @@ func TestResetOfAChangedSizeOnANode(t *testing.T) {
 		if got != want {
 			t.Errorf("%q becomes %q, want %q", now, got, want)
 		}
-	}
-}
-
-// What only the database knows of a job that runs gets its line: reset empties the
-// journal, and the job may be requeued.
-func TestResetOfWhatTheJournalLost(t *testing.T) {
-	u, h := told(t), cluster.NewHistory()
-	j := cluster.Job{ID: slurmplug.Plain(4), User: "ann", State: cluster.Running, Submit: submitted, Features: "a100"}
-	h.Asked(j.ID, slurmplug.Features, slurmplug.Text("ssd"), slurmplug.Text("a100"), true, submitted)
-	p := planOf(u, h, nil, cluster.Snapshot{Jobs: []cluster.Job{j}})
-	if err := u.Append(p.lost); err != nil {
-		t.Fatal(err)
-	}
-	if err := u.TookBack(submitted, func(c *Change) bool { return p.keep(c, nil) }); err != nil {
-		t.Fatal(err)
-	}
-	if r := u.Of(j.ID, "ann")[slurmplug.Features]; r.Was.String() != "ssd" || !r.Ours(slurmplug.Text("a100")) {
-		t.Errorf("%+v", r)
 	}
 }
 
@@ -202,7 +184,7 @@ func TestResetWithoutAFeature(t *testing.T) {
 		if !step.gone {
 			nodes = append(nodes, cluster.Node{Name: "v1", Features: []string{"v100"}})
 		}
-		p := planOf(u, cluster.NewHistory(), nil, cluster.Snapshot{Nodes: nodes, Jobs: []cluster.Job{job}})
+		p := planOf(u, nil, cluster.Snapshot{Nodes: nodes, Jobs: []cluster.Job{job}})
 		if step.after == "" {
 			if len(p.Actions) != 0 || len(p.Blocked) != 1 || !strings.Contains(p.Blocked[0].Message, "no node has the feature v100") {
 				t.Fatalf("%+v", p)
@@ -212,7 +194,7 @@ func TestResetWithoutAFeature(t *testing.T) {
 		} else {
 			job.Features = step.after
 		}
-		if err := u.Append(p.lost); err != nil {
+		if err := u.Append(p.rest); err != nil {
 			t.Fatal(err)
 		}
 		_, still := failures(p.Blocked)
@@ -324,7 +306,7 @@ func TestResetOfRefusedNodes(t *testing.T) {
 	}{{"n[1,9]", true, 1, 0}, {"n9,n1", true, 1, 0}, {"n2", true, 0, 0}, {"", false, 0, 1}} {
 		u := told(t, line())
 		s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
-		survey, seen := NewSurvey(u, cluster.NewHistory(), &s), Closer{Refused: map[cluster.JobID]string{}}
+		survey, seen := NewSurvey(u, &s), Closer{Refused: map[cluster.JobID]string{}}
 		if kept := survey.Unseen().Kept; len(kept) != 1 {
 			t.Fatalf("%+v", kept)
 		}
@@ -339,7 +321,7 @@ func TestResetOfRefusedNodes(t *testing.T) {
 	back := line()
 	back.From, back.To = slurmplug.Text("n[1,9]"), slurmplug.Text("n9")
 	s := cluster.Snapshot{At: submitted.Add(time.Hour), Jobs: []cluster.Job{waits(1, "")}}
-	if kept := NewSurvey(told(t, line(), back), cluster.NewHistory(), &s).Unseen().Kept; len(kept) != 0 {
+	if kept := NewSurvey(told(t, line(), back), &s).Unseen().Kept; len(kept) != 0 {
 		t.Errorf("taken back already, and still %+v", kept)
 	}
 }
@@ -370,7 +352,7 @@ func TestResetOfAnUnreadJob(t *testing.T) {
 	rank := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.SiteFactor, To: slurmplug.Number(900)}
 	pin := &Change{Job: slurmplug.Plain(1), Lever: slurmplug.ReqNodeList, To: slurmplug.Text("n1")}
 	u := told(t, constraint, rank, pin)
-	p := planOf(u, cluster.NewHistory(), nil, cluster.Snapshot{Jobs: []cluster.Job{{ID: slurmplug.Plain(1), RawID: 1, TaskCount: 1, State: cluster.Unread}}})
+	p := planOf(u, nil, cluster.Snapshot{Jobs: []cluster.Job{{ID: slurmplug.Plain(1), RawID: 1, TaskCount: 1, State: cluster.Unread}}})
 	if len(p.Actions) != 1 || p.Actions[0].Lever != slurmplug.SiteFactor || p.Actions[0].After != slurmplug.Number(0) {
 		t.Errorf("%+v", p.Actions)
 	}

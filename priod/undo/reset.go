@@ -54,8 +54,8 @@ type Reset struct {
 
 	// Hold pauses priod and keeps all others from writing, until release is called.
 	Hold func(context.Context) (release func(), err error)
-	// Recorded is what the database has of priod's values; with an error, nothing.
-	Recorded func(context.Context) (*cluster.History, error)
+	// Seen is how many records the journal had when the database last saw it.
+	Seen func(context.Context) (int64, error)
 	// Evictions are those that the journal tells.
 	Evictions func() (*evict.Journal, error)
 
@@ -69,8 +69,9 @@ type Reset struct {
 // Result is what a reset took back, or would.
 type Result struct {
 	DryRun bool           `json:"dry_run"`
-	Gone   int            `json:"gone"`   // jobs that left the queue meanwhile
-	Failed int            `json:"failed"` // values that are still there
+	Gone   int            `json:"gone"`             // jobs that left the queue meanwhile
+	Failed int            `json:"failed"`           // values that are still there
+	Behind string         `json:"behind,omitempty"` // what is wrong with the journal: an older copy tells of no later writes
 	Writes []plan.Outcome `json:"writes"`
 
 	Requeued     []cluster.JobID    `json:"requeued"`     // victims that had left and were still to be requeued
@@ -87,7 +88,7 @@ type EndedReservation struct {
 // Complete reports whether nothing of priod's is left that could not be taken back.
 func (r *Result) Complete() bool {
 	stuck := func(e EndedReservation) bool { return !r.DryRun && e.Status != slurmplug.Applied }
-	return r.Failed == 0 && !slices.ContainsFunc(r.Reservations, stuck)
+	return r.Failed == 0 && r.Behind == "" && !slices.ContainsFunc(r.Reservations, stuck)
 }
 
 // Run carries the reset out, once. Where Slurm's rate limit, or priod's own, leaves
@@ -110,6 +111,11 @@ func (r *Reset) Run(ctx context.Context) (_ *Result, err error) {
 	}
 	v := &r.result
 	*v = Result{DryRun: r.DryRun, Writes: []plan.Outcome{}, Requeued: []cluster.JobID{}}
+	seen, err := r.Seen(ctx)
+	if err != nil && r.journal.file.Missing() {
+		return nil, fmt.Errorf("neither the journal nor the database can be read, so nothing is known of what priod wrote: %w", err)
+	}
+	v.Behind = r.journal.file.Behind(seen)
 	if err := r.unreserve(ctx); err != nil {
 		return nil, err
 	}
@@ -223,7 +229,7 @@ func (r *Reset) round(ctx context.Context) (left []plan.Outcome, err error) {
 		v.Writes, v.Failed = append(v.Writes, p.Blocked...), len(p.Blocked)
 		return nil, nil
 	}
-	if err := r.journal.Append(p.lost); err != nil {
+	if err := r.journal.Append(p.rest); err != nil {
 		return nil, err
 	}
 	for _, o := range r.Slurm.Apply(context.WithoutCancel(ctx), unsettled(p.Actions, r.settled)) {
@@ -240,18 +246,13 @@ func (r *Reset) round(ctx context.Context) (left []plan.Outcome, err error) {
 	return left, r.journal.TookBack(time.Now(), func(c *Change) bool { return p.keep(c, still) })
 }
 
-// plan looks at the queue and plans what to take back there. Without a journal the
-// database must be there.
+// plan looks at the queue and plans what to take back there.
 func (r *Reset) plan(ctx context.Context) (*Plan, error) {
 	snapshot, err := r.Slurm.ObserveQueue(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
-	recorded, err := r.Recorded(ctx)
-	if err != nil && r.journal.file.Missing() {
-		return nil, fmt.Errorf("neither the undo journal nor the database can be read, so nothing is known of what priod wrote: %w", err)
-	}
-	survey := NewSurvey(r.journal, recorded, &snapshot)
+	survey := NewSurvey(r.journal, &snapshot)
 	unseen, seen := survey.Unseen(), Closer{}
 	of := unseen.Fields
 	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, of[slurmplug.Size]), r.Slurm.AskMemory(ctx, of[slurmplug.MinMemoryNode]),

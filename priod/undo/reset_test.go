@@ -103,30 +103,22 @@ func TestResetWithoutNodes(t *testing.T) {
 	}
 }
 
-// Without a journal and without a database nothing is written, and priod stays paused.
-func TestResetWithoutAnyRecord(t *testing.T) {
-	s := steeredWorld(t, 1)
-	remove(t, journal.Path(s.dir))
-	r := s.reset(false)
-	r.Recorded = func(context.Context) (*cluster.History, error) {
-		return cluster.NewHistory(), errors.New("no database")
-	}
-	_, err := r.Run(context.Background())
-	if err == nil || s.writes != 0 || !strings.HasPrefix(err.Error(), "neither the undo journal nor the database can be read") || !strings.HasSuffix(err.Error(), "priod stays paused (priod resume)") {
-		t.Errorf("%v, %d writes", err, s.writes)
-	}
-}
-
-// The database stands in for a journal that is gone.
-func TestResetFromTheDatabase(t *testing.T) {
+// Where neither the journal nor the database can be read nothing is written, and priod stays paused. A journal that lacks what
+// the database saw of it, as an older copy does, is taken back as far as it goes, and the reset is not complete.
+func TestResetByALostJournal(t *testing.T) {
 	s := steeredWorld(t, 2)
-	h := cluster.NewHistory()
-	h.Requests = s.open().Requests()
-	remove(t, journal.Path(s.dir))
 	r := s.reset(false)
-	r.Recorded = func(context.Context) (*cluster.History, error) { return h, nil }
+	r.Seen = func(context.Context) (int64, error) { return 3, nil }
 	v := must[*Result](t)(r.Run(context.Background()))
-	if len(v.Writes) != 2 || !v.Complete() || s.records[1].fields[slurmplug.Features].now != "" {
+	if len(v.Writes) != 2 || v.Complete() || !strings.Contains(v.Behind, "older copy with 2 records of 3") {
 		t.Errorf("%+v", v)
+	}
+	remove(t, journal.Path(s.dir))
+	s.writes = 0
+	r = s.reset(false)
+	r.Seen = func(context.Context) (int64, error) { return 0, errors.New("no database") }
+	_, err := r.Run(context.Background())
+	if err == nil || s.writes != 0 || !strings.HasPrefix(err.Error(), "neither the journal nor the database can be read") || !strings.HasSuffix(err.Error(), "priod stays paused (priod resume)") {
+		t.Errorf("%v, %d writes", err, s.writes)
 	}
 }

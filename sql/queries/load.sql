@@ -8,7 +8,8 @@ SELECT
   CAST((SELECT coalesce(max(job), 0) FROM jobs) AS INTEGER) AS job,
   CAST((SELECT coalesce(max(cycle), 0) FROM cycles) AS INTEGER) AS cycle,
   CAST((SELECT coalesce(max(write), 0) FROM writes) AS INTEGER) AS write,
-  CAST(coalesce((SELECT c.until_ms FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS until_ms;
+  CAST(coalesce((SELECT c.until_ms FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS until_ms,
+  CAST(coalesce((SELECT c.journal FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS journal;
 
 -- name: JobsInQueue :many
 SELECT * FROM jobs WHERE left_ms = 0 ORDER BY job;
@@ -31,17 +32,6 @@ WHERE i.closed = 0 ORDER BY i.job;
 -- name: ClosedIntervals :many
 SELECT j.id, j.task, sqlc.embed(i) FROM intervals AS i JOIN jobs AS j ON j.job = i.job
 WHERE i.closed = 1 AND i.end_ms > sqlc.arg(since_ms) ORDER BY i.end_ms;
-
--- name: PlannedWrites :many
-SELECT j.id, j.task AS job_task, sqlc.embed(w) FROM writes AS w JOIN jobs AS j ON j.job = w.job
-WHERE w.status = 'planned' ORDER BY w.write;
-
--- name: RequestWrites :many
--- What was written into the requests of jobs in the queue, the earliest first.
-SELECT j.id, j.task AS job_task, sqlc.embed(w) FROM writes AS w JOIN jobs AS j ON j.job = w.job
-WHERE j.left_ms = 0 AND (w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') OR w.status = 'refused')
-  OR w.status = 'refused' AND EXISTS (SELECT 1 FROM jobs AS a WHERE a.id = j.id AND (a.task = -1 OR j.task = -1) AND a.left_ms = 0 AND a.submit_ms <= w.at_ms)
-ORDER BY w.write;
 
 -- name: LastEvictionKeys :one
 SELECT

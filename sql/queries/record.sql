@@ -79,16 +79,16 @@ DELETE FROM history WHERE id = ? AND task = ?;
 -- name: AddCycle :exec
 INSERT INTO cycles (
   cycle, at_ms, until_ms, polls, cluster, mode, band_lo, band_hi, band_step, span, jobs, pending, running, nodes,
-  ranked, te, actions, renumbered, hold, notes
+  ranked, te, actions, renumbered, hold, notes, journal
 ) VALUES (
   sqlc.arg(cycle), sqlc.arg(at_ms), sqlc.arg(at_ms), 1, sqlc.arg(cluster), sqlc.arg(mode), sqlc.arg(band_lo),
   sqlc.arg(band_hi), sqlc.arg(band_step), sqlc.arg(span), sqlc.arg(jobs), sqlc.arg(pending), sqlc.arg(running),
   sqlc.arg(nodes), sqlc.arg(ranked), sqlc.arg(te), sqlc.arg(actions), sqlc.arg(renumbered), sqlc.arg(hold),
-  sqlc.arg(notes)
+  sqlc.arg(notes), sqlc.arg(journal)
 );
 
 -- name: ExtendCycle :exec
-UPDATE cycles SET until_ms = sqlc.arg(until_ms), polls = polls + 1 WHERE cycle = sqlc.arg(cycle);
+UPDATE cycles SET until_ms = sqlc.arg(until_ms), polls = polls + 1, journal = sqlc.arg(journal) WHERE cycle = sqlc.arg(cycle);
 
 -- name: AddDecision :exec
 INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices, counted)

@@ -252,7 +252,7 @@ func (q *Queries) JobsInQueue(ctx context.Context, db DBTX) ([]Job, error) {
 
 const lastCycle = `-- name: LastCycle :one
 
-SELECT cycle, at_ms, until_ms, polls, cluster, mode, band_lo, band_hi, band_step, span, jobs, pending, running, nodes, ranked, te, actions, renumbered, hold, notes FROM cycles ORDER BY cycle DESC LIMIT 1
+SELECT cycle, at_ms, until_ms, polls, cluster, mode, band_lo, band_hi, band_step, span, jobs, pending, running, nodes, ranked, te, actions, renumbered, hold, notes, journal FROM cycles ORDER BY cycle DESC LIMIT 1
 `
 
 // What a starting priod reads back.
@@ -280,6 +280,7 @@ func (q *Queries) LastCycle(ctx context.Context, db DBTX) (Cycle, error) {
 		&i.Renumbered,
 		&i.Hold,
 		&i.Notes,
+		&i.Journal,
 	)
 	return i, err
 }
@@ -307,7 +308,8 @@ SELECT
   CAST((SELECT coalesce(max(job), 0) FROM jobs) AS INTEGER) AS job,
   CAST((SELECT coalesce(max(cycle), 0) FROM cycles) AS INTEGER) AS cycle,
   CAST((SELECT coalesce(max(write), 0) FROM writes) AS INTEGER) AS write,
-  CAST(coalesce((SELECT c.until_ms FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS until_ms
+  CAST(coalesce((SELECT c.until_ms FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS until_ms,
+  CAST(coalesce((SELECT c.journal FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS journal
 `
 
 type LastKeysRow struct {
@@ -315,6 +317,7 @@ type LastKeysRow struct {
 	Cycle   int64
 	Write   int64
 	UntilMs int64
+	Journal int64
 }
 
 func (q *Queries) LastKeys(ctx context.Context, db DBTX) (LastKeysRow, error) {
@@ -325,6 +328,7 @@ func (q *Queries) LastKeys(ctx context.Context, db DBTX) (LastKeysRow, error) {
 		&i.Cycle,
 		&i.Write,
 		&i.UntilMs,
+		&i.Journal,
 	)
 	return i, err
 }
@@ -364,109 +368,6 @@ func (q *Queries) OpenIntervals(ctx context.Context, db DBTX) ([]OpenIntervalsRo
 			&i.Interval.Class,
 			&i.Interval.Restarts,
 			&i.Interval.Charge,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const plannedWrites = `-- name: PlannedWrites :many
-SELECT j.id, j.task AS job_task, w.write, w.job, w.cycle, w.at_ms, w.tasks, w.part, w.lever, w."before", w."after", w.user_nice, w.reason, w.status, w.message FROM writes AS w JOIN jobs AS j ON j.job = w.job
-WHERE w.status = 'planned' ORDER BY w.write
-`
-
-type PlannedWritesRow struct {
-	ID      int64
-	JobTask int64
-	Write   Write
-}
-
-func (q *Queries) PlannedWrites(ctx context.Context, db DBTX) ([]PlannedWritesRow, error) {
-	rows, err := db.QueryContext(ctx, plannedWrites)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PlannedWritesRow
-	for rows.Next() {
-		var i PlannedWritesRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.JobTask,
-			&i.Write.Write,
-			&i.Write.Job,
-			&i.Write.Cycle,
-			&i.Write.AtMs,
-			&i.Write.Tasks,
-			&i.Write.Part,
-			&i.Write.Lever,
-			&i.Write.Before,
-			&i.Write.After,
-			&i.Write.UserNice,
-			&i.Write.Reason,
-			&i.Write.Status,
-			&i.Write.Message,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const requestWrites = `-- name: RequestWrites :many
-SELECT j.id, j.task AS job_task, w.write, w.job, w.cycle, w.at_ms, w.tasks, w.part, w.lever, w."before", w."after", w.user_nice, w.reason, w.status, w.message FROM writes AS w JOIN jobs AS j ON j.job = w.job
-WHERE j.left_ms = 0 AND (w.lever NOT IN ('SiteFactor', 'Nice', 'Priority', 'release') OR w.status = 'refused')
-  OR w.status = 'refused' AND EXISTS (SELECT 1 FROM jobs AS a WHERE a.id = j.id AND (a.task = -1 OR j.task = -1) AND a.left_ms = 0 AND a.submit_ms <= w.at_ms)
-ORDER BY w.write
-`
-
-type RequestWritesRow struct {
-	ID      int64
-	JobTask int64
-	Write   Write
-}
-
-// What was written into the requests of jobs in the queue, the earliest first.
-func (q *Queries) RequestWrites(ctx context.Context, db DBTX) ([]RequestWritesRow, error) {
-	rows, err := db.QueryContext(ctx, requestWrites)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RequestWritesRow
-	for rows.Next() {
-		var i RequestWritesRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.JobTask,
-			&i.Write.Write,
-			&i.Write.Job,
-			&i.Write.Cycle,
-			&i.Write.AtMs,
-			&i.Write.Tasks,
-			&i.Write.Part,
-			&i.Write.Lever,
-			&i.Write.Before,
-			&i.Write.After,
-			&i.Write.UserNice,
-			&i.Write.Reason,
-			&i.Write.Status,
-			&i.Write.Message,
 		); err != nil {
 			return nil, err
 		}

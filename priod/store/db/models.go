@@ -46,6 +46,7 @@ type Cycle struct {
 	Renumbered int64
 	Hold       string
 	Notes      string
+	Journal    int64
 }
 
 type Decision struct {

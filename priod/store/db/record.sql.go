@@ -64,12 +64,12 @@ func (q *Queries) AddClaim(ctx context.Context, db DBTX, arg AddClaimParams) err
 const addCycle = `-- name: AddCycle :exec
 INSERT INTO cycles (
   cycle, at_ms, until_ms, polls, cluster, mode, band_lo, band_hi, band_step, span, jobs, pending, running, nodes,
-  ranked, te, actions, renumbered, hold, notes
+  ranked, te, actions, renumbered, hold, notes, journal
 ) VALUES (
   ?1, ?2, ?2, 1, ?3, ?4, ?5,
   ?6, ?7, ?8, ?9, ?10, ?11,
   ?12, ?13, ?14, ?15, ?16, ?17,
-  ?18
+  ?18, ?19
 )
 `
 
@@ -92,6 +92,7 @@ type AddCycleParams struct {
 	Renumbered int64
 	Hold       string
 	Notes      string
+	Journal    int64
 }
 
 func (q *Queries) AddCycle(ctx context.Context, db DBTX, arg AddCycleParams) error {
@@ -114,6 +115,7 @@ func (q *Queries) AddCycle(ctx context.Context, db DBTX, arg AddCycleParams) err
 		arg.Renumbered,
 		arg.Hold,
 		arg.Notes,
+		arg.Journal,
 	)
 	return err
 }
@@ -333,16 +335,17 @@ func (q *Queries) EndWrite(ctx context.Context, db DBTX, arg EndWriteParams) err
 }
 
 const extendCycle = `-- name: ExtendCycle :exec
-UPDATE cycles SET until_ms = ?1, polls = polls + 1 WHERE cycle = ?2
+UPDATE cycles SET until_ms = ?1, polls = polls + 1, journal = ?2 WHERE cycle = ?3
 `
 
 type ExtendCycleParams struct {
 	UntilMs int64
+	Journal int64
 	Cycle   int64
 }
 
 func (q *Queries) ExtendCycle(ctx context.Context, db DBTX, arg ExtendCycleParams) error {
-	_, err := db.ExecContext(ctx, extendCycle, arg.UntilMs, arg.Cycle)
+	_, err := db.ExecContext(ctx, extendCycle, arg.UntilMs, arg.Journal, arg.Cycle)
 	return err
 }
 

@@ -523,7 +523,7 @@ func (q *Queries) RankedBefore(ctx context.Context, db DBTX, value int64) ([]Ran
 }
 
 const recentCycles = `-- name: RecentCycles :many
-SELECT cycle, at_ms, until_ms, polls, cluster, mode, band_lo, band_hi, band_step, span, jobs, pending, running, nodes, ranked, te, actions, renumbered, hold, notes FROM cycles ORDER BY cycle DESC LIMIT ?1
+SELECT cycle, at_ms, until_ms, polls, cluster, mode, band_lo, band_hi, band_step, span, jobs, pending, running, nodes, ranked, te, actions, renumbered, hold, notes, journal FROM cycles ORDER BY cycle DESC LIMIT ?1
 `
 
 func (q *Queries) RecentCycles(ctx context.Context, db DBTX, most int64) ([]Cycle, error) {
@@ -556,6 +556,7 @@ func (q *Queries) RecentCycles(ctx context.Context, db DBTX, most int64) ([]Cycl
 			&i.Renumbered,
 			&i.Hold,
 			&i.Notes,
+			&i.Journal,
 		); err != nil {
 			return nil, err
 		}
