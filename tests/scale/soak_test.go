@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -227,6 +228,9 @@ func (s *soak) check() (checked int) {
 		return string(b)
 	}
 	for _, d := range s.last.Plan.Decisions {
+		if c := d.Choices.GPUType; c != nil {
+			d.Steer = cmp.Or(d.Steer, c.Words()) // made when the decision is read
+		}
 		story, err := r.Job(s.Context(), d.Job, 1)
 		if err != nil || len(story.Decisions) == 0 {
 			s.Errorf("job %s has no decision in the store: %v", d.Job, err)
