@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +95,10 @@ func holdForReset(ctx context.Context, slurm *live.Cluster, cfg *config.Config, 
 		return nil, err
 	}
 	giveBack, err := lockHost(ctx, slurm, cfg, r.PID)
-	if err = cmp.Or(elsewhere, err); err != nil {
+	if elsewhere != nil {
+		err = elsewhere
+	}
+	if err != nil {
 		unlock()
 		return nil, fmt.Errorf("nothing is reverted: %w; %s: run priod reset again when that is mended", err, r.does(silence))
 	}
