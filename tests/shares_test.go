@@ -12,7 +12,6 @@ import (
 // What an account owns comes back at once: jobs of others leave that borrow it, and no more of them than it wants. A job that
 // could not leave does not start on what others own, free or not, until all is lent; no job within its share leaves.
 func TestGuaranteedShare(t *testing.T) {
-	t.Parallel()
 	settings := evicting + "[[share]]\naccount = \"" + lab.Physics + "\"\ngpus = 8\ngpu_type = \"t4\"\n"
 	e := evictableOn(t, newOwnSite(t, settings))
 	guest := func(name string) string {
