@@ -66,13 +66,14 @@ func (s *sureness) look(ctx context.Context, cfg *config.Config) {
 func (s *sureness) ask(ctx context.Context, cfg *config.Config) {
 	state, err := askState(ctx, cfg)
 	late := 3*time.Duration(cfg.Cycle.Interval) + time.Minute // see healthyIntervals of the daemon
+	owner := daemon.OwnerElsewhere(cfg)
 	switch {
 	case err == nil && state.Dir == cfg.State.Dir:
 		s.of(state)
 	case err != nil && !isUnasked(err):
 		s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) does not answer", s.pid)
-	case daemon.OwnerElsewhere(cfg) != "":
-		s.of(&daemon.State{PID: s.pid, Healthy: true, StandBy: "the priod of " + daemon.OwnerElsewhere(cfg) + " owns the shared folder"})
+	case owner != "":
+		s.of(&daemon.State{PID: s.pid, Healthy: true, StandBy: "the priod of " + owner + " owns the shared folder"})
 	default: // the age of its last cycle alone is known
 		if s.Daemon = daemonRuns; time.Since(s.AsOf) > late {
 			s.Daemon, s.Doubt = daemonNoAnswer, fmt.Sprintf("priod (process %d) has saved no cycle since", s.pid)
