@@ -20,6 +20,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
@@ -62,6 +63,9 @@ type Store interface {
 	SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]store.ExpectedStart) error
 	SaveEnds(ctx context.Context, at time.Time, ends map[cluster.JobID]store.ExpectedEnd) error
 	SaveSample(ctx context.Context, x *store.Sample) error
+	// SaveStatement may be called so, too; OpenReturns is that of store.Store.
+	SaveStatement(context.Context, *guarantee.Taken) error
+	OpenReturns(context.Context) ([]guarantee.Return, error)
 	PromisesSince(ctx context.Context, since time.Time) ([]store.Promise, error)
 	// Pause lets the daemon stop its own writing until an operator resumes it.
 	Pause(why string) error
@@ -126,6 +130,7 @@ type Daemon struct {
 	checks       checks
 	expecting    expecting
 	sampling     sampling
+	stating      stating
 	last         lastCycle
 	availability availability
 	peers        peers
@@ -195,6 +200,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	defer d.checks.finish()
 	defer d.expecting.finish()
 	defer d.sampling.finish()
+	defer d.lastStatement(ctx)
 	defer cancel()
 	defer func() { d.peers.lock.Close() }()
 	d.notify(daemon.SdNotifyReady)
@@ -230,6 +236,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 			d.check(ctx)
 			d.expect(ctx, &result)
 			d.sample(ctx, &result, time.Since(begun))
+			d.account(ctx)
 		}
 		took := time.Since(begun)
 		d.health.cycle(took, pause, err)
@@ -315,6 +322,9 @@ func (d *Daemon) load(ctx context.Context) (err error) {
 	}
 	d.state.Waits.Restore(open, at)
 	d.state.Rounds.Restore(at)
+	if err := d.resumeStatement(ctx, at); err != nil {
+		return err
+	}
 	d.availability.loaded = true
 	return nil
 }

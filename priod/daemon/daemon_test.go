@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
@@ -78,6 +79,10 @@ type fake struct {
 	found    store.Findings
 	starts   map[cluster.JobID]store.ExpectedStart
 	promises []store.Promise
+
+	statements   []guarantee.Taken
+	statementErr error
+	open         []guarantee.Return
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
@@ -208,6 +213,15 @@ func (f *fake) SaveSample(_ context.Context, x *store.Sample) error {
 	f.samples = append(f.samples, *x)
 	return nil
 }
+
+func (f *fake) SaveStatement(_ context.Context, t *guarantee.Taken) error {
+	if f.statementErr == nil {
+		f.statements = append(f.statements, *t)
+	}
+	return f.statementErr
+}
+
+func (f *fake) OpenReturns(context.Context) ([]guarantee.Return, error) { return f.open, nil }
 
 func (f *fake) SaveStarts(_ context.Context, _ time.Time, starts map[cluster.JobID]store.ExpectedStart) error {
 	f.starts = starts

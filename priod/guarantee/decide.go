@@ -21,6 +21,7 @@ type decider struct {
 	memory  *Memory
 	owners  *owners
 	charges *cluster.Charges
+	uses    *uses
 	result  Result
 	bound   []float64 // by share, GPUs of running jobs that do not agree to leave, and of such that may start next
 	unowned float64   // GPUs that are no account's, less those used beyond shares by jobs that do not agree to leave
@@ -39,13 +40,14 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set *Settings, memory *Memo
 	if len(set.Shares) == 0 {
 		return Result{}
 	}
-	d := &decider{s: s, h: h, set: set, memory: memory, owners: newOwners(s, set), charges: cluster.NewCharges(s), bound: make([]float64, len(set.Shares))}
-	d.result = Result{make([]State, len(set.Shares)), make([]Standing, len(s.Jobs))}
+	d := &decider{s: s, h: h, set: set, memory: memory, owners: newOwners(s, set), charges: cluster.NewCharges(s), uses: newUses(s, len(set.Shares)), bound: make([]float64, len(set.Shares))}
+	d.result = Result{make([]State, len(set.Shares)), make([]Standing, len(s.Jobs)), d.owners.of}
 	for i := range d.result.Jobs {
 		d.result.Jobs[i].Share = -1
 	}
 	d.size()
 	d.pack()
+	d.lend()
 	d.ask()
 	return d.result
 }
@@ -91,16 +93,17 @@ func (d *decider) pack() {
 	type job struct {
 		at, share int
 		leaves    bool
+		promised  bool // it waits
 		start     time.Time
 		gpus      float64
 	}
 	var jobs []job
 	for i := range d.s.Jobs {
 		j := &d.s.Jobs[i]
-		x, promised := job{at: i, share: -1, start: j.Start}, false
+		x := job{at: i, share: -1, start: j.Start}
 		switch {
 		case j.State == cluster.Pending && d.promised(j):
-			x.start, promised = cmp.Or(d.memory.since[j.ID], d.s.At), true
+			x.start, x.promised = cmp.Or(d.memory.since[j.ID], d.s.At), true
 			if shares := d.owners.candidates(j); len(shares) > 0 {
 				x.share = shares[0]
 			}
@@ -112,7 +115,7 @@ func (d *decider) pack() {
 		if x.gpus = d.charge(j); x.gpus == 0 {
 			continue
 		}
-		if !promised { // until it starts, no other of its account takes its place
+		if !x.promised { // until it starts, no other of its account takes its place
 			_, x.leaves = d.set.Leaves(j)
 		}
 		jobs = append(jobs, x)
@@ -130,6 +133,11 @@ func (d *decider) pack() {
 	for _, x := range jobs {
 		standing := &d.result.Jobs[x.at]
 		standing.Share = x.share
+		if j := &d.s.Jobs[x.at]; !x.promised {
+			d.use(j, x.share, x.gpus)
+		} else if j.TasksNow() > 1 {
+			standing.Tasks = 1
+		}
 		if standing.Right = cluster.Borrows; x.share < 0 {
 			if !x.leaves {
 				d.unowned -= x.gpus
@@ -142,7 +150,9 @@ func (d *decider) pack() {
 		}
 		if state.Entitled+x.gpus <= state.Owned+rounding {
 			standing.Right = cluster.Entitled
-			state.Entitled += x.gpus
+			if state.Entitled += x.gpus; x.promised {
+				state.Promised += x.gpus
+			}
 			continue
 		}
 		state.Excess += x.gpus

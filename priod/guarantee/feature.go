@@ -30,6 +30,8 @@ type Feature struct {
 type Memory struct {
 	since   map[cluster.JobID]time.Time // waiting jobs that are entitled, and since when
 	delayed map[cluster.JobID]bool      // jobs whose begin time priod set: they wait for no time of their own
+
+	Statement Statement // what became of the shares; nothing is decided by it
 }
 
 // Delay is how far ahead the begin time of a job lies that may not borrow: when priod ends, such a job waits no longer.
@@ -37,6 +39,10 @@ const Delay = 15 * time.Minute
 
 // Classify sets the Right of each job of a snapshot.
 func (f *Feature) Classify(s *cluster.Snapshot, h *cluster.History) {
+	f.result = Result{}
+	if f.Memory != nil {
+		defer func() { f.Memory.Statement.see(s, &f.result) }()
+	}
 	if len(f.Settings.Shares) == 0 {
 		return
 	}
@@ -50,7 +56,11 @@ func (f *Feature) Classify(s *cluster.Snapshot, h *cluster.History) {
 // Plan finds the jobs whose begin time is to be moved on, or ended.
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 	f.begins = nil
-	if c.Paused != "" || len(f.Settings.Shares) == 0 {
+	if len(f.Settings.Shares) == 0 {
+		return nil
+	}
+	f.account(c)
+	if c.Paused != "" {
 		return nil
 	}
 	s := c.Snapshot
@@ -97,6 +107,34 @@ func (f *Feature) tell(c *plan.Cycle) {
 			x.Until = c.History.FirstEligible.Get(d.Job).Add(f.Settings.After)
 		}
 		d.Choices.Share = &x
+	}
+}
+
+// account tells the statement why entitled jobs wait.
+func (f *Feature) account(c *plan.Cycle) {
+	at := map[cluster.JobID]int{}
+	for i := range c.Snapshot.Jobs {
+		if j := &c.Snapshot.Jobs[i]; j.State == cluster.Pending && j.Right == cluster.Entitled {
+			at[j.ID] = i
+		}
+	}
+	for i := range c.Plan.Decisions {
+		d := &c.Plan.Decisions[i]
+		k, waits := at[d.Job]
+		if !waits {
+			continue
+		}
+		why, makesRoom := "", c.History.Claiming[d.Job] || c.History.Claiming[c.Snapshot.Jobs[k].FirstTask()]
+		if x := d.Choices.Eviction; x != nil {
+			why = x.Why
+		}
+		switch {
+		case c.Paused != "":
+			why = Paused
+		case !makesRoom && f.result.Shares[f.result.Jobs[k].Share].Down > 0:
+			why = Down
+		}
+		f.Memory.Statement.because(d.Job, why)
 	}
 }
 

@@ -5,7 +5,8 @@
 // done by others: the order puts entitled jobs before borrowers, evictions make room for entitled jobs and only borrowers
 // leave.
 //
-// Files: guarantee.go the shares and what comes out; owners.go which share a job draws on; decide.go the decision.
+// Files: guarantee.go the shares and what comes out; owners.go which share a job draws on; decide.go the decision; lent.go
+// who uses what; statement.go what became of shares over time.
 package guarantee
 
 import (
@@ -67,6 +68,11 @@ type State struct {
 	Excess   float64 // used by running jobs beyond it
 	Wanted   float64 // by entitled jobs that wait
 	Waiting  int     // entitled tasks that wait
+
+	Promised float64 // part of Entitled: to jobs that wait
+	Used     float64 // by running jobs of the account, on nodes on which it may lie
+	Outside  float64 // by those on other nodes, of the first of an account's shares
+	LentOut  float64 // used by jobs beyond shares, of what the account does not use of it
 }
 
 // Lent is what others may use of it.
@@ -83,6 +89,8 @@ type Standing struct {
 type Result struct {
 	Shares []State
 	Jobs   []Standing // in the order of the snapshot; nil: no shares
+
+	Accounts map[string][]int // the shares of each account of a job on GPUs; none: it has no entry, or an empty one
 }
 
 // Short says by how much shares are above the GPUs on which they can lie, in service or not; "": they are not.

@@ -57,18 +57,24 @@ func (o *owners) holder(j *cluster.Job) int {
 	if len(shares) == 0 {
 		return -1
 	}
-	n := o.nodes[j.NodeList]
-	if n == nil {
-		if hosts, err := slurmplug.ExpandHosts(j.NodeList); err == nil && len(hosts) > 0 {
-			n = o.nodes[hosts[0]]
-		}
-	}
+	n := o.node(j)
 	for _, i := range shares {
 		if s := &o.set.Shares[i]; n != nil && s.covers(n) || n == nil && s.GPUType == "" && len(s.Partitions) == 0 {
 			return i
 		}
 	}
 	return -1
+}
+
+// node is the first node of a running job; nil: it is not known.
+func (o *owners) node(j *cluster.Job) *cluster.Node {
+	n := o.nodes[j.NodeList]
+	if n == nil {
+		if hosts, err := slurmplug.ExpandHosts(j.NodeList); err == nil && len(hosts) > 0 {
+			n = o.nodes[hosts[0]]
+		}
+	}
+	return n
 }
 
 // candidates are the shares in which a waiting job may start.

@@ -100,7 +100,7 @@ func (s *site) full(nodes, waiting int) {
 }
 
 // paths are the pages, each with data of its own.
-var paths = []string{"", "map", "map?colour=user&group=name", "queue", "queue?class=te&user=ada", "job?id=1000", "evictions", "allocation", "users", "time", "time?span=week", "health"}
+var paths = []string{"", "map", "map?colour=user&group=name", "queue", "queue?class=te&user=ada", "job?id=1000", "evictions", "allocation", "users", "shares", "time", "time?span=week", "health"}
 
 // Every page in Chromium, wide and light, narrow and dark (make test-long: each width with each), empty and full, and with
 // a database that is gone: no complaint of the console, none of axe-core, nothing wider than the screen, and every file from
@@ -275,7 +275,7 @@ func TestFullPages(t *testing.T) {
 	t.Cleanup(server.Close)
 	b := browser.New(t, server.URL)
 	b.Run(chromedp.EmulateViewport(1400, 900))
-	for _, path := range []string{"", "map", "map?colour=user&group=name", "queue", "users", "time"} {
+	for _, path := range []string{"", "map", "map?colour=user&group=name", "queue", "users", "shares", "time"} {
 		b.Open("/" + path)
 		browser.Eval[bool](b, "new Promise((ok) => setTimeout(() => ok(true), 1000))")
 		weight := browser.Eval[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).reduce((n, r) => n + r.transferSize, 0)")
