@@ -30,6 +30,7 @@ import (
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/store"
 	"slurmprio/priod/trace"
+	"slurmprio/priod/view"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
 )
@@ -432,12 +433,29 @@ func (s *Simulated) Show(c *cli.Context) error {
 		Bad     int                    `json:"bad_rows"`
 		Skipped map[string]int         `json:"skipped_rows"` // by why
 		Left    *leftOutJSON           `json:"left_out,omitempty"`
-	}{s.Figures, s.Waited, s.Stats.Bad, s.Stats.Skipped, s.leftOut()}, func(w io.Writer) {
+		Shares  *view.Shares           `json:"shares,omitempty"`
+	}{s.Figures, s.Waited, s.Stats.Bad, s.Stats.Skipped, s.leftOut(), s.shares()}, func(w io.Writer) {
 		report.Table(w, []string{"FIGURE", "VALUE"}, s.rows())
+		if v := s.shares(); v != nil {
+			fmt.Fprintln(w)
+			v.Page().Show(w, mostShares)
+		}
 		for _, words := range s.words() {
 			fmt.Fprintln(w, words)
 		}
 	})
+}
+
+// mostShares are shown of each table of the statement; --json has all.
+const mostShares = 20
+
+// shares is the statement of guaranteed shares; nil: there are none.
+func (s *Simulated) shares() *view.Shares {
+	x := s.Result.Shares
+	if x == nil || len(x.Hours) == 0 {
+		return nil
+	}
+	return view.StatementOf(x.Hours[0].At, x.Until, nil, x.Hours, slices.Concat(x.Ended, x.Open), nil)
 }
 
 func (s *Simulated) showNotes(w io.Writer) {

@@ -77,10 +77,13 @@ type Taken struct {
 	Hours []Hour
 	Ended []Return // started, or late
 	Open  []Return // all that wait
+	Until time.Time
 }
 
 // Statement sums up what becomes of shares. What a cycle saw counts until the next one.
 type Statement struct {
+	Gap time.Duration // a longer time between two cycles counts in no sum, because it is not known what happened; 0: none is too long
+
 	at    time.Time       // of the last cycle
 	now   map[string]*Now // by account
 	hours map[hourOf]*Hour
@@ -119,15 +122,12 @@ type clock struct {
 	late  bool
 }
 
-// longestGap is how long the last cycle's view counts at most: after that it is not known what happened.
-const longestGap = 10 * time.Minute
-
 // see takes in a cycle.
 func (st *Statement) see(s *cluster.Snapshot, r *Result) {
 	if len(r.Shares)+len(st.now)+len(st.open) == 0 {
 		return
 	}
-	if gap := s.At.Sub(st.at); gap > 0 && gap <= longestGap {
+	if gap := s.At.Sub(st.at); !st.at.IsZero() && gap > 0 && (st.Gap == 0 || gap <= st.Gap) {
 		st.sum(s.At)
 	}
 	st.at, st.now = s.At, r.now()
@@ -326,7 +326,7 @@ func (st *Statement) News() News {
 
 // Take is what came together since it was last taken, and what waits.
 func (st *Statement) Take() *Taken {
-	t := &Taken{Ended: st.ended}
+	t := &Taken{Ended: st.ended, Until: st.at}
 	for _, h := range st.hours {
 		t.Hours = append(t.Hours, *h)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"slurmprio/priod/config"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/simulate/metrics"
@@ -46,6 +47,7 @@ type Result struct {
 	Series   []metrics.Point // GPUs in use and jobs waiting over time
 
 	Waited map[plan.Cause]float64 // s, of all jobs together, by what priod saw them wait for; nil without priod
+	Shares *guarantee.Taken        // what became of guaranteed shares; nil: there are none
 }
 
 // Run simulates; spec has passed Check.
@@ -60,7 +62,7 @@ func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
 // Run simulates with these options of the virtual Slurm.
 func (in *Input) Run(ctx context.Context, opt virtual.Options) (Result, error) {
 	v, err := virtual.Run(ctx, in.Cluster, in.Jobs, opt)
-	r := Result{Types: v.Types, Jobs: v.Jobs, Outcomes: v.Outcomes, Series: v.Series, Waited: waited(&opt.Daemon)}
+	r := Result{Types: v.Types, Jobs: v.Jobs, Outcomes: v.Outcomes, Series: v.Series, Waited: waited(&opt.Daemon), Shares: statement(&opt.Daemon)}
 	if err == nil {
 		r.Figures, err = metrics.Measure(r.Jobs, r.Outcomes, opt.Window, in.Cluster.TotalGPUs())
 	}
@@ -145,6 +147,13 @@ func waited(d *virtual.Daemon) map[plan.Cause]float64 {
 		}
 	}
 	return sums
+}
+
+func statement(d *virtual.Daemon) *guarantee.Taken {
+	if len(d.Settings.Guarantee.Settings.Shares) == 0 {
+		return nil
+	}
+	return d.Settings.Guarantee.Memory.Statement.Take()
 }
 
 // agreeing has jobs that say nothing of it agree to requeues after failures.

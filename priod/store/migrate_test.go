@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -139,6 +140,10 @@ func TestMigrateFromEverySchema(t *testing.T) {
 // checkMigrated looks at what migrations made over.
 func checkMigrated(t *testing.T, dir string, from int64, story *Story) {
 	t.Helper()
+	hours, open := must[[]guarantee.Hour](t)(reader(t, dir).ShareHours(ctx, time.Time{})), must[[]guarantee.Return](t)(reader(t, dir).Returns(ctx, time.Time{}))
+	if kept := from >= 21; kept != (len(hours) == 1) || kept != (len(open) == 1 && open[0].User == "alice" && open[0].Promise == 2*time.Minute) {
+		t.Errorf("%+v, %+v", hours, open)
+	}
 	if half := 0.5; from >= 4 {
 		want := []ShareOfType{{GPUType: "a100", Speed: 1, Source: "tag", Factor: 1, Time: &half, PromisedS: 7}}
 		if diff := cmp.Diff(want, story.Share.Types); diff != "" {

@@ -58,7 +58,7 @@ type shown interface {
 // answers by the names under which /api/v1 has them.
 var answers = map[string]func(a *Asked, ctx context.Context) (shown, error){
 	"overview": (*Asked).overview, "nodes": (*Asked).nodes, "map": (*Asked).clusterMap, "queue": (*Asked).queue, "job": (*Asked).job, "evictions": (*Asked).evictions,
-	"allocation": (*Asked).allocation, "users": (*Asked).users, "shares": (*Asked).shares, "series": (*Asked).series, "health": (*Asked).health,
+	"allocation": (*Asked).allocation, "users": (*Asked).users, "shares": (*Asked).statement, "series": (*Asked).series, "health": (*Asked).health,
 }
 
 // Answer is the one of a name, as the user who asks may see it.

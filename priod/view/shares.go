@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -46,8 +47,8 @@ type ShareOf struct {
 	Worst      *float64 `json:"return_worst_s"`
 	Waiting    int      `json:"waiting_jobs"` // within the share
 	Missed     int      `json:"missed"`
-	Evicted    int      `json:"evicted_gpus"`     // of its jobs
-	EvictedFor int      `json:"evicted_for_gpus"` // of jobs that left for its jobs
+	Evicted    *int     `json:"evicted_gpus"`     // of its jobs; null, in a simulation: not known
+	EvictedFor *int     `json:"evicted_for_gpus"` // of jobs that left for its jobs
 
 	took []float64
 }
@@ -210,22 +211,29 @@ func ReadShares(ctx context.Context, cfg *config.Config, r *store.Reader, since,
 		}
 	}
 	gone, err := r.EvictionsSince(ctx, since)
+	v.addEvictions(gone)
+	return v, err
+}
+
+func (v *Shares) addEvictions(gone []store.Eviction) {
+	for i := range v.Accounts {
+		v.Accounts[i].Evicted, v.Accounts[i].EvictedFor = new(int), new(int)
+	}
 	for i := range gone {
 		x := &gone[i]
 		if x.Left.IsZero() {
 			continue
 		}
 		if owner := v.owner(x.VictimAccount); owner != nil {
-			owner.Evicted += x.GPUs
+			*owner.Evicted += x.GPUs
 		}
 		if owner := v.owner(x.ForAccount); owner != nil {
-			owner.EvictedFor += x.GPUs
+			*owner.EvictedFor += x.GPUs
 		}
 	}
-	return v, err
 }
 
-func (a *Asked) shares(ctx context.Context) (shown, error) {
+func (a *Asked) statement(ctx context.Context) (shown, error) {
 	return ReadShares(ctx, a.Config, a.Store, a.Last.Until.Add(-week), a.Last.Until)
 }
 
@@ -257,17 +265,13 @@ func (v *Shares) Page() *report.Page {
 
 // Tables are the rows for people.
 func (v *Shares) Tables() []report.PageTable {
-	seconds := func(x *float64) string {
-		if x == nil {
-			return "-"
-		}
-		return report.Seconds(*x)
-	}
+	seconds := func(x *float64) string { return report.Known(x, report.Seconds) }
+	count := func(x *int) string { return report.Known(x, strconv.Itoa) }
 	return []report.PageTable{
 		report.TableOf("", []string{"ACCOUNT", "GPUS", "ENTITLED", "USED", "BORROWED", "LENT", "IDLE", "IDLE, WANTED", "RETURNED", "P50", "P95", "WORST", "MISSED", "WAIT", "GPUS EVICTED", "FOR IT"}, v.Accounts, func(x *ShareOf) []any {
 			return []any{
 				x.Account, tenths(x.GPUs), tenths(x.Entitled), tenths(x.Used), tenths(x.Borrowed), tenths(x.Lent), tenths(x.Idle), tenths(x.Wanted),
-				x.Returns, seconds(x.P50), seconds(x.P95), seconds(x.Worst), x.Missed, x.Waiting, x.Evicted, x.EvictedFor,
+				x.Returns, seconds(x.P50), seconds(x.P95), seconds(x.Worst), x.Missed, x.Waiting, count(x.Evicted), count(x.EvictedFor),
 			}
 		}),
 		report.TableOf("Promises missed", []string{"JOB", "USER", "ACCOUNT", "GPUS", "TASKS", "SINCE", "WAITED", "LATE BY", "BECAME", "BECAUSE"}, v.Missed, func(x *MissedReturn) []any {
