@@ -5,7 +5,8 @@
 // done by others: the order puts entitled jobs before borrowers, evictions make room for entitled jobs and only borrowers
 // leave.
 //
-// Files: guarantee.go the shares and what comes out; owners.go which share a job draws on; decide.go the decision.
+// Files: guarantee.go the shares and what comes out; owners.go which share a job draws on; decide.go the decision; feature.go its
+// part in a cycle; words.go what is told of it.
 package guarantee
 
 import (
@@ -50,7 +51,10 @@ type Settings struct {
 	Shares  []Share
 	Lend    Lend
 	After   time.Duration     // a job that may not borrow waits no longer than this for GPUs that others own
+	Ahead   time.Duration     // so far ahead lies the begin time of a job that may not borrow: when priod ends, it waits no longer
 	Parents map[string]string // accounts by those below them; an account without an entry stands alone
+
+	WritesPerCycle int // begin times; 0: any number
 
 	// Leaves is how long a job takes to leave once it is told; false: it does not agree to leave.
 	Leaves func(*cluster.Job) (time.Duration, bool)
@@ -58,11 +62,16 @@ type Settings struct {
 	Trial func(*cluster.Job) bool
 }
 
+// Constants are the settings that no site changes. Slurm's age of a job counts from its begin time, whatever the lever that
+// keeps it waiting without a living priod; half an hour costs two writes an hour for each job.
+var Constants = Settings{Ahead: 30 * time.Minute, WritesPerCycle: 500}
+
 // State is a share as it is now, GPUs.
 type State struct {
 	Share    *Share
 	Owned    float64 // what it amounts to now: less where nodes are out of service
 	Down     float64 // by so much less
+	Used     float64 // by running jobs
 	Entitled float64 // used by running jobs within it, and promised to jobs with a claim
 	Excess   float64 // used by running jobs beyond it
 	Wanted   float64 // by entitled jobs that wait
