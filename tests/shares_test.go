@@ -127,7 +127,7 @@ func TestBeginTimesOfSharesAreTakenBack(t *testing.T) {
 	last := e.may(held)
 	d = e.daemon()
 	e.wait("the next priod to move the begin time on", func() bool { return e.may(held).After(last) })
-	e.must("pause", "a test")
+	e.must("pause")
 	e.wait("the begin time to pass while priod is paused", func() bool { return !ahead(held) })
 	e.must("resume")
 	e.wait("another begin time", func() bool { return ahead(held) })

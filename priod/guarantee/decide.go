@@ -60,21 +60,13 @@ func (d *decider) size() {
 	d.soonest = d.set.soonest()
 	for k := range d.set.Shares {
 		share, state := &d.set.Shares[k], &d.result.Shares[k]
-		all, up := 0.0, 0.0
-		for i := range d.s.Nodes {
-			if n := &d.s.Nodes[i]; share.covers(n) {
-				all += float64(n.GPUs)
-				if n.Usable {
-					up += float64(n.GPUs)
-				}
-			}
-		}
+		all, up := share.On(d.s.Nodes)
 		full := float64(share.GPUs)
 		if share.GPUs == 0 {
-			full = math.Floor(share.Part*all + rounding)
+			full = math.Floor(share.Part*float64(all) + rounding)
 		}
 		if state.Share = share; all > 0 { // a type that is gone has none
-			state.Owned = full * up / all
+			state.Owned = full * float64(up) / float64(all)
 		}
 		state.Down = full - state.Owned
 	}
@@ -179,8 +171,10 @@ func (d *decider) forRoom(j *cluster.Job) bool {
 	if j.Held() || j.Dependency || j.Reserved() {
 		return false
 	}
-	begins := slurmplug.WaitsFor(j.Reason) == slurmplug.ForTime && !j.Eligible.IsZero() && !j.Eligible.After(d.s.At) // Slurm has not looked again
-	return j.WantsRoom() || begins || kept(j, d.h)
+	if slurmplug.WaitsFor(j.Reason) != slurmplug.ForTime || j.Eligible.IsZero() {
+		return j.WantsRoom()
+	}
+	return !j.Eligible.After(d.s.At) || kept(j, d.h) // where that time has passed, Slurm has not looked again
 }
 
 // ask goes through the waiting jobs in the order of the queue.

@@ -10,8 +10,11 @@
 package guarantee
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,48 +97,66 @@ type Result struct {
 	Jobs   []Standing // in the order of the snapshot; nil: no shares
 }
 
-// Short says by how much shares are above the GPUs on which they can lie, in service or not; "": they are not.
+// Short says by how much shares are above the GPUs on which they can lie, in service or not; "": they are not. Of several such
+// sets of shares it names the one on the fewest kinds of nodes.
 func Short(shares []Share, nodes []cluster.Node) string {
-	type pool struct{ gpuType, partitions string }
-	owned, has, names := map[pool]float64{}, map[pool]float64{}, map[pool][]string{}
-	var order []pool
-	total, all := 0.0, 0.0
-	for i := range nodes {
-		all += float64(nodes[i].GPUs)
+	up := slices.Clone(nodes)
+	for i := range up {
+		up[i].Usable = true
 	}
+	p := newPools(&cluster.Snapshot{Nodes: up})
+	covers, gpus := make([]cover, len(shares)), make([]float64, len(shares))
 	for i := range shares {
 		s := &shares[i]
-		p := pool{s.GPUType, strings.Join(s.Partitions, ",")}
-		if _, seen := has[p]; !seen {
-			order = append(order, p)
-			for k := range nodes {
-				if s.covers(&nodes[k]) {
-					has[p] += float64(nodes[k].GPUs)
+		covers[i] = p.where(s.covers)
+		if gpus[i] = float64(s.GPUs); s.GPUs == 0 {
+			gpus[i] = math.Floor(s.Part*p.has(covers[i]) + rounding)
+		}
+		p.promise(covers[i], gpus[i])
+	}
+	slices.SortStableFunc(p.unions, func(a, b cover) int { return cmp.Compare(bits.OnesCount64(uint64(a)), bits.OnesCount64(uint64(b))) })
+	for _, u := range p.unions {
+		if p.holds(u, 0) {
+			continue
+		}
+		var names []string
+		sum, of := 0.0, ""
+		for i := range shares {
+			if s := &shares[i]; covers[i]&^u == 0 {
+				names, sum = append(names, s.Account), sum+gpus[i]
+				if where := s.Where(); of == "" {
+					of = where
+				} else if of != where {
+					of = "GPUs on which they can lie"
 				}
 			}
 		}
-		gpus := float64(s.GPUs)
-		if s.GPUs == 0 {
-			gpus = math.Floor(s.Part*has[p] + rounding)
-		}
-		owned[p] += gpus
-		total += gpus
-		names[p] = append(names[p], s.Account)
-	}
-	for _, p := range order {
-		if owned[p] > has[p]+rounding {
-			of := "GPUs"
-			if p.gpuType != "" {
-				of = p.gpuType + " GPUs"
-			}
-			if p.partitions != "" {
-				of += " of partition " + p.partitions
-			}
-			return fmt.Sprintf("the shares of %s are %g of %g %s: %g too many", strings.Join(names[p], ", "), owned[p], has[p], of, owned[p]-has[p])
-		}
-	}
-	if total > all+rounding {
-		return fmt.Sprintf("all shares together are %g of the %g GPUs of this cluster: %g too many", total, all, total-all)
+		return fmt.Sprintf("the shares of %s are %g of %g %s: %g too many", strings.Join(names, ", "), sum, p.has(u), of, sum-p.has(u))
 	}
 	return ""
+}
+
+// Where are the GPUs on which a share can lie, in words.
+func (s *Share) Where() string {
+	of := "GPUs"
+	if s.GPUType != "" {
+		of = s.GPUType + " GPUs"
+	}
+	if len(s.Partitions) > 0 {
+		of += " of partition " + strings.Join(s.Partitions, ",")
+	}
+	return of
+}
+
+// On counts the GPUs on which a share can lie, and those of them in service.
+func (s *Share) On(nodes []cluster.Node) (all, up int) {
+	for i := range nodes {
+		if n := &nodes[i]; s.covers(n) {
+			all += n.GPUs
+			if n.Usable {
+				up += n.GPUs
+			}
+		}
+	}
+	return all, up
 }

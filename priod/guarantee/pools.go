@@ -148,10 +148,15 @@ func (p *pools) holds(c cover, gpus float64) bool {
 			gpus += promised
 		}
 	}
+	return gpus <= p.has(c)+rounding
+}
+
+// has counts the GPUs in service of some kinds.
+func (p *pools) has(c cover) (gpus float64) {
 	for k, has := range p.gpus {
 		if c&(1<<k) != 0 {
-			gpus -= has
+			gpus += has
 		}
 	}
-	return gpus <= rounding
+	return gpus
 }
