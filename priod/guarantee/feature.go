@@ -23,7 +23,21 @@ type Feature struct {
 
 // Memory is what is kept from one cycle to the next.
 type Memory struct {
-	since map[cluster.JobID]time.Time // waiting jobs that are entitled, and since when
+	entitled map[cluster.JobID]promise // that wait
+}
+
+// promise is what an account's waiting job was promised.
+type promise struct {
+	account string
+	since   time.Time
+}
+
+// since is when a waiting job was entitled first; zero: it is not, or another account's since.
+func (m *Memory) since(j *cluster.Job) (at time.Time) {
+	if p, was := m.entitled[j.ID]; was && p.account == j.Account {
+		at = p.since
+	}
+	return at
 }
 
 // Classify sets the Right of each job of a snapshot.
@@ -109,13 +123,13 @@ func kept(j *cluster.Job, h *cluster.History) bool {
 
 // entitle remembers since when waiting jobs are entitled.
 func (m *Memory) entitle(s *cluster.Snapshot) {
-	now := map[cluster.JobID]time.Time{}
+	now := map[cluster.JobID]promise{}
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == cluster.Pending && j.Right == cluster.Entitled {
-			now[j.ID] = cmp.Or(m.since[j.ID], s.At)
+			now[j.ID] = promise{j.Account, cmp.Or(m.since(j), s.At)}
 		}
 	}
-	m.since = now
+	m.entitled = now
 }
 
 // Shares are the shares as the last cycle saw them.
