@@ -1,59 +1,40 @@
 package guarantee
 
 import (
-	"math"
-	"strings"
+	"math/bits"
+	"slices"
 
 	"slurmprio/priod/cluster"
 )
 
-// uses are GPUs that jobs hold now, by the kinds of nodes that differ in which shares may lie on them.
+// uses are GPUs that jobs hold, by kind of nodes.
 type uses struct {
-	kinds   map[string]int // by their type and partitions
-	of      map[string]int // the kind of a node, by its name
-	first   []*cluster.Node
-	gpus    []float64   // in service
-	shares  [][]float64 // by share and kind
-	outside []float64   // by jobs that no share of their account covers
+	shares  [][]float64 // by share, of jobs that draw on it
+	outside []float64   // of all others
 }
 
-func newUses(s *cluster.Snapshot, shares int) *uses {
-	u := &uses{kinds: map[string]int{}, of: make(map[string]int, len(s.Nodes)), shares: make([][]float64, shares)}
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		key := n.GPUType + "\n" + strings.Join(n.Partitions, ",")
-		kind, known := u.kinds[key]
-		if !known {
-			kind = len(u.first)
-			u.kinds[key] = kind
-			u.first, u.gpus = append(u.first, n), append(u.gpus, 0)
-		}
-		if u.of[n.Name] = kind; n.Usable {
-			u.gpus[kind] += float64(n.GPUs)
-		}
-	}
-	u.outside = make([]float64, len(u.first))
+func newUses(shares, kinds int) *uses {
+	u := &uses{shares: make([][]float64, shares), outside: make([]float64, kinds)}
 	for k := range u.shares {
-		u.shares[k] = make([]float64, len(u.first))
+		u.shares[k] = make([]float64, kinds)
 	}
 	return u
 }
 
 // use notes what a running job holds.
 func (d *decider) use(j *cluster.Job, share int, gpus float64) {
-	kind := 0
-	if n := d.owners.node(j); n != nil {
-		kind = d.uses.of[n.Name]
-	}
-	on := d.uses.outside
+	by := d.uses.outside
 	if share >= 0 {
 		d.result.Shares[share].Used += gpus
-		on = d.uses.shares[share]
+		by = d.uses.shares[share]
 	} else if all := d.owners.shares(j.Account); len(all) > 0 {
 		d.result.Shares[all[0]].Outside += gpus
 	}
-	if kind < len(on) { // there are nodes
-		on[kind] += gpus
+	on := d.pools.on(j)
+	for kind := range by {
+		if on&(1<<kind) != 0 {
+			by[kind] += gpus / float64(bits.OnesCount64(uint64(on)))
+		}
 	}
 }
 
@@ -61,39 +42,32 @@ func (d *decider) use(j *cluster.Job, share int, gpus float64) {
 // account owns there, as far as shares are not used; of the shares that may lie there, each lends in proportion to what of it
 // is not used. A share that may lie on several kinds lies on each by its part of their GPUs.
 func (d *decider) lend() {
-	u := d.uses
-	n := len(u.first)
-	owned, idle, borrowed, parts := make([]float64, n), make([]float64, n), make([]float64, n), make([][]float64, len(d.result.Shares))
-	copy(borrowed, u.outside)
-	for k := range d.result.Shares {
-		x := &d.result.Shares[k]
-		parts[k] = make([]float64, n)
-		sum := 0.0
-		for kind, node := range u.first {
-			if x.Share.covers(node) {
-				sum += u.gpus[kind]
+	shares, gpus := d.result.Shares, d.pools.gpus
+	idle, beyond := make([][]float64, len(shares)), slices.Clone(d.uses.outside)
+	owned, rest := make([]float64, len(gpus)), make([]float64, len(gpus))
+	for k := range shares {
+		x := &shares[k]
+		idle[k] = make([]float64, len(gpus))
+		of := d.pools.has(d.owners.covers[k])
+		for kind := range gpus {
+			if d.owners.covers[k]&(1<<kind) != 0 && of > 0 {
+				part := gpus[kind] / of
+				owned[kind] += x.Owned * part
+				idle[k][kind] = max(x.Owned-x.Used, 0) * part
+				rest[kind] += idle[k][kind]
 			}
-		}
-		for kind, node := range u.first {
-			if x.Share.covers(node) && sum > 0 {
-				parts[k][kind] = u.gpus[kind] / sum
-			}
-			owned[kind] += x.Owned * parts[k][kind]
-			idle[kind] += x.rest() * parts[k][kind]
 			if x.Used > x.Owned {
-				borrowed[kind] += (x.Used - x.Owned) * u.shares[k][kind] / x.Used
+				beyond[kind] += (x.Used - x.Owned) * d.uses.shares[k][kind] / x.Used
 			}
 		}
 	}
-	for kind := range n {
-		lent := math.Min(borrowed[kind]-max(u.gpus[kind]-owned[kind], 0), idle[kind])
-		for k := range d.result.Shares {
-			if x := &d.result.Shares[k]; lent > 0 {
-				x.LentOut += lent * x.rest() * parts[k][kind] / idle[kind]
+	for kind := range gpus {
+		free := max(gpus[kind]-owned[kind], 0) // no account's
+		lent := min(beyond[kind]-free, rest[kind])
+		for k := range shares {
+			if lent > 0 {
+				shares[k].LentOut += lent * idle[k][kind] / rest[kind]
 			}
 		}
 	}
 }
-
-// rest is what of a share its account does not use.
-func (s *State) rest() float64 { return max(s.Owned-s.Used, 0) }

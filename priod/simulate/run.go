@@ -47,7 +47,7 @@ type Result struct {
 	Series   []metrics.Point // GPUs in use and jobs waiting over time
 
 	Waited map[plan.Cause]float64 // s, of all jobs together, by what priod saw them wait for; nil without priod
-	Shares *guarantee.Taken        // what became of guaranteed shares; nil: there are none
+	Shares *guarantee.Taken       // what became of guaranteed shares; nil: there are none
 }
 
 // Run simulates; spec has passed Check.
