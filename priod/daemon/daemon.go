@@ -196,11 +196,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	d.wakes.listen(d.Config.WakeAddresses(), d.Config.Constants.Polls, d.Log)
 	defer d.wakes.close()
 	ctx, cancel := context.WithCancel(ctx)
-	defer d.learning.speeds.finish()
-	defer d.checks.finish()
-	defer d.expecting.finish()
-	defer d.sampling.finish()
-	defer d.lastStatement(ctx)
+	defer d.finish(ctx)
 	defer cancel()
 	defer func() { d.peers.lock.Close() }()
 	d.notify(daemon.SdNotifyReady)
@@ -263,6 +259,15 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 			d.metrics.early.Inc()
 		}
 	}
+}
+
+// finish waits for what is done alongside the cycles, once these have ended.
+func (d *Daemon) finish(ctx context.Context) {
+	d.lastStatement(ctx)
+	d.sampling.finish()
+	d.expecting.finish()
+	d.checks.finish()
+	d.learning.speeds.finish()
 }
 
 // interval is the time from the end of one cycle to the next poll: never less
