@@ -19,7 +19,7 @@ func (s *scene) entitled(id uint32, gpus int) {
 // What keeps trials waiting is no matter of a job within its account's share: what victims lose, and what was lost before. No
 // job within its account's share leaves, for a trial either.
 func TestEntitledJobsGetRoom(t *testing.T) {
-	dear := func(j *cluster.Job) { j.Tag.Signal = "" } // loses an hour of 4 GPUs
+	dear := func(j *cluster.Job) { j.Tag.Signal, j.TimeLimit = "", time.Hour+100*time.Second } // loses an hour of 4 GPUs, and ends soon
 	within := func(j *cluster.Job) { j.Right = cluster.Entitled }
 	spend := func(s *scene) {
 		s.set.Policy.Limits.UserGPUMinutesPerDay, s.set.Policy.Limits.GPUHoursPerDay = 1, 0.01
