@@ -64,12 +64,11 @@ func TestStatementIsThatOfAccounting(t *testing.T) {
 			}
 		}
 	}
-	hour := func(at time.Time) string { return at.Truncate(time.Hour).Format("2006-01-02T15:04:05") }
-	from, until := hour(begun.Add(-time.Hour)), hour(time.Now().Add(time.Hour))
 	reported := -1.0
 	e.wait("sreport to have the hour", func() bool { // slurmdbd sums up what ended
-		e.slurm("sacctmgr", "--immediate", "rollup", from, until)
-		out := e.slurm("sreport", "--parsable2", "--noheader", "-t", "Seconds", "--tres=gres/gpu", "cluster", "AccountUtilizationByUser", "Accounts="+lab.Physics, "Start="+from, "End="+until)
+		from, until, zone := spanOf(begun, time.Now())
+		e.slurm("sacctmgr", "--immediate", "rollup", begun.Add(-time.Hour).Format(slurmTime), time.Now().Add(time.Hour).Format(slurmTime))
+		out := e.slurm("env", "TZ="+zone, "sreport", "--parsable2", "--noheader", "-t", "Seconds", "--tres=gres/gpu", "cluster", "AccountUtilizationByUser", "Accounts="+lab.Physics, "Start="+from, "End="+until)
 		for line := range strings.Lines(out) {
 			row := strings.Split(strings.TrimSpace(line), "|")
 			if len(row) > 5 && row[1] == lab.Physics && row[2] == "" {
@@ -107,4 +106,18 @@ func TestStatementIsThatOfAccounting(t *testing.T) {
 	if x.Account != lab.Physics || x.Returns != 1 || x.Missed != 0 || x.Evicted_gpus != 0 || x.Evicted_for_gpus != 4 || x.Return_worst_s == nil {
 		t.Errorf("%s", fmt.Sprintf("%+v", x))
 	}
+}
+
+// slurmTime is a time as Slurm reads it.
+const slurmTime = "2006-01-02T15:04:05"
+
+// spanOf is from an hour before a time on up to now, for a sreport in a zone of its own. It rounds times to whole hours of its
+// zone, down to the last one that has ended: the present hour is in it only from half past on, so the zone is one where it is.
+func spanOf(begun, now time.Time) (from, until, zone string) {
+	shift := time.Duration(0)
+	if now.UTC().Minute() < 30 {
+		shift = 30 * time.Minute
+	}
+	local := func(at time.Time) string { return at.UTC().Add(shift).Format(slurmTime) }
+	return local(begun.Add(-time.Hour).Truncate(time.Hour)), local(now.Add(time.Hour)), fmt.Sprintf("LAB-00:%02d", int(shift.Minutes()))
 }
