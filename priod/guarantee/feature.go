@@ -121,7 +121,8 @@ type timed struct {
 
 // begin is the write of a begin time that a job needs now; false: none.
 func (f *Feature) begin(c *plan.Cycle, j *cluster.Job) (w timed, due bool) {
-	if j.State != cluster.Pending || len(f.Settings.Shares) == 0 && len(c.History.Requests) == 0 {
+	_, written := c.History.Requests[j.ID][slurmplug.StartTime]
+	if j.State != cluster.Pending || !written && j.Right != cluster.Withheld {
 		return w, false
 	}
 	field := c.History.Field(j, slurmplug.StartTime)
