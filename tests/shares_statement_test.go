@@ -3,6 +3,9 @@ package tests
 import (
 	"fmt"
 	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,10 +68,11 @@ func TestStatementIsThatOfAccounting(t *testing.T) {
 		}
 	}
 	reported := -1.0
+	library := anHourLater(t)
 	e.wait("sreport to have the hour", func() bool { // slurmdbd sums up what ended
-		from, until, zone := spanOf(begun, time.Now())
-		e.slurm("sacctmgr", "--immediate", "rollup", begun.Add(-time.Hour).Format(slurmTime), time.Now().Add(time.Hour).Format(slurmTime))
-		out := e.slurm("env", "TZ="+zone, "sreport", "--parsable2", "--noheader", "-t", "Seconds", "--tres=gres/gpu", "cluster", "AccountUtilizationByUser", "Accounts="+lab.Physics, "Start="+from, "End="+until)
+		from, until := begun.Add(-time.Hour).Truncate(time.Hour).Format(slurmTime), time.Now().Add(time.Hour).Format(slurmTime)
+		e.slurm("sacctmgr", "--immediate", "rollup", from, until)
+		out := e.slurm("env", "LD_PRELOAD="+library, "sreport", "--parsable2", "--noheader", "-t", "Seconds", "--tres=gres/gpu", "cluster", "AccountUtilizationByUser", "Accounts="+lab.Physics, "Start="+from, "End="+until)
 		for line := range strings.Lines(out) {
 			row := strings.Split(strings.TrimSpace(line), "|")
 			if len(row) > 5 && row[1] == lab.Physics && row[2] == "" {
@@ -111,13 +115,16 @@ func TestStatementIsThatOfAccounting(t *testing.T) {
 // slurmTime is a time as Slurm reads it.
 const slurmTime = "2006-01-02T15:04:05"
 
-// spanOf is from an hour before a time on up to now, for a sreport in a zone of its own. It rounds times to whole hours of its
-// zone, down to the last one that has ended: the present hour is in it only from half past on, so the zone is one where it is.
-func spanOf(begun, now time.Time) (from, until, zone string) {
-	shift := time.Duration(0)
-	if now.UTC().Minute() < 30 {
-		shift = 30 * time.Minute
+// anHourLater is a library with which a program takes the time for an hour later: sreport shows no hour that has not ended.
+func anHourLater(t *testing.T) string {
+	t.Helper()
+	source, library := filepath.Join(t.TempDir(), "later.c"), filepath.Join(openDir(t, 0o755), "later.so")
+	const code = "#include <time.h>\ntime_t time(time_t *at) { struct timespec now; clock_gettime(CLOCK_REALTIME, &now); if (at) *at = now.tv_sec + 3600; return now.tv_sec + 3600; }\n"
+	if err := os.WriteFile(source, []byte(code), 0o644); err != nil {
+		t.Fatal(err)
 	}
-	local := func(at time.Time) string { return at.UTC().Add(shift).Format(slurmTime) }
-	return local(begun.Add(-time.Hour).Truncate(time.Hour)), local(now.Add(time.Hour)), fmt.Sprintf("LAB-00:%02d", int(shift.Minutes()))
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return library
 }
