@@ -67,3 +67,6 @@ type Failures = retry.Changes
 
 // Evictions are the rows of claims and evictions that a Recorder makes safe.
 type Evictions = evict.Changes
+
+// Statement is what became of guaranteed shares.
+type Statement = guarantee.Taken

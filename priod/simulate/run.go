@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"slurmprio/priod/config"
-	"slurmprio/priod/guarantee"
+	"slurmprio/priod/cycle"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/simulate/metrics"
@@ -47,7 +47,7 @@ type Result struct {
 	Series   []metrics.Point // GPUs in use and jobs waiting over time
 
 	Waited map[plan.Cause]float64 // s, of all jobs together, by what priod saw them wait for; nil without priod
-	Shares *guarantee.Taken       // what became of guaranteed shares; nil: there are none
+	Shares *cycle.Statement       // what became of guaranteed shares; nil: there are none
 }
 
 // Run simulates; spec has passed Check.
@@ -149,7 +149,7 @@ func waited(d *virtual.Daemon) map[plan.Cause]float64 {
 	return sums
 }
 
-func statement(d *virtual.Daemon) *guarantee.Taken {
+func statement(d *virtual.Daemon) *cycle.Statement {
 	if len(d.Settings.Guarantee.Settings.Shares) == 0 {
 		return nil
 	}
