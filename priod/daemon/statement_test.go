@@ -59,9 +59,9 @@ func TestShareMetrics(t *testing.T) {
 		Shares: []guarantee.Share{{Account: "vision", GPUs: 4, ReturnWithin: time.Minute}}, Lend: guarantee.All,
 		Leaves: func(*cluster.Job) (time.Duration, bool) { return 0, true }, Trial: func(*cluster.Job) bool { return false },
 	}}
-	s := &cluster.Snapshot{At: time.Now(), Nodes: []cluster.Node{{Name: "n1", Usable: true, GPUs: 8, CPUs: 8, MemMB: 800}}}
+	s := &cluster.Snapshot{At: time.Now(), Nodes: []cluster.Node{{Name: "n1", Usable: true, GPUs: 8, CPUs: 8, MemMB: 800, Partitions: []string{"gpu"}}}}
 	job := func(id uint32, account string, gpus int) {
-		s.Jobs = append(s.Jobs, cluster.Job{ID: slurmplug.Plain(id), TaskCount: 1, Account: account, GPUs: gpus, Nodes: 1, CPUs: 1, State: cluster.Pending, Reason: "Resources", Priority: 5})
+		s.Jobs = append(s.Jobs, cluster.Job{ID: slurmplug.Plain(id), TaskCount: 1, Account: account, Partition: "gpu", GPUs: gpus, Nodes: 1, CPUs: 1, State: cluster.Pending, Reason: "Resources", Priority: 5})
 	}
 	job(1, "vision", 2)
 	job(2, "vision", 2)
