@@ -225,6 +225,30 @@ func TestWhatSlurmWillAllocate(t *testing.T) {
 	}
 }
 
+// 24.11.5 starts no job with GPUs by task, several tasks and one thread of each core where cores have several.
+func TestTasksWithOneThread(t *testing.T) {
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, 1}}, "threads": {{"a100", 4, 16, 2, 2}}}
+	job := slurmplug.Job{State: "PENDING", Partition: "threads", TRES: "cpu=4,node=1,gres/gpu=2", TresPerTask: "cpu=2,gres/gpu=1", CPUs: 4, NumTasks: 2, Threads: 1}
+	for name, c := range map[string]struct {
+		change  func(*slurmplug.Job)
+		never   bool // starts on this Slurm
+		counted bool
+	}{
+		"seen on 24.11.5":       {func(*slurmplug.Job) {}, true, false},
+		"another Slurm":         {func(*slurmplug.Job) {}, false, true},
+		"one task":              {func(j *slurmplug.Job) { j.NumTasks = 1 }, true, true},
+		"all threads":           {func(j *slurmplug.Job) { j.Threads = 0 }, true, true},
+		"cores with one thread": {func(j *slurmplug.Job) { j.Partition = "gpu" }, true, true},
+		"GPUs by node":          {func(j *slurmplug.Job) { j.TresPerNode, j.TresPerTask = "gres/gpu:2", "cpu=2" }, true, true},
+	} {
+		j, cache := job, demandCache{}
+		c.change(&j)
+		if d := cache.of(&j, false, &conversion{sizes: sizes, noThreads: c.never}); (d.open == "") != c.counted {
+			t.Errorf("%s: %q", name, d.open)
+		}
+	}
+}
+
 // All memory of each node is what --mem=0 asks for: Slurm shows it as that of one of the nodes (22.05.8, 26.05.5).
 func TestAllMemory(t *testing.T) {
 	for name, c := range map[string]struct {
