@@ -364,7 +364,8 @@ func TestLimitsOnWhatIsAllocated(t *testing.T) {
 	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 2, 2}}}
 	asks := slurmplug.Job{ID: slurmplug.Plain(1), State: "PENDING", Partition: "gpu", QOS: "q", User: "ann", Account: "phys", Nodes: 1, TRES: "cpu=1,mem=4000M,node=1,gres/gpu=2",
 		TresPerNode: "gres:gpu:2", CPUsPerTRES: "gres:gpu:4", CPUs: 1, NumTasks: 1, MinMemMB: 4000}
-	odd, whole := asks, asks
+	odd, whole, least := asks, asks, asks
+	least.CPUsPerTRES, least.MinCPUs = "", 15
 	odd.CPUsPerTRES, odd.CPUs, odd.TRES = "", 7, "cpu=7,mem=4000M,node=1,gres/gpu=2"
 	whole.Whole = true
 	running := []slurmplug.Job{{State: "RUNNING", Partition: "gpu", QOS: "q", User: "bob", Account: "phys", Nodes: 1, CPUs: 4, TRES: "cpu=4,mem=1000M,node=1,gres/gpu=1"}}
@@ -376,6 +377,8 @@ func TestLimitsOnWhatIsAllocated(t *testing.T) {
 		"CPUs by GPU":           {asks, slurmplug.QOSLimits{User: tres("cpu", 7)}, true},
 		"as many CPUs":          {asks, slurmplug.QOSLimits{User: tres("cpu", 8)}, false},
 		"whole cores":           {odd, slurmplug.QOSLimits{Job: tres("cpu", 7)}, true},
+		"CPUs of each node":     {least, slurmplug.QOSLimits{Job: tres("cpu", 14)}, true},
+		"as many of each node":  {least, slurmplug.QOSLimits{Job: tres("cpu", 16)}, false},
 		"whole node":            {whole, slurmplug.QOSLimits{Job: tres("gres/gpu", 3)}, true},
 		"beside the account's":  {asks, slurmplug.QOSLimits{Account: tres("cpu", 11)}, true},
 		"beside all jobs'":      {asks, slurmplug.QOSLimits{All: tres("gres/gpu", 2)}, true},
