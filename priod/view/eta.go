@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/advise"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
@@ -134,11 +135,11 @@ func Unplanned(views []*Expectation) bool {
 
 // Plan fills in when the jobs would start that the daemon's last plan had no time for: it came before them, or is yet to come.
 func (f *Forecaster) Plan(views []*Expectation) {
-	order := advise.Queue(f.site)
-	limits := advise.Starts(f.site, order)
-	var expected map[cluster.JobID]advise.ETA
+	queue := f.site.Queue()
+	limits := queue.Starts()
+	var expected map[cluster.JobID]forecast.ETA
 	if f.forecast != nil {
-		expected = advise.Expect(f.site, order, f.forecast.Runs, f.forecast.Draws, f.forecast.Seed)
+		expected = queue.Expect(f.forecast.Runs, f.forecast.Draws)
 	}
 	for _, v := range views {
 		at, known := limits[*v.Job]
@@ -191,7 +192,7 @@ func (v *Explanation) aboutToStart() bool {
 func (f *Forecaster) alternatives(ctx context.Context, r *store.Reader, x *Explanation, v *Expectation) error {
 	jobs := f.site.Snapshot.Jobs
 	at := slices.IndexFunc(jobs, func(j cluster.Job) bool { return j.ID == x.Job.ID && j.State == cluster.Pending })
-	if at < 0 || !advise.ForRoom(&jobs[at]) {
+	if at < 0 || !forecast.ForRoom(&jobs[at]) {
 		return nil
 	}
 	j := &jobs[at]
