@@ -757,6 +757,14 @@ func (h *History) split(id JobID) {
 	}
 }
 
+// Shown takes in the value that Slurm showed before a write: an older one of priod's
+// that stands there still did not only come back.
+func (h *History) Shown(id JobID, lever slurmplug.Lever, value int64, at time.Time) {
+	if w, known := h.Written[id]; known && w.Lever == lever {
+		h.Written[id] = w.Holding(value, at)
+	}
+}
+
 // Wrote takes in a value that Slurm accepted for a job. takenBack says that
 // the last one had been replaced by the job's own.
 func (h *History) Wrote(id JobID, w Written, takenBack bool) {

@@ -118,7 +118,7 @@ func (u *Journal) take(c *Change) {
 			before.Older = u.Older(id)
 			next := c.written()
 			next.Value = next.Tried
-			u.older[id] = before.Replaced(next)
+			u.older[id] = before.Holding(c.From.Number(), c.Time).Replaced(next)
 		}
 		list := slices.DeleteFunc(u.changes[id], func(o *Change) bool { return o.Lever == c.Lever })
 		u.changes[id] = append(list, c)

@@ -201,6 +201,7 @@ func (c *Change) try(h *cluster.History, id cluster.JobID) {
 	switch {
 	case c.Lever.Ranks():
 		original := c.UserNice.Number()
+		h.Shown(id, c.Lever, c.From.Number(), c.Time)
 		if old := h.Written[c.Job]; old.Lever == c.Lever {
 			original = old.Original
 		}
