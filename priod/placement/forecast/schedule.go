@@ -1,3 +1,14 @@
+// Package forecast says when Slurm will start which waiting job: the daemon plans the queue with it, and what it
+// stores is the one time that explain, eta, the queue and the pages show; eta asks it about jobs that are not submitted.
+//
+// A schedule holds the nodes from now on: running jobs until they end, waiting jobs in Slurm's order where they fit first
+// (conservative backfill). Jobs end at their time limits, or as one of many draws of past run times says.
+// What Slurm alone knows it does not: limits of a QOS or an association, reservations to come, licences, who submits what
+// next, bf_window and bf_resolution.
+//
+//	schedule.go  jobs in their places
+//	starts.go    the queue by time limits
+//	expect.go    the queue in many draws of run times
 package forecast
 
 import (
