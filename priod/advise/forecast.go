@@ -49,14 +49,15 @@ func (f *Forecast) Request(site *Site, r *Request, speeds []speed.Answer, runs f
 		g.plan(d, forecast.Effort/f.Draws)
 		u, first := d.Uniform(r.Job), [2]float64{math.Inf(1), math.Inf(1)} // the same job everywhere
 		for i, a := range asks {
-			length := math.Inf(1)
-			switch {
-			case run != nil:
-				length = run.Quantile(u).Seconds() * a.slower
-			case g.Limit > 0:
-				length = g.Limit.Seconds()
+			limit := math.Inf(1)
+			if g.Limit > 0 {
+				limit = g.Limit.Seconds()
 			}
-			start, _, ok := g.schedule.Earliest(a.Request, max(length, forecast.Soon))
+			length := limit
+			if run != nil {
+				length = run.Quantile(u).Seconds() * a.slower
+			}
+			start, _, ok := g.schedule.Earliest(a.Request, max(length, forecast.Soon), max(length, limit))
 			if !ok {
 				start = math.Inf(1)
 			}
