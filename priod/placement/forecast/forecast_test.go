@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/workload/runtimes"
 	"slurmprio/slurmplug"
 )
@@ -116,35 +115,6 @@ func TestDrawsAreOfTheJob(t *testing.T) {
 	for tenth, n := range counts {
 		if n < jobs*draws/10*9/10 || n > jobs*draws/10*11/10 {
 			t.Errorf("%d of %d draws are in tenth %d", n, jobs*draws, tenth)
-		}
-	}
-}
-
-// short are jobs that all end a minute from now, or after a minute.
-type short struct{}
-
-func (short) Remaining(*cluster.Job, time.Time) float64 { return 60 }
-
-func (short) Run(*cluster.Job) float64 { return 60 }
-
-// Slurm's backfill knows no run times: a job that would be over before one ahead of it starts does not pass it, unless its time
-// limit ends by when the limits of those that run let that one start.
-func TestBackfillGoesByLimits(t *testing.T) {
-	for limit, want := range map[time.Duration]float64{24 * time.Minute: 0, 26 * time.Minute: 120, slurmplug.Unlimited: 120} {
-		s := &cluster.Snapshot{At: now, Nodes: []cluster.Node{{Name: "n", Usable: true, State: "MIXED", Partitions: []string{"p"}, GPUType: "a", GPUs: 4, GPUsUsed: 3, CPUs: 16, CPUsUsed: 3, MemMB: 64000}}}
-		job := func(id uint32, gpus int, limit time.Duration) cluster.Job {
-			return cluster.Job{ID: slurmplug.Plain(id), State: cluster.Pending, Partition: "p", Reason: "Priority", Priority: 1, GPUs: gpus, CPUs: gpus, Nodes: 1, TaskCount: 1, TimeLimit: limit}
-		}
-		runs := job(1, 3, 30*time.Minute)
-		runs.State, runs.NodeList, runs.GPUType, runs.Start = cluster.Running, "n", "a", now.Add(-5*time.Minute)
-		s.Jobs = []cluster.Job{runs, job(2, 4, 30*time.Minute), job(3, 1, limit)}
-		q := &Queue{Now: s, Order: []*cluster.Job{&s.Jobs[1], &s.Jobs[2]}, Memory: true}
-		starts := q.starts(nodemap.New(s), short{}, Effort)
-		if at := starts[slurmplug.Plain(2)]; at != 60 {
-			t.Errorf("the first one starts after %v s", at)
-		}
-		if at := starts[slurmplug.Plain(3)]; at != want {
-			t.Errorf("with a limit of %s the second one starts after %v s, want %v", limit, at, want)
 		}
 	}
 }
