@@ -463,7 +463,7 @@ func (g *giver) start(t *Answer, r placement.Request) {
 	if g.Limit != slurmplug.Unlimited {
 		length = g.Limit.Seconds()
 	}
-	start, rough, ok := g.schedule.Earliest(r, length, length)
+	start, rough, ok := g.schedule.Earliest(r, length)
 	switch {
 	case ok:
 		t.Start, t.End, t.Rough = Seconds(start), Seconds(start)+t.Run, rough

@@ -49,15 +49,14 @@ func (f *Forecast) Request(site *Site, r *Request, speeds []speed.Answer, runs f
 		g.plan(d, forecast.Effort/f.Draws)
 		u, first := d.Uniform(r.Job), [2]float64{math.Inf(1), math.Inf(1)} // the same job everywhere
 		for i, a := range asks {
-			limit := math.Inf(1)
-			if g.Limit > 0 {
-				limit = g.Limit.Seconds()
-			}
-			length := limit
-			if run != nil {
+			length := math.Inf(1)
+			switch {
+			case run != nil:
 				length = run.Quantile(u).Seconds() * a.slower
+			case g.Limit > 0:
+				length = g.Limit.Seconds()
 			}
-			start, _, ok := g.schedule.Earliest(a.Request, max(length, forecast.Soon), max(length, limit))
+			start, _, ok := g.schedule.Earliest(a.Request, max(length, forecast.Soon))
 			if !ok {
 				start = math.Inf(1)
 			}

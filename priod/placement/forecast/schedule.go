@@ -44,15 +44,6 @@ type Schedule struct {
 	requests     cluster.ByRequest[placement.Request]
 	reservations int
 	lengths      Lengths
-
-	byLimit map[spot]float64 // when the time limit of a job passes that ends on a node
-	taken   map[spot]float64 // by when Slurm, which goes by time limits, expects a job to start that starts on a node
-}
-
-// spot is a moment on a node, s from now.
-type spot struct {
-	node int32
-	at   float64
 }
 
 // New is a schedule of the running jobs of a snapshot, on its nodes. The search for places of those that wait is bounded by an
@@ -61,7 +52,6 @@ func New(now *cluster.Snapshot, nodes *nodemap.Map, memory bool, lengths Lengths
 	s := &Schedule{
 		Hidden: map[string]int{}, nodes: nodes, memory: memory, line: placement.NewTimeline(0, nodes.Nodes), kinds: make([]kindLoad, len(nodes.Kinds)), left: effort,
 		starts: map[placement.Request]*[lengthsApart]planned{}, rough: map[placement.Request]float64{}, lengths: lengths,
-		byLimit: map[spot]float64{}, taken: map[spot]float64{},
 	}
 	for node := range nodes.Names {
 		if at := int32(node); !nodes.Nodes.Down(at) {
@@ -84,10 +74,8 @@ func New(now *cluster.Snapshot, nodes *nodemap.Map, memory bool, lengths Lengths
 			s.Hidden[nodes.Kinds[nodes.Nodes.Type(x.Node)].GPUType] -= int(x.GPUs)
 		}
 		if end := lengths.Remaining(j, now.At); !math.IsInf(end, 1) {
-			end = max(end, Soon)
-			s.line.Free(shares, end, math.Inf(1))
+			s.line.Free(shares, max(end, Soon), math.Inf(1))
 			s.reserved(shares, end)
-			s.ends(shares, end, j.Remaining(now.At))
 		}
 	}
 	return s
@@ -99,17 +87,17 @@ func ForRoom(j *cluster.Job) bool {
 }
 
 // planned is the last job of a request with about such a length.
-type planned struct{ length, limit, start float64 }
+type planned struct{ length, start float64 }
 
 // lengthsApart is into how many lengths, each twice the one before it, jobs are distinguished.
 const lengthsApart = 40
 
 func lengthOf(seconds float64) int { return min(max(math.Ilogb(seconds)+10, 0), lengthsApart-1) }
 
-// after is a time before which a job does not start: that of an earlier one of its request that is not longer, nor has a longer limit.
-func after(all *[lengthsApart]planned, length, limit float64) (at float64, seen bool) {
+// after is a time before which a job does not start: that of an earlier one of its request that is not longer.
+func after(all *[lengthsApart]planned, length float64) (at float64, seen bool) {
 	for i := range lengthOf(length) + 1 {
-		if x := &all[i]; x.length > 0 && x.length <= length && x.limit <= limit {
+		if x := &all[i]; x.length > 0 && x.length <= length {
 			at, seen = max(at, x.start), true
 		}
 	}
@@ -123,7 +111,6 @@ func (s *Schedule) Plan(j *cluster.Job) (first float64) {
 	asks := j.Asks(s.nodes.Starting(j))
 	r := s.requests.Get(&asks, func() placement.Request { return s.request(j) })
 	length := max(s.lengths.Run(j), Soon)
-	limit := max(length, Limits{}.Run(j))
 	all := s.starts[r]
 	if all == nil {
 		all = new([lengthsApart]planned)
@@ -135,7 +122,7 @@ func (s *Schedule) Plan(j *cluster.Job) (first float64) {
 		atOnce = max(j.TasksNow(), 1)
 	}
 	for task := range j.TaskCount {
-		last, seen := after(all, length, limit)
+		last, seen := after(all, length)
 		if task >= atOnce {
 			if last = max(last, ends[task-atOnce]); math.IsInf(last, 1) {
 				break
@@ -153,8 +140,8 @@ func (s *Schedule) Plan(j *cluster.Job) (first float64) {
 			s.crowd(r.Types, float64(r.GPUs)*length*float64(j.TaskCount-task))
 			return first
 		}
-		start, shares, tries, fits := s.place(r, last, length, limit)
-		s.left -= cost * tries
+		s.left -= cost
+		start, shares, fits := s.line.Earliest(r, last, length)
 		if !fits {
 			break
 		}
@@ -163,60 +150,12 @@ func (s *Schedule) Plan(j *cluster.Job) (first float64) {
 			ends = append(ends, start+length)
 		}
 		if x := &all[lengthOf(length)]; task < atOnce && (x.length == 0 || start >= x.start || length < x.length) { // beyond it others may start sooner
-			*x = planned{length, limit, start}
-		}
-		if start > 0 {
-			s.takes(shares, start)
+			*x = planned{length, start}
 		}
 		s.line.Reserve(shares, start, start+length)
 		s.reserved(shares, length)
-		s.ends(shares, start+length, start+limit)
 	}
 	return first
-}
-
-// mostTries bounds the search of place.
-const mostTries = 8
-
-// place is when and where a request first fits for a length, as Slurm lets it: backfill starts no job before one ahead of it
-// unless its time limit ends by when that one would start, which Slurm expects by the time limits of the jobs that have to end
-// for it. tries counts the searches.
-func (s *Schedule) place(r placement.Request, from, length, limit float64) (start float64, shares []placement.Share, tries int, fits bool) {
-	for {
-		start, shares, fits = s.line.Earliest(r, from, length)
-		if tries++; !fits || limit <= length || tries == mostTries {
-			return start, shares, tries, fits
-		}
-		next := s.line.FreeUntil(shares, start)
-		expected := next
-		for _, x := range shares {
-			expected = max(expected, s.taken[spot{x.Node, next}])
-		}
-		if start+limit <= expected {
-			return start, shares, tries, true
-		}
-		from = next
-	}
-}
-
-// ends takes in that a job leaves its places at a time, and when its limit passes.
-func (s *Schedule) ends(shares []placement.Share, at, limit float64) {
-	for _, x := range shares {
-		end := spot{x.Node, at}
-		s.byLimit[end] = max(s.byLimit[end], limit)
-	}
-}
-
-// takes takes in that a job starts once others have left its places.
-func (s *Schedule) takes(shares []placement.Share, at float64) {
-	expected := at
-	for _, x := range shares {
-		expected = max(expected, s.byLimit[spot{x.Node, at}])
-	}
-	for _, x := range shares {
-		start := spot{x.Node, at}
-		s.taken[start] = max(s.taken[start], expected)
-	}
 }
 
 // kindLoad is what the nodes of a kind that are up have to do.
@@ -300,10 +239,10 @@ func (s *Schedule) request(j *cluster.Job) placement.Request {
 	return r
 }
 
-// Earliest is when a request first fits for so many seconds, with a time limit; rough when jobs
+// Earliest is when a request first fits for so many seconds; rough when jobs
 // before it were only counted. ok is false when that is never.
-func (s *Schedule) Earliest(r placement.Request, length, limit float64) (start float64, rough, ok bool) {
-	start, _, _, ok = s.place(r, 0, length, limit)
+func (s *Schedule) Earliest(r placement.Request, length float64) (start float64, rough, ok bool) {
+	start, _, ok = s.line.Earliest(r, 0, length)
 	if !ok || math.IsInf(start, 1) {
 		return start, false, false
 	}
