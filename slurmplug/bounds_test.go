@@ -32,7 +32,7 @@ func TestParseBounds(t *testing.T) {
 		{"x", "NumCPUs=6 NumTasks=2 CPUs/Task=3", "", "", Bounds{Tasks: 2}},
 		{"x", "NumCPUs=1 NumTasks=2 CPUs/Task=3", "", "", Bounds{Tasks: 2, Open: "fewer CPUs than its tasks need (--overcommit)"}},
 		{"x", "NumCPUs=1 NumTasks=7 CPUs/Task=1", "", "", Bounds{Tasks: 7, Open: "fewer CPUs than its tasks need (--overcommit)"}},
-		{"x", "NumNodes=2-3 NumTasks=4", "", "NtasksPerTRES=1", Bounds{Most: 3, Tasks: 4, OfJob: true}},
+		{"x", "NumNodes=2-3 NumTasks=4", "", "NtasksPerTRES=1", Bounds{Most: 3, Tasks: 4, OfJob: true, Fills: true, AddsUp: true}},
 		{"x", "NumCPUs=4 NumTasks=1 CPUs/Task=4", "", "CpusPerTres=gres:gpu:2", Bounds{Tasks: 1, CPUsPerGPU: 2, Open: "CPUs by task and by GPU"}},
 		{"x", "NumTasks=2 MinMemoryTRES=0", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemPerGPU: 4000}},                  // DefMemPerGPU beside --mem
 		{"x", "NumTasks=2 MinMemoryNode=2314M", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemMB: 2314, MemPerGPU: 4000}}, // of 22.05
@@ -53,7 +53,7 @@ func TestParseBounds(t *testing.T) {
 	for nodes, open := range map[string]bool{"node=1": false, "node=2": true} {
 		line := "JobId=7 JobName=x UserId=a(1) Account=(null) NumNodes=1 NumTasks=4 NtasksPerN:B:S:C=4:0:*:* Command=y"
 		record := Job{Name: "x", State: "PENDING", TRES: nodes, TresPerTask: "gres:gpu:1", NumTasks: 4}
-		if got, err := parseBounds(&record, line); err != nil || (got.Open != "") != open {
+		if got, err := parseBounds(&record, line); err != nil || (got.Open != "") != open || !got.Fills || !got.AddsUp {
 			t.Errorf("%s, GPUs by task: %+v, %v", nodes, got, err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestParseBounds(t *testing.T) {
 		all := recordedAsked(t, version)
 		for name, want := range map[string]Bounds{
 			"mem": {Tasks: 1, CPUs: 4, MemMB: 20480}, "nodes": {Most: 2, Tasks: 2, CPUs: 4}, "tasks-per-node": {Most: 1, Tasks: 2, TasksPerNode: 2, CPUs: 6},
-			"per-gpu": {Tasks: 1, CPUs: 1, CPUsPerGPU: 4}, "default": {Tasks: 1, CPUs: 1, CPUsPerGPU: 4},
+			"per-gpu": {Tasks: 1, CPUs: 1, CPUsPerGPU: 4, Fills: true, AddsUp: true}, "default": {Tasks: 1, CPUs: 1, CPUsPerGPU: 4},
 			"hostile NumCPUs=1 UserId=x(5)": {Tasks: 1, CPUs: 4, MemMB: 4096}, "comment": {Tasks: 1, CPUs: 4, MemMB: 4096}, "odd\nJobId=7 JobName=x": {Tasks: 1, CPUs: 4, MemMB: 4096},
 		} {
 			ask := all[name]

@@ -179,6 +179,20 @@ func (c Config) BindsGPUs() bool { return c.lists("SelectTypeParameters", "ENFOR
 // them are taken to be alike.
 func (c Config) SharingKeepsOthers() bool { return c.AtLeast(23, 2) && !c.AtLeast(26, 5) }
 
+// FillsFirstNodes reports whether of a job that is bound to several nodes, and asks for GPUs in another way than by node, the
+// first nodes may get so many tasks that the last one gets none: then the job has BadConstraints. So it is on 24.11.5 and
+// 26.05.5, and not on 22.05.8; what counts the tasks (eval_nodes_gres) came with 24.05.
+func (c Config) FillsFirstNodes() bool { return c.AtLeast(24, 5) }
+
+// AddsUpGPUs reports whether Slurm, for a job that may have one node alone, adds up the GPUs that are free on all nodes that
+// it looks at (job_test.c, _get_one_res, new with 26.05): one with a part of them hides one that has all (seen on 26.05.5).
+func (c Config) AddsUpGPUs() bool { return c.AtLeast(26, 5) }
+
+// StartsNoTaskThreads reports whether no job starts that asks for GPUs by task, for several tasks and for one thread of each
+// core, on nodes whose cores have several, whatever is free. So it is on 24.11.5, and not on 22.05.8 and 26.05.5; releases
+// from 24.05 on are taken to be like the first.
+func (c Config) StartsNoTaskThreads() bool { return c.AtLeast(24, 5) && !c.AtLeast(26, 5) }
+
 // ListsGPUs reports whether what jobs hold lists their GPUs (AccountingStorageTRES).
 func (c Config) ListsGPUs() bool { return c.lists("AccountingStorageTRES", "gres/gpu") }
 

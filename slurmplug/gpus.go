@@ -103,8 +103,8 @@ func (j *Job) NodeGPUs() (count int) {
 	return count
 }
 
-// byTask reports whether the job asks for GPUs by task.
-func (j *Job) byTask() bool {
+// ByTask reports whether the job asks for GPUs by task.
+func (j *Job) ByTask() bool {
 	all, _ := requestedGres(j.TresPerTask)
 	n, _ := countGPUs(all)
 	return n > 0

@@ -154,6 +154,8 @@ type Bounds struct {
 	TmpMB               int64 // disk for temporary files, of each node
 	OfJob               bool  // it asks for several GPUs in all, for tasks on any number of nodes: --gpus or --ntasks-per-gpu, without --nodes=1
 	Binds               bool  // it gets CPUs of the sockets of its GPUs alone: --gres-flags=enforce-binding
+	Fills               bool  // it asks for GPUs, and not by node: see Config.FillsFirstNodes
+	AddsUp              bool  // the same: see Config.AddsUpGPUs
 	// Open is what is asked for that does not count by amounts: sockets or cores of a layout, tasks of each socket or core,
 	// cores kept for the system, adjacent nodes, licences; "" for none.
 	Open string
@@ -215,13 +217,15 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	all, _ := requestedGres(record.TresPerJob)
 	gpus, _ := countGPUs(all)
 	b.OfJob = (gpus > 1 || words["NtasksPerTRES"] != "") && b.Tasks > 1 && b.Most != 1
+	b.Fills = gpus > 0 || words["NtasksPerTRES"] != "" || record.ByTask()
+	b.AddsUp = b.Fills
 	b.Binds = strings.Contains(s.free, "GresEnforceBind=Yes") // a comment that says so, or the next, leaves the job waiting
 	perTask, cpus := number("CPUs/Task", words["CPUs/Task"]), number("NumCPUs", words["NumCPUs"])
 	switch b.Open = openWords(words); {
 	case b.Open != "":
 	case strings.Contains(s.free, "SpreadJob=Yes") && b.Most != 1:
 		b.Open = "as many nodes as there are (--spread-job)"
-	case b.TasksPerNode > 0 && b.Tasks != b.TasksPerNode*max(record.NodeCount(), 1) && record.byTask():
+	case b.TasksPerNode > 0 && b.Tasks != b.TasksPerNode*max(record.NodeCount(), 1) && record.ByTask():
 		b.Open = "GPUs by task, and other tasks of each node than there are" // 22.05 may want GPUs for these
 	case cpus > 0 && cpus < max(perTask, 1)*b.Tasks: // 24.11.5 starts none with several CPUs for each, even on an idle node
 		b.Open = "fewer CPUs than its tasks need (--overcommit)"

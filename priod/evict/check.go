@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -74,7 +75,7 @@ func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 }
 
 // counts reports whether a claim counts what its job asks of each node that no poll shows: disk for temporary files, all
-// memory, and memory for each CPU and GPU that Slurm gives it there. Where whole sockets are taken these are as many as
+// memory, and memory for each CPU and GPU that Slurm gives it there; and whether Slurm can spread its tasks over these nodes. Where whole sockets are taken these are as many as
 // the GPUs lie on (26.05); and where a job asks for GPUs in all, and for tasks on any number of nodes, it gets CPUs of
 // the sockets of these GPUs alone (26.05).
 func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) bool {
@@ -84,9 +85,22 @@ func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) boo
 			return false
 		}
 		sockets := n.Together > max(n.Threads, 1)
+		if asks.Fills && len(c.Shares) > 1 && asks.Tasks > len(c.Shares) && share.GPUs < n.GPUs {
+			return true
+		}
 		short := share.MemMB < max(asks.MemPerCPU*int64(share.CPUs), asks.MemPerGPU*int64(share.GPUs)) || asks.MemPerCPU > 0 && sockets
 		apart := sockets && share.GPUs*n.CPUs > n.GPUs*share.CPUs || asks.OfJob && 2*share.CPUs > n.CPUs && share.GPUs < n.GPUs
 		return n.TmpMB < asks.TmpMB || apart || !j.memShared && (short || asks.AllMem && !s.AllMem)
+	})
+}
+
+// inParts reports whether a node beside the one of a claim has a part of its GPUs free: where Slurm adds them up, it may not
+// see that the one has all.
+func (j *Journal) inParts(c *Claim) bool {
+	home := j.node(c.Shares[0].Node)
+	return len(c.Shares) == 1 && home != nil && slices.ContainsFunc(j.nodes, func(n cluster.Node) bool {
+		free := n.GPUs - n.GPUsUsed
+		return n.Name != home.Name && n.Usable && free > 0 && free < c.GPUs && n.In(strings.Join(home.Partitions, ","))
 	})
 }
 
@@ -174,6 +188,9 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 		why := claim.Vet(status, places[claim.Job])
 		if why == "" && !e.Journal.counts(claim, places[claim.Job].Bounds, &status) {
 			why = Uncountable
+		}
+		if fits := i >= len(t.Claims); why == "" && fits && places[claim.Job].Bounds.AddsUp && e.Journal.inParts(claim) {
+			why = InParts
 		}
 		if why == "" && !e.Journal.Allows(claim, &status) {
 			why = Unhelpful // the request has changed since the poll: the next cycle shows it

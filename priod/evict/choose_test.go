@@ -292,9 +292,14 @@ func TestPreferredNodes(t *testing.T) {
 		t.Error("a node that it does not prefer any more is not refused")
 	}
 	s.Jobs[3].GPUs = 2
-	if why, victims := s.why(10); why != preemption.Fits || victims != nil {
+	if why, victims := s.why(10); why != Elsewhere || victims != nil {
 		t.Errorf("%s: %v leave, while n3 has room", why, victims)
 	}
+	s.Nodes[1].GPUsUsed, s.Jobs[1].GPUs = 2, 2
+	if why, _ := s.why(10); why != preemption.Fits {
+		t.Errorf("%s, while the node that it prefers has room", why)
+	}
+	s.Nodes[1].GPUsUsed, s.Jobs[1].GPUs = 4, 4
 	s.journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(11), State: Planned, Shares: []ClaimShare{{Node: "n3", GPUs: 2, CPUs: 2, MemMB: 200}}}}
 	if why, _ := s.why(10); why != preemption.Evicts {
 		t.Errorf("%s, while the room on n3 is claimed", why)

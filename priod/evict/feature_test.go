@@ -237,6 +237,59 @@ func TestGPUsApartFromCPUs(t *testing.T) {
 	}
 }
 
+// From 24.05 on Slurm gives the first of several nodes to which a job is bound all of its tasks but one for each other, and
+// no GPUs may be left for the last one (seen on 24.11.5 and 26.05.5 with --gpus=4 -n4 -N2): that counts where GPUs by node
+// do not say, and a part of the nodes' GPUs is asked for.
+func TestTasksOverSeveralNodes(t *testing.T) {
+	j := NewJournal()
+	j.nodes = []cluster.Node{{Name: "n1", CPUs: 16, GPUs: 4}, {Name: "n2", CPUs: 16, GPUs: 4}}
+	of := func(gpus int) *Claim {
+		return &Claim{Shares: []ClaimShare{{Node: "n1", GPUs: gpus, CPUs: 2}, {Node: "n2", GPUs: gpus, CPUs: 2}}}
+	}
+	one := &Claim{Shares: of(2).Shares[:1]}
+	for _, c := range []struct {
+		claim  *Claim
+		asks   slurmplug.Bounds
+		counts bool
+	}{
+		{of(2), slurmplug.Bounds{Fills: true, Tasks: 4}, false}, {of(2), slurmplug.Bounds{Tasks: 4}, true}, {of(2), slurmplug.Bounds{Fills: true, Tasks: 2}, true},
+		{of(4), slurmplug.Bounds{Fills: true, Tasks: 8}, true}, {one, slurmplug.Bounds{Fills: true, Tasks: 4}, true},
+	} {
+		if got := j.counts(c.claim, c.asks, &plan.JobStatus{}); got != c.counts {
+			t.Errorf("%+v %+v: %v", c.claim.Shares, c.asks, got)
+		}
+	}
+}
+
+// Where Slurm adds up the GPUs that are free on all nodes, a node with a part of them hides one that has all (seen on 26.05.5
+// with --gpus=2 -N1): no job leaves for such a trial, and that is looked at anew in each cycle.
+func TestGPUsInParts(t *testing.T) {
+	for name, c := range map[string]struct {
+		adds bool
+		free int // of another node
+		why  preemption.Why
+	}{
+		"another node has a part": {true, 1, InParts}, "another Slurm": {false, 1, preemption.Fits}, "another node is full": {true, 0, preemption.Fits}, "another node has all": {true, 2, preemption.Fits},
+	} {
+		f, e, s, p := newCluster()
+		n := &s.Nodes[0]
+		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB, s.Jobs = 0, 0, 0, s.Jobs[2:]
+		other := *n
+		other.Name, other.GPUsUsed = "n0", 4-c.free
+		s.Nodes = append(s.Nodes, other)
+		f.bounds.AddsUp = c.adds
+		p.MakeQueue(s)
+		e.Journal.nodes = s.Nodes
+		choice, err := e.chooseVictims(t.Context(), s, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := choice.Claimants[0].Why; got != c.why || len(e.Vetoes) > 0 {
+			t.Errorf("%s: %s, want %s; %v is remembered", name, got, c.why, e.Vetoes)
+		}
+	}
+}
+
 // Of an array no more tasks get a place than may run at a time; those that run and those
 // with a claim count. Who comes behind is not kept from its own.
 func TestArrayLimit(t *testing.T) {

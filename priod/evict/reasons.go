@@ -20,7 +20,9 @@ const (
 	InVain      preemption.Why = "in-vain"           // a place was free for such a job, and it did not start: see lessonKey
 	Cancelled   preemption.Why = "cancelled"         // its user's trials gave up their claims
 	Unseen      preemption.Why = "not-looked-at"
-	Uncountable preemption.Why = "uncountable" // it asks for something that is not counted: it is not known where it fits
+	Uncountable preemption.Why = "uncountable"    // it asks for something that is not counted: it is not known where it fits
+	Elsewhere   preemption.Why = "fits-elsewhere" // on nodes that it does not prefer
+	InParts     preemption.Why = "gpus-in-parts"  // it fits, and Slurm does not see it: see slurmplug.Config.AddsUpGPUs
 	NoGPUs      preemption.Why = "no-gpus"
 	LongGrace   preemption.Why = "grace-too-long" // Settings.MaxGrace
 	Fragile     preemption.Why = "fragile"        // on this Slurm an update after its requeue would break its request
@@ -56,6 +58,8 @@ var texts = map[Purpose]map[preemption.Why]string{ForTrial: {
 	TooSoon:               "room was made for it recently, and it did not start",
 	InVain:                "room was made for such a job on such nodes in vain: the place was free, and Slurm did not start it",
 	Cancelled:             "trials of its user were given up after jobs had been evicted for them",
+	Elsewhere:             "it fits on nodes that it does not prefer, where Slurm's backfill starts it",
+	InParts:               "it fits on one node, which this Slurm does not see while another has a part of the GPUs free; --gpus-per-node is not subject to that",
 	NoGPUs:                "it requests no GPUs",
 	Unseen:                "Slurm has not looked at it yet, which shows whether a limit keeps it from starting",
 	Uncountable:           "no job leaves for it, since priod does not count something that it asks for and cannot tell where it fits",

@@ -63,8 +63,8 @@ func (c *Choice) askTrials() {
 			case x.Why != "":
 			case c.careless.waits(x.User):
 				x.Why = Cancelled
-			case job.Prefer != "" && fitsNow(c.Nodes, job, beside()):
-				x.Why = preemption.Fits
+			case job.Prefer != "" && fitsElsewhere(c.Nodes, job, x.types, beside()):
+				x.Why = Elsewhere
 			case asked >= maxTrials:
 				x.Why = LaterTurn
 			case limit > 0 && x.User != "" && 60*c.search.PastOwner[x.User] >= limit:
@@ -142,10 +142,14 @@ func allowedTypes(m *nodemap.Map, job *cluster.Job) (types placement.Types, unde
 	return types & preferred, understood
 }
 
-// fitsNow reports whether a job has a place now on some node that it allows, beside the
-// claims: Slurm starts it there, though it prefers other nodes.
-func fitsNow(m *nodemap.Map, job *cluster.Job, free *placement.Nodes) bool {
+// fitsElsewhere reports whether a job that prefers nodes of some types has a place now on others alone, beside the
+// claims: Slurm starts it there. Up to 25.11 backfill alone does: the main scheduler is done with a partition on whose
+// preferred nodes it has found no place (job_scheduler.c; seen on 22.05.8 and 24.11.5).
+func fitsElsewhere(m *nodemap.Map, job *cluster.Job, preferred placement.Types, free *placement.Nodes) bool {
 	types, _ := m.Types(job)
-	_, found := free.Fit(m.Request(job, types), nil)
-	return found
+	fits := func(types placement.Types) bool {
+		_, found := free.Fit(m.Request(job, types), nil)
+		return found
+	}
+	return !fits(preferred) && fits(types)
 }

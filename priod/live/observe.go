@@ -299,6 +299,7 @@ type conversion struct {
 	partitionQOS map[string]string              // read only
 	partitions   cluster.Partitions             // read only
 	defMemPerCPU int64                          // MB
+	noThreads    bool                           // see slurmplug.Config.StartsNoTaskThreads
 	listsGPUs    bool                           // tres-alloc lists the GPUs of each job that holds some (AccountingStorageTRES)
 	tags         *tagCache
 	demands      demandCache
@@ -308,7 +309,8 @@ type conversion struct {
 func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion {
 	return conversion{
 		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeMB: c.allMB, qosLimits: c.qosLimits, qosHeld: c.qosHeld,
-		partitionQOS: c.partitionQOS, partitions: c.admitting, defMemPerCPU: c.conf.DefMemPerCPU(), listsGPUs: c.conf.ListsGPUs(), tags: tags,
+		partitionQOS: c.partitionQOS, partitions: c.admitting, defMemPerCPU: c.conf.DefMemPerCPU(),
+		noThreads: c.conf.StartsNoTaskThreads(), listsGPUs: c.conf.ListsGPUs(), tags: tags,
 	}
 }
 
@@ -498,6 +500,10 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 			d.allocate(j, whole, nodes, v.defMemPerCPU)
 			d.allMem = j.MinMemMB == 0 && d.memMB > 0 && slices.Contains(v.nodeMB, d.memMB/int64(max(d.nodes, 1))) // a request by GPU has no MinMemMB either
 			d.bound(j, whole, nodes, v.nodeMB)
+			threads := func(n nodeSize) bool { return n.threads > 1 }
+			if v.noThreads && j.Threads == 1 && j.NumTasks > 1 && j.ByTask() && slices.ContainsFunc(nodes, threads) {
+				d.open = "GPUs by task with one thread of each core, which this Slurm does not start"
+			}
 		} else if holds, err := slurmplug.ParseTRES(j.TRES); v.listsGPUs && err == nil && len(holds) > 0 {
 			_, d.gpus, _ = holds.GPUs() // none of --gpus-per-socket, which 22.05 may start without GPUs
 		}

@@ -225,6 +225,30 @@ func TestWhatSlurmWillAllocate(t *testing.T) {
 	}
 }
 
+// 24.11.5 starts no job with GPUs by task, several tasks and one thread of each core where cores have several.
+func TestTasksWithOneThread(t *testing.T) {
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, 1}}, "threads": {{"a100", 4, 16, 2, 2}}}
+	job := slurmplug.Job{State: "PENDING", Partition: "threads", TRES: "cpu=4,node=1,gres/gpu=2", TresPerTask: "cpu=2,gres/gpu=1", CPUs: 4, NumTasks: 2, Threads: 1}
+	for name, c := range map[string]struct {
+		change  func(*slurmplug.Job)
+		never   bool // starts on this Slurm
+		counted bool
+	}{
+		"seen on 24.11.5":       {func(*slurmplug.Job) {}, true, false},
+		"another Slurm":         {func(*slurmplug.Job) {}, false, true},
+		"one task":              {func(j *slurmplug.Job) { j.NumTasks = 1 }, true, true},
+		"all threads":           {func(j *slurmplug.Job) { j.Threads = 0 }, true, true},
+		"cores with one thread": {func(j *slurmplug.Job) { j.Partition = "gpu" }, true, true},
+		"GPUs by node":          {func(j *slurmplug.Job) { j.TresPerNode, j.TresPerTask = "gres/gpu:2", "cpu=2" }, true, true},
+	} {
+		j, cache := job, demandCache{}
+		c.change(&j)
+		if d := cache.of(&j, false, &conversion{sizes: sizes, noThreads: c.never}); (d.open == "") != c.counted {
+			t.Errorf("%s: %q", name, d.open)
+		}
+	}
+}
+
 // All memory of each node is what --mem=0 asks for: Slurm shows it as that of one of the nodes (22.05.8, 26.05.5).
 func TestAllMemory(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -340,7 +364,8 @@ func TestLimitsOnWhatIsAllocated(t *testing.T) {
 	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 2, 2}}}
 	asks := slurmplug.Job{ID: slurmplug.Plain(1), State: "PENDING", Partition: "gpu", QOS: "q", User: "ann", Account: "phys", Nodes: 1, TRES: "cpu=1,mem=4000M,node=1,gres/gpu=2",
 		TresPerNode: "gres:gpu:2", CPUsPerTRES: "gres:gpu:4", CPUs: 1, NumTasks: 1, MinMemMB: 4000}
-	odd, whole := asks, asks
+	odd, whole, least := asks, asks, asks
+	least.CPUsPerTRES, least.MinCPUs = "", 15
 	odd.CPUsPerTRES, odd.CPUs, odd.TRES = "", 7, "cpu=7,mem=4000M,node=1,gres/gpu=2"
 	whole.Whole = true
 	running := []slurmplug.Job{{State: "RUNNING", Partition: "gpu", QOS: "q", User: "bob", Account: "phys", Nodes: 1, CPUs: 4, TRES: "cpu=4,mem=1000M,node=1,gres/gpu=1"}}
@@ -352,6 +377,8 @@ func TestLimitsOnWhatIsAllocated(t *testing.T) {
 		"CPUs by GPU":           {asks, slurmplug.QOSLimits{User: tres("cpu", 7)}, true},
 		"as many CPUs":          {asks, slurmplug.QOSLimits{User: tres("cpu", 8)}, false},
 		"whole cores":           {odd, slurmplug.QOSLimits{Job: tres("cpu", 7)}, true},
+		"CPUs of each node":     {least, slurmplug.QOSLimits{Job: tres("cpu", 14)}, true},
+		"as many of each node":  {least, slurmplug.QOSLimits{Job: tres("cpu", 16)}, false},
 		"whole node":            {whole, slurmplug.QOSLimits{Job: tres("gres/gpu", 3)}, true},
 		"beside the account's":  {asks, slurmplug.QOSLimits{Account: tres("cpu", 11)}, true},
 		"beside all jobs'":      {asks, slurmplug.QOSLimits{All: tres("gres/gpu", 2)}, true},

@@ -79,7 +79,7 @@ func (d *demand) bound(j *slurmplug.Job, whole bool, nodes []nodeSize, nodeMB []
 	count := int64(max(d.nodes, 1))
 	d.most = held{cpus: int64(d.cpus), memMB: d.memMB, nodes: count, gpus: map[string]int64{"": int64(d.gpus)}}
 	for _, n := range nodes {
-		each := (d.cpus + int(count) - 1) / int(count)
+		each := max((d.cpus+int(count)-1)/int(count), d.nodeCPUs)
 		if j.Threads == 1 {
 			each *= max(n.threads, 1)
 		}

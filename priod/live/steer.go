@@ -32,6 +32,8 @@ func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map
 			} else if err == nil {
 				bounds, err = c.client.Bounds(ctx, record)
 				bounds.Binds = bounds.Binds && !c.conf.BindsGPUs()
+				bounds.Fills = bounds.Fills && c.conf.FillsFirstNodes()
+				bounds.AddsUp = bounds.AddsUp && c.conf.AddsUpGPUs()
 			}
 			mu.Lock()
 			defer mu.Unlock()

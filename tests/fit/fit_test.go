@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -132,9 +133,11 @@ func TestFit(t *testing.T) {
 // the next end of a job, as without priod.
 const mostMissed = 3
 
-// TestCases decides the cases that once went wrong.
+// TestCases decides the cases that once went wrong; SLURMPRIO_FIT_FILE=FILE those of another file, and shows what slurmctld
+// says of them in its log.
 func TestCases(t *testing.T) {
-	text, err := os.ReadFile("testdata/cases.txt")
+	file := os.Getenv("SLURMPRIO_FIT_FILE")
+	text, err := os.ReadFile(cmp.Or(file, "testdata/cases.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +153,9 @@ func TestCases(t *testing.T) {
 		if err := s.configure(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
+		if file != "" {
+			s.speak(t)
+		}
 		all, err := s.decide(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -164,4 +170,18 @@ func TestCases(t *testing.T) {
 			}
 		}
 	}
+}
+
+// speak has slurmctld say in its log how it places jobs, and shows that when the test ends.
+func (s *site) speak(t *testing.T) {
+	if _, err := s.Run(t.Context(), "scontrol", "setdebug", "debug3"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Run(t.Context(), "scontrol", "setdebugflags", "+SelectType,Gres"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		log, err := os.ReadFile(s.Dir + "/log/slurmctld.log")
+		t.Logf("%v\n%s", err, log)
+	})
 }

@@ -200,6 +200,9 @@ func (g generator) waiting(h *hardware) string { return strings.Join(g.request(h
 // request makes sbatch's options; size is about what part of a node they take.
 func (g generator) request(h *hardware, size float64) []string {
 	m := h.nodes[g.IntN(len(h.nodes))]
+	if len(h.nodes) > 1 && g.one(0.15) {
+		return append(g.several(&m, size), g.memory(&m, 0.5*size, 0)...)
+	}
 	args, gpus := g.gpus(&m, size)
 	args = append(args, g.cpus(&m, size, gpus, args)...)
 	args = append(args, g.memory(&m, size, gpus)...)
@@ -208,6 +211,33 @@ func (g generator) request(h *hardware, size float64) []string {
 	}
 	for range pick(g, 0, 0, 0, 1, 1, 2) {
 		args = append(args, g.extra(h, &m)...)
+	}
+	return args
+}
+
+// several are the options of a job that lies, or may lie, on several nodes.
+func (g generator) several(m *machine, size float64) []string {
+	gpus := g.from(2, max(int(2*size*float64(m.all)), 2))
+	args := []string{"-N2"}
+	switch g.IntN(5) {
+	case 0:
+		return append(args, "--gpus-per-task=1", fmt.Sprintf("-n%d", gpus))
+	case 1:
+		args = append(args, fmt.Sprintf("--gpus-per-node=%d", max(gpus/2, 1)))
+	case 2:
+		args = []string{fmt.Sprintf("--gpus=%d", gpus)} // on one node, or on several
+	default:
+		args = append(args, fmt.Sprintf("--gpus=%d", gpus))
+	}
+	switch g.IntN(5) {
+	case 0:
+		args = append(args, fmt.Sprintf("-n%d", gpus))
+	case 1:
+		args = append(args, fmt.Sprintf("-n%d", g.from(2, 2*gpus)))
+	case 2:
+		args = append(args, fmt.Sprintf("--ntasks-per-node=%d", g.from(1, 4)))
+	case 3:
+		args = append(args, fmt.Sprintf("-c%d", g.from(1, max(m.cpus/2, 1))))
 	}
 	return args
 }

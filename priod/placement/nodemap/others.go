@@ -116,13 +116,35 @@ func (m *Map) takePartitionCPUs(s *cluster.Snapshot) {
 			if j.Partition != o.partition || j.State == cluster.Pending {
 				continue
 			}
-			for _, share := range m.Shares(j) {
+			shares := m.Shares(j)
+			if len(shares) == 0 {
+				shares = m.mostCPUs(j, k)
+			}
+			for _, share := range shares {
 				only := placement.Amount{}
 				only.Others[k] = share.Others[k]
 				m.Nodes.Take([]placement.Share{{Node: share.Node, Amount: only}})
 			}
 		}
 	}
+}
+
+// mostCPUs is what a job may hold of the k-th other resource, which counts its CPUs, on each of its nodes: all that it has,
+// where its parts are not known. On nodes with several GPU types they are not, of a job that names none.
+func (m *Map) mostCPUs(j *cluster.Job, k int) (most []placement.Share) {
+	hosts, _ := slurmplug.ExpandHosts(j.NodeList)
+	for _, name := range hosts {
+		at, known := m.Index[name]
+		if parts := m.parts[name]; len(parts) > 0 {
+			at, known = parts[0], true
+		}
+		if known {
+			share := placement.Share{Node: at}
+			share.Others[k] = int64(j.CPUs)
+			most = append(most, share)
+		}
+	}
+	return most
 }
 
 // held adds to what a running job holds of a node what it holds of the other resources there.

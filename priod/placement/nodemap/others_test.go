@@ -31,6 +31,26 @@ func TestGPUsOfSeveralTypes(t *testing.T) {
 	}
 }
 
+// On a node with several GPU types it is not known which ones a job has that names none; its CPUs count all the same within
+// the limit of the partition (seen on 24.11.5).
+func TestPartitionCPUsOnSeveralTypes(t *testing.T) {
+	waits := cluster.Job{State: cluster.Pending, Partition: "gpu", Nodes: 1, GPUs: 1, GPUType: "v100", CPUs: 2, MemMB: 100}
+	for limit, want := range map[int]bool{8: false, 10: true} {
+		m := New(&cluster.Snapshot{
+			Nodes: []cluster.Node{{
+				Name: "m1", Usable: true, MixedTypes: true, GPUs: 4, GPUsUsed: 2, CPUs: 16, CPUsUsed: 8, MemMB: 64000, Partitions: []string{"gpu"},
+				Parts: []cluster.GPUPart{{Type: "a100", Count: 2, Used: 2}, {Type: "v100", Count: 2}},
+			}},
+			Jobs:       []cluster.Job{{State: cluster.Running, Partition: "gpu", NodeList: "m1", Nodes: 1, GPUs: 2, CPUs: 8, MemMB: 100}, waits},
+			Partitions: []cluster.Partition{{Name: "gpu", NodeCPUs: limit}},
+		})
+		types, _ := m.Types(&waits)
+		if _, fits := m.Nodes.Fit(m.Request(&waits, types), nil); fits != want {
+			t.Errorf("limit %d: %v", limit, fits)
+		}
+	}
+}
+
 // With 49,536 MB and what a job holds that stays, a node has room for what Slurm counts and no more:
 // local disk, CPUs within the limit of a partition, whole cores.
 func TestOthersCount(t *testing.T) {
