@@ -84,30 +84,28 @@ type GPUTypeChoice struct {
 	Back     string    `json:"taken_back,omitempty"` // why the type before is: allocation-changed, nodes-down, better-type, not-free
 }
 
-// Words say what becomes of the job, in times of the clock: they stay true while it waits.
+// Words say what becomes of the job. When it starts they leave to the forecast, which has one time for all that ask.
 func (c *GPUTypeChoice) Words() string {
 	text := ""
 	switch c.Why {
 	case "starts":
 		text = fmt.Sprintf("%s is allocated to it and free", c.GPUType)
 	case "waits":
-		text = fmt.Sprintf("waits for %s until %s, where it ends %s", c.GPUType, c.clock(c.StartS), c.clock(c.EndS))
+		text = "waits for " + c.GPUType
 		if c.StartS == nil {
-			text = fmt.Sprintf("waits for %s, where jobs without a time limit run", c.GPUType)
-		}
-		if c.Other != "" {
-			given := ""
+			text += ", where jobs without a time limit run"
+		} else if c.Other != "" {
+			text += ", where it ends" + later(c.EndS, c.OtherS, "sooner") + " than on " + c.Other
 			if c.NotGiven {
-				given = ", where nothing is allocated to it,"
+				text += ", where nothing is allocated to it"
 			}
-			text += fmt.Sprintf("; on %s%s it would end %s", c.Other, given, c.clock(c.OtherS))
 		}
 	case "cannot-run":
 		text = fmt.Sprintf("bound to %s: it cannot run on all types that it may have", c.GPUType)
 	case "takes-other":
-		text = fmt.Sprintf("takes %s, which is free and where it ends %s", c.GPUType, c.clock(c.EndS))
+		text = fmt.Sprintf("takes %s, which is free", c.GPUType)
 		if c.Other != "" {
-			text += fmt.Sprintf("; waiting for %s it would end %s", c.Other, c.clock(c.OtherS))
+			text += fmt.Sprintf("; waiting for %s it would end%s", c.Other, later(c.EndS, c.OtherS, "later"))
 		}
 	default:
 		text = typeOpen[c.Why]
@@ -116,6 +114,16 @@ func (c *GPUTypeChoice) Words() string {
 		text += "; the previous type is withdrawn: " + back
 	}
 	return text
+}
+
+// later is by how much one end, s, is before another, in words that end in sooner or later; without a figure where one of
+// them is not known, or the two are less than a minute apart.
+func later(end, other *float64, word string) string {
+	if end != nil && other != nil && *other-*end >= 60 {
+		minutes := time.Duration(*other-*end) * time.Second / time.Minute
+		word = fmt.Sprintf("%dh%02dm %s", minutes/60, minutes%60, word)
+	}
+	return " " + word
 }
 
 // NoConsent is why a job is not steered that says nothing of its speed.
@@ -138,19 +146,6 @@ var typeBack = map[string]string{
 	"not-free":           "it does not start there at present",
 	"nodes-down":         "its nodes are down",
 	"better-type":        "another type is better",
-}
-
-// clock is a time of the clock so many seconds from At, with its day where that is another one.
-func (c *GPUTypeChoice) clock(s *float64) string {
-	if s == nil {
-		return "at no known time"
-	}
-	now := c.At.Local()
-	at := now.Add(time.Duration(*s * float64(time.Second))).Round(time.Minute)
-	if at.YearDay() == now.YearDay() && at.Year() == now.Year() {
-		return at.Format("about 15:04")
-	}
-	return at.Format("about Jan 2 15:04")
 }
 
 // EvictionChoice is what was decided about room for a job.
