@@ -118,8 +118,8 @@ func (v *Explanation) pending() (why, advice string) {
 		if _, awaits := v.awaitsType(); awaits {
 			why = d.Steer
 		}
-		if d.Evict != "" {
-			why += "; " + d.Evict
+		if e := d.Choices.Eviction; e != nil {
+			why += "; " + evict.Reason(e, d.At)
 		}
 		why += v.priceWords()
 	}
