@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"slurmprio/priod/cluster"
 )
 
-// Choices are what features chose for a job, as data for other programs; the words for
-// people stand beside them in Decision. Figures are of the cycle that first chose so. nil: that was
-// no question, or no rule was asked. What is chosen of CPUs and memory is a write of the lever Size.
+// Choices are what features chose for a job, as data; the words for people are made when a decision
+// is read. Figures are of the cycle that first chose so. nil: that was no question, or no rule was asked.
+// What is chosen of CPUs and memory is a write of the lever Size.
 type Choices struct {
 	Budget   *BudgetLimit    `json:"budget,omitempty"`
+	Part     *ArrayPart      `json:"part,omitempty"`
 	GPUType  *GPUTypeChoice  `json:"gpu_type,omitempty"`
 	Eviction *EvictionChoice `json:"eviction,omitempty"`
 	Switches *PlacesChoice   `json:"switches,omitempty"`
@@ -64,6 +67,17 @@ func (b *BudgetLimit) Words() string {
 		share = fmt.Sprintf("a time limit of %s of TE jobs", time.Duration(b.Allowed*float64(time.Second)))
 	}
 	return fmt.Sprintf("%g times the share of %s %s, %s", b.Times, b.Of, b.Name, share)
+}
+
+// ArrayPart are the tasks of an array that stand where its decision says; the others cost more.
+type ArrayPart struct {
+	First int `json:"first"` // so many
+	Of    int `json:"of"`
+}
+
+// Words say how many tasks they are.
+func (p *ArrayPart) Words() string {
+	return fmt.Sprintf("the first %d of %d tasks; the others cost more", p.First, p.Of)
 }
 
 // Never reports whether a job counts as BE whatever others do: only its own request can change that.
@@ -157,6 +171,32 @@ type EvictionChoice struct {
 	// Opens is when the limit that Why names lets others leave, at the earliest; left out: unknown, or
 	// no time opens it.
 	Opens time.Time `json:"opens,omitzero"`
+
+	Vain VainRoom `json:"vain,omitzero"` // where that keeps others from leaving for it
+}
+
+// VainRoom is room that was made for such a job on such nodes and was free, and the job did not start.
+type VainRoom struct {
+	Job       cluster.JobID `json:"job"`
+	Ended     time.Time     `json:"ended"`
+	Nodes     int           `json:"nodes"`
+	Node      string        `json:"node"` // the first of them
+	GPUs      int           `json:"gpus"` // asked for there
+	CPUs      int           `json:"cpus"`
+	MemMB     int64         `json:"mem_mb"`
+	FreeGPUs  int           `json:"free_gpus"`
+	FreeCPUs  int           `json:"free_cpus"`
+	FreeMemMB int64         `json:"free_mem_mb"`
+}
+
+// Words say what was asked for and what was free.
+func (v *VainRoom) Words() string {
+	words := fmt.Sprintf("%s at %s: %d GPUs, %d CPUs, %d MB of %s, where %d GPUs, %d CPUs, %d MB were free",
+		v.Job, v.Ended.Local().Format("Jan 2 15:04"), v.GPUs, v.CPUs, v.MemMB, v.Node, v.FreeGPUs, v.FreeCPUs, v.FreeMemMB)
+	if v.Nodes > 1 {
+		words += fmt.Sprintf("; and so on for %d more nodes", v.Nodes-1)
+	}
+	return words
 }
 
 // PlacesChoice is how many switches, or nodes, a job accepts.
@@ -169,10 +209,28 @@ type PlacesChoice struct {
 	WaitsAtMost float64 `json:"waits_at_most_s"` // until it accepts any number
 }
 
+// Words say on how many switches the job starts, and why.
+func (c *PlacesChoice) Words() string {
+	span := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Minute) }
+	switch {
+	case c.Most <= c.Fewest:
+		return "switches: it cannot be spread over more than it needs"
+	case c.Accepts == 0:
+		return "switches: any number; it has waited as long as that pays"
+	}
+	return fmt.Sprintf("switches: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
+		c.Accepts, c.Most, span(c.RunOnMostS), span(c.RunS), c.Most)
+}
+
 // RefusedNodes are slow nodes that a job of several nodes refuses.
 type RefusedNodes struct {
 	Nodes       string  `json:"node_list"`
 	Worst       string  `json:"worst_node"`
 	WorstFactor float64 `json:"worst_factor"`    // it would run so many times as long there
 	WaitsAtMost float64 `json:"waits_at_most_s"` // until it refuses none
+}
+
+// Words say which nodes the job avoids, and why.
+func (c *RefusedNodes) Words() string {
+	return fmt.Sprintf("slow nodes: it avoids %s, as long as that pays: on %s it would run %.2f times as long", c.Nodes, c.Worst, c.WorstFactor)
 }

@@ -206,6 +206,7 @@ type choicesHash struct{ maphash.Hash }
 
 func (h *choicesHash) add(c *plan.Choices) {
 	writeTo(h, c.Budget)
+	writeTo(h, c.Part)
 	writeTo(h, c.Eviction)
 	writeTo(h, c.Switches)
 	writeTo(h, c.Refused)

@@ -118,8 +118,8 @@ func (v *Explanation) pending() (why, advice string) {
 		if c := d.Choices.GPUType; c != nil && c.Why == string(steer.Waits) {
 			why = d.Steer
 		}
-		if d.Evict != "" {
-			why += "; " + d.Evict
+		if e := d.Choices.Eviction; e != nil {
+			why += "; " + evict.Reason(e, d.At)
 		}
 		why += v.priceWords()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/steer"
@@ -79,8 +80,9 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"a bad tag": {func(v *Explanation) { v.Job.TagError = "type=x: want te, be or none" }, []string{"Advice     correct the tag: type=x: want te, be or none"}, ""},
 		"steered":   {steered, []string{"Why        waits for a100, where it ends 1h00m sooner than on v100", "Start      not known: no plan reaches it\n"}, ""},
 		"no victims": {func(v *Explanation) {
-			v.Decision.Evict = "preemption.max_per_hour is reached, until 02:23 at the earliest"
-		}, []string{"; preemption.max_per_hour is reached, until 02:23"}, ""},
+			v.Decision.At = at
+			v.Decision.Choices.Eviction = &plan.EvictionChoice{For: string(evict.ForTrial), Why: string(preemption.PerHour), Opens: at.Add(143 * time.Minute)}
+		}, []string{"; preemption.max_per_hour is reached, until " + at.Add(143*time.Minute).Local().Format("15:04") + " at the earliest"}, ""},
 		"over budget": {func(v *Explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"it counts as TE once earlier TE jobs"}, ""},
 		"larger than the budget": {func(v *Explanation) {
 			waits(plan.AtLimit, "over-budget", "")(v)
