@@ -32,6 +32,7 @@ var rows = []string{
 	"priod/profile",
 	"priod/placement",
 	"priod/placement/nodemap",
+	"priod/placement/forecast",
 	"priod/plan",
 	"priod/guarantee",
 	"priod/order",

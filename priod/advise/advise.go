@@ -2,8 +2,8 @@
 // start when, and end when, given the queue as it is now: a shadow schedule of
 // the running jobs, up to their time limits, and of those that wait before it.
 //
-// Where past runs are known, the same schedule is drawn many times with run times in place of
-// limits: expect.go for the jobs of the queue, forecast.go for one request.
+// The schedule is that of package forecast. Where past runs are known, it is drawn many times with run times in place of
+// limits (forecast.go).
 //
 // It is pure: the cluster as a user sees it, a request and its speeds in, an
 // answer for each GPU type out. What Slurm alone knows it does not: limits of a
@@ -21,6 +21,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
@@ -124,7 +125,7 @@ func Give(site *Site, r *Request, speeds []speed.Answer, rate func(gpuType strin
 		return nil, err
 	}
 	a := g.Advice
-	g.schedule = newSchedule(site, g.nodes, g.ahead, Limits{}, effort)
+	g.plan(forecast.Limits{}, forecast.Effort)
 	a.Types = make([]Answer, len(speeds))
 	a.Behind, a.LeftOut = g.behind(), len(site.Snapshot.Nodes)-g.nodes.Nodes.Len()
 	requests := make([]placement.Request, len(speeds))
@@ -137,7 +138,7 @@ func Give(site *Site, r *Request, speeds []speed.Answer, rate func(gpuType strin
 	for i := range a.Types {
 		g.start(&a.Types[i], requests[i])
 	}
-	for t, n := range g.schedule.hidden {
+	for t, n := range g.schedule.Hidden {
 		if slices.ContainsFunc(a.Types, func(x Answer) bool { return x.GPUType == t }) {
 			a.Hidden += max(n, 0)
 		}
@@ -162,6 +163,14 @@ func newGiver(site *Site, r *Request) (*giver, error) {
 	g := &giver{Advice: a, site: site, r: r, nodes: nodemap.New(mark(site, r), append(slices.Concat(slices.Collect(slurmplug.FeaturesIn(r.Features)), a.Partitions), chosen)...)}
 	g.ahead = site.before(site.tier(strings.Join(a.open, ",")), class, r.Job)
 	return g, nil
+}
+
+// plan plans the jobs ahead.
+func (g *giver) plan(lengths forecast.Lengths, effort int) {
+	g.schedule = forecast.New(g.site.Snapshot, g.nodes, g.site.Memory, lengths, effort)
+	for _, j := range g.ahead {
+		g.schedule.Plan(j)
+	}
 }
 
 // behind counts the tasks ahead that may start on nodes of the job's partitions; others wait for other nodes.
@@ -297,7 +306,7 @@ type giver struct {
 	r        *Request
 	nodes    *nodemap.Map
 	ahead    []*cluster.Job
-	schedule *schedule
+	schedule *forecast.Schedule
 }
 
 // request is the job's on one GPU type, or why it cannot run there.
@@ -454,11 +463,11 @@ func (g *giver) start(t *Answer, r placement.Request) {
 	if g.Limit != slurmplug.Unlimited {
 		length = g.Limit.Seconds()
 	}
-	start, rough, ok := g.schedule.earliest(r, length)
+	start, rough, ok := g.schedule.Earliest(r, length)
 	switch {
 	case ok:
 		t.Start, t.End, t.Rough = Seconds(start), Seconds(start)+t.Run, rough
-	case g.schedule.hidden[t.GPUType] > 0:
+	case g.schedule.Hidden[t.GPUType] > 0:
 		t.Why = "not before jobs end that you may not see"
 	default:
 		t.Why = "not before jobs end that have no time limit"

@@ -10,6 +10,7 @@ import (
 
 	"slurmprio/priod/advise"
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/workload/runtimes"
 	"slurmprio/slurmplug"
 )
@@ -57,8 +58,8 @@ func TestExpectComesTrue(t *testing.T) {
 		}
 	}
 	wait := week(t, each, func(s *cluster.Snapshot, order []*cluster.Job, since map[cluster.JobID]float64) {
-		site := &advise.Site{Snapshot: s, Memory: true}
-		limits := advise.Starts(site, order)
+		queue := forecast.Queue{Now: s, Order: order, Memory: true}
+		limits := queue.Starts()
 		var waited []advise.Waited
 		for _, p := range promises {
 			waited = append(waited, advise.Waited{Was: p.was, Said: p.said})
@@ -67,7 +68,7 @@ func TestExpectComesTrue(t *testing.T) {
 			}
 		}
 		fit := advise.FitP90(waited)
-		for id, e := range advise.Expect(site, order, func(j *cluster.Job) *runtimes.Distribution { return m.Predict(runtimes.KindOf(j), s.At) }, 20, 1) {
+		for id, e := range queue.Expect(func(j *cluster.Job) *runtimes.Distribution { return m.Predict(runtimes.KindOf(j), s.At) }, 20) {
 			if l, planned := limits[id]; planned {
 				guesses = append(guesses, guess{id, since[id], l, e.Median, e.P90, fit, promises[id] == nil})
 				if promises[id] == nil {
@@ -108,7 +109,7 @@ func TestExpectComesTrue(t *testing.T) {
 	}
 }
 
-// Whatever the queue, the median is not after the time said for nine of ten, and the same seed says the same.
+// Whatever the queue, the median is not after the time said for nine of ten, and who asks again is told the same.
 func TestExpectIsInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -137,8 +138,9 @@ func TestExpectIsInOrder(t *testing.T) {
 			past = append(past, runtimes.Run{Kind: runtimes.KindOf(&s.Jobs[0]), Submit: start, Start: start, End: start.Add(time.Duration(rapid.IntRange(0, 7200).Draw(t, "ran")) * time.Second)})
 		}
 		m := runtimes.Learn(slices.Concat(past, runtimes.Going(s.Jobs)), at)
-		ask := func() map[cluster.JobID]advise.ETA {
-			return advise.Expect(&advise.Site{Snapshot: s, Memory: true}, order, func(j *cluster.Job) *runtimes.Distribution { return m.Predict(runtimes.KindOf(j), at) }, 10, 7)
+		ask := func() map[cluster.JobID]forecast.ETA {
+			queue := forecast.Queue{Now: s, Order: order, Memory: true}
+			return queue.Expect(func(j *cluster.Job) *runtimes.Distribution { return m.Predict(runtimes.KindOf(j), at) }, 10)
 		}
 		first, again := ask(), ask()
 		for id, e := range first {

@@ -3,11 +3,10 @@ package advise
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"time"
 
-	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/workload/runtimes"
 	"slurmprio/priod/workload/speed"
@@ -15,9 +14,8 @@ import (
 
 // Forecast is by what a start is expected: what past jobs ran.
 type Forecast struct {
-	Runs  RunTimes
+	Runs  forecast.RunTimes
 	Draws int
-	Seed  uint64
 	Fit   float64 // see FitP90
 }
 
@@ -44,12 +42,12 @@ func (f *Forecast) Request(site *Site, r *Request, speeds []speed.Answer, runs f
 	if err != nil {
 		return o, err
 	}
-	asks, run, known := g.asks(speeds), runs(g.Limit), distributions(site, f.Runs)
+	asks, run, known := g.asks(speeds), runs(g.Limit), forecast.Distributions(site.Snapshot, f.Runs)
 	all := make([]sample, len(asks)+1) // the last one on any type
 	for n := range f.Draws {
-		d := drawn{rand.New(rand.NewPCG(f.Seed, uint64(n))), known}
-		g.schedule = newSchedule(site, g.nodes, g.ahead, d, effort/f.Draws)
-		u, first := d.Float64(), [2]float64{math.Inf(1), math.Inf(1)} // the same job everywhere
+		d := forecast.Drawn{Draw: n, Of: known}
+		g.plan(d, forecast.Effort/f.Draws)
+		u, first := d.Uniform(r.Job), [2]float64{math.Inf(1), math.Inf(1)} // the same job everywhere
 		for i, a := range asks {
 			length := math.Inf(1)
 			switch {
@@ -58,7 +56,7 @@ func (f *Forecast) Request(site *Site, r *Request, speeds []speed.Answer, runs f
 			case g.Limit > 0:
 				length = g.Limit.Seconds()
 			}
-			start, _, ok := g.schedule.earliest(a.Request, max(length, soon))
+			start, _, ok := g.schedule.Earliest(a.Request, max(length, forecast.Soon))
 			if !ok {
 				start = math.Inf(1)
 			}
@@ -87,23 +85,12 @@ func (s *sample) add(start, run float64) {
 }
 
 func (s *sample) expected(gpuType string, fit float64) Expected {
-	start, lateStart := halfAndMost(s.starts)
-	run, longRun := halfAndMost(s.runs)
-	end, _ := halfAndMost(s.ends)
+	start, lateStart := forecast.HalfAndMost(s.starts)
+	run, longRun := forecast.HalfAndMost(s.runs)
+	end, _ := forecast.HalfAndMost(s.ends)
 	return Expected{
 		GPUType: gpuType, Start: Seconds(start), StartP90: Seconds(max(lateStart*fit, start)), Run: Seconds(run), RunP90: Seconds(longRun), End: Seconds(end),
 	}
-}
-
-// distributions are those of the running and waiting jobs.
-func distributions(site *Site, of RunTimes) map[cluster.JobID]*runtimes.Distribution {
-	known := map[cluster.JobID]*runtimes.Distribution{}
-	for i := range site.Snapshot.Jobs {
-		if j := &site.Snapshot.Jobs[i]; j.State == cluster.Running || j.State == cluster.Pending {
-			known[j.ID] = of(j)
-		}
-	}
-	return known
 }
 
 // Kind is what is known of how long such a job runs.

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/workload/runtimes"
 )
 
@@ -62,7 +63,7 @@ func TestForecastOfRequests(t *testing.T) {
 			past = append(past, runtimes.Run{Kind: runtimes.Kind{GPUs: 1, Limit: time.Hour}, Submit: start, Start: start, End: start.Add(time.Duration(rapid.IntRange(1, 3600).Draw(t, "ran")) * time.Second)})
 		}
 		m := runtimes.Learn(past, now)
-		f = Forecast{Runs: ByPast(m, now), Draws: 10, Seed: 3, Fit: rapid.Float64Range(0.3, 5).Draw(t, "fit")}
+		f = Forecast{Runs: forecast.ByPast(m, now), Draws: 10, Fit: rapid.Float64Range(0.3, 5).Draw(t, "fit")}
 		o, err = f.Request(s, r, speeds, func(limit time.Duration) *runtimes.Distribution { return m.Predict(r.Kind("", limit), now) })
 		if err != nil || o.Any == nil != (len(o.Types) == 0) {
 			t.Fatal(err, o)
@@ -97,8 +98,7 @@ func TestForecastOfWaitingJobs(t *testing.T) {
 		if diff := cmp.Diff(alone, expect()); diff != "" {
 			t.Error(diff)
 		}
-		order := s.before(0, cluster.BE, cluster.JobID{})
-		if at := Starts(s, order)[id]; math.Abs(at-float64(alone.Start)) > 1 {
+		if at := s.Queue().Starts()[id]; math.Abs(at-float64(alone.Start)) > 1 {
 			t.Errorf("%v in the plan of the queue, %v asked alone", at, alone.Start)
 		}
 	})
@@ -143,17 +143,19 @@ func BenchmarkForecast(b *testing.B) {
 	f := Forecast{Draws: 20, Fit: 1}
 	b.Run("last", func(b *testing.B) {
 		for b.Loop() {
-			f.Runs = ByPast(m, now)
+			f.Runs = forecast.ByPast(m, now)
 			if _, err := f.Request(s, ask(1, time.Hour), speeds(1, 1), func(time.Duration) *runtimes.Distribution { return nil }); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
-	order := s.before(0, cluster.BE, cluster.JobID{})
-	for name, n := range map[string]int{"first1000": 1000, "all": len(order)} {
+	queue := s.Queue()
+	for name, n := range map[string]int{"first1000": 1000, "all": len(queue.Order)} {
+		queue := *queue
+		queue.Order = queue.Order[:n]
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if n := len(Expect(s, order[:n], ByPast(m, now), 20, 1)); n == 0 {
+				if n := len(queue.Expect(forecast.ByPast(m, now), 20)); n == 0 {
 					b.Fatal(n)
 				}
 			}

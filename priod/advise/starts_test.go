@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/slurmplug"
 )
 
-// order is that of a site's waiting jobs.
-func (s *Site) order() (order []*cluster.Job) {
+// inOrder is the queue in the order of the snapshot.
+func (s *Site) inOrder() *forecast.Queue {
+	q := &forecast.Queue{Now: s.Snapshot, Memory: true}
 	for i := range s.Snapshot.Jobs {
-		order = append(order, &s.Snapshot.Jobs[i])
+		q.Order = append(q.Order, &s.Snapshot.Jobs[i])
 	}
-	return order
+	return q
 }
 
 // Jobs start where those before them leave room, by time limits; one that waits for more
@@ -32,7 +34,7 @@ func TestStarts(t *testing.T) {
 	s.wait(2, "a100", 30*time.Minute).TaskCount = 3      // 9: the first two tasks behind 5
 	s.run(2, 0, 0, time.Hour)
 	want := "map[3:3000 4:0 5:6600 9:7200]"
-	if got := fmt.Sprint(Starts(s, s.order())); got != want {
+	if got := fmt.Sprint(s.inOrder().Starts()); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -44,7 +46,7 @@ func TestStartsOfLikeJobs(t *testing.T) {
 	for range 9 {
 		s.wait(2, "a100", time.Hour)
 	}
-	starts := Starts(s, s.order())
+	starts := s.inOrder().Starts()
 	for i, want := range []float64{0, 0, 0, 0, 3600, 3600, 3600, 3600, 7200} {
 		if got := starts[slurmplug.Plain(uint32(i+1))]; got != want {
 			t.Errorf("job %d starts after %v s, want %v", i+1, got, want)
@@ -67,9 +69,10 @@ func BenchmarkStarts(b *testing.B) {
 			j.GPUs, j.Nodes = 16, 2
 		}
 	}
-	order := s.order()[1000:2000]
+	queue := s.inOrder()
+	queue.Order = queue.Order[1000:2000]
 	for b.Loop() {
-		if n := len(Starts(s, order)); n == 0 {
+		if n := len(queue.Starts()); n == 0 {
 			b.Fatal(n)
 		}
 	}

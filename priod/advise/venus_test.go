@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"slurmprio/priod/advise"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/slurmplug"
@@ -126,7 +126,8 @@ func TestStartsComeTrue(t *testing.T) {
 	}
 	var guesses []guess
 	wait := week(t, nil, func(s *cluster.Snapshot, order []*cluster.Job, waited map[cluster.JobID]float64) {
-		for id, after := range advise.Starts(&advise.Site{Snapshot: s, Memory: true}, order) {
+		queue := forecast.Queue{Now: s, Order: order, Memory: true}
+		for id, after := range queue.Starts() {
 			guesses = append(guesses, guess{id, waited[id], after})
 		}
 	})

@@ -93,7 +93,7 @@ func showQueue(w io.Writer, v *view.Queue) {
 			gpus += " " + q.Features
 		}
 		return []any{q.Place, slurmplug.Update{Job: q.Job, Tasks: q.Tasks}.Target(), q.User, q.Account, q.Partition, classMark(q.Class), gpus,
-			report.Ago(time.Duration(q.WaitS) * time.Second), view.StartsShort(q.Start), q.Priority, q.Why, q.Reason, q.Cause, q.CauseText}
+			report.Ago(time.Duration(q.WaitS) * time.Second), q.StartsShort(), q.Priority, q.Why, q.Reason, q.Cause, q.CauseText}
 	})
 	if v.Left > 0 {
 		fmt.Fprintf(w, "and %d more\n", v.Left)

@@ -9,6 +9,7 @@ import (
 	"slurmprio/priod/advise"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/runtimes"
 )
@@ -82,9 +83,9 @@ func planned(r *cycle.Result) (s *cluster.Snapshot, order []*cluster.Job) {
 // those that run. fit is by what to multiply what nine of ten do not exceed.
 func expected(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.Run, fit float64) (starts map[cluster.JobID]store.ExpectedStart, ends map[cluster.JobID]store.ExpectedEnd) {
 	after := func(seconds float64) time.Time { return s.At.Add(time.Duration(seconds * float64(time.Second))) }
-	site := &advise.Site{Snapshot: s, Memory: true}
+	queue := forecast.Queue{Now: s, Order: order, Memory: true}
 	starts, ends = map[cluster.JobID]store.ExpectedStart{}, map[cluster.JobID]store.ExpectedEnd{}
-	for id, at := range advise.Starts(site, order) {
+	for id, at := range queue.Starts() {
 		starts[id] = store.ExpectedStart{At: after(at)}
 	}
 	if len(past) == 0 {
@@ -94,7 +95,7 @@ func expected(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.Run, fi
 	if !m.Calibrated() { // too few runs to promise anything
 		return starts, ends
 	}
-	runs := advise.ByPast(m, s.At)
+	runs := forecast.ByPast(m, s.At)
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == cluster.Running && j.GPUs > 0 {
 			if d, ran := runs(j), s.At.Sub(j.Start); d != nil {
@@ -109,7 +110,7 @@ func expected(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.Run, fi
 	for _, j := range order {
 		of[j.ID] = j
 	}
-	for id, eta := range advise.Expect(site, order, runs, ExpectDraws, uint64(s.At.Unix())) {
+	for id, eta := range queue.Expect(runs, ExpectDraws) {
 		x, planned := starts[id]
 		if !planned { // never, by time limits
 			continue

@@ -53,8 +53,8 @@ func TestCycleMovesForAGang(t *testing.T) {
 	if claim := e.Journal.Claim(1); claim == nil || claim.Purpose != ForGang || claim.Pin != "n1" || !c.History.Claiming[slurmplug.Plain(10)] {
 		t.Errorf("%+v", claim)
 	}
-	if d := c.Plan.Decisions[0]; d.Evict != "nodes for gangs: other jobs move for it" {
-		t.Errorf("%q", d.Evict)
+	if words := Words(c.Plan.Decisions[0].Choices.Eviction, c.Snapshot.At); words != "nodes for gangs: other jobs move for it" {
+		t.Errorf("%q", words)
 	}
 	n := len(f.log) // the next cycle begins nothing more
 	if err := cycle(t, e, c); err != nil || strings.Contains(strings.Join(f.log[n:], ", "), "recorded") {

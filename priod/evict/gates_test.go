@@ -61,7 +61,7 @@ func TestGatesOpen(t *testing.T) {
 			t.Errorf("%s: %s, opens after %s, want %s", c.why, x.Why, x.Opens.Sub(at), c.opens)
 			continue
 		}
-		if words := x.words(ForTrial, s.At); !strings.Contains(words, c.words) {
+		if words := Reason(x.choice(ForTrial), s.At); !strings.Contains(words, c.words) {
 			t.Errorf("%s: %q", c.why, words)
 		}
 		if x := look(c.opens - time.Second); x.Why != c.why {

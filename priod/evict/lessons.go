@@ -86,6 +86,15 @@ func (c *Claim) lesson() string {
 	return strings.Join(parts, "; ")
 }
 
+// room is what a claim teaches, as data.
+func (c *Claim) room() plan.VainRoom {
+	s := &c.Shares[0]
+	return plan.VainRoom{
+		Job: c.Job, Ended: c.Ended.UTC(), Nodes: len(c.Shares), Node: s.Node,
+		GPUs: s.GPUs, CPUs: s.CPUs, MemMB: s.MemMB, FreeGPUs: s.FreeGPUs, FreeCPUs: s.FreeCPUs, FreeMemMB: s.FreeMemMB,
+	}
+}
+
 // findFree notes what is free of the nodes of a claim that is given up, as the last cycle saw it, and reports whether
 // the place is: else another job has taken it.
 func (j *Journal) findFree(c *Claim) (free bool) {

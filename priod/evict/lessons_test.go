@@ -76,9 +76,9 @@ func TestLessons(t *testing.T) {
 	}
 	choice := s.choose()
 	p := &plan.Plan{Decisions: s.plan.Decisions}
-	said := choice.explain("")
+	said := choice.explain()
 	said.annotate(p, trials.classes)
-	if words := p.Decisions[0].Evict; !strings.Contains(words, "in vain") || !strings.Contains(words, "2 GPUs, 2 CPUs, 100 MB of n1, where 4 GPUs, 12 CPUs, 1000 MB were free") {
+	if words := Words(p.Decisions[0].Choices.Eviction, s.At); !strings.Contains(words, "in vain") || !strings.Contains(words, "2 GPUs, 2 CPUs, 100 MB of n1, where 4 GPUs, 12 CPUs, 1000 MB were free") {
 		t.Errorf("explain says %q", words)
 	}
 	s.journal.noteLessons(p, s.At)

@@ -2,7 +2,6 @@ package evict
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -106,12 +105,12 @@ func Text(purpose Purpose, why preemption.Why) string {
 	return cmp.Or(texts[purpose][why], texts[ForTrial][why], string(why))
 }
 
-// words are what became of a claimant, with when that may change and what it is about.
-func (x *Claimant) words(purpose Purpose, now time.Time) string {
-	words := Text(purpose, x.Why)
+// Reason says in words why others leave for a job or not, as was decided at a time, with when that may change and what it is about.
+func Reason(x *plan.EvictionChoice, at time.Time) string {
+	words := Text(Purpose(x.For), preemption.Why(x.Why))
 	if !x.Opens.IsZero() {
 		layout := "15:04"
-		if x.Opens.Sub(now) > 12*time.Hour {
+		if x.Opens.Sub(at) > 12*time.Hour {
 			layout = "Jan 2 15:04"
 		}
 		words += ", until " + x.Opens.Local().Format(layout) + " at the earliest"
@@ -119,38 +118,50 @@ func (x *Claimant) words(purpose Purpose, now time.Time) string {
 	if x.What != "" {
 		words += ": " + x.What
 	}
-	if x.vain != nil && (x.Why == InVain || x.Why == preemption.Impossible) {
-		words += fmt.Sprintf(" (%s at %s: %s)", x.vain.Job, x.vain.Ended.Local().Format("Jan 2 15:04"), x.vain.lesson())
+	if x.Vain != (plan.VainRoom{}) {
+		words += " (" + x.Vain.Words() + ")"
 	}
 	return words
 }
 
+// Words are Reason, with what the job was asked as.
+func Words(x *plan.EvictionChoice, at time.Time) string {
+	for _, k := range kinds {
+		if k.purpose == Purpose(x.For) {
+			return k.prefix + Reason(x, at)
+		}
+	}
+	return Reason(x, at)
+}
+
 // explain is what was decided for each claimant.
-func (c *Choice) explain(prefix string) (said explanations) {
+func (c *Choice) explain() (said explanations) {
 	for i := range c.Claimants {
-		x := &c.Claimants[i]
-		said.add(x.Job, plan.EvictionChoice{For: string(c.For), Why: string(x.Why), What: x.What, Opens: x.Opens}, prefix+x.words(c.For, c.Snapshot.At))
+		said.add(c.Claimants[i].Job, c.Claimants[i].choice(c.For))
 	}
 	return said
 }
 
-// explanations are what became of jobs.
-type explanations struct {
-	cluster.JobMap[explanation]
+// choice is what became of a claimant.
+func (x *Claimant) choice(purpose Purpose) *plan.EvictionChoice {
+	choice := &plan.EvictionChoice{For: string(purpose), Why: string(x.Why), What: x.What, Opens: x.Opens}
+	if x.vain != nil && (x.Why == InVain || x.Why == preemption.Impossible) {
+		choice.Vain = x.vain.room()
+	}
+	return choice
 }
 
-type explanation struct {
-	plan.EvictionChoice
-	words string
+// explanations are what became of jobs.
+type explanations struct {
+	cluster.JobMap[*plan.EvictionChoice]
 }
 
 // add takes in what became of a job. Of an array it stands for what became of its first
 // task.
-func (e *explanations) add(job cluster.JobID, choice plan.EvictionChoice, words string) {
-	x := explanation{choice, words}
-	e.Set(job, x)
-	if array := slurmplug.Plain(job.ID); e.Get(array).words == "" {
-		e.Set(array, x)
+func (e *explanations) add(job cluster.JobID, choice *plan.EvictionChoice) {
+	e.Set(job, choice)
+	if array := slurmplug.Plain(job.ID); e.Get(array) == nil {
+		e.Set(array, choice)
 	}
 }
 
@@ -162,7 +173,7 @@ func (e *explanations) annotate(p *plan.Plan, classes []cluster.Class) {
 			continue
 		}
 		if x, said := e.Find(d.Job); said {
-			d.Evict, d.Choices.Eviction = x.words, &x.EvictionChoice
+			d.Choices.Eviction = x
 		}
 	}
 }

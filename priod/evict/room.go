@@ -158,7 +158,7 @@ func (e *Feature) makeRoom(ctx context.Context, c *plan.Cycle, k kind, q Questio
 			c.Plan.Stands(x.Cost/float64(x.GPUs) - x.Waited)
 		}
 	}
-	said := choice.explain(k.prefix)
+	said := choice.explain()
 	if k.purpose == ForRound {
 		e.Rounds.due, e.Rounds.explained = false, said
 		return nil

@@ -43,13 +43,13 @@ func TestWhenRoundsEnd(t *testing.T) {
 func TestRoundsOffAndOn(t *testing.T) {
 	f, set, _, turn := turning(t)
 	set.Rounds.due, set.Rounds.lastCycle, set.Rounds.explained = false, start.Add(-24*time.Hour), explanations{}
-	set.Rounds.explained.Set(slurmplug.Plain(9), explanation{words: "of yesterday"})
+	set.Rounds.explained.Set(slurmplug.Plain(9), &plan.EvictionChoice{For: string(ForRound), Why: "of yesterday"})
 	set.Settings.Rounds.Enabled = false
 	if _, err := turn(); err != nil {
 		t.Fatal(err)
 	}
 	set.Settings.Rounds.Enabled = true
-	if r, err := turn(); err != nil || r.Round != nil || set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Evict, "yesterday") {
+	if r, err := turn(); err != nil || r.Round != nil || set.Rounds.due || r.Plan.Decisions[0].Choices.Eviction != nil && r.Plan.Decisions[0].Choices.Eviction.Why == "of yesterday" {
 		t.Errorf("%+v, due %v, %v; %v", r.Round, set.Rounds.due, err, f.log)
 	}
 }
@@ -120,7 +120,7 @@ func TestRoundEnds(t *testing.T) {
 		t.Fatalf("%+v, %v", r.Round, err)
 	}
 	d := r.Plan.Decisions[0]
-	if d.Why != string(plan.Round) || d.Value <= 0 || !strings.Contains(d.Evict, "others yield to it") || !strings.Contains(d.Choices.GPUType.Words(), "waits") {
+	if d.Why != string(plan.Round) || d.Value <= 0 || !strings.Contains(Words(d.Choices.Eviction, start), "others yield to it") || !strings.Contains(d.Choices.GPUType.Words(), "waits") {
 		t.Errorf("%+v", d)
 	}
 	if len(r.Plan.Actions) != 1 || r.Plan.Actions[0].Lever != slurmplug.SiteFactor {
@@ -186,7 +186,7 @@ func TestRoundsAndManyVetoes(t *testing.T) {
 	for _, id := range odd {
 		f.change(id, norequeue)
 	}
-	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due || strings.Contains(r.Plan.Decisions[0].Evict, "yield") {
+	if r, err := turn(); err != nil || r.Round != nil || !set.Rounds.due || r.Plan.Decisions[0].Choices.Eviction != nil {
 		t.Errorf("with many surprises: %+v, due %v, %v", r.Round, set.Rounds.due, err)
 	}
 	if r, err := turn(); err != nil || r.Round == nil || len(r.Round.Changes.Evictions) != 1 || set.Rounds.due {

@@ -57,7 +57,7 @@ type RoundSettings struct {
 type Rounds struct {
 	lastCycle time.Time    // when the last cycle was
 	due       bool         // a round has ended, and no cycle has dealt with it
-	explained explanations // what the last round brought each job, in words
+	explained explanations // what the last round brought each job
 }
 
 // Restore takes in when an earlier process had its last cycle: a round that ended since is dealt with.

@@ -1,6 +1,7 @@
 package locality
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -186,8 +187,9 @@ func (w *work) decide(x *cell, g *gang) {
 		w.wait(x, g)
 	}
 	if g.excluded != noConsent && g.rule.Most != 1 { // else no job asks
-		g.decision.Locality = joined(g.decision.Locality, w.words(g))
-		g.decision.Choices.Switches = w.choice(g)
+		if g.decision.Choices.Switches = w.choice(g); g.decision.Choices.Switches == nil {
+			g.decision.Locality = plan.Joined(g.decision.Locality, w.words(g))
+		}
 	}
 }
 
@@ -288,23 +290,13 @@ func (w *work) write(g *gang, accepts int) {
 
 // words say what was decided, in the same words while that stands.
 func (w *work) words(g *gang) string {
-	j, rule := &g.rule, w.rule()
-	span := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Minute) }
-	switch {
-	case g.excluded != "":
-		return "switches: " + g.excluded
-	case w.unknown():
-		return "switches: no switch topology"
-	case j.Most <= j.Fewest:
-		return "switches: it cannot be spread over more than it needs"
-	case g.accepts == 0:
-		return "switches: any number; it has waited as long as that pays"
+	if c := w.choice(g); c != nil {
+		return c.Words()
 	}
-	return fmt.Sprintf("switches: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
-		g.accepts, j.Most, span(j.Run+rule.longer(j, j.Most)), span(j.Run), j.Most)
+	return "switches: " + cmp.Or(g.excluded, "no switch topology")
 }
 
-// choice says the same as data; nil where the rule was not asked.
+// choice is what was decided; nil where the rule was not asked.
 func (w *work) choice(g *gang) *plan.PlacesChoice {
 	j, rule := &g.rule, w.rule()
 	if g.excluded != "" || w.unknown() {

@@ -129,7 +129,7 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	}
 	if off.Off = x.off(g.request.Types, nodes); off.Off != 0 && !x.everFits(off) {
 		nodes, off.Off = nil, 0
-		g.decision.Locality = joined(g.decision.Locality, "slow nodes: too few other nodes are left for it")
+		g.decision.Locality = plan.Joined(g.decision.Locality, "slow nodes: too few other nodes are left for it")
 	}
 	if starts := x.take(g.job, off); !starts && off.Off != 0 {
 		if _, state.ticking = x.fit(g.request); state.ticking {
@@ -139,8 +139,6 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	}
 	if len(nodes) > 0 {
 		worst := slices.MaxFunc(all, func(a, b refused) int { return cmp.Compare(a.factor, b.factor) })
-		g.decision.Locality = joined(g.decision.Locality, fmt.Sprintf("slow nodes: it avoids %s, as long as that pays: on %s it would run %.2f times as long",
-			slurmplug.CompactHosts(slices.Clone(nodes)), worst.name, worst.factor))
 		c := &plan.RefusedNodes{
 			Nodes: slurmplug.CompactHosts(slices.Clone(nodes)), Worst: worst.name, WorstFactor: math.Round(100*worst.factor) / 100,
 			WaitsAtMost: math.Round(all[len(all)-1].cost/60) * 60,
@@ -220,7 +218,11 @@ func (f *Refusals) write(ctx context.Context, w *work, gangs []*gang, wanted map
 		}
 		to := slurmplug.CompactHosts(wanted[g.job.ID])
 		field := cluster.Field{Lever: w.lever, Now: slurmplug.Text(place.Excluded)} // its user's own is none
-		w.actions = append(w.actions, plan.Change(g.job, &field, slurmplug.Text(to), cmp.Or(g.decision.Locality, "slow nodes: any node")))
+		why := cmp.Or(g.decision.Locality, "slow nodes: any node")
+		if c := g.decision.Choices.Refused; c != nil {
+			why = c.Words()
+		}
+		w.actions = append(w.actions, plan.Change(g.job, &field, slurmplug.Text(to), why))
 	}
 	if err != nil {
 		err = fmt.Errorf("which nodes some jobs refuse: %w", err)
@@ -229,13 +231,6 @@ func (f *Refusals) write(ctx context.Context, w *work, gangs []*gang, wanted map
 }
 
 // joined are two things that are said of a job.
-func joined(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a + "; " + b
-}
-
 // off is the Off of requests that refuse these nodes.
 func (x *cell) off(types placement.Types, names []string) int32 {
 	p := x.part(types)

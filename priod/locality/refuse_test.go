@@ -134,8 +134,8 @@ func TestJobsThatRefuseNodes(t *testing.T) {
 		if r.looks > 1 {
 			t.Errorf("%s: %d looks", name, r.looks)
 		}
-		if says := r.plan.Decisions[0].Locality; strings.HasPrefix(c.want, "n[0") && !strings.Contains(says, "it avoids n[0-1], as long as that pays: on n1 it would run") {
-			t.Errorf("%s: %q", name, says)
+		if says := r.plan.Decisions[0].Choices.Refused; strings.HasPrefix(c.want, "n[0") && !strings.Contains(says.Words(), "it avoids n[0-1], as long as that pays: on n1 it would run") {
+			t.Errorf("%s: %+v", name, says)
 		}
 	}
 }

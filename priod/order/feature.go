@@ -46,10 +46,10 @@ func (f *Feature) Again(c *plan.Cycle) {
 	again := f.ranked.again()
 	for i := range again.Decisions { // of the same jobs
 		d, was := &again.Decisions[i], &c.Plan.Decisions[i]
-		d.Steer, d.Evict, d.Size, d.Locality = was.Steer, was.Evict, was.Size, was.Locality
-		budget := d.Choices.Budget
+		d.Steer, d.Size, d.Locality = was.Steer, was.Size, was.Locality
+		budget, part := d.Choices.Budget, d.Choices.Part
 		d.Choices = was.Choices
-		d.Choices.Budget = budget
+		d.Choices.Budget, d.Choices.Part = budget, part
 	}
 	again.Ask(slices.DeleteFunc(c.Plan.Actions, func(a plan.Action) bool { return a.Lever.Ranks() }))
 	kept := c.Plan.Notes[f.notes:]

@@ -122,7 +122,7 @@ func TestLargerThanItsBudget(t *testing.T) {
 	large.GPUs = 16
 	set := plan.Classes{User: plan.Budget{GPUs: 3}}
 	verdicts, _ := rank(t, set, large)
-	if v := verdicts[0]; v.Why != plan.OverBudget || !v.Budget.Never() || v.Detail != "5 times the share of user ann, 3 TE GPUs at a time" {
+	if v := verdicts[0]; v.Why != plan.OverBudget || !v.Budget.Never() || v.Budget.Words() != "5 times the share of user ann, 3 TE GPUs at a time" {
 		t.Errorf("%+v", v)
 	}
 	many := []cluster.Job{small}

@@ -206,6 +206,9 @@ func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 		Job: j.ID, Class: v.Class, Ranked: v.Ranked, Own: j.Priority - now,
 		Why: string(v.Why), Detail: v.Detail, Since: v.Since, Choices: plan.Choices{Budget: v.Budget},
 	}
+	if v.Tasks > 0 {
+		dec.Choices.Part = &plan.ArrayPart{First: v.Tasks, Of: j.TaskCount}
+	}
 	switch v.Why { // two steps between the other BE jobs and the TE jobs
 	case plan.Evicted:
 		dec.Value = d.lowestAbove()

@@ -138,10 +138,10 @@ func TestStartedUnseen(t *testing.T) {
 			why   plan.Reason
 			words string
 		}{
-			4: {plan.OverBudget, "6 times the share of user ann, a time limit of 1h0m0s"}, 3: {plan.TETag, ""}, 2: {plan.TETag, "over budget: 4 times"},
+			4: {plan.OverBudget, "6 times the share of user ann, a time limit of 1h0m0s"}, 3: {plan.TETag, ""}, 2: {plan.TETag, "4 times"},
 			1: {plan.OverBudget, "6 times the share of user ann, 1 TE GPUs"}, 7: {plan.TETag, ""},
 		} {
-			if v := got[id]; v.Why != want.why || v.Ranked || (v.Class == cluster.TE) != (v.Why == plan.TETag) || !strings.Contains(v.Detail, want.words) {
+			if v := got[id]; v.Why != want.why || v.Ranked || (v.Class == cluster.TE) != (v.Why == plan.TETag) || want.words != "" && !strings.Contains(v.Budget.Words(), want.words) {
 				t.Errorf("job %d: %+v, want %s", id, v, want.why)
 			}
 		}

@@ -1,10 +1,8 @@
 package order
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -65,8 +63,6 @@ func (r *ranker) admit(verdicts []Verdict, te []int) []int {
 		}
 		if v.Tasks = 0; fit < tasks {
 			v.Tasks = fit
-			part := fmt.Sprintf("the first %d of %d tasks; the others cost more", fit, j.TaskCount)
-			v.Detail = strings.TrimPrefix(v.Detail+"; "+part, "; ")
 		}
 		if j.AtOnce > 0 {
 			arrays[j.ID.ID] += fit
@@ -115,11 +111,11 @@ func (r *ranker) price(v *Verdict, j *cluster.Job, gpus, seconds float64) (tasks
 		if r.s.Jobs[v.Job].Right == cluster.Entitled {
 			v.Why = plan.InShare
 		}
-		v.Detail = v.Budget.Words()
+		v.Detail = ""
 		return 0
 	}
 	if level(times) > 0 {
-		v.Detail = "over budget: " + v.Budget.Words()
+		v.Detail = ""
 	}
 	bound, most := min(math.Exp2(float64(level(times)+1)), plan.Worth*(1+2*rounding)), math.Inf(1)
 	for k := range all {

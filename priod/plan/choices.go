@@ -4,14 +4,17 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"slurmprio/priod/cluster"
 )
 
-// Choices are what features chose for a job, as data for other programs; the words for
-// people stand beside them in Decision. Figures are of the cycle that first chose so. nil: that was
-// no question, or no rule was asked. What is chosen of CPUs and memory is a write of the lever Size.
+// Choices are what features chose for a job, as data; the words for people are made when a decision
+// is read. Figures are of the cycle that first chose so. nil: that was no question, or no rule was asked.
+// What is chosen of CPUs and memory is a write of the lever Size.
 type Choices struct {
 	Share    *ShareChoice    `json:"share,omitempty"`
 	Budget   *BudgetLimit    `json:"budget,omitempty"`
+	Part     *ArrayPart      `json:"part,omitempty"`
 	GPUType  *GPUTypeChoice  `json:"gpu_type,omitempty"`
 	Eviction *EvictionChoice `json:"eviction,omitempty"`
 	Switches *PlacesChoice   `json:"switches,omitempty"`
@@ -129,6 +132,17 @@ func (b *BudgetLimit) Words() string {
 	return fmt.Sprintf("%g times the share of %s %s, %s", b.Times, b.Of, b.Name, share)
 }
 
+// ArrayPart are the tasks of an array that stand where its decision says; the others cost more.
+type ArrayPart struct {
+	First int `json:"first"` // so many
+	Of    int `json:"of"`
+}
+
+// Words say how many tasks they are.
+func (p *ArrayPart) Words() string {
+	return fmt.Sprintf("the first %d of %d tasks; the others cost more", p.First, p.Of)
+}
+
 // Never reports whether a job counts as BE whatever others do: only its own request can change that.
 func (b *BudgetLimit) Never() bool {
 	return b.Times >= Worth && (b.Limit == "time_limit_s" || b.Asks > Worth*b.Allowed)
@@ -147,30 +161,28 @@ type GPUTypeChoice struct {
 	Back     string    `json:"taken_back,omitempty"` // why the type before is: allocation-changed, nodes-down, better-type, not-free
 }
 
-// Words say what becomes of the job, in times of the clock: they stay true while it waits.
+// Words say what becomes of the job. When it starts they leave to the forecast, which has one time for all that ask.
 func (c *GPUTypeChoice) Words() string {
 	text := ""
 	switch c.Why {
 	case "starts":
 		text = fmt.Sprintf("%s is allocated to it and free", c.GPUType)
 	case "waits":
-		text = fmt.Sprintf("waits for %s until %s, where it ends %s", c.GPUType, c.clock(c.StartS), c.clock(c.EndS))
+		text = "waits for " + c.GPUType
 		if c.StartS == nil {
-			text = fmt.Sprintf("waits for %s, where jobs without a time limit run", c.GPUType)
-		}
-		if c.Other != "" {
-			given := ""
+			text += ", where jobs without a time limit run"
+		} else if c.Other != "" {
+			text += ", where it ends" + later(c.EndS, c.OtherS, "sooner") + " than on " + c.Other
 			if c.NotGiven {
-				given = ", where nothing is allocated to it,"
+				text += ", where nothing is allocated to it"
 			}
-			text += fmt.Sprintf("; on %s%s it would end %s", c.Other, given, c.clock(c.OtherS))
 		}
 	case "cannot-run":
 		text = fmt.Sprintf("bound to %s: it cannot run on all types that it may have", c.GPUType)
 	case "takes-other":
-		text = fmt.Sprintf("takes %s, which is free and where it ends %s", c.GPUType, c.clock(c.EndS))
+		text = fmt.Sprintf("takes %s, which is free", c.GPUType)
 		if c.Other != "" {
-			text += fmt.Sprintf("; waiting for %s it would end %s", c.Other, c.clock(c.OtherS))
+			text += fmt.Sprintf("; waiting for %s it would end%s", c.Other, later(c.EndS, c.OtherS, "later"))
 		}
 	default:
 		text = typeOpen[c.Why]
@@ -179,6 +191,16 @@ func (c *GPUTypeChoice) Words() string {
 		text += "; the previous type is withdrawn: " + back
 	}
 	return text
+}
+
+// later is by how much one end, s, is before another, in words that end in sooner or later; without a figure where one of
+// them is not known, or the two are less than a minute apart.
+func later(end, other *float64, word string) string {
+	if end != nil && other != nil && *other-*end >= 60 {
+		minutes := time.Duration(*other-*end) * time.Second / time.Minute
+		word = fmt.Sprintf("%dh%02dm %s", minutes/60, minutes%60, word)
+	}
+	return " " + word
 }
 
 // NoConsent is why a job is not steered that says nothing of its speed.
@@ -203,19 +225,6 @@ var typeBack = map[string]string{
 	"better-type":        "another type is better",
 }
 
-// clock is a time of the clock so many seconds from At, with its day where that is another one.
-func (c *GPUTypeChoice) clock(s *float64) string {
-	if s == nil {
-		return "at no known time"
-	}
-	now := c.At.Local()
-	at := now.Add(time.Duration(*s * float64(time.Second))).Round(time.Minute)
-	if at.YearDay() == now.YearDay() && at.Year() == now.Year() {
-		return at.Format("about 15:04")
-	}
-	return at.Format("about Jan 2 15:04")
-}
-
 // EvictionChoice is what was decided about room for a job.
 type EvictionChoice struct {
 	For  string `json:"for"`            // te, round, gang
@@ -225,6 +234,32 @@ type EvictionChoice struct {
 	// Opens is when the limit that Why names lets others leave, at the earliest; left out: unknown, or
 	// no time opens it.
 	Opens time.Time `json:"opens,omitzero"`
+
+	Vain VainRoom `json:"vain,omitzero"` // where that keeps others from leaving for it
+}
+
+// VainRoom is room that was made for such a job on such nodes and was free, and the job did not start.
+type VainRoom struct {
+	Job       cluster.JobID `json:"job"`
+	Ended     time.Time     `json:"ended"`
+	Nodes     int           `json:"nodes"`
+	Node      string        `json:"node"` // the first of them
+	GPUs      int           `json:"gpus"` // asked for there
+	CPUs      int           `json:"cpus"`
+	MemMB     int64         `json:"mem_mb"`
+	FreeGPUs  int           `json:"free_gpus"`
+	FreeCPUs  int           `json:"free_cpus"`
+	FreeMemMB int64         `json:"free_mem_mb"`
+}
+
+// Words say what was asked for and what was free.
+func (v *VainRoom) Words() string {
+	words := fmt.Sprintf("%s at %s: %d GPUs, %d CPUs, %d MB of %s, where %d GPUs, %d CPUs, %d MB were free",
+		v.Job, v.Ended.Local().Format("Jan 2 15:04"), v.GPUs, v.CPUs, v.MemMB, v.Node, v.FreeGPUs, v.FreeCPUs, v.FreeMemMB)
+	if v.Nodes > 1 {
+		words += fmt.Sprintf("; and so on for %d more nodes", v.Nodes-1)
+	}
+	return words
 }
 
 // PlacesChoice is how many switches, or nodes, a job accepts.
@@ -237,10 +272,28 @@ type PlacesChoice struct {
 	WaitsAtMost float64 `json:"waits_at_most_s"` // until it accepts any number
 }
 
+// Words say on how many switches the job starts, and why.
+func (c *PlacesChoice) Words() string {
+	span := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Minute) }
+	switch {
+	case c.Most <= c.Fewest:
+		return "switches: it cannot be spread over more than it needs"
+	case c.Accepts == 0:
+		return "switches: any number; it has waited as long as that pays"
+	}
+	return fmt.Sprintf("switches: %d at most, of the %d that it might get; it waits for them as long as that pays, for it would run %s instead of %s on %d",
+		c.Accepts, c.Most, span(c.RunOnMostS), span(c.RunS), c.Most)
+}
+
 // RefusedNodes are slow nodes that a job of several nodes refuses.
 type RefusedNodes struct {
 	Nodes       string  `json:"node_list"`
 	Worst       string  `json:"worst_node"`
 	WorstFactor float64 `json:"worst_factor"`    // it would run so many times as long there
 	WaitsAtMost float64 `json:"waits_at_most_s"` // until it refuses none
+}
+
+// Words say which nodes the job avoids, and why.
+func (c *RefusedNodes) Words() string {
+	return fmt.Sprintf("slow nodes: it avoids %s, as long as that pays: on %s it would run %.2f times as long", c.Nodes, c.Worst, c.WorstFactor)
 }

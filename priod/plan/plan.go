@@ -6,6 +6,8 @@ package plan
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -84,13 +86,12 @@ type Decision struct {
 	Ranked   bool          `json:"ranked"`             // priod orders this job
 	Value    int64         `json:"value"`              // wanted above Slurm's own priority
 	Own      int64         `json:"own_priority"`       // Slurm's own part of the priority when this was decided
-	Why      string        `json:"why"`                // te, te-qos, be, be-qos, untagged, bad-tag, over-budget, overrun, held, dependency, reservation, partition, not-eligible, het, evicted, in-share, round
-	Detail   string        `json:"detail,omitempty"`   // words for a person, of its place in the queue
+	Why      string        `json:"why"`                // te, te-qos, be, be-qos, untagged, bad-tag, over-budget, overrun, held, dependency, reservation, partition, not-eligible, het, evicted, in-share, withheld, round
+	Detail   string        `json:"detail,omitempty"`   // words for a person, of its place in the queue; as it is read all that is said but of its type
 	Since    time.Time     `json:"since,omitzero"`     // when the job could first have run
 	Steer    string        `json:"steer,omitempty"`    // which GPU type it gets, or none, and why; "" when that was no question
-	Evict    string        `json:"evict,omitempty"`    // which jobs leave for it, or why none does; "" when that was no question
 	Size     string        `json:"size,omitempty"`     // which CPUs and memory it gets, and why; "" when that was no question
-	Locality string        `json:"locality,omitempty"` // how many switches or nodes it accepts, which nodes it refuses, and why; "" when that was no question
+	Locality string        `json:"locality,omitempty"` // why its switches and nodes are its own matter, where Choices do not tell; "" else
 	Unmoved  string        `json:"unmoved,omitempty"`  // why a wanted value is not written; "" when it is or need not be
 	Choices  Choices       `json:"choices,omitzero"`
 }
@@ -101,19 +102,12 @@ func (d *Decision) GetsRoom() bool {
 	return d.Ranked && (d.Class == cluster.TE || d.Why == string(InShare))
 }
 
-// Words are all that is said of the job but its type, in one line.
-func (d *Decision) Words() string {
-	words := d.Detail
-	for _, part := range [...]string{d.Evict, d.Size, d.Locality} {
-		switch {
-		case part == "":
-		case words == "":
-			words = part
-		default:
-			words += "; " + part
-		}
-	}
-	return words
+// Words are all that is said of the job but its type and its Choices, in one line.
+func (d *Decision) Words() string { return Joined(d.Detail, d.Size, d.Locality) }
+
+// Joined are texts in one line, without those that are empty.
+func Joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "; ")
 }
 
 // Plan is one cycle's decisions and the writes that carry them out.

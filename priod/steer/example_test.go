@@ -38,7 +38,7 @@ func ExampleDecide() {
 		fmt.Printf("job %d %s\n", i+1, v.Choice(types, time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)).Words())
 	}
 	// Output:
-	// job 1 waits for a100 until about 12:10, where it ends about 12:30; on v100 it would end about 17:40
-	// job 2 waits for a100 until about 12:30, where it ends about 13:00; on v100 it would end about 19:20
+	// job 1 waits for a100, where it ends 5h10m sooner than on v100
+	// job 2 waits for a100, where it ends 6h20m sooner than on v100
 	// job 3 v100 is allocated to it and free
 }

@@ -40,13 +40,4 @@ func TestOpenChoiceHasNoTime(t *testing.T) {
 	}
 }
 
-// Times of another day have it.
-func TestClockTime(t *testing.T) {
-	for s, want := range map[float64]string{0: "about 12:00", 3629: "about 13:00", 12 * 3600: "about Jan 2 00:00", 400 * 86400: "at no known time"} {
-		if got := (&Verdict{Why: Takes, End: s, Other: Open}).Choice([]string{"fast"}, noon).Words(); got != "takes fast, which is free and where it ends "+want {
-			t.Errorf("%v s: %s, want %s", s, got, want)
-		}
-	}
-}
-
 func init() { time.Local = time.UTC } // words have times of the machine's zone

@@ -41,6 +41,9 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 		next.SetFloat(v.Float() + 1)
 	case reflect.String:
 		next.SetString(v.String() + "x")
+	case reflect.Struct:
+		next.Set(v)
+		next.Field(0).Set(another(t, v.Field(0)))
 	default:
 		t.Fatalf("no other value is known of a %s", v.Type())
 	}
@@ -157,7 +160,7 @@ func TestEveryFieldOfAChoice(t *testing.T) {
 			t.Errorf("%s looks like %s", name, was)
 		}
 		seen[digest(c)] = name
-		if again := decisionOf(&db.Decision{Choices: choicesText(&c)}, cluster.JobID{}).Choices; digest(again) != digest(c) {
+		if again, data := decisionOf(&db.Decision{Choices: choicesText(&c)}, cluster.JobID{}); digest(again.Choices) != digest(c) || data != (c != plan.Choices{}) {
 			t.Errorf("%s: another digest after reading", name)
 		}
 	}

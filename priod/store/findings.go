@@ -58,7 +58,7 @@ func (r *Reader) Findings(ctx context.Context) (f Findings, err error) {
 }
 
 // ExpectedStart is when a waiting job would start by the time limits of those before it: see
-// advise.Starts.
+// forecast.Queue.
 type ExpectedStart struct {
 	At      time.Time `json:"start"`   // of its first task, if it is an array; before Planned: now
 	Planned time.Time `json:"planned"` // it was last planned, or was off by little since

@@ -139,7 +139,7 @@ func (l *loader) decisions(ctx context.Context) error {
 	decisions, err := l.q.DecisionsInQueue(ctx, l.tx)
 	for i := range decisions {
 		if e := l.rows[decisions[i].Job]; e != nil {
-			d := decisionOf(&decisions[i], e.id)
+			d, _ := decisionOf(&decisions[i], e.id)
 			e.decided = l.stored.digester.decision(&d, decisions[i].Counted)
 			e.since, e.counted = decisions[i].SinceMs, decisions[i].Counted
 			l.remember(e)

@@ -118,7 +118,7 @@ func nodeOf(r *db.Node) cluster.Node {
 	return n
 }
 
-// decisionParams are without Choices. It takes the class under which the job was last ranked,
+// decisionParams are without Choices, whose words are made when the decision is read. It takes the class under which the job was last ranked,
 // "" for none.
 func decisionParams(d *plan.Decision, counted string, row, cycle int64, at time.Time) db.AddDecisionParams {
 	return db.AddDecisionParams{
@@ -128,24 +128,32 @@ func decisionParams(d *plan.Decision, counted string, row, cycle int64, at time.
 	}
 }
 
-func decisionOf(r *db.Decision, id cluster.JobID) plan.Decision {
-	d := plan.Decision{
+// storedChoices are Choices whose words do not stand beside them: before, Detail had those too.
+type storedChoices struct {
+	*plan.Choices
+	Data bool `json:"data"`
+}
+
+// decisionOf is a decision as it is stored. data says that Detail has no words of its Choices.
+func decisionOf(r *db.Decision, id cluster.JobID) (d plan.Decision, data bool) {
+	d = plan.Decision{
 		Job: id, Class: classOf(r.Class), Ranked: r.Ranked, Value: r.Value, Own: r.OwnPriority, Why: r.Why,
 		Detail: r.Detail, Since: instant(r.SinceMs), Unmoved: r.Unmoved, Steer: r.Steer,
 	}
+	kept := storedChoices{Choices: &d.Choices}
 	if r.Choices != "" {
-		_ = json.Unmarshal([]byte(r.Choices), &d.Choices) // choicesText wrote it
+		_ = json.Unmarshal([]byte(r.Choices), &kept) // choicesText wrote it
 	}
-	return d
+	return d, kept.Data
 }
 
 func choicesText(c *plan.Choices) string {
 	if *c == (plan.Choices{}) {
 		return ""
 	}
-	text, err := json.Marshal(c)
+	text, err := json.Marshal(storedChoices{c, true})
 	if err != nil {
-		return "" // a figure that is no number: the words still say it
+		return "" // a figure that is no number
 	}
 	return string(text)
 }

@@ -304,7 +304,8 @@ func (r *Reader) TypesGivenSince(ctx context.Context, since time.Time) ([]TypeGi
 		if err = errors.Join(err, unread); err != nil {
 			return nil, err
 		}
-		if choice := decisionOf(&db.Decision{Choices: x.Choices}, cluster.JobID{}).Choices.GPUType; choice == nil || choice.GPUType != x.GpuType {
+		d, _ := decisionOf(&db.Decision{Choices: x.Choices}, cluster.JobID{})
+		if choice := d.Choices.GPUType; choice == nil || choice.GPUType != x.GpuType {
 			continue // it was taken back, or the type has got another name
 		}
 		given = append(given, TypeGiven{

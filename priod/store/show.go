@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/slurmplug"
@@ -462,11 +463,39 @@ func showJob(r *db.Job) Job {
 }
 
 func showDecision(r *db.Decision, id cluster.JobID) *Decision {
-	d := &Decision{Decision: decisionOf(r, id), Cycle: r.Cycle, At: instant(r.AtMs)}
+	decision, data := decisionOf(r, id)
+	d := &Decision{Decision: decision, Cycle: r.Cycle, At: instant(r.AtMs)}
 	if c := d.Choices.GPUType; c != nil {
 		d.Steer = cmp.Or(d.Steer, c.Words())
 	}
+	if data {
+		d.Detail = Detail(&d.Decision, d.At)
+	}
 	return d
+}
+
+// Detail is all that is said of a decision but the job's type, in one line, of one that was made at a time.
+func Detail(d *plan.Decision, at time.Time) string {
+	c, parts := &d.Choices, make([]string, 0, 6)
+	if b := c.Budget; b != nil && d.Why == string(plan.OverBudget) {
+		parts = append(parts, b.Words())
+	} else if b.Beyond() {
+		parts = append(parts, "over budget: "+b.Words())
+	}
+	if c.Part != nil {
+		parts = append(parts, c.Part.Words())
+	}
+	parts = append(parts, d.Words())
+	if c.Eviction != nil {
+		parts = append(parts, evict.Words(c.Eviction, at))
+	}
+	if c.Switches != nil {
+		parts = append(parts, c.Switches.Words())
+	}
+	if c.Refused != nil {
+		parts = append(parts, c.Refused.Words())
+	}
+	return plan.Joined(parts...)
 }
 
 func showWrite(r *db.Write, id cluster.JobID, user string) Write {
@@ -512,10 +541,11 @@ type JobTimes struct {
 func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobTimes, error) {
 	query := func(tx *sql.Tx) ([]db.JobsSinceRow, error) { return r.q.JobsSince(ctx, tx, millis(since)) }
 	return list(ctx, r, query, func(x *db.JobsSinceRow) JobTimes {
+		last := showDecision(&db.Decision{Why: x.Why, Detail: x.Detail, Choices: x.Choices}, jobID(x.ID, x.Task))
 		return JobTimes{
 			Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: jobtag.Read(x.Tag), Class: x.Class, Submit: instant(x.FirstSubmitMs),
 			Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
-			User: x.User, GPUs: int(x.Gpus), Why: x.Why, Detail: x.Detail,
+			User: x.User, GPUs: int(x.Gpus), Why: x.Why, Detail: last.Detail,
 		}
 	})
 }

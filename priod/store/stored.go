@@ -213,6 +213,7 @@ func (h *choicesHash) add(c *plan.Choices) {
 	}
 	writeTo(h, share)
 	writeTo(h, c.Budget)
+	writeTo(h, c.Part)
 	writeTo(h, c.Eviction)
 	writeTo(h, c.Switches)
 	writeTo(h, c.Refused)

@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/advise"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload/speed"
@@ -134,11 +135,11 @@ func Unplanned(views []*Expectation) bool {
 
 // Plan fills in when the jobs would start that the daemon's last plan had no time for: it came before them, or is yet to come.
 func (f *Forecaster) Plan(views []*Expectation) {
-	order := advise.Queue(f.site)
-	limits := advise.Starts(f.site, order)
-	var expected map[cluster.JobID]advise.ETA
+	queue := f.site.Queue()
+	limits := queue.Starts()
+	var expected map[cluster.JobID]forecast.ETA
 	if f.forecast != nil {
-		expected = advise.Expect(f.site, order, f.forecast.Runs, f.forecast.Draws, f.forecast.Seed)
+		expected = queue.Expect(f.forecast.Runs, f.forecast.Draws)
 	}
 	for _, v := range views {
 		at, known := limits[*v.Job]
@@ -165,33 +166,29 @@ func (v *Explanation) eta() *Expectation {
 		s := max(int64(time.Until(at).Round(time.Second)/time.Second), 0)
 		return &s
 	}
-	_, _, free := v.room()
-	switch s := v.Start; {
-	case !v.waits():
-	case !free.IsZero():
-		e.StartS, e.P90S = from(free), from(free)
-	case v.startsNow():
-		e.StartS, e.P90S = new(int64), new(int64)
-	case s != nil:
-		e.StartS, e.P90S, e.LimitsS = from(s.Median), from(s.P90), from(s.At)
-		e.Moved = Moved(s)
-	default:
-		e.unplanned = true
+	if !v.waits() {
+		return e
+	}
+	when := v.when()
+	median, p90, limits := when.Times()
+	e.StartS, e.P90S, e.LimitsS = from(median), from(p90), from(limits)
+	if e.unplanned = !when.Known(); e.LimitsS != nil {
+		e.Moved = Moved(v.Start)
 	}
 	return e
 }
 
 // aboutToStart reports whether the job fits now, or others leave for it.
 func (v *Explanation) aboutToStart() bool {
-	_, _, free := v.room()
-	return !free.IsZero() || v.startsNow()
+	when := v.when()
+	return when.Now || !when.Room.IsZero()
 }
 
 // alternatives fills in what would come of a job that asked for something else.
 func (f *Forecaster) alternatives(ctx context.Context, r *store.Reader, x *Explanation, v *Expectation) error {
 	jobs := f.site.Snapshot.Jobs
 	at := slices.IndexFunc(jobs, func(j cluster.Job) bool { return j.ID == x.Job.ID && j.State == cluster.Pending })
-	if at < 0 || !advise.ForRoom(&jobs[at]) {
+	if at < 0 || !forecast.ForRoom(&jobs[at]) {
 		return nil
 	}
 	j := &jobs[at]
@@ -244,8 +241,13 @@ func (f *Forecaster) compare(ctx context.Context, r *store.Reader, v *Expectatio
 	if best == nil || !best.Start.Known() {
 		return nil
 	}
-	v.StartS, v.P90S = SecondsOf(best.Start), SecondsOf(best.StartP90)
-	v.Alternatives = append(v.Alternatives, Alternative{StartS: v.StartS, P90S: v.P90S, EndS: SecondsOf(best.End)})
+	end := SecondsOf(best.End)
+	if v.StartS == nil {
+		v.StartS, v.P90S = SecondsOf(best.Start), SecondsOf(best.StartP90)
+	} else if end != nil { // from the start that was planned
+		*end += *v.StartS - *SecondsOf(best.Start)
+	}
+	v.Alternatives = append(v.Alternatives, Alternative{StartS: v.StartS, P90S: v.P90S, EndS: end})
 	add := func(change, try string, e *advise.Expected, end bool) {
 		a := Alternative{Change: change, Try: try, StartS: SecondsOf(e.Start), P90S: SecondsOf(e.StartP90), Sooner: sooner(e.Start, best.Start)}
 		if end {

@@ -20,15 +20,20 @@ func openEvictions(ctx context.Context, r *store.Reader) ([]store.Eviction, erro
 	return slices.DeleteFunc(all, func(e store.Eviction) bool { return !e.Ended.IsZero() }), err
 }
 
-// roomFor are the jobs for which others leave.
-func roomFor(open []store.Eviction) map[cluster.JobID]bool {
-	room := map[cluster.JobID]bool{}
+// roomFor are the jobs for which others leave, and when the last of these is to have left.
+func roomFor(open []store.Eviction) map[cluster.JobID]time.Time {
+	room := map[cluster.JobID]time.Time{}
 	for i := range open {
-		if open[i].ClaimEnded.IsZero() {
-			room[open[i].For] = true
+		if x := &open[i]; x.ClaimEnded.IsZero() {
+			room[x.For] = cluster.Later(room[x.For], leftBy(x))
 		}
 	}
 	return room
+}
+
+// leftBy is when a victim is to have left.
+func leftBy(x *store.Eviction) time.Time {
+	return x.Recorded.Add(time.Duration(x.WaitS * float64(time.Second)))
 }
 
 // leaving are the jobs that were signalled and are still there, with the job for which each leaves.

@@ -105,7 +105,7 @@ func (v *Explanation) pending() (why, advice string) {
 	case plan.ByOther:
 		return "Slurm's reason" + what + words, ""
 	case plan.Starting:
-		if !v.startsNow() {
+		if when := v.when(); !when.Now {
 			return "fits now, and jobs ahead of it in Slurm's queue may start there first", ""
 		}
 		return "fits now and starts in Slurm's next pass", ""
@@ -117,11 +117,11 @@ func (v *Explanation) pending() (why, advice string) {
 		why = v.reasonNow()
 	}
 	if d := v.Decision; d != nil && v.Since == "" { // else it is of an earlier wait
-		if _, awaits := v.awaitsType(); awaits {
+		if c := d.Choices.GPUType; c != nil && c.Why == string(steer.Waits) {
 			why = d.Steer
 		}
-		if d.Evict != "" {
-			why += "; " + d.Evict
+		if e := d.Choices.Eviction; e != nil {
+			why += "; " + evict.Reason(e, d.At)
 		}
 		why += v.priceWords()
 	}
@@ -184,24 +184,11 @@ func noNodeWords(what string, id cluster.JobID) (why, advice string) {
 	return "its nodes are down, drained or reserved", "sinfo -R; or ask for other nodes"
 }
 
-// startsNow reports whether the job fits now and the forecast, if there is one, has no other jobs go first.
-func (v *Explanation) startsNow() bool {
-	if v.cause().Cause != plan.Starting {
-		return false
-	}
-	s := v.Start
-	if s == nil {
-		return true
-	}
-	at := s.Median
-	if at.IsZero() {
-		at = s.At
-	}
-	return at.Sub(cluster.Later(s.Planned, time.Now())) <= soonAfter
+// when is when the job is expected to start.
+func (v *Explanation) when() When {
+	_, _, free := v.room()
+	return whenOf(v.Start, v.cause().Cause, free)
 }
-
-// soonAfter is how long Slurm's next pass may take.
-const soonAfter = time.Minute
 
 // room is which jobs leave for this one, where, and when the last one is to have left.
 func (v *Explanation) room() (victims []string, nodes string, free time.Time) {
@@ -209,7 +196,7 @@ func (v *Explanation) room() (victims []string, nodes string, free time.Time) {
 		x := &v.Evictions[i]
 		if x.For == v.Job.ID && (x.ClaimState == string(evict.Planned) || x.ClaimState == string(evict.Holding)) {
 			victims, nodes = append(victims, fmt.Sprintf("job %s %s", x.Victim, x.State)), x.Nodes
-			free = cluster.Later(free, x.Recorded.Add(time.Duration(x.WaitS*float64(time.Second))))
+			free = cluster.Later(free, leftBy(x))
 		}
 	}
 	return victims, nodes, free
@@ -275,50 +262,15 @@ func (v *Explanation) budgetAdvice() string {
 	return advice
 }
 
-// awaitsType reports whether the job waits for a GPU type that it is bound to, as its last decision tells, and from when on
-// that is expected to be free; zero: not known.
-func (v *Explanation) awaitsType() (from time.Time, awaits bool) {
-	d := v.Decision
-	if d == nil || v.Since != "" || d.Choices.GPUType == nil || d.Choices.GPUType.Why != string(steer.Waits) {
-		return from, false
-	}
-	c := d.Choices.GPUType
-	if at := c.At; c.StartS != nil {
-		if at.IsZero() { // as earlier versions stored it
-			at = d.At
-		}
-		from = at.Add(time.Duration(*c.StartS * float64(time.Second)))
-	}
-	return from, true
-}
-
 // startWords are when the job is expected to start.
 func (v *Explanation) startWords() string {
-	var all []string
-	_, _, free := v.room()
-	typed, _ := v.awaitsType()
-	switch s := v.Start; {
-	case !free.IsZero():
-		all = append(all, fmt.Sprintf("about %s, once the last victim has left", report.Clock(free)))
-	case v.startsNow():
-		all = append(all, "now")
-	case !typed.IsZero():
-		all = append(all, "about "+TimeOfDay(typed.Round(time.Minute)))
-	case s != nil:
-		text := Starts(s.At, s.Median, s.P90)
-		if s.Median.IsZero() {
-			text += ", " + ByTimeLimits(s.Planned)
-		}
-		if moved := Moved(s); moved != "" {
-			text += "; " + moved
-		}
-		all = append(all, text)
-	}
+	when := v.when()
+	all := []string{cmp.Or(when.Words(), "not known: no plan reaches it")}
 	if v.Now != nil && !v.Now.Start.IsZero() {
 		all = append(all, "Slurm's backfill expects "+report.Clock(v.Now.Start))
-	}
-	if len(all) == 0 {
-		return "not known: no plan reaches it"
+		if !when.Known() {
+			all = all[1:]
+		}
 	}
 	return strings.Join(all, "; ")
 }

@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/steer"
@@ -15,21 +16,27 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// A row is written anew when something else of the decision changes: the times of a GPU type count from where it was chosen.
-func TestTimesOfAnEarlierChoice(t *testing.T) {
+// A job that waits for a GPU type has the time of the plan, and no other one beside it.
+func TestOneTimeOfAStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(12 * time.Hour) // its clock begins at midnight
-		chosen, startS, endS := time.Now().Add(-time.Hour).Truncate(time.Minute), 7200.0, 9000.0
+		chosen, startS, endS, otherS := time.Now().Add(-time.Hour).Truncate(time.Minute), 7200.0, 9000.0, 9300.0
 		v := &Explanation{}
 		v.Job = store.Job{ID: slurmplug.Plain(7), State: cluster.Pending.String(), GPUs: 4}
 		v.Decision = &store.Decision{At: time.Now(), Decision: plan.Decision{Ranked: true, Class: cluster.BE}}
-		c := &plan.GPUTypeChoice{At: chosen, Why: string(steer.Waits), GPUType: "a100", StartS: &startS, EndS: &endS}
+		c := &plan.GPUTypeChoice{At: chosen, Why: string(steer.Waits), GPUType: "a100", StartS: &startS, EndS: &endS, Other: "v100", OtherS: &otherS}
 		v.Decision.Choices.GPUType, v.Decision.Steer = c, c.Words()
+		v.Start = &store.ExpectedStart{Planned: time.Now(), At: time.Now().Add(3 * time.Hour), Median: time.Now().Add(22 * time.Minute), P90: time.Now().Add(time.Hour)}
 		var out strings.Builder
 		v.Show(&out, false)
-		at := chosen.Add(2 * time.Hour).Local().Format("15:04")
-		if text := out.String(); !strings.Contains(text, "waits for a100 until about "+at) || !strings.Contains(text, "Start      about "+TimeOfDay(chosen.Add(2*time.Hour))) {
-			t.Errorf("two times of one start, want %s:\n%s", at, text)
+		text := out.String()
+		for _, want := range []string{"Why        waits for a100, where it ends 0h05m sooner than on v100\n", "Start      in about 22m00s, nine of ten within 1h00m (by time limits within 3h00m)\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q:\n%s", want, text)
+			}
+		}
+		if at := chosen.Add(2 * time.Hour).Local().Format("15:04"); strings.Contains(text, at) {
+			t.Errorf("%s is another time of its start:\n%s", at, text)
 		}
 	})
 }
@@ -42,7 +49,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 			v.Waits = []waitView{{Submit: at, Until: at, Spans: []spanView{{Cause: cause, What: what, Words: words}}}}
 		}
 	}
-	awaits, startS := "waits for a100 until about 00:12, where it ends about 00:15", 720.0
+	awaits, startS := "waits for a100, where it ends 1h00m sooner than on v100", 720.0
 	steered := func(v *Explanation) {
 		v.Decision.At, v.Decision.Steer = at, awaits
 		v.Decision.Choices.GPUType = &plan.GPUTypeChoice{Why: string(steer.Waits), GPUType: "a100", StartS: &startS}
@@ -59,7 +66,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"others first": {func(v *Explanation) {
 			waits(plan.Starting, "", "")(v)
 			v.Start = &store.ExpectedStart{Planned: at, At: at.Add(2 * time.Hour), Median: at.Add(time.Hour)}
-		}, []string{"Why        fits now, and jobs ahead of it", "Start      " + Starts(at.Add(2*time.Hour), at.Add(time.Hour), time.Time{})}, "next pass"},
+		}, []string{"Why        fits now, and jobs ahead of it", "Start      in about 1h00m, nine of ten within 1m"}, "next pass"},
 		"no node":   {waits(plan.NoNode, "BadConstraints", ""), []string{"Why        no node satisfies its request (BadConstraints)"}, "sinfo -R"},
 		"down":      {waits(plan.NoNode, "ReqNodeNotAvail", "UnavailableNodes:n1"), []string{"Why        its nodes are down, drained or reserved (ReqNodeNotAvail): UnavailableNodes:n1", "sinfo -R"}, ""},
 		"partition": {waits(plan.AtLimit, "PartitionNodeLimit", ""), []string{"Why        a limit is reached (PartitionNodeLimit)", "scontrol show partition"}, "sacctmgr"},
@@ -71,10 +78,11 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"Slurm's":   {func(v *Explanation) { v.Now = &nowView{State: "PENDING", Reason: "Resources", Start: at} }, []string{"Why        Slurm's reason: Resources", "Start      Slurm's backfill expects "}, ""},
 		"paused":    {func(v *Explanation) { v.Cycle.Hold = "paused by ann" }, []string{"; priod writes nothing: paused by ann"}, ""},
 		"a bad tag": {func(v *Explanation) { v.Job.TagError = "type=x: want te, be or none" }, []string{"Advice     correct the tag: type=x: want te, be or none"}, ""},
-		"steered":   {steered, []string{"Why        waits for a100 until about 00:12", "Start      about " + TimeOfDay(at.Add(12*time.Minute).Round(time.Minute)) + "\n"}, ""},
+		"steered":   {steered, []string{"Why        waits for a100, where it ends 1h00m sooner than on v100", "Start      not known: no plan reaches it\n"}, ""},
 		"no victims": {func(v *Explanation) {
-			v.Decision.Evict = "preemption.max_per_hour is reached, until 02:23 at the earliest"
-		}, []string{"; preemption.max_per_hour is reached, until 02:23"}, ""},
+			v.Decision.At = at
+			v.Decision.Choices.Eviction = &plan.EvictionChoice{For: string(evict.ForTrial), Why: string(preemption.PerHour), Opens: at.Add(143 * time.Minute)}
+		}, []string{"; preemption.max_per_hour is reached, until " + at.Add(143*time.Minute).Local().Format("15:04") + " at the earliest"}, ""},
 		"over budget": {func(v *Explanation) { v.Decision.Why = string(plan.OverBudget) }, []string{"it counts as TE once earlier TE jobs"}, ""},
 		"larger than the budget": {func(v *Explanation) {
 			waits(plan.AtLimit, "over-budget", "")(v)
@@ -104,7 +112,7 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"requeued since the last cycle": {func(v *Explanation) {
 			steered(v)
 			v.Now, v.Since = &nowView{State: "PENDING", Reason: "BeginTime"}, sinceRequeued
-		}, []string{"Why        Slurm's reason: BeginTime"}, "00:12"},
+		}, []string{"Why        Slurm's reason: BeginTime"}, "1h00m sooner"},
 		"above the budget": {func(v *Explanation) {
 			waits(plan.AtLimit, "over-budget", "")(v)
 			v.Decision.Why, v.Decision.Detail = string(plan.OverBudget), "user ann holds 5 TE GPUs of 6"

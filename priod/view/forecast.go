@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
 	"slurmprio/priod/live"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
@@ -55,7 +56,7 @@ func NewForecaster(ctx context.Context, cfg *config.Config, r *store.Reader, sit
 	if f.model = runtimes.Learn(append(past, runtimes.Going(f.site.Snapshot.Jobs)...), now); len(past) == 0 || !f.model.Calibrated() {
 		return f, nil
 	}
-	f.forecast = &advise.Forecast{Runs: advise.ByPast(f.model, now), Draws: daemon.ExpectDraws, Seed: uint64(now.Unix()), Fit: daemon.FitOf(promises, now)}
+	f.forecast = &advise.Forecast{Runs: forecast.ByPast(f.model, now), Draws: daemon.ExpectDraws, Fit: daemon.FitOf(promises, now)}
 	return f, nil
 }
 

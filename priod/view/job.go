@@ -36,6 +36,7 @@ type Job struct {
 	RoomFor   bool          `json:"room_is_made,omitempty"`
 
 	Start *store.ExpectedStart `json:"expected_start,omitempty"` // nil: not known
+	room  time.Time            // others leave for it, the last one by then; zero: none leaves
 	Bar   *Bar                 `json:"-"`
 }
 
@@ -65,12 +66,13 @@ func jobOf(q *store.Queued, now *plan.WaitSpan) Job {
 	return v
 }
 
-// jobsOf are waiting jobs; places are theirs among all that wait, for those with room on the way room is true.
-func jobsOf(page []store.Waiting, places []int, room map[cluster.JobID]bool) []Job {
+// jobsOf are waiting jobs; places are theirs among all that wait, room is that of roomFor.
+func jobsOf(page []store.Waiting, places []int, room map[cluster.JobID]time.Time) []Job {
 	all := make([]Job, len(page))
 	for i := range page {
 		all[i] = jobOf(&page[i].Queued, page[i].Now)
-		all[i].Place, all[i].RoomFor = places[i], room[page[i].Job.ID]
+		all[i].Place, all[i].room = places[i], room[page[i].Job.ID]
+		all[i].RoomFor = !all[i].room.IsZero()
 	}
 	drawBars(all)
 	return all
@@ -98,16 +100,16 @@ func drawBars(jobs []Job) {
 	}
 }
 
+// when is when it is expected to start.
+func (v *Job) when() When { return whenOf(v.Start, plan.Cause(v.Cause), v.room) }
+
 // Starts says when it is expected to start; "" when that is not known.
 func (v *Job) Starts() string {
-	if v.Start == nil {
-		return ""
+	when := v.when()
+	if text := when.Words(); text != "" {
+		return "starts " + text
 	}
-	text := "starts " + Starts(v.Start.At, v.Start.Median, v.Start.P90)
-	if moved := Moved(v.Start); moved != "" {
-		text += "; " + moved
-	}
-	return text
+	return ""
 }
 
 // Short says why it waits in a few words.
@@ -118,8 +120,11 @@ func (v *Job) Short() string {
 	return CauseWords(v.Cause)
 }
 
-// StartsShort is when it is expected to start, in half and in nine of ten cases; "": not known.
-func (v *Job) StartsShort() string { return StartsShort(v.Start) }
+// StartsShort is when it is expected to start, in half and in nine of ten cases; "-": not known.
+func (v *Job) StartsShort() string {
+	when := v.when()
+	return when.Short()
+}
 
 // WaitSeconds is the wait as templates take it.
 func (v *Job) WaitSeconds() float64 { return float64(v.WaitS) }

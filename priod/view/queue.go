@@ -79,7 +79,8 @@ func ReadQueue(ctx context.Context, cfg *config.Config, r *store.Reader, live bo
 			continue
 		}
 		q := jobOf(&known[i], causes[j.ID])
-		if q.RoomFor = room[q.Job]; q.Class == cluster.TE.String() {
+		q.room = room[q.Job]
+		if q.RoomFor = !q.room.IsZero(); q.Class == cluster.TE.String() {
 			v.TE++
 		}
 		v.Jobs = append(v.Jobs, q)

@@ -5,38 +5,92 @@ import (
 	"strings"
 	"time"
 
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 )
 
-// Starts says when a waiting job is expected to start: by time limits, and where past runs tell, in half and in nine of ten cases.
-func Starts(at, median, p90 time.Time) string {
-	left := time.Until(at).Round(time.Minute)
-	switch {
-	case left <= time.Minute:
-		return "now"
-	case median.IsZero():
-		return fmt.Sprintf("within %s by time limits", report.Ago(left))
-	}
-	in := func(t time.Time) string { return report.Ago(max(time.Until(t), time.Minute).Round(time.Minute)) }
-	return fmt.Sprintf("in about %s, nine of ten within %s (by time limits within %s)", in(median), in(p90), report.Ago(left))
+// When is when a waiting job is expected to start: the one answer that explain, eta, the queue and the pages give, each in
+// words of its own length.
+type When struct {
+	Now  bool                 // it fits, and no job ahead of it is planned to start there first
+	Room time.Time            // others leave for it, and the last one is to have left by then; zero: none leaves
+	Plan *store.ExpectedStart // nil: no plan reaches it
 }
 
-// StartsShort is the times by which half and nine of ten of such jobs start, for tables; "-": not known.
-func StartsShort(s *store.ExpectedStart) string {
+// soonAfter is how long Slurm's next pass may take.
+const soonAfter = time.Minute
+
+// whenOf is when a job starts that waits for a cause, as planned; room is that of When.
+func whenOf(s *store.ExpectedStart, cause plan.Cause, room time.Time) When {
+	w := When{Room: room, Plan: s}
+	fits := cause == plan.Starting || cause == "" && s != nil // why it waits may not be known
+	w.Now = room.IsZero() && fits && (s == nil || w.at().Sub(cluster.Later(s.Planned, time.Now())) <= soonAfter)
+	return w
+}
+
+// at is the planned time, by past runs where these tell.
+func (w *When) at() time.Time {
+	if w.Plan.Median.IsZero() {
+		return w.Plan.At
+	}
+	return w.Plan.Median
+}
+
+// Times are by when half and nine of ten of such jobs start, and the time by limits alone; zero: not known.
+func (w *When) Times() (median, p90, limits time.Time) {
+	switch now := time.Now(); {
+	case !w.Room.IsZero():
+		return w.Room, w.Room, limits
+	case w.Now:
+		return now, now, limits
+	case w.Plan != nil:
+		return w.Plan.Median, w.Plan.P90, w.Plan.At
+	}
+	return median, p90, limits
+}
+
+// Known reports whether there is any time.
+func (w *When) Known() bool { return w.Now || !w.Room.IsZero() || w.Plan != nil }
+
+// Words say when it starts; "": not known.
+func (w *When) Words() string {
+	s := w.Plan
 	switch {
-	case s == nil:
-		return "-"
-	case time.Until(s.At) <= 90*time.Second:
+	case !w.Room.IsZero():
+		return fmt.Sprintf("about %s, once the last victim has left", report.Clock(w.Room))
+	case w.Now:
 		return "now"
-	case s.Median.IsZero():
-		return "< " + minutes(time.Until(s.At))
+	case s == nil:
+		return ""
 	}
+	in := func(t time.Time) string { return report.Ago(max(time.Until(t), time.Minute).Round(time.Minute)) }
+	text := fmt.Sprintf("within %s by time limits, %s", in(s.At), byTimeLimits(s.Planned))
+	if !s.Median.IsZero() {
+		text = fmt.Sprintf("in about %s, nine of ten within %s (by time limits within %s)", in(s.Median), in(s.P90), in(s.At))
+	}
+	if moved := Moved(s); moved != "" {
+		text += "; " + moved
+	}
+	return text
+}
+
+// Short is the times by which half and nine of ten of such jobs start, for tables; "-": not known.
+func (w *When) Short() string {
 	in := func(t time.Time) string { return minutes(max(time.Until(t), time.Minute)) }
-	if in(s.Median) == in(s.P90) {
-		return in(s.Median)
+	median, p90, limits := w.Times()
+	switch {
+	case w.Now:
+		return "now"
+	case median.IsZero() && limits.IsZero():
+		return "-"
+	case median.IsZero():
+		return "< " + in(limits)
+	case in(median) == in(p90):
+		return in(median)
 	}
-	return in(s.Median) + "-" + in(s.P90)
+	return in(median) + "-" + in(p90)
 }
 
 // minutes is a time rounded to minutes.
@@ -44,8 +98,8 @@ func minutes(d time.Duration) string {
 	return strings.TrimSuffix(report.Ago(d.Round(time.Minute)), "00s")
 }
 
-// ByTimeLimits says what such an expectation is worth.
-func ByTimeLimits(planned time.Time) string {
+// byTimeLimits says what such an expectation is worth.
+func byTimeLimits(planned time.Time) string {
 	return fmt.Sprintf("as planned at %s: sooner if jobs end before their time limits, as most do; later if others come ahead of it",
 		planned.Local().Format(time.DateTime))
 }

@@ -223,6 +223,52 @@ func TestExpectedStarts(t *testing.T) {
 	}
 }
 
+// The queue's page, the job's page, the API, explain and eta say one time of a job's start, whatever steering thought when it gave the job
+// its GPU type. Times are days away, where words are of whole hours.
+func TestOneStartWhoeverIsAsked(t *testing.T) {
+	s := newSite(t, 4)
+	s.cycle()
+	id, now := slurmplug.Plain(1002), time.Now().Add(30*time.Minute)
+	median, p90 := now.Add(50*time.Hour), now.Add(75*time.Hour)
+	if err := s.store.SaveStarts(t.Context(), now, map[cluster.JobID]store.ExpectedStart{id: {At: now.Add(100 * time.Hour), Median: median, P90: p90}}); err != nil {
+		t.Fatal(err)
+	}
+	want := "in about 2d02h, nine of ten within 3d03h (by time limits within 4d04h)"
+	for _, address := range []string{"/queue", "/job?id=1002"} {
+		if text := s.get(address).Body.String(); !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q:\n%s", address, want, text)
+		}
+	}
+	r, err := store.OpenReader(t.Context(), s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var explained strings.Builder
+	all, err := view.ExplainStored(t.Context(), s.pages.Config, r, &view.RunTimes{}, []string{"1002"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all[0].Show(&explained, false); !strings.Contains(explained.String(), "Start      "+want) {
+		t.Errorf("explain does not say %q:\n%s", want, explained.String())
+	}
+	etas, err := view.Expectations(t.Context(), s.pages.Config, r, nil, []string{"1002"}, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(after *int64) time.Time { return time.Now().Add(time.Duration(*after) * time.Second) }
+	same := func(a, b time.Time) bool { return a.Sub(b).Abs() < 20*time.Minute } // the hours differ by 25
+	if e := etas[0]; e.StartS == nil || e.P90S == nil || !same(at(e.StartS), median) || !same(at(e.P90S), p90) {
+		t.Errorf("eta says %+v", e)
+	}
+	var job struct {
+		Start store.ExpectedStart `json:"expected_start"`
+	}
+	if err := json.Unmarshal(s.get("/api/v1/jobs/1002").Body.Bytes(), &job); err != nil || !same(job.Start.Median, median) || !same(job.Start.P90, p90) {
+		t.Errorf("the API says %+v: %v", job, err)
+	}
+}
+
 // The first page says what priod brought, once that was replayed.
 func TestValueOnTheFirstPage(t *testing.T) {
 	s := newSite(t, 2)

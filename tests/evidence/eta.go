@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/placement"
+	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload/runtimes"
@@ -238,9 +239,9 @@ func (s *etaScore) seen(r *cycle.Result) {
 	if !news {
 		return
 	}
-	site := &advise.Site{Snapshot: snapshot, Memory: true}
-	limits := advise.Starts(site, order)
-	for id, e := range advise.Expect(site, order, advise.ByPast(s.model, snapshot.At), 20, 1) {
+	queue := forecast.Queue{Now: snapshot, Order: order, Memory: true}
+	limits := queue.Starts()
+	for id, e := range queue.Expect(forecast.ByPast(s.model, snapshot.At), 20) {
 		if l, planned := limits[id]; planned && s.promises[id] == nil {
 			s.promises[id] = &etaPromise{snapshot.At, l, e.Median, e.P90, max(e.P90*s.fit, e.Median), -1}
 		}

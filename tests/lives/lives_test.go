@@ -301,6 +301,12 @@ func choicesOf(p *plan.Plan, steered bool) map[string]*choice {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
 		c := &choice{Class: d.Class, Ranked: d.Ranked, Why: d.Why, Value: d.Value, Locality: d.Locality}
+		if p := d.Choices.Switches; p != nil {
+			c.Locality = plan.Joined(c.Locality, p.Words())
+		}
+		if n := d.Choices.Refused; n != nil {
+			c.Locality = plan.Joined(c.Locality, n.Words())
+		}
 		if steered {
 			c.Size = d.Size
 		}

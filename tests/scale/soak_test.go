@@ -220,7 +220,7 @@ func (s *soak) check() (checked int) {
 	defer r.Close()
 	text := func(d plan.Decision) string {
 		d.Own, d.Since = 0, d.Since.UTC().Truncate(time.Millisecond) // Slurm's own part moves with every poll
-		d.Detail, d.Evict, d.Size, d.Locality = d.Words(), "", "", ""
+		d.Size, d.Locality = "", ""
 		b, err := json.Marshal(d)
 		if err != nil {
 			s.Fatal(err)
@@ -234,7 +234,11 @@ func (s *soak) check() (checked int) {
 		story, err := r.Job(s.Context(), d.Job, 1)
 		if err != nil || len(story.Decisions) == 0 {
 			s.Errorf("job %s has no decision in the store: %v", d.Job, err)
-		} else if got, want := text(story.Decisions[0].Decision), text(d); got != want {
+			continue
+		}
+		stored := &story.Decisions[0]
+		d.Detail = store.Detail(&d, stored.At)
+		if got, want := text(stored.Decision), text(d); got != want {
 			s.Errorf("job %s: the store says\n%s\nand the plan\n%s", d.Job, got, want)
 		}
 		checked++

@@ -362,7 +362,7 @@ const jobsSince = `-- name: JobsSince :many
 SELECT j.job, j.id, j.task, j.task_count, j.tag, j.first_submit_ms, j.left_ms,
   CAST(coalesce(min(i.start_ms), 0) AS INTEGER) AS start_ms, CAST(coalesce(max(i.end_ms), 0) AS INTEGER) AS end_ms,
   CAST(coalesce(sum(i.end_ms - i.start_ms), 0) AS INTEGER) AS ran_ms, CAST(coalesce(min(i.class), '') AS TEXT) AS class,
-  j.user, j.gpus, CAST(coalesce(d.why, '') AS TEXT) AS why, CAST(coalesce(d.detail, '') AS TEXT) AS detail
+  j.user, j.gpus, CAST(coalesce(d.why, '') AS TEXT) AS why, CAST(coalesce(d.detail, '') AS TEXT) AS detail, CAST(coalesce(d.choices, '') AS TEXT) AS choices
 FROM jobs AS j LEFT JOIN intervals AS i ON i.job = j.job
   LEFT JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
 WHERE j.first_submit_ms >= ?1 AND j.gpus > 0
@@ -385,6 +385,7 @@ type JobsSinceRow struct {
 	Gpus          int64
 	Why           string
 	Detail        string
+	Choices       string
 }
 
 // GPU jobs submitted since a time, each with its stays on GPUs summed up.
@@ -413,6 +414,7 @@ func (q *Queries) JobsSince(ctx context.Context, db DBTX, sinceMs int64) ([]Jobs
 			&i.Gpus,
 			&i.Why,
 			&i.Detail,
+			&i.Choices,
 		); err != nil {
 			return nil, err
 		}

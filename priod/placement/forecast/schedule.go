@@ -1,65 +1,41 @@
-package advise
+// Package forecast says when Slurm will start which waiting job: the daemon plans the queue with it, and what it
+// stores is the one time that explain, eta, the queue and the pages show; eta asks it about jobs that are not submitted.
+//
+// A schedule holds the nodes from now on: running jobs until they end, waiting jobs in Slurm's order where they fit first
+// (conservative backfill). Jobs end at their time limits, or as one of many draws of past run times says.
+// What Slurm alone knows it does not: limits of a QOS or an association, reservations to come, licences, who submits what
+// next, bf_window and bf_resolution.
+//
+//	schedule.go  jobs in their places
+//	starts.go    the queue by time limits
+//	expect.go    the queue in many draws of run times
+package forecast
 
 import (
 	"cmp"
 	"math"
-	"slices"
 	"strings"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
-	"slurmprio/priod/plan"
-	"slurmprio/slurmplug"
 )
 
-// Site is the cluster as the asking user sees it.
-type Site struct {
-	Snapshot   *cluster.Snapshot
-	Partitions []slurmplug.Partition
-	Memory     bool // it is handed out; else only GPUs and CPUs are
-	Defaults   Defaults
-	Ranking    *plan.Classes // nil: no priod ranks this site's jobs
-}
-
-// Defaults are what a job gets that does not ask for memory, MB; the first that
-// is set, of a whole node when none is.
-type Defaults struct{ PerCPU, PerNode int64 }
-
-// partition finds a partition by name; nil when there is none.
-func (s *Site) partition(name string) *slurmplug.Partition {
-	i := slices.IndexFunc(s.Partitions, func(p slurmplug.Partition) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &s.Partitions[i]
-}
-
-// tier is that of a job's partition, the highest of several: Slurm looks at
-// higher tiers first.
-func (s *Site) tier(list string) int {
-	highest := 0
-	for name := range strings.SplitSeq(list, ",") {
-		if p := s.partition(name); p != nil {
-			highest = max(highest, p.PriorityTier)
-		}
-	}
-	return highest
-}
-
-// effort bounds the search for places, in nodes looked at: half a second. Jobs
+// Effort bounds the search for places, in nodes looked at: half a second. Jobs
 // farther behind are counted by the GPU time that they want.
-const effort = 40_000_000
+const Effort = 40_000_000
 
-// soon keeps what has not ended from being free now, s.
-const soon = 1e-3
+// Soon keeps what has not ended from being free now, s.
+const Soon = 1e-3
 
-// schedule is which jobs hold which nodes until when: the running jobs until their
-// time limits, and those that wait before a new one where they fit first.
-type schedule struct {
+// Schedule is which jobs hold which nodes until when: the running jobs as long as Lengths say, and those that wait
+// where they fit first.
+type Schedule struct {
+	Hidden map[string]int // by GPU type, GPUs that are in use and that no job of the snapshot holds
+
 	nodes  *nodemap.Map
+	memory bool // it is handed out; else only GPUs and CPUs are
 	line   *placement.Timeline
-	hidden map[string]int // by GPU type, GPUs held by jobs hidden from the user
 	kinds  []kindLoad
 
 	left         int                                          // of effort
@@ -70,82 +46,40 @@ type schedule struct {
 	lengths      Lengths
 }
 
-// newSchedule plans the jobs ahead of a new one.
-func newSchedule(site *Site, nodes *nodemap.Map, ahead []*cluster.Job, lengths Lengths, effort int) *schedule {
-	s := newRunning(site, nodes, lengths)
-	s.left = effort
-	for _, j := range ahead {
-		s.plan(j, site.Memory)
+// New is a schedule of the running jobs of a snapshot, on its nodes. The search for places of those that wait is bounded by an
+// effort, in nodes looked at.
+func New(now *cluster.Snapshot, nodes *nodemap.Map, memory bool, lengths Lengths, effort int) *Schedule {
+	s := &Schedule{
+		Hidden: map[string]int{}, nodes: nodes, memory: memory, line: placement.NewTimeline(0, nodes.Nodes), kinds: make([]kindLoad, len(nodes.Kinds)), left: effort,
+		starts: map[placement.Request]*[lengthsApart]planned{}, rough: map[placement.Request]float64{}, lengths: lengths,
 	}
-	return s
-}
-
-// newRunning plans nothing but the ends of the running jobs.
-func newRunning(site *Site, nodes *nodemap.Map, lengths Lengths) *schedule {
-	s := &schedule{lengths: lengths, nodes: nodes, line: placement.NewTimeline(0, nodes.Nodes), hidden: map[string]int{}, kinds: make([]kindLoad, len(nodes.Kinds)), left: effort, starts: map[placement.Request]*[lengthsApart]planned{}, rough: map[placement.Request]float64{}}
 	for node := range nodes.Names {
 		if at := int32(node); !nodes.Nodes.Down(at) {
 			s.kinds[nodes.Nodes.Type(at)].gpus += float64(nodes.Nodes.Size(at).GPUs)
 		}
 	}
-	now := site.Snapshot.At
-	for i := range site.Snapshot.Nodes {
-		n := &site.Snapshot.Nodes[i]
+	for i := range now.Nodes {
+		n := &now.Nodes[i]
 		if _, known := nodes.Index[n.Name]; known {
-			s.hidden[n.GPUType] += n.GPUsUsed
+			s.Hidden[n.GPUType] += n.GPUsUsed
 		}
 	}
-	for i := range site.Snapshot.Jobs {
-		j := &site.Snapshot.Jobs[i]
+	for i := range now.Jobs {
+		j := &now.Jobs[i]
 		if j.State != cluster.Running && j.State != cluster.Completing {
 			continue
 		}
 		shares := nodes.Shares(j)
 		for _, x := range shares {
-			s.hidden[nodes.Kinds[nodes.Nodes.Type(x.Node)].GPUType] -= int(x.GPUs)
+			s.Hidden[nodes.Kinds[nodes.Nodes.Type(x.Node)].GPUType] -= int(x.GPUs)
 		}
-		if end := lengths.Remaining(j, now); !math.IsInf(end, 1) {
-			s.line.Free(shares, max(end, soon), math.Inf(1))
+		if end := lengths.Remaining(j, now.At); !math.IsInf(end, 1) {
+			s.line.Free(shares, max(end, Soon), math.Inf(1))
 			s.reserved(shares, end)
 		}
 	}
 	return s
 }
-
-// before are the waiting jobs that stand before a new one of such a class and
-// tier, in Slurm's order. A new job has no age, so it is last;
-// a TE job only behind other TE jobs where priod ranks. One that waits already stands
-// where it is.
-func (s *Site) before(tier int, class cluster.Class, waits cluster.JobID) []*cluster.Job {
-	var order []*cluster.Job
-	tiers := map[string]int{}
-	jobs := s.Snapshot.Jobs
-	for i := range jobs {
-		j := &jobs[i]
-		if !ForRoom(j) {
-			continue
-		}
-		own, known := tiers[j.Partition]
-		if !known {
-			own = s.tier(j.Partition)
-			tiers[j.Partition] = own
-		}
-		te := class == cluster.TE && own == tier && s.Ranking.Class(j.Tag.Type, j.QOS) != cluster.TE
-		if waits != (cluster.JobID{}) || own >= tier && !te {
-			order = append(order, j)
-		}
-	}
-	slices.SortFunc(order, func(a, b *cluster.Job) int {
-		return cmp.Or(cmp.Compare(tiers[b.Partition], tiers[a.Partition]), cmp.Compare(b.Priority, a.Priority), a.ID.Compare(b.ID))
-	})
-	if at := slices.IndexFunc(order, func(j *cluster.Job) bool { return j.ID == waits }); at >= 0 {
-		order = order[:at]
-	}
-	return order
-}
-
-// Queue are the jobs that wait for room, in Slurm's order.
-func Queue(site *Site) []*cluster.Job { return site.before(0, cluster.BE, cluster.JobID{}) }
 
 // ForRoom reports whether a job with GPUs waits for room alone.
 func ForRoom(j *cluster.Job) bool {
@@ -170,13 +104,13 @@ func after(all *[lengthsApart]planned, length float64) (at float64, seen bool) {
 	return at, seen
 }
 
-// plan gives a waiting job the first place where it fits, after all that were planned
+// Plan gives a waiting job the first place where it fits, after all that were planned
 // before it. It returns when its first task starts, s from now, infinite when it never fits.
 // Where the effort does not suffice, that is estimated from the GPU time that is wanted before it.
-func (s *schedule) plan(j *cluster.Job, memory bool) (first float64) {
+func (s *Schedule) Plan(j *cluster.Job) (first float64) {
 	asks := j.Asks(s.nodes.Starting(j))
-	r := s.requests.Get(&asks, func() placement.Request { return s.request(j, memory) })
-	length := max(s.lengths.Run(j), soon)
+	r := s.requests.Get(&asks, func() placement.Request { return s.request(j) })
+	length := max(s.lengths.Run(j), Soon)
 	all := s.starts[r]
 	if all == nil {
 		all = new([lengthsApart]planned)
@@ -232,7 +166,7 @@ type kindLoad struct {
 }
 
 // reserved takes in a job that has a place.
-func (s *schedule) reserved(shares []placement.Share, seconds float64) {
+func (s *Schedule) reserved(shares []placement.Share, seconds float64) {
 	s.reservations++
 	for _, x := range shares {
 		s.kinds[s.nodes.Nodes.Type(x.Node)].placed += float64(x.GPUs) * seconds
@@ -240,14 +174,14 @@ func (s *schedule) reserved(shares []placement.Share, seconds float64) {
 }
 
 // crowd counts GPU-seconds of a job that finds no place in time where there is least to do.
-func (s *schedule) crowd(types placement.Types, gpuSeconds float64) {
+func (s *Schedule) crowd(types placement.Types, gpuSeconds float64) {
 	if kind, _ := s.least(types); kind >= 0 {
 		s.kinds[kind].counted += gpuSeconds
 	}
 }
 
 // least is the kind of nodes that has worked off first, s from now, all that is to be done there; -1: none may serve.
-func (s *schedule) least(types placement.Types) (kind int, at float64) {
+func (s *Schedule) least(types placement.Types) (kind int, at float64) {
 	kind, at = -1, math.Inf(1)
 	for i := range s.kinds {
 		k := &s.kinds[i]
@@ -262,11 +196,11 @@ func (s *schedule) least(types placement.Types) (kind int, at float64) {
 }
 
 // roughly is when a job of a request starts where those before it were only counted.
-func (s *schedule) roughly(r placement.Request) float64 {
+func (s *Schedule) roughly(r placement.Request) float64 {
 	start, known := s.rough[r]
 	if !known {
 		var fits bool
-		if start, _, fits = s.line.Earliest(r, 0, soon); !fits {
+		if start, _, fits = s.line.Earliest(r, 0, Soon); !fits {
 			start = math.Inf(1)
 		}
 		s.rough[r] = start
@@ -276,7 +210,7 @@ func (s *schedule) roughly(r placement.Request) float64 {
 }
 
 // uncounted reports whether some kind that may serve a request has only jobs with a place.
-func (s *schedule) uncounted(r placement.Request) bool {
+func (s *Schedule) uncounted(r placement.Request) bool {
 	for i := range s.kinds {
 		if k := &s.kinds[i]; r.Types.Has(int32(i)) && k.gpus > 0 && k.counted == 0 {
 			return true
@@ -287,7 +221,7 @@ func (s *schedule) uncounted(r placement.Request) bool {
 
 // request is what a waiting job asks for. A constraint that is not understood is
 // left out.
-func (s *schedule) request(j *cluster.Job, memory bool) placement.Request {
+func (s *Schedule) request(j *cluster.Job) placement.Request {
 	types, ok := s.nodes.Types(j)
 	if !ok {
 		plain := *j
@@ -299,15 +233,15 @@ func (s *schedule) request(j *cluster.Job, memory bool) placement.Request {
 	}
 	r := s.nodes.Request(j, types)
 	r.CPUs = cmp.Or(r.CPUs, 1) // 0 would mean the proportional share
-	if !memory {
+	if !s.memory {
 		r.MemMB = 0
 	}
 	return r
 }
 
-// earliest is when a request first fits for so many seconds; rough when jobs
+// Earliest is when a request first fits for so many seconds; rough when jobs
 // before it were only counted. ok is false when that is never.
-func (s *schedule) earliest(r placement.Request, length float64) (start float64, rough, ok bool) {
+func (s *Schedule) Earliest(r placement.Request, length float64) (start float64, rough, ok bool) {
 	start, _, ok = s.line.Earliest(r, 0, length)
 	if !ok || math.IsInf(start, 1) {
 		return start, false, false
