@@ -86,7 +86,7 @@ type Decision struct {
 	Ranked   bool          `json:"ranked"`             // priod orders this job
 	Value    int64         `json:"value"`              // wanted above Slurm's own priority
 	Own      int64         `json:"own_priority"`       // Slurm's own part of the priority when this was decided
-	Why      string        `json:"why"`                // te, te-qos, be, be-qos, untagged, bad-tag, over-budget, overrun, held, dependency, reservation, partition, not-eligible, het, evicted, in-share, round
+	Why      string        `json:"why"`                // te, te-qos, be, be-qos, untagged, bad-tag, over-budget, overrun, held, dependency, reservation, partition, not-eligible, het, evicted, in-share, withheld, round
 	Detail   string        `json:"detail,omitempty"`   // words for a person, of its place in the queue; as it is read all that is said but of its type
 	Since    time.Time     `json:"since,omitzero"`     // when the job could first have run
 	Steer    string        `json:"steer,omitempty"`    // which GPU type it gets, or none, and why; "" when that was no question
