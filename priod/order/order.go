@@ -211,6 +211,9 @@ func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 		dec.Value = d.lowestAbove()
 	case plan.InShare:
 		dec.Value = d.lowestAbove() + d.plan.Band.Step
+		if d.h.Claiming[j.ID] { // or Slurm would keep its place for one before it
+			dec.Value += d.plan.Band.Step
+		}
 	case plan.Round:
 		dec.Value = d.lowestAbove() + 2*d.plan.Band.Step
 	}
