@@ -33,6 +33,7 @@ var rows = []string{
 	"priod/placement",
 	"priod/placement/nodemap",
 	"priod/plan",
+	"priod/guarantee",
 	"priod/order",
 	"priod/allocate",
 	"priod/steer",
@@ -77,7 +78,7 @@ func row(pkg string) int {
 }
 
 // features are the rooms that take part in a cycle; none imports another.
-var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/headroom", "priod/evict", "priod/retry", "priod/waits"}
+var features = []string{"priod/guarantee", "priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/headroom", "priod/evict", "priod/retry", "priod/waits"}
 
 // feature is the feature's room that holds a package; "": none.
 func feature(pkg string) string {

@@ -305,6 +305,8 @@ func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 		}
 	case l == slurmplug.Switches:
 		return slurmplug.Text(j.Switches), j.Switches != ""
+	case l == slurmplug.StartTime:
+		return slurmplug.BeginAt(j.Eligible), j.State == Pending && !j.Eligible.IsZero()
 	case l == slurmplug.Reservation:
 		return slurmplug.Text(j.Reservation), true
 	case l == slurmplug.NumNodes:

@@ -25,7 +25,7 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	}
 	set.Allocation.Settings.Table = table
 	set.Evictions = c.Evictions(slurm, st)
-	set.Guarantee = guarantee.Feature{Settings: c.Guarantees(&set.Evictions.Settings), Slurm: slurm, Memory: st.Lending}
+	set.Guarantee = guarantee.Feature{Settings: c.Guarantees(&set.Evictions.Settings), Memory: st.Lending}
 	costs := set.Evictions
 	set.Headroom = headroom.Feature{Settings: c.HeadroomSettings(), Memory: st.Headroom, Slurm: slurm, Evictions: &costs}
 	set.Steering = steer.Feature{Settings: c.Steer(), Memory: st.Steering, Slurm: slurm}

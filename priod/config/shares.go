@@ -25,10 +25,9 @@ const returnWithin = 2 * time.Minute
 // Guarantees are the shares of accounts; leaving says which jobs agree to leave, and how long they take.
 func (c *Config) Guarantees(leaving *evict.Settings) guarantee.Settings {
 	ranking := leaving.Ranking
-	set := guarantee.Settings{
-		Lend: guarantee.Lend(c.Lending.Lend), After: time.Duration(c.Lending.After), Leaves: leaving.Leaves,
-		Trial: func(j *cluster.Job) bool { return ranking.Class(j.Tag.Type, j.QOS) == cluster.TE },
-	}
+	set := c.Constants.Guarantee
+	set.Lend, set.After, set.Leaves = guarantee.Lend(c.Lending.Lend), time.Duration(c.Lending.After), leaving.Leaves
+	set.Trial = func(j *cluster.Job) bool { return ranking.Class(j.Tag.Type, j.QOS) == cluster.TE }
 	for _, s := range c.Shares {
 		within := time.Duration(s.ReturnWithin)
 		if within == 0 {

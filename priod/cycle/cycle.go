@@ -88,7 +88,7 @@ func (set *Settings) decide(ctx context.Context, c *plan.Cycle) (failed error) {
 // act does what is no write into a job: signals, requeues, reservations. What failed comes last: it waits for no place.
 func (set *Settings) act(ctx context.Context, c *plan.Cycle) (failed error) {
 	set.Allocation.Exclude(set.Steering.RuledOut) // from the next allocation on
-	for _, f := range []plan.Feature{&set.Evictions, &set.Headroom, &set.Guarantee, &set.Retries} {
+	for _, f := range []plan.Feature{&set.Evictions, &set.Headroom, &set.Retries} {
 		failed = errors.Join(failed, f.Act(ctx, c))
 	}
 	return failed

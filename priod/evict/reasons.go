@@ -50,7 +50,7 @@ var texts = map[Purpose]map[preemption.Why]string{ForTrial: {
 	preemption.Gang:       "only least-loss makes room over several nodes",
 	preemption.GraceGPUs:  "preemption.grace_share is reached",
 	preemption.PerHour:    "preemption.max_per_hour is reached",
-	preemption.PerDay:     "preemption.gpu_hours_per_day or loss_share is reached",
+	preemption.PerDay:     "preemption.loss_share is reached",
 	preemption.PerOwner:   "its user has reached preemption.user_loss_share",
 	Unhelpful:             "it waits for something that evictions cannot provide",
 	Constraint:            "it requests nodes or features, and room is made only where the choice is open",

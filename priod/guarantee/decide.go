@@ -22,8 +22,9 @@ type decider struct {
 	owners  *owners
 	charges *cluster.Charges
 	result  Result
+	runs    []float64 // by share, GPUs of running jobs within it
 	bound   []float64 // by share, GPUs of running jobs that do not agree to leave, and of such that may start next
-	unowned float64   // GPUs that are no account's, less those used beyond shares by jobs that do not agree to leave
+	pools   *pools    // what is owned, and used by jobs that stay
 	soonest time.Duration
 }
 
@@ -39,51 +40,36 @@ func Decide(s *cluster.Snapshot, h *cluster.History, set *Settings, memory *Memo
 	if len(set.Shares) == 0 {
 		return Result{}
 	}
-	d := &decider{s: s, h: h, set: set, memory: memory, owners: newOwners(s, set), charges: cluster.NewCharges(s), bound: make([]float64, len(set.Shares))}
+	d := &decider{s: s, h: h, set: set, memory: memory, pools: newPools(s), charges: cluster.NewCharges(s), runs: make([]float64, len(set.Shares)), bound: make([]float64, len(set.Shares))}
+	d.owners = newOwners(set, d.pools)
 	d.result = Result{make([]State, len(set.Shares)), make([]Standing, len(s.Jobs))}
 	for i := range d.result.Jobs {
 		d.result.Jobs[i].Share = -1
 	}
 	d.size()
 	d.pack()
+	for i := range d.result.Shares { // what is not used yet may lie on any of its nodes
+		d.pools.promise(d.owners.covers[i], d.result.Shares[i].Owned-d.runs[i])
+	}
 	d.ask()
 	return d.result
 }
 
-// size finds what each share amounts to, and what no account owns. Where nodes are out of service, a share shrinks as its
-// part of the cluster does.
+// size finds what each share amounts to. Where nodes are out of service, a share shrinks as its part of the cluster does.
 func (d *decider) size() {
-	d.soonest = time.Duration(math.MaxInt64)
-	total, owned := 0.0, 0.0
-	for i := range d.s.Nodes {
-		if d.s.Nodes[i].Usable {
-			total += float64(d.s.Nodes[i].GPUs)
-		}
-	}
+	d.soonest = d.set.soonest()
 	for k := range d.set.Shares {
 		share, state := &d.set.Shares[k], &d.result.Shares[k]
-		all, up := 0.0, 0.0
-		for i := range d.s.Nodes {
-			if n := &d.s.Nodes[i]; share.covers(n) {
-				all += float64(n.GPUs)
-				if n.Usable {
-					up += float64(n.GPUs)
-				}
-			}
-		}
+		all, up := share.On(d.s.Nodes)
 		full := float64(share.GPUs)
 		if share.GPUs == 0 {
-			full = math.Floor(share.Part*all + rounding)
+			full = math.Floor(share.Part*float64(all) + rounding)
 		}
-		state.Share, state.Owned = share, full
-		if all > 0 {
-			state.Owned = full * up / all
+		if state.Share = share; all > 0 { // a type that is gone has none
+			state.Owned = full * float64(up) / float64(all)
 		}
 		state.Down = full - state.Owned
-		owned += state.Owned
-		d.soonest = min(d.soonest, share.ReturnWithin)
 	}
-	d.unowned = max(total-owned, 0)
 }
 
 // pack finds out which running jobs, and which with a claim, lie within the shares of their accounts.
@@ -130,26 +116,35 @@ func (d *decider) pack() {
 	for _, x := range jobs {
 		standing := &d.result.Jobs[x.at]
 		standing.Share = x.share
-		if standing.Right = cluster.Borrows; x.share < 0 {
-			if !x.leaves {
-				d.unowned -= x.gpus
-			}
-			continue
+		standing.Right = d.place(&d.s.Jobs[x.at], x.share, x.gpus, x.leaves)
+	}
+}
+
+// place is the right of a job that runs or has a claim, and has so many GPUs.
+func (d *decider) place(j *cluster.Job, share int, gpus float64, leaves bool) cluster.Right {
+	runs, right := j.State != cluster.Pending, cluster.Borrows
+	if share >= 0 {
+		state := &d.result.Shares[share]
+		if runs {
+			state.Used += gpus
 		}
-		state := &d.result.Shares[x.share]
-		if !x.leaves {
-			d.bound[x.share] += x.gpus
+		if !leaves {
+			d.bound[share] += gpus
 		}
-		if state.Entitled+x.gpus <= state.Owned+rounding {
-			standing.Right = cluster.Entitled
-			state.Entitled += x.gpus
-			continue
+		if state.Entitled+gpus <= state.Owned+rounding {
+			right = cluster.Entitled
+			state.Entitled += gpus
+		} else {
+			state.Excess += gpus
 		}
-		state.Excess += x.gpus
-		if !x.leaves {
-			d.unowned -= x.gpus
+		if runs && right == cluster.Entitled {
+			d.runs[share] += gpus
 		}
 	}
+	if runs && (right == cluster.Entitled || !leaves) {
+		d.pools.promise(d.pools.on(j), gpus)
+	}
+	return right
 }
 
 // charge is what one task of a job takes; of one that runs, what it was charged when it started.
@@ -173,7 +168,13 @@ func (d *decider) promised(j *cluster.Job) bool {
 
 // forRoom reports whether a job waits for room, or because priod moved its begin time.
 func (d *decider) forRoom(j *cluster.Job) bool {
-	return !j.Held() && !j.Dependency && !j.Reserved() && (j.WantsRoom() || d.memory.delayed[j.ID])
+	if j.Held() || j.Dependency || j.Reserved() {
+		return false
+	}
+	if slurmplug.WaitsFor(j.Reason) != slurmplug.ForTime || j.Eligible.IsZero() {
+		return j.WantsRoom()
+	}
+	return !j.Eligible.After(d.s.At) || kept(j, d.h) // where that time has passed, Slurm has not looked again
 }
 
 // ask goes through the waiting jobs in the order of the queue.
@@ -233,8 +234,8 @@ func (d *decider) beyond(j *cluster.Job, gpus float64, share int) cluster.Right 
 		return cluster.Within
 	case d.set.Lend == Returnable && (leaves && grace <= d.soonest || d.set.Trial(j) || j.TimeLimit != slurmplug.Unlimited && j.TimeLimit <= d.soonest):
 		return cluster.Borrows
-	case gpus <= d.unowned+rounding:
-		d.unowned -= gpus
+	case d.pools.keeps(d.pools.reach(j), gpus):
+		d.pools.promise(d.pools.reach(j), gpus)
 		return cluster.Borrows
 	case d.waited(j) >= d.set.After:
 		return cluster.Borrows

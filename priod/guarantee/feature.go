@@ -16,24 +16,15 @@ import (
 type Feature struct {
 	plan.PlanOnly
 	Settings Settings
-	Slurm    interface {
-		Do(context.Context, []plan.Command) []plan.Result
-	}
-
-	Memory *Memory
+	Memory   *Memory
 
 	result Result
-	begins []plan.Command
 }
 
 // Memory is what is kept from one cycle to the next.
 type Memory struct {
-	since   map[cluster.JobID]time.Time // waiting jobs that are entitled, and since when
-	delayed map[cluster.JobID]bool      // jobs whose begin time priod set: they wait for no time of their own
+	since map[cluster.JobID]time.Time // waiting jobs that are entitled, and since when
 }
-
-// Delay is how far ahead the begin time of a job lies that may not borrow: when priod ends, such a job waits no longer.
-const Delay = 15 * time.Minute
 
 // Classify sets the Right of each job of a snapshot.
 func (f *Feature) Classify(s *cluster.Snapshot, h *cluster.History) {
@@ -47,70 +38,73 @@ func (f *Feature) Classify(s *cluster.Snapshot, h *cluster.History) {
 	f.Memory.entitle(s)
 }
 
-// Plan finds the jobs whose begin time is to be moved on, or ended.
+// Plan writes the begin times of jobs that may not borrow, moves them on, and takes them back from jobs that may start. A job
+// whose begin time lies ahead and is not priod's is left alone.
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
-	f.begins = nil
-	if c.Paused != "" || len(f.Settings.Shares) == 0 {
-		return nil
-	}
-	s := c.Snapshot
 	f.tell(c)
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		if j.State != cluster.Pending {
-			continue
-		}
-		delayed := f.Memory.delayed[j.ID]
-		switch {
-		case j.Right == cluster.Withheld && (!delayed || j.Eligible.Sub(s.At) < Delay/2):
-			f.begins = append(f.begins, plan.Command{Kind: plan.Begin, Job: j.ID, Value: slurmplug.Delay(Delay)})
-		case j.Right != cluster.Withheld && delayed:
-			f.begins = append(f.begins, plan.Command{Kind: plan.Begin, Job: j.ID, Value: slurmplug.Delay(0)})
-		}
-	}
-	return nil
-}
-
-// tell adds to the plan's decisions what each waiting job may do.
-func (f *Feature) tell(c *plan.Cycle) {
-	at := map[cluster.JobID]int{}
-	for i := range c.Snapshot.Jobs {
-		if j := &c.Snapshot.Jobs[i]; j.State == cluster.Pending && j.Right != cluster.NoShares {
-			at[j.ID] = i
-		}
-	}
-	for i := range c.Plan.Decisions {
-		d := &c.Plan.Decisions[i]
-		k, has := at[d.Job]
-		if !has {
-			continue
-		}
-		x := plan.ShareChoice{Right: c.Snapshot.Jobs[k].Right.String()}
-		if share := f.result.Jobs[k].Share; share >= 0 {
-			state := &f.result.Shares[share]
-			x.Share, x.Owned = state.Share.Name(), state.Owned
-		}
-		switch c.Snapshot.Jobs[k].Right {
-		case cluster.Entitled:
-			x.Since = f.Memory.since[d.Job]
-		case cluster.Withheld:
-			x.Until = c.History.FirstEligible.Get(d.Job).Add(f.Settings.After)
-		}
-		d.Choices.Share = &x
-	}
-}
-
-// Act writes the begin times.
-func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
-	if len(f.begins) == 0 {
+	if c.Paused != "" {
 		return nil
 	}
-	for _, r := range f.Slurm.Do(context.WithoutCancel(ctx), f.begins) {
-		if r.Status == slurmplug.Applied {
-			f.Memory.set(r.Job, r.Value.Delay() > 0)
+	var writes []timed
+	for i := range c.Snapshot.Jobs {
+		if w, due := f.begin(c, &c.Snapshot.Jobs[i]); due {
+			writes = append(writes, w)
 		}
 	}
+	slices.SortStableFunc(writes, func(a, b timed) int { return cmp.Compare(a.left, b.left) })
+	if most := f.Settings.WritesPerCycle; most > 0 && len(writes) > most {
+		c.Plan.Note(plan.ShareWrites, len(writes)-most, "%d begin times of jobs beyond their account's share wait for the next cycle: the writes of one cycle are used up", len(writes)-most)
+		writes = writes[:most]
+	}
+	var actions []plan.Action
+	for _, w := range writes {
+		actions = append(actions, w.Action)
+	}
+	c.Plan.Ask(actions)
 	return nil
+}
+
+// timed is a write of a begin time.
+type timed struct {
+	plan.Action
+	left time.Duration // until the begin time that the job has passes; 0 or less: it has none
+}
+
+// begin is the write of a begin time that a job needs now; false: none.
+func (f *Feature) begin(c *plan.Cycle, j *cluster.Job) (w timed, due bool) {
+	if j.State != cluster.Pending || len(f.Settings.Shares) == 0 && len(c.History.Requests) == 0 {
+		return w, false
+	}
+	field := c.History.Field(j, slurmplug.StartTime)
+	left := j.Eligible.Sub(c.Snapshot.At)
+	kept := field.Ours && left > 0
+	to, reason := slurmplug.AtOnce, MayStart
+	switch {
+	case !field.Shown || left > 0 && !kept:
+		return w, false
+	case j.Right == cluster.Withheld:
+		if kept && left >= f.Settings.Ahead/2 || !field.Refused.At.IsZero() {
+			return w, false
+		}
+		to, reason = slurmplug.BeginAt(c.Snapshot.At.Add(f.Settings.Ahead)), MayNotBorrow
+	case !kept || j.Right == cluster.NoShares && len(f.Settings.Shares) > 0: // what it waits for is not room
+		return w, false
+	}
+	return timed{plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.StartTime, Before: field.Now, After: to, Was: slurmplug.AtOnce, Reason: reason}, left}, true
+}
+
+// Why a begin time is written.
+const (
+	MayNotBorrow = "beyond its account's share"
+	MayStart     = "it may start"
+)
+
+// kept reports whether a job waits for a begin time that priod wrote.
+func kept(j *cluster.Job, h *cluster.History) bool {
+	if len(h.Requests) == 0 {
+		return false
+	}
+	return h.Field(j, slurmplug.StartTime).Ours
 }
 
 // entitle remembers since when waiting jobs are entitled.
@@ -122,18 +116,6 @@ func (m *Memory) entitle(s *cluster.Snapshot) {
 		}
 	}
 	m.since = now
-}
-
-// set remembers whether a job waits by its begin time.
-func (m *Memory) set(id cluster.JobID, delayed bool) {
-	switch {
-	case !delayed:
-		delete(m.delayed, id)
-	case m.delayed == nil:
-		m.delayed = map[cluster.JobID]bool{id: true}
-	default:
-		m.delayed[id] = true
-	}
 }
 
 // Shares are the shares as the last cycle saw them.

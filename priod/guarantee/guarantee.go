@@ -5,12 +5,16 @@
 // done by others: the order puts entitled jobs before borrowers, evictions make room for entitled jobs and only borrowers
 // leave.
 //
-// Files: guarantee.go the shares and what comes out; owners.go which share a job draws on; decide.go the decision.
+// Files: guarantee.go the shares and what comes out; owners.go which share a job draws on; decide.go the decision; feature.go its
+// part in a cycle; words.go what is told of it.
 package guarantee
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +54,10 @@ type Settings struct {
 	Shares  []Share
 	Lend    Lend
 	After   time.Duration     // a job that may not borrow waits no longer than this for GPUs that others own
+	Ahead   time.Duration     // so far ahead lies the begin time of a job that may not borrow: when priod ends, it waits no longer
 	Parents map[string]string // accounts by those below them; an account without an entry stands alone
+
+	WritesPerCycle int // begin times; 0: any number
 
 	// Leaves is how long a job takes to leave once it is told; false: it does not agree to leave.
 	Leaves func(*cluster.Job) (time.Duration, bool)
@@ -58,11 +65,16 @@ type Settings struct {
 	Trial func(*cluster.Job) bool
 }
 
+// Constants are the settings that no site changes. Slurm's age of a job counts from its begin time, whatever the lever that
+// keeps it waiting without a living priod; half an hour costs two writes an hour for each job.
+var Constants = Settings{Ahead: 30 * time.Minute, WritesPerCycle: 500}
+
 // State is a share as it is now, GPUs.
 type State struct {
 	Share    *Share
 	Owned    float64 // what it amounts to now: less where nodes are out of service
 	Down     float64 // by so much less
+	Used     float64 // by running jobs
 	Entitled float64 // used by running jobs within it, and promised to jobs with a claim
 	Excess   float64 // used by running jobs beyond it
 	Wanted   float64 // by entitled jobs that wait
@@ -85,48 +97,66 @@ type Result struct {
 	Jobs   []Standing // in the order of the snapshot; nil: no shares
 }
 
-// Short says by how much shares are above the GPUs on which they can lie, in service or not; "": they are not.
+// Short says by how much shares are above the GPUs on which they can lie, in service or not; "": they are not. Of several such
+// sets of shares it names the one on the fewest kinds of nodes.
 func Short(shares []Share, nodes []cluster.Node) string {
-	type pool struct{ gpuType, partitions string }
-	owned, has, names := map[pool]float64{}, map[pool]float64{}, map[pool][]string{}
-	var order []pool
-	total, all := 0.0, 0.0
-	for i := range nodes {
-		all += float64(nodes[i].GPUs)
+	up := slices.Clone(nodes)
+	for i := range up {
+		up[i].Usable = true
 	}
+	p := newPools(&cluster.Snapshot{Nodes: up})
+	covers, gpus := make([]cover, len(shares)), make([]float64, len(shares))
 	for i := range shares {
 		s := &shares[i]
-		p := pool{s.GPUType, strings.Join(s.Partitions, ",")}
-		if _, seen := has[p]; !seen {
-			order = append(order, p)
-			for k := range nodes {
-				if s.covers(&nodes[k]) {
-					has[p] += float64(nodes[k].GPUs)
+		covers[i] = p.where(s.covers)
+		if gpus[i] = float64(s.GPUs); s.GPUs == 0 {
+			gpus[i] = math.Floor(s.Part*p.has(covers[i]) + rounding)
+		}
+		p.promise(covers[i], gpus[i])
+	}
+	slices.SortStableFunc(p.unions, func(a, b cover) int { return cmp.Compare(bits.OnesCount64(uint64(a)), bits.OnesCount64(uint64(b))) })
+	for _, u := range p.unions {
+		if p.holds(u, 0) {
+			continue
+		}
+		var names []string
+		sum, of := 0.0, ""
+		for i := range shares {
+			if s := &shares[i]; covers[i]&^u == 0 {
+				names, sum = append(names, s.Account), sum+gpus[i]
+				if where := s.Where(); of == "" {
+					of = where
+				} else if of != where {
+					of = "GPUs on which they can lie"
 				}
 			}
 		}
-		gpus := float64(s.GPUs)
-		if s.GPUs == 0 {
-			gpus = math.Floor(s.Part*has[p] + rounding)
-		}
-		owned[p] += gpus
-		total += gpus
-		names[p] = append(names[p], s.Account)
-	}
-	for _, p := range order {
-		if owned[p] > has[p]+rounding {
-			of := "GPUs"
-			if p.gpuType != "" {
-				of = p.gpuType + " GPUs"
-			}
-			if p.partitions != "" {
-				of += " of partition " + p.partitions
-			}
-			return fmt.Sprintf("the shares of %s are %g of %g %s: %g too many", strings.Join(names[p], ", "), owned[p], has[p], of, owned[p]-has[p])
-		}
-	}
-	if total > all+rounding {
-		return fmt.Sprintf("all shares together are %g of the %g GPUs of this cluster: %g too many", total, all, total-all)
+		return fmt.Sprintf("the shares of %s are %g of %g %s: %g too many", strings.Join(names, ", "), sum, p.has(u), of, sum-p.has(u))
 	}
 	return ""
+}
+
+// Where are the GPUs on which a share can lie, in words.
+func (s *Share) Where() string {
+	of := "GPUs"
+	if s.GPUType != "" {
+		of = s.GPUType + " GPUs"
+	}
+	if len(s.Partitions) > 0 {
+		of += " of partition " + strings.Join(s.Partitions, ",")
+	}
+	return of
+}
+
+// On counts the GPUs on which a share can lie, and those of them in service.
+func (s *Share) On(nodes []cluster.Node) (all, up int) {
+	for i := range nodes {
+		if n := &nodes[i]; s.covers(n) {
+			all += n.GPUs
+			if n.Usable {
+				up += n.GPUs
+			}
+		}
+	}
+	return all, up
 }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -20,6 +21,8 @@ type scene struct {
 	h      *cluster.History
 	memory *Memory
 	set    Settings
+
+	decisions []plan.Decision // of the last cycle
 }
 
 func newScene(nodes int, shares ...Share) *scene {
@@ -33,7 +36,7 @@ func newScene(nodes int, shares ...Share) *scene {
 		}
 	}
 	s.set = Settings{
-		Shares: shares, Lend: Returnable, After: 24 * time.Hour,
+		Shares: shares, Lend: Returnable, After: 24 * time.Hour, Ahead: Constants.Ahead,
 		Leaves: func(j *cluster.Job) (time.Duration, bool) { return j.Tag.Grace, j.Tag.Type == "be" },
 		Trial:  func(j *cluster.Job) bool { return j.Tag.Type == "te" },
 	}

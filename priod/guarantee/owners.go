@@ -2,23 +2,22 @@ package guarantee
 
 import (
 	"slices"
-	"strings"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/slurmplug"
 )
 
 // owners finds the shares that jobs draw on.
 type owners struct {
-	set   *Settings
-	of    map[string][]int         // the shares of an account: its own, or those of the nearest account above it that has any
-	nodes map[string]*cluster.Node // by name
+	set    *Settings
+	pools  *pools
+	of     map[string][]int // the shares of an account: its own, or those of the nearest account above it that has any
+	covers []cover          // of each share
 }
 
-func newOwners(s *cluster.Snapshot, set *Settings) *owners {
-	o := &owners{set: set, of: map[string][]int{}, nodes: make(map[string]*cluster.Node, len(s.Nodes))}
-	for i := range s.Nodes {
-		o.nodes[s.Nodes[i].Name] = &s.Nodes[i]
+func newOwners(set *Settings, p *pools) *owners {
+	o := &owners{set: set, pools: p, of: map[string][]int{}}
+	for i := range set.Shares {
+		o.covers = append(o.covers, p.where(set.Shares[i].covers))
 	}
 	return o
 }
@@ -51,20 +50,15 @@ func (s *Share) covers(n *cluster.Node) bool {
 	return len(s.Partitions) == 0 || slices.ContainsFunc(s.Partitions, n.In)
 }
 
-// holder is the share that a running job uses: the first of its account that covers its first node; -1: none.
+// holder is the share that a running job uses: the first of its account that covers all kinds of its nodes; -1: none.
 func (o *owners) holder(j *cluster.Job) int {
 	shares := o.shares(j.Account)
 	if len(shares) == 0 {
 		return -1
 	}
-	n := o.nodes[j.NodeList]
-	if n == nil {
-		if hosts, err := slurmplug.ExpandHosts(j.NodeList); err == nil && len(hosts) > 0 {
-			n = o.nodes[hosts[0]]
-		}
-	}
+	on := o.pools.on(j)
 	for _, i := range shares {
-		if s := &o.set.Shares[i]; n != nil && s.covers(n) || n == nil && s.GPUType == "" && len(s.Partitions) == 0 {
+		if s := &o.set.Shares[i]; on&^o.covers[i] == 0 && (on != 0 || s.GPUType == "" && len(s.Partitions) == 0) {
 			return i
 		}
 	}
@@ -73,15 +67,15 @@ func (o *owners) holder(j *cluster.Job) int {
 
 // candidates are the shares in which a waiting job may start.
 func (o *owners) candidates(j *cluster.Job) (all []int) {
-	for _, i := range o.shares(j.Account) {
-		s := &o.set.Shares[i]
-		if s.GPUType != "" && j.GPUType != "" && !slices.Contains(strings.Split(j.GPUType, ","), s.GPUType) {
-			continue
+	shares := o.shares(j.Account)
+	if len(shares) == 0 {
+		return nil
+	}
+	reach := o.pools.reach(j)
+	for _, i := range shares {
+		if reach&o.covers[i] != 0 {
+			all = append(all, i)
 		}
-		if len(s.Partitions) > 0 && !slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return slices.Contains(s.Partitions, p) }) {
-			continue
-		}
-		all = append(all, i)
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -167,6 +168,26 @@ func (c *Cluster) Accounts(ctx context.Context) (cluster.Accounts, error) {
 		tree.Parents[all[i].Name] = all[i].Parent
 	}
 	return tree, nil
+}
+
+// GPULimits are the GPUs that the accounts' associations allow at a time (GrpTRES), by account and GPU type, "" for any.
+func (c *Cluster) GPULimits(ctx context.Context) (map[string]map[string]int, error) {
+	conf, err := c.client.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.client.GroupTRES(ctx, conf.ClusterName())
+	limits := map[string]map[string]int{}
+	for account, tres := range all {
+		of := map[string]int{}
+		for _, t := range tres {
+			if gpuType, is := strings.CutPrefix(t.Name, "gres/gpu"); is {
+				of[strings.TrimPrefix(gpuType, ":")] = int(t.Count)
+			}
+		}
+		limits[account] = of
+	}
+	return limits, err
 }
 
 func partsOf(accounts []slurmplug.Account) map[string]float64 {

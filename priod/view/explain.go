@@ -392,7 +392,7 @@ func (v *Explanation) showPlace(all bool, line liner, d *store.Decision) {
 	if d.Detail != "" && d.Detail != v.Job.TagError {
 		line("", "%s", d.Detail)
 	}
-	if s := d.Choices.Share; s != nil {
+	if s := d.Choices.Share; s != nil && (s.Right != cluster.Withheld.String() || !v.waits()) {
 		line("Share", "%s", s.Words())
 	}
 	switch {

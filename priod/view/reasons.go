@@ -36,7 +36,7 @@ var reasons = map[plan.Reason]string{
 // causes are why jobs wait, in a few words.
 var causes = map[plan.Cause]string{
 	plan.NotObserved: "not observed", plan.HeldBack: "held", plan.AfterJob: "after another job", plan.BeforeTime: "begin time not reached",
-	plan.AtLimit: "limit of user or account", plan.NoLicence: "no licence free", plan.NoNode: "its nodes are down", plan.ByOther: "Slurm's own reason",
+	plan.AtLimit: "limit of user or account", plan.NoLicence: "no licence free", plan.NoNode: "its nodes are down", plan.BeyondShare: "beyond its account's share", plan.ByOther: "Slurm's own reason",
 	plan.Capacity: "too few GPUs free", plan.Fragmentation: "free GPUs do not fit", plan.Locality: "kept for a better place",
 	plan.Precedence: "jobs before it", plan.Starting: "fits, starts next",
 }

@@ -94,7 +94,7 @@ func newSlurm(e *engine) *slurm {
 	}
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, s.recorder, s.now
 	set.Retries.Slurm, set.Retries.Recorder = s, s.recorder
-	set.Headroom.Slurm, set.Guarantee.Slurm = s, s
+	set.Headroom.Slurm = s
 	d := &e.opt.Daemon
 	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && !d.every
 	if s.evicts() || s.classifies() {
@@ -170,7 +170,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse, slurmplug.StartTime: s.beginAt}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
