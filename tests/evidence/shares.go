@@ -40,8 +40,6 @@ type sharedJob struct {
 	tag     string // be, te, untagged: it does not agree to leave
 	gpus    int
 	there   bool // it ran when the week began
-	fits    bool // the account's share
-
 }
 
 // shareSystems are the columns of the tables: the order of priod simulate, and the profile with or without shares.
@@ -115,14 +113,10 @@ func openSharedWeek(ctx context.Context, data, dir, day string) (*sharedWeek, er
 		k.accounts = append(k.accounts, ownedShare{row["account"], nodes, 8 * nodes})
 		return err
 	})
-	err = cmp.Or(err, eachRow(filepath.Join(k.folder, "all.csv"), func(row map[string]string) error {
+	return k, cmp.Or(err, eachRow(filepath.Join(k.folder, "all.csv"), func(row map[string]string) error {
 		gpus, err := strconv.Atoi(row["gpus"])
 		k.jobs[row["job_id"]] = &sharedJob{account: row["account"], tag: row["type"], gpus: gpus, there: strings.HasPrefix(row["job_id"], "w")}
 		return err
-	}))
-	return k, cmp.Or(err, eachRow(filepath.Join(k.folder, "fit.csv"), func(row map[string]string) error {
-		k.jobs[row["job_id"]].fits = true
-		return nil
 	}))
 }
 
@@ -134,8 +128,11 @@ func eachRow(path string, take func(map[string]string) error) error {
 	}
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil || len(rows) == 0 {
-		return fmt.Errorf("%s: no rows: %w", path, err)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("%s: no rows", path)
 	}
 	for i, fields := range rows[1:] {
 		row := map[string]string{}
