@@ -87,7 +87,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "workloads", Usage: "speeds of programs, from `FILE` (default: speeds.workloads, else those built in); where both are set priod is told the latter"},
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "random seed `NUMBER`"},
 
-		&cli.StringFlag{Category: policy, Name: "order", Usage: "of the queue: " + simulate.Orders.Values() + " (Slurm's multifactor, with priod); three have what [[share]] tables say as Slurm would: Fairshare, GrpTRES too, partitions that preempt"},
+		&cli.StringFlag{Category: policy, Name: "order", Usage: "of the queue: " + simulate.Orders.Values() + " (Slurm's multifactor, with priod); fair-share, quotas, owners: what a Slurm makes of [[share]] tables"},
 		&cli.StringFlag{Category: policy, Name: "backfill", Usage: simulate.Backfills.Values() + " (default: none; easy where priod steers, sizes or places)"},
 		&cli.StringFlag{Category: policy, Name: "preemption", Usage: simulate.SlurmQOS + ": Slurm's own, TE jobs in a QOS that preempts, youngest victims first; not with --order priod"},
 		setFlag(policy),
