@@ -14,12 +14,12 @@ import (
 func TestDividedReplay(t *testing.T) {
 	longOnly(t)
 	s := newDivided(t, "")
-	const jobs, every = 100, 1500 * time.Millisecond
+	const jobs, every = 100, 6 * time.Second // far longer than slurmctld takes to notice a free node
 	r := rand.New(rand.NewPCG(51, 0))
 	lists := []string{"a100", "v100", "t4", "a100,v100", "v100,t4", "t4,a100", "a100,v100,t4", "v100,t4,a100", "t4,a100,v100", "a100,v100,t4", "t4,v100,a100", "v100,a100,t4"}
 	for range jobs {
-		s.slurm("sbatch", "--output=/dev/null", "--partition="+lists[r.IntN(len(lists))], fmt.Sprintf("--gres=gpu:%d", []int{1, 1, 2, 4}[r.IntN(4)]), "--time=3", "--mem=100",
-			"--wrap", fmt.Sprintf("sleep %d", 5+r.IntN(30)))
+		s.slurm("sbatch", "--output=/dev/null", "--partition="+lists[r.IntN(len(lists))], fmt.Sprintf("--gres=gpu:%d", []int{1, 1, 2, 4}[r.IntN(4)]), "--time=5", "--mem=100",
+			"--wrap", fmt.Sprintf("sleep %d", 20+r.IntN(120)))
 		s.sleep(time.Duration(r.Float64() * 2 * float64(every)))
 	}
 	s.wait("the queue to be empty", func() bool { return s.slurm("squeue", "--noheader") == "" })

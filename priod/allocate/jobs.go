@@ -20,10 +20,9 @@ type jobRecord struct {
 	profile    *speedProfile
 	runs       []cluster.Stay // few: one for each start, in Unix s
 	work, left float64        // s on its fastest type: all of it, and what is still to do
-	submit     time.Time      // Slurm's; a requeue resets it
-	could      bool           // it could have run before
-	poll       uint32         // the last cycle in which the job was seen; 0: only a store knew it
-	user       string
+	who        cluster.Identity
+	could      bool   // it could have run before
+	poll       uint32 // the last cycle in which the job was seen; 0: only a store knew it
 
 	request     cluster.Request // by its user's own constraint and partitions
 	id          string
@@ -109,7 +108,7 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 			}
 			continue
 		}
-		if e != nil && (!cluster.SameUser(e.user, j.User) || j.Restarts == 0 && j.Submit.After(e.submit)) {
+		if e != nil && !e.who.Is(j) {
 			e = nil // Slurm gave the id to another job
 		}
 		could := e != nil && e.could
@@ -129,7 +128,8 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 		}
 		l.queue[i], l.shares.Queue[i] = e, &e.Share
 		known++
-		e.poll, e.submit, e.could = l.poll, j.Submit, could
+		e.who.See(j)
+		e.poll, e.could = l.poll, could
 		if e.profile == nil || j.State == cluster.Pending {
 			partition := partitions.Starting(h.Reaches(j), j)
 			l.updateRequest(e, j, h.Own(j, slurmplug.Features).String(), partition, nodes, empty)
@@ -158,13 +158,13 @@ func (l *Ledger) syncJobs(s *cluster.Snapshot, h *cluster.History, nodes func() 
 // newRecord makes a job's record. A task that has got a record of its own, apart from
 // its array, keeps what was promised to the array.
 func (l *Ledger) newRecord(j *cluster.Job) *jobRecord {
-	e := &jobRecord{id: j.ID.String(), user: j.User, submit: j.Submit}
+	e := &jobRecord{id: j.ID.String()}
 	e.Promised = make([]float64, len(l.shares.Types))
 	if j.Restarts == 0 {
 		e.firstSubmit = j.Submit
 	}
 	if j.ID.Task != slurmplug.NoTask {
-		if array := l.jobs.Get(slurmplug.Plain(j.ID.ID)); array != nil && cluster.SameUser(array.user, j.User) {
+		if array := l.jobs.Get(slurmplug.Plain(j.ID.ID)); array != nil && array.who.Is(j) {
 			e.Promised, e.Time, e.Given = slices.Clone(array.Promised), array.Time, array.Given
 			e.request, e.storedFits, e.excluded = array.request, array.storedFits, array.excluded
 		}

@@ -78,7 +78,7 @@ func (l *Ledger) Restore(id cluster.JobID, r Remembered) {
 		l.makeMaps()
 	}
 	l.setTypes(slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(l.shares.Types), r.Types...)))))
-	e := &jobRecord{id: id.String(), user: r.User, submit: r.Submit, firstSubmit: r.Born}
+	e := &jobRecord{id: id.String(), who: cluster.Identify(r.User, r.Submit), firstSubmit: r.Born}
 	e.Promised, e.Given = reindex(r.Promised, r.Types, l.shares.Types), r.Given
 	if r.Time != nil {
 		e.Time = reindex(r.Time, r.Types, l.shares.Types)

@@ -28,7 +28,7 @@ func (l *Ledger) recordRuns(s *cluster.Snapshot, h *cluster.History) {
 			others = append(others, stay)
 			continue
 		}
-		if !cluster.SameUser(stay.User, e.user) || stay.Start.Before(e.firstSubmit) {
+		if !cluster.SameUser(stay.User, e.who.User()) || stay.Start.Before(e.firstSubmit) {
 			continue
 		}
 		i := *stay

@@ -8,7 +8,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -185,24 +184,6 @@ type Least struct {
 type Part struct {
 	GPUs, CPUs int
 	MemMB      int64
-}
-
-// Nameless reports whether Slurm's commands show this for a uid without a name: its user
-// is gone, or names cannot be looked up just now. It is "nobody" up to 23.02 (seen on
-// 22.05.8), since 23.11 the uid itself (seen on 24.11.5 and 26.05.5).
-func Nameless(user string) bool {
-	_, err := strconv.ParseUint(user, 10, 32)
-	return user == "nobody" || err == nil
-}
-
-// SameUser reports whether two names may be one user's, as Slurm's commands show them.
-func SameUser(a, b string) bool { return a == b || Nameless(a) || Nameless(b) }
-
-// Replaces reports whether j is not the job that a user submitted at a time under j's id,
-// but a later one: Slurm wraps around at MaxJobId and starts again at FirstJobId when
-// its state is lost. A requeue keeps the user and counts a restart.
-func (j *Job) Replaces(user string, submit time.Time) bool {
-	return j.State != Unread && !SameUser(user, j.User) || j.Restarts == 0 && j.Submit.UnixMilli() > submit.UnixMilli()
 }
 
 // TasksNow is how many of the record's tasks may run beside those of its array that run: all of them, unless

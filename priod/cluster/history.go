@@ -173,23 +173,17 @@ type History struct {
 
 	former  func(j *Job, inherits bool) // see Remember
 	running JobMap[*Stay]
-	recent  map[run]*Stay        // closed intervals that still reach into UsePeriod, and some that lately did
+	recent  map[Run]*Stay        // closed intervals that still reach into UsePeriod, and some that lately did
 	swept   time.Time            // recent was, of those that do no more
 	changes int                  // of recent, but for those too old
 	ends    []Stay               // of recent those of TE jobs, by their start; nil: to be rebuilt
 	filled  []Stay               // from accounting, not yet returned by Observe
 	past    map[JobID][]PastStay // from accounting, since the last Observe
-	seen    JobMap[uint32]       // the poll that last showed the job
+	seen    JobMap[sight]        // which job an id names, see known
 	tags    JobMap[comment]      // see KeepTags
 	unread  map[JobID]bool       // jobs of the last poll whose records no poll could read
 	poll    uint32               // counts calls of Observe
 	at      time.Time            // of the last snapshot
-}
-
-// run names one run of a job.
-type run struct {
-	job   JobID
-	start int64 // Unix seconds, as Slurm counts
 }
 
 // NewHistory returns a History that knows nothing.
@@ -199,7 +193,7 @@ func NewHistory() *History {
 		Requests: map[JobID]map[slurmplug.Lever]Requested{},
 		Sizes:    map[JobID]SizePast{},
 		Refused:  map[JobID]map[slurmplug.Lever]Refusal{},
-		recent:   map[run]*Stay{},
+		recent:   map[Run]*Stay{},
 		past:     map[JobID][]PastStay{},
 		unread:   map[JobID]bool{},
 	}
@@ -216,8 +210,8 @@ func (h *History) Restore(i Stay) {
 
 // keep takes in an interval that is over.
 func (h *History) keep(i Stay) {
-	_, again := h.recent[i.run()]
-	h.recent[i.run()] = &i
+	_, again := h.recent[i.Run()]
+	h.recent[i.Run()] = &i
 	h.changes++
 	switch n := len(h.ends); {
 	case again || h.ends == nil:
@@ -253,7 +247,7 @@ func (h *History) pastTE(since time.Time) iter.Seq[*Stay] {
 // Saw says that an earlier process had this job in its last snapshot: a task
 // known by itself inherits nothing more from its array.
 func (h *History) Saw(j *Job) {
-	h.seen.Set(j.ID, h.poll)
+	h.seen.Set(j.ID, sight{Identify(j.User, j.Submit), h.poll})
 	h.keepTag(j)
 }
 
@@ -269,12 +263,7 @@ func (h *History) KeepTags(s *Snapshot) {
 		if j.State == Unread {
 			continue
 		}
-		id := j.ID
-		_, known := h.seen.Find(id)
-		if !known && id.Task != slurmplug.NoTask {
-			id = slurmplug.Plain(id.ID)
-			_, known = h.seen.Find(id)
-		}
+		id, known := h.known(j)
 		if now, was := (comment{j.TagText, j.TagErr}), h.tags.Get(id); known && j.State != Pending && now != was {
 			j.keepTag(was)
 		}
@@ -320,11 +309,11 @@ func (h *History) Fill(past []PastStay) {
 		if !p.Closed || p.GPUs == 0 && p.Class != TE {
 			continue
 		}
-		if r := h.running.Get(p.Job); r != nil && r.run() == p.run() {
+		if r := h.running.Get(p.Job); r != nil && r.Run() == p.Run() {
 			continue // the next poll ends it
 		}
 		p.Charge = p.Charged()
-		known, ok := h.recent[p.run()]
+		known, ok := h.recent[p.Run()]
 		if ok {
 			p.Class = known.Class // as it was ranked, not as it was tagged
 		}
@@ -350,10 +339,13 @@ func (h *History) Observe(s *Snapshot) []Stay {
 	charges := NewCharges(s)
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		_, known := h.seen.Find(j.ID)
+		id, known := h.known(j)
+		known = known && id == j.ID
+		was := h.seen.Get(j.ID)
+		was.poll = h.poll
 		if j.State == Unread { // it did not leave; the first read of a new one is still to come
 			if known {
-				h.seen.Set(j.ID, h.poll)
+				h.seen.Set(j.ID, was)
 			} else {
 				h.unread[j.ID] = true
 			}
@@ -363,7 +355,8 @@ func (h *History) Observe(s *Snapshot) []Stay {
 			h.recallWritten(j)
 			h.inherit(j.ID)
 		}
-		h.seen.Set(j.ID, h.poll)
+		was.See(j)
+		h.seen.Set(j.ID, was)
 		h.keepOrder(j)
 		if j.Tasks != "" && len(h.Written)+len(h.Requests) > 0 {
 			h.collect(j)
@@ -534,7 +527,7 @@ func (h *History) SetRequest(id JobID, l slurmplug.Lever, r Requested) {
 // a run counts only where it can be the job's own.
 func (h *History) recall(j *Job) {
 	for _, p := range h.past[j.ID] {
-		if !SameUser(p.User, j.User) || j.Restarts == 0 && !p.Submit.Equal(j.Submit) {
+		if j.Replaces(p.User, p.Submit) {
 			continue
 		}
 		if t, known := h.FirstEligible.Find(j.ID); !known || p.Eligible.Before(t) {
@@ -578,8 +571,8 @@ func (h *History) extend(j *Job, at time.Time, charges *Charges) (changed []Stay
 		Charge: charges.Of(j) * float64(max(j.TaskCount, 1)),
 		User:   j.User, Account: j.Account, Class: h.ClassOf(j), Restarts: j.Restarts,
 	}
-	if _, over := h.recent[now.run()]; over { // it was not, after all
-		delete(h.recent, now.run())
+	if _, over := h.recent[now.Run()]; over { // it was not, after all
+		delete(h.recent, now.Run())
 		h.changes++
 		h.ends = nil
 	}
@@ -645,7 +638,7 @@ func (h *History) close(i *Stay) Stay {
 func (h *History) left(id JobID) bool { return h.gone(id) && h.gone(slurmplug.Plain(id.ID)) }
 
 // gone reports whether the last poll did not show the job.
-func (h *History) gone(id JobID) bool { return h.seen.Get(id) != h.poll && !h.unread[id] }
+func (h *History) gone(id JobID) bool { return h.seen.Get(id).poll != h.poll && !h.unread[id] }
 
 func (h *History) forget(at time.Time) {
 	h.FirstEligible.DeleteFunc(func(id JobID, _ time.Time) bool { return h.gone(id) })
@@ -655,12 +648,12 @@ func (h *History) forget(at time.Time) {
 	maps.DeleteFunc(h.Requests, func(id JobID, _ map[slurmplug.Lever]Requested) bool { return h.gone(id) })
 	maps.DeleteFunc(h.Sizes, func(id JobID, _ SizePast) bool { return h.left(id) })
 	maps.DeleteFunc(h.Refused, func(id JobID, _ map[slurmplug.Lever]Refusal) bool { return h.left(id) })
-	h.seen.DeleteFunc(func(_ JobID, poll uint32) bool { return poll != h.poll })
+	h.seen.DeleteFunc(func(_ JobID, s sight) bool { return s.poll != h.poll })
 	if at.Sub(h.swept).Abs() < sweepEvery {
 		return // readers of recent leave them out
 	}
 	since := at.Add(-UsePeriod)
-	maps.DeleteFunc(h.recent, func(_ run, i *Stay) bool { return !i.End.After(since) })
+	maps.DeleteFunc(h.recent, func(_ Run, i *Stay) bool { return !i.End.After(since) })
 	h.swept, h.ends = at, nil
 }
 
@@ -757,6 +750,14 @@ func (h *History) split(id JobID) {
 	}
 }
 
+// Shown takes in the value that Slurm showed before a write: an older one of priod's
+// that stands there still did not only come back.
+func (h *History) Shown(id JobID, lever slurmplug.Lever, value int64, at time.Time) {
+	if w, known := h.Written[id]; known && w.Lever == lever {
+		h.Written[id] = w.Holding(value, at)
+	}
+}
+
 // Wrote takes in a value that Slurm accepted for a job. takenBack says that
 // the last one had been replaced by the job's own.
 func (h *History) Wrote(id JobID, w Written, takenBack bool) {
@@ -807,14 +808,12 @@ func (h *History) Refusal(j *Job, id JobID, l slurmplug.Lever) (r Refusal) {
 	if len(h.Refused) == 0 {
 		return r
 	}
-	r, known := h.Refused[id][l]
-	if !known {
-		r = h.Refused[slurmplug.Plain(id.ID)][l]
+	for _, id := range Lineage(id) {
+		if r, known := h.Refused[id][l]; known && !r.At.Before(j.Submit) { // else of an earlier wait
+			return r
+		}
 	}
-	if r.At.Before(j.Submit) { // of an earlier wait, or another job
-		return Refusal{}
-	}
-	return r
+	return Refusal{}
 }
 
 // Refuse takes in that Slurm refused a write into a field, in its words, or why nothing can be written there.

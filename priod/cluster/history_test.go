@@ -315,7 +315,7 @@ func TestUseBeyondTheLimit(t *testing.T) {
 		i := Stay{
 			Job: slurmplug.Plain(1), Start: now.Add(hours[0] * time.Hour), End: now.Add(hours[1] * time.Hour), Closed: true, GPUs: 1, User: "ann", Class: TE,
 		}
-		h.recent[i.run()] = &i
+		h.recent[i.Run()] = &i
 	}
 	for range 50 {
 		users, _, _ := h.TEUse(now, func(string, string) time.Duration { return 90 * time.Minute })

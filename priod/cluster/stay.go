@@ -21,7 +21,8 @@ type Stay struct {
 	Restarts int       `json:"restarts"`
 }
 
-func (i *Stay) run() run { return run{i.Job, i.Start.Unix()} }
+// Run is the run that the stay is of.
+func (i *Stay) Run() Run { return RunOf(i.Job, i.Start) }
 
 // Length is how long the stay lasted up to its End.
 func (i *Stay) Length() time.Duration { return i.End.Sub(i.Start) }

@@ -41,13 +41,12 @@ var fails = map[Blocked]string{
 	SlurmFails:     "a command of Slurm's fails",
 	OtherError:     "priod's cycles fail",
 
-	Blocked(store.DiskFull):      "the disk of the state folder is full",
-	Blocked(store.ReadOnly):      "the state folder cannot be written",
-	Blocked(store.DiskFails):     "the disk of the state folder fails",
-	Blocked(store.FolderGone):    "the state folder, or a file in it, is gone",
-	Blocked(store.SharedFolder):  "the folder that the hosts share is not in order",
-	Blocked(store.TakenOver):     "another host's priod has taken over",
-	Blocked(store.IDsInUseAgain): "Slurm's job ids began anew",
+	Blocked(store.DiskFull):     "the disk of the state folder is full",
+	Blocked(store.ReadOnly):     "the state folder cannot be written",
+	Blocked(store.DiskFails):    "the disk of the state folder fails",
+	Blocked(store.FolderGone):   "the state folder, or a file in it, is gone",
+	Blocked(store.SharedFolder): "the folder that the hosts share is not in order",
+	Blocked(store.TakenOver):    "another host's priod has taken over",
 }
 
 // Fails says in words why cycles fail; fails is false of a word with which they succeed.

@@ -37,13 +37,12 @@ var failures = map[Blocked][]error{
 	SlurmFails:     {&slurmplug.CommandError{Command: "squeue", Kind: slurmplug.ErrExit, Message: "squeue: fatal: Unable to process configuration file"}},
 	OtherError:     {errors.New("something else"), errWithoutReason},
 
-	Blocked(store.DiskFull):      {syscall.ENOSPC},
-	Blocked(store.ReadOnly):      {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EROFS}},
-	Blocked(store.DiskFails):     {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EIO}},
-	Blocked(store.FolderGone):    {&os.PathError{Op: "open", Path: "act.lock", Err: syscall.ENOENT}},
-	Blocked(store.SharedFolder):  {errors.New("state.shared: /slurm/priod lacks the files that the priod of ctl1 kept there: is it mounted?"), store.ErrUnowned},
-	Blocked(store.TakenOver):     {store.ErrTakenOver},
-	Blocked(store.IDsInUseAgain): {store.ErrIDsInUseAgain},
+	Blocked(store.DiskFull):     {syscall.ENOSPC},
+	Blocked(store.ReadOnly):     {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EROFS}},
+	Blocked(store.DiskFails):    {&os.PathError{Op: "open", Path: "journal.jsonl", Err: syscall.EIO}},
+	Blocked(store.FolderGone):   {&os.PathError{Op: "open", Path: "act.lock", Err: syscall.ENOENT}},
+	Blocked(store.SharedFolder): {errors.New("state.shared: /slurm/priod lacks the files that the priod of ctl1 kept there: is it mounted?"), store.ErrUnowned},
+	Blocked(store.TakenOver):    {store.ErrTakenOver},
 }
 
 // errWithoutReason has no name.
@@ -176,7 +175,7 @@ func TestEveryBlockedStateHasAnAlert(t *testing.T) {
 	want := map[Blocked]string{
 		Paused: "PriodPaused", OtherProcess: "PriodPaused", Rival: "PriodRival", SlurmVersion: "PriodSlurmVersion", CannotTakeOver: "PriodCannotTakeOver",
 		SlurmSilent: "PriodCannotReadSlurm", SlurmRateLimit: "PriodCannotReadSlurm", SlurmDoubtful: "PriodCannotReadSlurm", SlurmCommands: "PriodCannotReadSlurm", SlurmFails: "PriodCannotReadSlurm",
-		OtherError: "PriodUnhealthy", Blocked(store.IDsInUseAgain): "PriodUnhealthy",
+		OtherError: "PriodUnhealthy",
 	}
 	var of []string
 	for _, r := range alerts.Rules(t) {

@@ -168,10 +168,6 @@ func (d *Daemon) Once(ctx context.Context) (cycle.Result, error) {
 	defer func() { d.peers.lock.Close() }()
 	d.availability.looked, d.single = true, true // there is no second look
 	result, _, err := d.step(ctx)
-	if errors.Is(err, store.ErrIDsInUseAgain) {
-		// What the store forgot is not on disk: each later process would fail alike.
-		result, _, err = d.step(ctx)
-	}
 	return result, err
 }
 

@@ -67,7 +67,7 @@ func (c *Choice) askTrials() {
 				x.Why = preemption.Fits
 			case asked >= maxTrials:
 				x.Why = LaterTurn
-			case limit > 0 && x.User != "" && 60*c.search.PastOwner[x.User] >= limit:
+			case limit > 0 && job.Right != cluster.Entitled && x.User != "" && 60*c.search.PastOwner[x.User] >= limit:
 				x.Why = preemption.PerOwner
 			default:
 				asked++

@@ -32,7 +32,7 @@ var beginLater = slurmplug.Delay(requeueDelay)
 
 // isRun reports whether Slurm still shows the run that is evicted.
 func (e *Eviction) isRun(s *plan.JobStatus) bool {
-	return !s.Gone && s.State != cluster.Pending && s.Restarts == e.Restarts && s.Start.Equal(e.Start)
+	return !s.Gone && s.State != cluster.Pending && s.IsRun(e.Start, e.Restarts)
 }
 
 // advanceEviction takes one eviction as far as it goes now.

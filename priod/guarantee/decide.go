@@ -86,7 +86,7 @@ func (d *decider) pack() {
 		x, promised := job{at: i, share: -1, start: j.Start}, false
 		switch {
 		case j.State == cluster.Pending && d.promised(j):
-			x.start, promised = cmp.Or(d.memory.since[j.ID], d.s.At), true
+			x.start, promised = cmp.Or(d.memory.since(j), d.s.At), true
 			if shares := d.owners.candidates(j); len(shares) > 0 {
 				x.share = shares[0]
 			}
@@ -120,9 +120,12 @@ func (d *decider) pack() {
 	}
 }
 
-// place is the right of a job that runs or has a claim, and has so many GPUs.
+// place is the right of a job that runs or was promised its GPUs. One that waits, and no longer fits, is asked like others.
 func (d *decider) place(j *cluster.Job, share int, gpus float64, leaves bool) cluster.Right {
 	runs, right := j.State != cluster.Pending, cluster.Borrows
+	if !runs && (share < 0 || d.result.Shares[share].Entitled+gpus > d.result.Shares[share].Owned+rounding) {
+		return cluster.NoShares
+	}
 	if share >= 0 {
 		state := &d.result.Shares[share]
 		if runs {
@@ -162,8 +165,7 @@ func (d *decider) promised(j *cluster.Job) bool {
 	if d.h.Claiming[j.ID] {
 		return true
 	}
-	_, was := d.memory.since[j.ID]
-	return was && d.forRoom(j)
+	return !d.memory.since(j).IsZero() && d.forRoom(j)
 }
 
 // forRoom reports whether a job waits for room, or because priod moved its begin time.
@@ -181,7 +183,7 @@ func (d *decider) forRoom(j *cluster.Job) bool {
 func (d *decider) ask() {
 	var queue []int
 	for i := range d.s.Jobs {
-		if j := &d.s.Jobs[i]; j.State == cluster.Pending && !d.promised(j) && d.forRoom(j) {
+		if j := &d.s.Jobs[i]; j.State == cluster.Pending && d.result.Jobs[i].Right == cluster.NoShares && d.forRoom(j) {
 			queue = append(queue, i)
 		}
 	}

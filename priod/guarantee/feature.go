@@ -23,7 +23,21 @@ type Feature struct {
 
 // Memory is what is kept from one cycle to the next.
 type Memory struct {
-	since map[cluster.JobID]time.Time // waiting jobs that are entitled, and since when
+	entitled map[cluster.JobID]promise // that wait
+}
+
+// promise is what an account's waiting job was promised.
+type promise struct {
+	account string
+	since   time.Time
+}
+
+// since is when a waiting job was entitled first; zero: it is not, or another account's since.
+func (m *Memory) since(j *cluster.Job) (at time.Time) {
+	if p, was := m.entitled[j.ID]; was && p.account == j.Account {
+		at = p.since
+	}
+	return at
 }
 
 // Classify sets the Right of each job of a snapshot.
@@ -72,7 +86,8 @@ type timed struct {
 
 // begin is the write of a begin time that a job needs now; false: none.
 func (f *Feature) begin(c *plan.Cycle, j *cluster.Job) (w timed, due bool) {
-	if j.State != cluster.Pending || len(f.Settings.Shares) == 0 && len(c.History.Requests) == 0 {
+	_, written := c.History.Requests[j.ID][slurmplug.StartTime]
+	if j.State != cluster.Pending || !written && j.Right != cluster.Withheld {
 		return w, false
 	}
 	field := c.History.Field(j, slurmplug.StartTime)
@@ -109,13 +124,13 @@ func kept(j *cluster.Job, h *cluster.History) bool {
 
 // entitle remembers since when waiting jobs are entitled.
 func (m *Memory) entitle(s *cluster.Snapshot) {
-	now := map[cluster.JobID]time.Time{}
+	now := map[cluster.JobID]promise{}
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == cluster.Pending && j.Right == cluster.Entitled {
-			now[j.ID] = cmp.Or(m.since[j.ID], s.At)
+			now[j.ID] = promise{j.Account, cmp.Or(m.since(j), s.At)}
 		}
 	}
-	m.since = now
+	m.entitled = now
 }
 
 // Shares are the shares as the last cycle saw them.

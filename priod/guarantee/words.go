@@ -32,7 +32,7 @@ func (f *Feature) tell(c *plan.Cycle) {
 		x := f.choice(&c.Snapshot.Jobs[k], f.result.Jobs[k].Share)
 		switch x.Right {
 		case cluster.Entitled.String():
-			x.Since = f.Memory.since[d.Job]
+			x.Since = f.Memory.since(&c.Snapshot.Jobs[k])
 		case cluster.Borrows.String():
 			x.From = lenders
 		case cluster.Withheld.String():

@@ -28,7 +28,7 @@ type runParts struct {
 
 // isOf reports whether a job is still the run that the parts were read of.
 func (r *runParts) isOf(j *cluster.Job) bool {
-	return r.run.Start.Equal(j.Start) && r.run.Restarts == j.Restarts && r.run.NodeList == j.NodeList &&
+	return j.IsRun(r.run.Start, r.run.Restarts) && r.run.NodeList == j.NodeList &&
 		r.run.GPUs == j.GPUs && r.run.CPUs == j.CPUs && r.run.MemMB == j.MemMB
 }
 

@@ -93,7 +93,7 @@ func TestRequeuedJobKeepsItsTurn(t *testing.T) {
 	h := cluster.NewHistory()
 	s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{a, b}}
 	h.Observe(s)
-	s.Jobs[0].Eligible, s.Jobs[0].Submit = now.Add(2*time.Minute), now
+	s.Jobs[0].Eligible, s.Jobs[0].Submit, s.Jobs[0].Restarts = now.Add(2*time.Minute), now, 1
 	s.At = now.Add(time.Second)
 	h.Observe(s)
 	if _, te := Rank(s, h, plan.Classes{}); fmt.Sprint(te) != "[0 1]" {

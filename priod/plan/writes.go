@@ -79,9 +79,7 @@ func hearOf(h *cluster.History, id cluster.JobID, o *Outcome, at time.Time) {
 // hearPlace takes in a write into a job's place in the order.
 func hearPlace(c *Cycle, id cluster.JobID, o *Outcome) {
 	h := c.History
-	if old, known := h.Written[id]; known && old.Lever == o.Lever {
-		h.Written[id] = old.Holding(o.Before.Number(), c.Snapshot.At)
-	}
+	h.Shown(id, o.Lever, o.Before.Number(), c.Snapshot.At)
 	w, was := Effect(o.Action, h), h.Written[id]
 	w.At = c.Snapshot.At
 	switch o.Status {

@@ -71,7 +71,7 @@ func (f *Failure) Open() bool { return f.State != Noted }
 
 // Runs reports whether a sight is of the run that failed.
 func (f *Failure) Runs(s *plan.JobStatus) bool {
-	return s.Start.Equal(f.Start) && s.Restarts == f.Restarts
+	return s.IsRun(f.Start, f.Restarts)
 }
 
 // Drained is a node that was taken out of use.

@@ -27,17 +27,11 @@ type changes struct {
 	shares    []change[entry, plan.Share]
 	nodes     []change[nodeEntry, cluster.Node]
 	nodesLeft []string
-	others    []other
+	others    []*cluster.Job    // whose ids meant others before
 	summary   db.AddCycleParams // of the cycle, but for its number and time
 
 	of  *cluster.Snapshot // what jobs, left, open, nodes and nodesLeft are of
 	saw bool              // that stands in the database, and they are empty again
-}
-
-// other is a job in the snapshot whose id meant another one before.
-type other struct {
-	job cluster.JobID
-	of  *entry // the one before, or its array
 }
 
 // change is a row that has to be written: what it is to hold now, and its digest.
@@ -214,12 +208,8 @@ func (s *Store) compareDecided(seen *plan.Seen) {
 // known is what History remembers of priod's writes into a job. A task that has no record yet is its array's.
 func (s *Store) known(id cluster.JobID) *undo.Known {
 	k := undo.KnownOf(s.history, id)
-	for _, e := range []*entry{s.stored.jobs[id], s.stored.jobs[slurmplug.Plain(id.ID)]} {
-		if e != nil && e.named() {
-			k.User, k.Submit = e.user.Value(), instant(e.submit)
-			break
-		}
-	}
+	who := s.stored.identity(id)
+	k.User, k.Submit = who.User(), who.Submit()
 	return k
 }
 
@@ -234,29 +224,24 @@ func (s *Store) sighted(j *cluster.Job) *entry {
 	if j.State == cluster.Unread {
 		return e // whose user and submission stay as they are known
 	}
-	of := e
-	if e.row == 0 && j.ID.Task != slurmplug.NoTask {
-		if array := h.jobs[slurmplug.Plain(j.ID.ID)]; array != nil && !e.named() {
-			of = array // a new task inherits from its array
-		}
+	who := e.who
+	if !who.Known() {
+		who = h.identity(j.ID) // a new task is its array's
 	}
-	if of.isOther(j) {
-		s.changes.others = append(s.changes.others, other{j.ID, of})
-		if of == e {
-			s.unsaved.ended = append(s.unsaved.ended, e)
-			delete(h.jobs, j.ID)
-			e = h.entry(j.ID)
-			// What began in this cycle is the new job's.
-			e.open, of.open = of.open, nil
-		}
+	if !who.Is(j) {
+		s.changes.others = append(s.changes.others, j)
+	}
+	if !e.who.Is(j) {
+		s.unsaved.ended = append(s.unsaved.ended, e)
+		delete(h.jobs, j.ID)
+		was := e
+		e = h.entry(j.ID)
+		e.open, was.open = was.open, nil // what began in this cycle is the new job's
 	}
 	if e.row == 0 {
 		e.row = s.formerRow(j)
 	}
-	if !e.named() {
-		e.identify(j.User, j.Submit)
-	}
-	e.submit = millis(j.Submit)
+	e.who.See(j)
 	return e
 }
 

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -186,10 +185,7 @@ func (s *Store) pins(t *evict.Changes) (pins []*undo.Change) {
 			continue
 		}
 		line := &undo.Change{Time: c.Changed.UTC(), Job: c.Job, User: c.User, Lever: slurmplug.ReqNodeList, From: slurmplug.Text(was), To: slurmplug.Text(c.Pin)}
-		e := cmp.Or(s.stored.jobs[c.Job], s.stored.jobs[slurmplug.Plain(c.Job.ID)]) // a task that has no record yet is its array's
-		if e != nil && e.named() {
-			line.Submit = instant(e.submit)
-		}
+		line.Submit = s.stored.identity(c.Job).Submit()
 		pins = append(pins, line)
 	}
 	return pins

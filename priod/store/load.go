@@ -117,7 +117,7 @@ func (l *loader) jobs(ctx context.Context) error {
 		j := jobOf(&jobs[i])
 		e := l.stored.entry(j.ID)
 		e.row, e.seen = jobs[i].Job, l.stored.digester.job(&j)
-		e.identify(j.User, j.Submit)
+		e.who = cluster.Identify(j.User, j.Submit)
 		e.since = eligibleSince(&j, l.until)
 		l.rows[e.row] = e
 		l.history.Saw(&j)

@@ -86,9 +86,6 @@ func (s *Store) Observed(ctx context.Context, snap *cluster.Snapshot, stays func
 		s.noteStays(snap, stays)
 		s.compareSeen(snap, digests)
 		close(o.compared)
-		if len(s.changes.others) > 0 { // Planned gives this cycle up
-			return
-		}
 		if s.changes.sawNone() && len(s.unsaved.closed)+len(s.unsaved.ended) == 0 || s.intact() != nil || s.unread {
 			return
 		}
@@ -114,6 +111,7 @@ func (s *Store) compareBesideObserved(seen *plan.Seen) (compared bool, failed er
 		return false, o.failed
 	}
 	<-o.compared
+	s.disownOthers()
 	s.compareDecided(seen)
 	<-o.ended
 	s.keepSaved(o)
@@ -144,8 +142,8 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 		s.compareSeen(seen.Snapshot, s.stored.digester.jobs(seen.Snapshot))
 		compared = false
 	}
-	s.forgetOthers()
 	if !compared {
+		s.disownOthers()
 		s.compareDecided(&seen)
 	}
 	defer func() { // lets go of the snapshot before the next one is read
@@ -155,7 +153,7 @@ func (s *Store) Planned(ctx context.Context, seen plan.Seen) (err error) {
 	if err := s.owns(); err != nil {
 		return err
 	}
-	if err := cmp.Or(s.refuseOthers(), ctx.Err()); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := s.keepJournal(); err != nil {
@@ -203,7 +201,7 @@ func (s *Store) prepare(seen *plan.Seen) error {
 		}
 		writes[i] = &openWrite{action: a, entry: e, at: at, status: Planned}
 		lines[i] = s.undo.Line(a, &seen.Snapshot.Jobs[e.at], at)
-		lines[i].User, lines[i].Submit = e.user.Value(), instant(e.submit)
+		lines[i].User, lines[i].Submit = e.who.User(), e.who.Submit()
 	}
 	if err := cmp.Or(s.undo.Append(lines, s.changes.known...), s.owns()); err != nil { // the host that took over may have read the lines
 		return err
@@ -254,37 +252,16 @@ func (s *Store) doubt() {
 	}
 }
 
-// ErrIDsInUseAgain says that a cycle's decisions rest on what was known of
-// earlier jobs with the same ids. That is forgotten now: the next cycle is right.
-var ErrIDsInUseAgain = errors.New("job ids are in use again")
-
-// forgetOthers drops what History knew of earlier jobs with the same ids.
-func (s *Store) forgetOthers() {
-	for _, o := range s.changes.others {
-		for _, id := range []cluster.JobID{o.job, o.of.id} {
-			s.history.FirstEligible.Delete(id)
-			s.history.Counted.Delete(id)
-			delete(s.history.Written, id)
-			delete(s.history.Requests, id)
-			delete(s.history.Sizes, id)
-			delete(s.history.Refused, id)
-		}
-	}
-}
-
-// refuseOthers gives up a cycle whose decisions rest on what was known of
-// earlier jobs with the same ids.
-func (s *Store) refuseOthers() error {
+// disownOthers drops from the journal what is of earlier jobs whose ids are in use again; History has dropped it already.
+func (s *Store) disownOthers() {
 	others := s.changes.others
 	if len(others) == 0 {
-		return nil
+		return
 	}
-	ids := map[uint32]bool{}
-	for _, o := range others {
-		ids[o.of.id.ID] = true
+	for _, j := range others {
+		s.undo.Disown(j)
 	}
-	s.undo.Forget(func(id uint32) bool { return ids[id] })
-	return fmt.Errorf("%w: %d jobs, %s among them, are not the ones known under these ids; what was known is dropped and the next cycle decides again", ErrIDsInUseAgain, len(others), others[0].of.id)
+	s.log.Warn("job ids are in use again: what was known of the earlier jobs is dropped", "jobs", len(others), "first", others[0].ID)
 }
 
 // keepJournal takes in what priod reset appended to the journal, and writes one that was deleted or spoiled again from memory;

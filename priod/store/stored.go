@@ -4,7 +4,6 @@ import (
 	"hash/maphash"
 	"maps"
 	"time"
-	"unique"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -50,8 +49,7 @@ func (e *ended) add(id uint32, at time.Time) {
 type entry struct {
 	id      cluster.JobID
 	row     int64 // in jobs; 0: not seen in a snapshot yet
-	user    unique.Handle[string]
-	submit  int64  // SubmitTime as last seen, ms
+	who     cluster.Identity
 	seen    uint64 // row of jobs
 	decided uint64 // last row of decisions
 	since   int64  // ms, from then on it could run, as its last decision or else its row of jobs tells
@@ -115,18 +113,14 @@ func (h *stored) entry(id cluster.JobID) *entry {
 	return e
 }
 
-// identify says which job the entry's id names.
-func (e *entry) identify(user string, submit time.Time) {
-	e.user, e.submit = unique.Make(user), millis(submit)
-}
-
-// named reports whether the entry knows its job's user and submission.
-func (e *entry) named() bool { return e.user != unique.Handle[string]{} }
-
-// isOther reports whether j is not the job that the entry stands for, but a later
-// one with the same id.
-func (e *entry) isOther(j *cluster.Job) bool {
-	return e.named() && j.Replaces(e.user.Value(), instant(e.submit))
+// identity is the job of an id; of a task without a record yet, its array.
+func (h *stored) identity(id cluster.JobID) (who cluster.Identity) {
+	for _, id := range cluster.Lineage(id) {
+		if e := h.jobs[id]; e != nil && e.who.Known() {
+			return e.who
+		}
+	}
+	return who
 }
 
 // present returns a function that reports whether any record with a job id is in

@@ -23,11 +23,10 @@ const (
 	TakenOver      Trouble = "taken-over"      // ErrTakenOver
 	DatabaseLocked Trouble = "database-locked" // by another program
 	DatabaseBroken Trouble = "database-broken" // again, shortly after it was started over
-	IDsInUseAgain  Trouble = "ids-in-use-again"
 )
 
 // Troubles are those that keep priod from writing to Slurm; those of the database alone do not.
-var Troubles = []Trouble{DiskFull, ReadOnly, DiskFails, FolderGone, SharedFolder, TakenOver, IDsInUseAgain}
+var Troubles = []Trouble{DiskFull, ReadOnly, DiskFails, FolderGone, SharedFolder, TakenOver}
 
 // inShared begins errors that are about the folder of the key of that name.
 const inShared = "state.shared: "
@@ -54,8 +53,6 @@ func TroubleOf(err error) Trouble {
 	}
 	errno := e.SystemErrno
 	switch {
-	case is(ErrIDsInUseAgain):
-		return IDsInUseAgain
 	case is(syscall.ENOSPC, syscall.EDQUOT), failed(sqlite3.ErrFull), errno == syscall.ENOSPC, errno == syscall.EDQUOT:
 		return DiskFull
 	case is(ErrTakenOver):

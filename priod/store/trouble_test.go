@@ -33,7 +33,6 @@ func TestTroubles(t *testing.T) {
 		{sqlite3.Error{Code: sqlite3.ErrCorrupt}, DatabaseBroken},
 		{errGone, DatabaseBroken},
 		{ErrTakenOver, TakenOver},
-		{ErrIDsInUseAgain, IDsInUseAgain},
 	} {
 		if got := TroubleOf(c.err); got != c.want {
 			t.Errorf("%v: %q, want %q", c.err, got, c.want)

@@ -118,7 +118,7 @@ func (u *Journal) take(c *Change) {
 			before.Older = u.Older(id)
 			next := c.written()
 			next.Value = next.Tried
-			u.older[id] = before.Replaced(next)
+			u.older[id] = before.Holding(c.From.Number(), c.Time).Replaced(next)
 		}
 		list := slices.DeleteFunc(u.changes[id], func(o *Change) bool { return o.Lever == c.Lever })
 		u.changes[id] = append(list, c)
@@ -165,7 +165,7 @@ func (u *Journal) find(id cluster.JobID, l slurmplug.Lever, j *cluster.Job) *Cha
 
 // latest is the last change of a job, or else of its array, that counts.
 func (u *Journal) latest(id cluster.JobID, counts func(*Change) bool) *Change {
-	for _, id := range []cluster.JobID{id, slurmplug.Plain(id.ID)} {
+	for _, id := range cluster.Lineage(id) {
 		for _, c := range slices.Backward(u.changes[id]) {
 			if counts(c) {
 				return c
@@ -278,8 +278,29 @@ func (u *Journal) Adopt(changes []*Change) {
 	u.file.Outdate()
 }
 
-// Forget drops the changes of jobs that are gone, or whose ids mean others now; the file follows
-// with the next append.
+// Disown drops what is known of earlier jobs with the id of j; the file follows with the next append.
+func (u *Journal) Disown(j *cluster.Job) {
+	array := slurmplug.Plain(j.ID.ID)
+	var left []cluster.JobID
+	for _, id := range append([]cluster.JobID{array}, u.tasks[array.ID]...) {
+		changes, k := slices.DeleteFunc(u.changes[id], func(c *Change) bool { return !c.Of(j) }), u.known[id]
+		if k != nil && !k.of(j) {
+			k = nil
+			delete(u.known, id)
+		}
+		if u.changes[id] = changes; len(changes) == 0 {
+			delete(u.changes, id)
+			delete(u.older, id)
+		}
+		if id != array && (len(changes) > 0 || k != nil) {
+			left = append(left, id)
+		}
+	}
+	u.tasks[array.ID] = left
+	u.file.Outdate()
+}
+
+// Forget drops the changes of jobs that are gone; the file follows with the next append.
 func (u *Journal) Forget(gone func(id uint32) bool) {
 	for id := range u.changes {
 		if gone(id.ID) {

@@ -153,3 +153,28 @@ func TestUndoRoundTrip(t *testing.T) {
 		}
 	})
 }
+
+// A value of priod's that stood in a job when a later write was lost is still priod's
+// after a restart, however long ago it was replaced by one that never arrived.
+func TestRestartKnowsTheValueThatStands(t *testing.T) {
+	dir := t.TempDir()
+	u, id, at := openUndo(t, dir), slurmplug.Plain(1), epoch
+	h := cluster.NewHistory()
+	for _, w := range []struct {
+		before, after int64
+		later         time.Duration
+	}{{0, 90000, 0}, {90000, 82000, 5 * time.Hour}, {90000, 83000, 20 * time.Hour}} {
+		at = at.Add(w.later)
+		a := plan.Action{Job: id, Lever: slurmplug.SiteFactor, Before: slurmplug.Number(w.before), After: slurmplug.Number(w.after)}
+		if err := u.Append([]*Change{line(u, a, at)}, KnownOf(h, id)); err != nil {
+			t.Fatal(err)
+		}
+		h.Shown(id, a.Lever, w.before, at)
+		h.Try(id, cluster.Written{Lever: a.Lever, Value: w.after, At: at})
+		again := cluster.NewHistory()
+		openUndo(t, dir).Recall(again, &cluster.Job{ID: id}, false)
+		if diff := cmp.Diff(h.Written[id], again.Written[id]); diff != "" {
+			t.Errorf("after %d a restart knows something else (- without):\n%s", w.after, diff)
+		}
+	}
+}

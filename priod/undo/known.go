@@ -71,7 +71,8 @@ func (u *Journal) disown(h *cluster.History, j *cluster.Job) {
 	if u.latest(j.ID, func(c *Change) bool { return !c.Of(j) }) == nil && u.latest(j.FirstTask(), func(c *Change) bool { return !c.Of(j) }) == nil {
 		return
 	}
-	for _, id := range []cluster.JobID{j.ID, j.FirstTask(), slurmplug.Plain(j.ID.ID)} {
+	lineage := cluster.Lineage(j.ID)
+	for _, id := range append([]cluster.JobID{j.FirstTask()}, lineage[:]...) {
 		delete(h.Written, id)
 		delete(h.Requests, id)
 		w, requests := u.knownOf(id, j)

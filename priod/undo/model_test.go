@@ -283,13 +283,12 @@ func (r *record) text(l slurmplug.Lever, value string) string {
 
 // look is priod's at the queue: what it knew of earlier jobs with an id it forgets.
 func (w *world) look(u *Journal) {
-	others := map[uint32]bool{}
 	for _, r := range w.records {
 		if r.unseen {
-			others[r.ID.ID], r.unseen = true, false
+			r.unseen = false
+			u.Disown(&r.Job)
 		}
 	}
-	u.Forget(func(id uint32) bool { return others[id] })
 }
 
 // write is one write of priod's: first the line, then, unless priod dies, the value.

@@ -115,7 +115,7 @@ func (u *Journal) Recall(h *cluster.History, j *cluster.Job, inherits bool) (dou
 		}
 	}
 	k := u.known[id]
-	if k != nil && !(&Change{User: k.User, Submit: k.Submit}).Of(j) {
+	if k != nil && !k.of(j) {
 		k = nil
 	}
 	switch _, written := h.Written[id]; {
@@ -150,7 +150,7 @@ func (u *Journal) Recall(h *cluster.History, j *cluster.Job, inherits bool) (dou
 func (u *Journal) recallArray(h *cluster.History, j *cluster.Job) {
 	k := *u.known[slurmplug.Plain(j.ID.ID)]
 	last := u.latest(k.Job, func(*Change) bool { return true })
-	if !(&Change{User: k.User, Submit: k.Submit}).Of(j) || last != nil && !last.reaches(j.ID) {
+	if !k.of(j) || last != nil && !last.reaches(j.ID) {
 		return
 	}
 	k.Job, k.Refused = j.ID, nil // History finds the array's refusals
@@ -181,6 +181,9 @@ func (u *Journal) recallLines(h *cluster.History, j *cluster.Job, own []*Change)
 	}
 }
 
+// of reports whether it is of j.
+func (k *Known) of(j *cluster.Job) bool { return (&Change{User: k.User, Submit: k.Submit}).Of(j) }
+
 func (k *Known) recall(h *cluster.History, j *cluster.Job) {
 	if k.Written != nil {
 		h.Written[k.Job] = *k.Written
@@ -201,6 +204,7 @@ func (c *Change) try(h *cluster.History, id cluster.JobID) {
 	switch {
 	case c.Lever.Ranks():
 		original := c.UserNice.Number()
+		h.Shown(id, c.Lever, c.From.Number(), c.Time)
 		if old := h.Written[c.Job]; old.Lever == c.Lever {
 			original = old.Original
 		}

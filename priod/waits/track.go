@@ -18,8 +18,8 @@ type Tracker struct {
 	at      time.Time                // last cycle
 	cycle   uint32
 	pools   relaxed
-	runs    map[runKey]*run // in the relaxed cluster, not over there or in truth
-	held    map[string]int  // GPUs of those that have not ended, by pool
+	runs    map[cluster.Run]*run // in the relaxed cluster, not over there or in truth
+	held    map[string]int       // GPUs of those that have not ended, by pool
 	changed []*plan.Wait
 }
 
@@ -51,11 +51,6 @@ func (e *entry) another(j *cluster.Job) bool {
 	return !e.start.IsZero() || j.Submit.After(e.wait.Submit.Add(time.Second))
 }
 
-type runKey struct {
-	job   cluster.JobID
-	start int64
-}
-
 // remember is how long after it left the queue accounting may say that a job had started.
 const remember = time.Hour
 
@@ -74,7 +69,7 @@ type look struct {
 
 func (t *Tracker) init() {
 	if t.gone == nil {
-		t.gone, t.pools, t.runs, t.held = map[cluster.JobID]*entry{}, relaxed{}, map[runKey]*run{}, map[string]int{}
+		t.gone, t.pools, t.runs, t.held = map[cluster.JobID]*entry{}, relaxed{}, map[cluster.Run]*run{}, map[string]int{}
 	}
 }
 
@@ -101,10 +96,7 @@ func (t *Tracker) Fragmented(id cluster.JobID, now time.Time) time.Duration {
 // Waited is Wait.For of a job in the queue, or of the array that it has just left, up to
 // the last cycle.
 func (t *Tracker) Waited(j *cluster.Job, cause plan.Cause, what string) time.Duration {
-	e := t.entries.Get(j.ID)
-	if e == nil {
-		e = t.entries.Get(slurmplug.Plain(j.ID.ID))
-	}
+	e, _ := t.entries.Inherited(j.ID)
 	if e == nil || e.another(j) || j.Restarts > 0 && e.wait.Job != j.ID {
 		return 0
 	}
@@ -335,7 +327,7 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 
 // run takes in a run of which the pool is known.
 func (t *Tracker) run(r *run) {
-	key := runKey{r.job, r.start.Unix()}
+	key := cluster.RunOf(r.job, r.start)
 	if same := t.runs[key]; same != nil && same.end.IsZero() {
 		t.held[same.pool] -= same.gpus
 	}
@@ -366,7 +358,7 @@ func (t *Tracker) ended(l *look, started map[string][]*run) {
 		if !s.Closed {
 			continue
 		}
-		r := t.runs[runKey{s.Job, s.Start.Unix()}]
+		r := t.runs[s.Run()]
 		switch {
 		case r == nil:
 			t.missed(l, s, started)
@@ -448,7 +440,7 @@ func (t *Tracker) relax(l *look, started map[string][]*run) {
 		}
 	}
 	if t.cycle%forgetEvery == 0 {
-		maps.DeleteFunc(t.runs, func(_ runKey, r *run) bool {
+		maps.DeleteFunc(t.runs, func(_ cluster.Run, r *run) bool {
 			return !r.end.IsZero() && !r.settled.IsZero() && r.over().Before(l.snapshot.At.Add(-remember))
 		})
 	}

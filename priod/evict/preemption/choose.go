@@ -103,7 +103,7 @@ func (v *view) within(ledger *Ledger, t *Claimant, refused *Verdict, why Why) Ve
 	defer func() { v.most, v.mostGPUs, v.thrifty = 0, 0, false }()
 	if v.most > 0 || v.mostGPUs > 0 || v.thrifty {
 		other := v.bestPlace(t)
-		if other.Why == Evicts && ledger.Refuses(v.Snapshot, t.Owner, other.Victims) == "" {
+		if other.Why == Evicts && ledger.Refuses(v.Snapshot, t, other.Victims) == "" {
 			return other
 		}
 		v.apply(&other, false)

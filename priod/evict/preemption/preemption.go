@@ -92,7 +92,7 @@ type Claimant struct {
 	// Price is how many times the share of its user or account its start uses, at least 1: a second of its wait is worth so
 	// much less, and no more than an hour of a wait counts from 1 on. 0 is 1.
 	Price float64
-	// Due has any loss pay, whatever its Price: the GPUs are guaranteed to its account.
+	// Due has any loss pay, whatever its Price, and whatever was lost within a day: the GPUs are guaranteed to its account.
 	Due   bool
 	Owner string // whose part of Limits.UserGPUMinutesPerDay counts; "": none
 	// Start is the time, from now, at which it would start without evictions
@@ -199,7 +199,7 @@ func Decide(s *Snapshot, set Settings) Decision {
 		if verdict.Why != Evicts {
 			continue
 		}
-		if why := ledger.Refuses(s, t.Owner, verdict.Victims); why != "" {
+		if why := ledger.Refuses(s, t, verdict.Victims); why != "" {
 			*verdict = by.within(ledger, t, verdict, why)
 		}
 	}
