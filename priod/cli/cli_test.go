@@ -93,7 +93,7 @@ func TestWrongUsage(t *testing.T) {
 		"tune --show":                   "tune: --show goes with --grid",
 		"eta --user x a.sh":             "eta: --user is for waiting jobs, not for scripts",
 		"simulate --nodes 1:v100:4 --from-slurm --mtbf -1s": "--mtbf -1s: want 0s or more",
-		"simulate --compare --order las":                    `--order "las": want one of fifo, multifactor, priod`,
+		"simulate --compare --order las":                    `--order "las": want one of fifo, multifactor, fair-share, quotas, owners, priod`,
 		"simulate --nodes 1:v100:4 --generate frob":         "--generate is gone: it compares with the papers: use go run ./tests/papers simulate in a checkout",
 		"simulate --max-evictions 2":                        "--max-evictions is gone: use --set preemption.max_evictions=TIMES",
 	} {

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"slices"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/placement"
@@ -46,6 +47,8 @@ type Result struct {
 	Outcomes []metrics.Outcome
 	Series   []metrics.Point // GPUs in use and jobs waiting over time
 
+	Entitled map[cluster.JobID]float64 // when jobs that waited were first entitled to GPUs of their accounts, s; nil: without shares
+
 	Waited map[plan.Cause]float64 // s, of all jobs together, by what priod saw them wait for; nil without priod
 	Shares *cycle.Statement       // what became of guaranteed shares; nil: there are none
 }
@@ -56,7 +59,16 @@ func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return in.Run(ctx, opt)
+	if !spec.Priod() || len(in.Config.Shares) == 0 {
+		return in.Run(ctx, opt)
+	}
+	watch := newReturns(opt.Prolog)
+	opt.Daemon.Seen = watch.see
+	r, err := in.Run(ctx, opt)
+	if err == nil {
+		r.Figures.Returns, r.Entitled = watch.figures(), watch.first
+	}
+	return r, err
 }
 
 // Run simulates with these options of the virtual Slurm.
@@ -83,6 +95,11 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 		Multifactor: in.Weights, Speed: in.Speed, Window: s.Window, Seed: s.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents, UserGPUs: s.UserGPUs, AccountGPUs: s.AccountGPUs,
+	}
+	if s.Owned() {
+		if err := s.own(in, &opt); err != nil {
+			return opt, err
+		}
 	}
 	if s.Priod() {
 		c, err := s.configured(in)

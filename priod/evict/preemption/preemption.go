@@ -45,6 +45,10 @@ type Settings struct {
 	RunCost float64 // a second of one GPU of the TE job's run on a GPU type is worth so many GPU-seconds lost; 0: all types are alike to it
 	MinGain float64 // the TE job must start so much sooner than without: shadow times move
 
+	// Of LeastLoss, for claimants that are Due.
+	Spare float64 // each GPU of the victims costs so many GPU-seconds more: more than are asked for are not taken for less loss
+	Whole float64 // to take a part of a node on which no job stays costs as much as so many GPUs: large jobs want whole nodes
+
 	// Of MostHad.
 	Round float64 // from one end to the next; a job runs at least so long before it yields
 	Pay   float64 // the claimant has to gain so many GPU-seconds for each that the move loses
@@ -69,6 +73,7 @@ type Candidate struct {
 	Shares    []placement.Share // on several nodes for a gang, which leaves as a whole
 	Stays     Why               // why it leaves for no claimant; "": it may leave
 	Leaving   bool              // evicted: in its grace period, or about to be told
+	Borrows   bool              // it holds GPUs that are guaranteed to others: Settings.MaxEvictions does not count
 	Evicted   int               // times, in its life
 	Elapsed   float64           // since its start
 	Remaining float64           // until its end, as expected
@@ -207,7 +212,7 @@ func standing(c *Candidate, set *Settings) Why {
 		return c.Stays
 	case c.Leaving:
 		return IsLeaving
-	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions:
+	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions && !c.Borrows:
 		return Capped
 	case c.Elapsed < set.MinRun, set.Policy == MostHad && c.Elapsed < set.Round:
 		return Young
