@@ -168,12 +168,13 @@ func (d *decider) charge(j *cluster.Job) float64 {
 	return d.charges.Of(j)
 }
 
-// promised reports whether a waiting job has a claim, or was entitled in an earlier cycle.
+// promised reports whether a waiting job has a claim, or was entitled in an earlier cycle. The record of an array stands for other
+// tasks then: those that were entitled may run by now.
 func (d *decider) promised(j *cluster.Job) bool {
 	if d.h.Claiming[j.ID] {
 		return true
 	}
-	return !d.memory.since(j).IsZero() && d.forRoom(j)
+	return j.Tasks == "" && !d.memory.since(j).IsZero() && d.forRoom(j)
 }
 
 // forRoom reports whether a job waits for room, or because priod moved its begin time.
@@ -197,9 +198,9 @@ func (d *decider) ask() {
 	}
 	slices.SortFunc(queue, func(a, b int) int {
 		x, y := &d.s.Jobs[a], &d.s.Jobs[b]
-		return cmp.Or(cmp.Compare(y.Priority, x.Priority), x.ID.Compare(y.ID))
+		return cmp.Or(cmp.Compare(y.Priority, x.Priority), cmp.Compare(x.ID.ID, y.ID.ID), cmp.Compare(len(x.Tasks), len(y.Tasks)), x.ID.Compare(y.ID))
 	})
-	for _, i := range queue {
+	for _, i := range queue { // an array's record after those of its tasks
 		j := &d.s.Jobs[i]
 		if gpus := d.charge(j); gpus > 0 {
 			d.result.Jobs[i] = d.waiting(j, gpus)

@@ -121,3 +121,28 @@ func TestJobsThatMoveBetweenAccounts(t *testing.T) {
 	s.Jobs[0].Account, s.Jobs[1].Account = "vision", "bio"
 	step("[borrows borrows entitled borrows]")
 }
+
+// The tasks of an array that run within its account's share do not leave for those that wait.
+func TestArrayEvictsNoneOfItsOwn(t *testing.T) {
+	s := newScene(4, Share{Account: "vision", GPUs: 8})
+	array := s.job(1, "vision", 1, true, "be", time.Hour)
+	array.Tasks, array.TaskCount = "0-4999", 5000
+	for cycle := range 2 {
+		rights, _ := s.rights()
+		for i, right := range rights {
+			if runs := i > 0; runs && right != "entitled" || !runs && right != []string{"entitled", "borrows"}[cycle] {
+				t.Errorf("cycle %d, job %s: %s", cycle, s.Jobs[i].ID, right)
+			}
+		}
+		s.Jobs[0].Right = cluster.Entitled
+		s.memory.entitle(&s.Snapshot)
+		if s.At = s.At.Add(10 * time.Second); cycle > 0 {
+			continue
+		}
+		for task := range int32(8) {
+			j := s.job(uint32(2+task), "vision", 1, false, "be", 0)
+			j.ID, j.Start = cluster.JobID{ID: 1, Task: task}, s.At
+		}
+		s.Jobs[0].Tasks, s.Jobs[0].TaskCount = "8-4999", 4992
+	}
+}

@@ -113,12 +113,9 @@ func submitted(jobs iter.Seq2[trace.Job, error], owners map[string]virtual.Accou
 			switch _, owns := owners[j.Account]; {
 			case err != nil:
 			case !owns || never(&j) != "":
-				j.Partition = guests
+				j.Partition, j.Grace = guests, graceTime
 			case !j.Untagged || j.Class == cluster.TE:
-				j.Partition += "," + guests
-			}
-			if j.Partition != j.Account {
-				j.Grace = graceTime
+				j.Partition, j.Grace = j.Partition+","+guests, graceTime
 			}
 			if !yield(j, err) {
 				return

@@ -6,7 +6,6 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
-	"slurmprio/priod/evict"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
 )
@@ -46,27 +45,26 @@ func (r *returns) see(c *cycle.Result) {
 			delete(r.since, j.ID)
 		}
 	}
-	free := map[string]int{}
+	free := map[string]int{} // GPUs of each node that no job holds
 	for i := range c.Snapshot.Nodes {
 		free[c.Snapshot.Nodes[i].Name] = c.Snapshot.Nodes[i].GPUs - c.Snapshot.Nodes[i].GPUsUsed
 	}
 	for _, choice := range c.Room {
+		due := map[int64]bool{} // claims of entitled jobs
 		for i := range choice.Changes.Claims {
-			if claim := &choice.Changes.Claims[i]; rights[claim.Job] == cluster.Entitled {
-				r.count(claim, choice.Changes.Evictions, free)
+			claim := &choice.Changes.Claims[i]
+			if rights[claim.Job] != cluster.Entitled {
+				continue
+			}
+			due[claim.Number] = true
+			for _, s := range claim.Shares {
+				r.asked += float64(max(s.GPUs-free[s.Node], 0))
 			}
 		}
-	}
-}
-
-// count adds one claim; free are the GPUs of each node that no job holds.
-func (r *returns) count(claim *evict.Claim, evictions []evict.Eviction, free map[string]int) {
-	for _, s := range claim.Shares {
-		r.asked += float64(max(s.GPUs-free[s.Node], 0))
-	}
-	for i := range evictions {
-		if e := &evictions[i]; e.Claim == claim.Number {
-			r.left += float64(e.GPUs)
+		for i := range choice.Changes.Evictions {
+			if e := &choice.Changes.Evictions[i]; due[e.Claim] {
+				r.left += float64(e.GPUs)
+			}
 		}
 	}
 }

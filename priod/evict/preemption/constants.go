@@ -9,5 +9,5 @@ var Constants = Settings{
 	RunCost: 1,    // docs/evidence/preemption.md
 	MinGain: 15,
 	Spare:   3600,
-	Whole:   2,
+	Left:    0.5,
 }

@@ -39,21 +39,19 @@ func TestDueTakesFewSpareGPUs(t *testing.T) {
 	}
 }
 
-// A small entitled job goes where a job stays, for somewhat more loss, and leaves the other node for jobs that want all of it; one
-// that wants a whole node does not look at that.
+// A small entitled job goes where a job stays, for somewhat more loss, and leaves the other node for jobs that want all of it.
 func TestDueSplitsNoWholeNode(t *testing.T) {
 	stays, dear := job(4, 0), job(4, 0)
 	stays.Stays, dear.Unsaved = NoConsent, 1000
 	s := two(4, job(4, 0), stays, dear)
-	set := Settings{Policy: LeastLoss, Spare: 3600}
-	for whole, victim := range map[float64]int{0: 0, 2: 2} {
-		set.Whole, s.Claimants[0].Due = whole, true
-		free := s.Nodes.Clone()
-		free.Take([]placement.Share{{Amount: placement.Amount{GPUs: 4}}})
-		full := s
-		full.Nodes = free
-		if v := Decide(&full, set).Verdicts[0]; !slices.Equal(v.Victims, []int{victim}) {
-			t.Errorf("whole %v: %+v", whole, v)
+	beside := job(4, 0)
+	s.Candidates = append(s.Candidates, beside)
+	s.Nodes.Take(beside.Shares)
+	s.Claimants[0].Due = true
+	for left, victims := range map[float64][]int{0: {0, 3}, 0.5: {2}} {
+		v := Decide(&s, Settings{Policy: LeastLoss, Spare: 3600, Left: left}).Verdicts[0]
+		if len(v.Victims) != 1 || !slices.Contains(victims, v.Victims[0]) {
+			t.Errorf("left %v: %+v", left, v)
 		}
 	}
 }

@@ -47,7 +47,7 @@ type Settings struct {
 
 	// Of LeastLoss, for claimants that are Due.
 	Spare float64 // each GPU of the victims costs so many GPU-seconds more: more than are asked for are not taken for less loss
-	Whole float64 // to take a part of a node on which no job stays costs as much as so many GPUs: large jobs want whole nodes
+	Left  float64 // each GPU of a node that is left for others to have costs so much of that: large jobs want whole nodes
 
 	// Of MostHad.
 	Round float64 // from one end to the next; a job runs at least so long before it yields

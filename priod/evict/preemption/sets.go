@@ -120,9 +120,7 @@ func (v *view) cheapest(t *Claimant, gpus int32, soFar *Verdict) (node int32, ne
 		if !p.most.Holds(missing) {
 			continue
 		}
-		if v.search.split = 0; !p.stays && gpus < v.Nodes.Size(n).GPUs {
-			v.search.split = v.search.spare * v.set.Whole
-		}
+		v.search.split = v.search.spare * v.set.Left * float64(max(p.room.GPUs+p.most.GPUs-gpus, 0))
 		if v.search.run(v, t, p, missing) {
 			node, need, found = n, wants, true
 		}
@@ -143,7 +141,7 @@ type setSearch struct {
 	second float64 // what a second of the claimant's waiting costs
 	waited float64 // s that it has to wait for earlier victims anyway
 	spare  float64 // what each GPU of the victims costs beside their loss
-	split  float64 // what taking a part of this node costs
+	split  float64 // what splitting this node costs
 	most   int     // victims
 	// mostGPUs is how many GPUs the victims may hold, held how many each piece's candidate does.
 	mostGPUs int32

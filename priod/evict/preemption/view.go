@@ -23,7 +23,6 @@ type piece struct {
 // place is one node with what may be freed on it.
 type place struct {
 	down   bool
-	stays  bool             // a job that leaves for no claimant
 	room   placement.Amount // free, or being freed, and not claimed
 	pieces []piece          // of allowed candidates, by cost for each GPU
 	most   placement.Amount // sum of pieces
@@ -73,8 +72,6 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 				v.addRoom(share.Node, amount)
 			case standing[i] == Allowed:
 				p.pieces = append(p.pieces, piece{int32(i), amount})
-			default:
-				p.stays = true
 			}
 		}
 	}
