@@ -34,12 +34,15 @@ const sharesHead = "| | entitled jobs that waited | p50, p95, p99, worst s | lat
 // row is that of the first table; parts are of the same without shares.
 func (f *sharesFigures) row(name string) string {
 	with, without := f.systems["with"], f.systems["without"]
-	later := "-"
+	later, hours := "-", "-"
 	if with.entitled > 0 {
 		later = fmt.Sprintf("%d of %d", with.later, with.entitled)
 	}
-	return fmt.Sprintf("| %s | %d | %.0f, %.0f, %.0f, %.0f | %s | %.3f | %.3f (%.2f h) | %.2f | %.2f (%.1f h) |", name, f.Jobs, f.P50, f.P95, f.P99, f.Worst, later,
-		with.GPUHours/without.GPUHours, with.MeanH/without.MeanH, with.MeanH, f.EvictedGPUs/max(f.AskedGPUs, 1), f.untagged["with"]/max(f.untagged["without"], 1), f.untagged["with"]/3600)
+	if without.GPUHours > 0 {
+		hours = fmt.Sprintf("%.3f", with.GPUHours/without.GPUHours)
+	}
+	return fmt.Sprintf("| %s | %d | %.0f, %.0f, %.0f, %.0f | %s | %s | %.3f (%.2f h) | %.2f | %.2f (%.1f h) |", name, f.Jobs, f.P50, f.P95, f.P99, f.Worst, later,
+		hours, with.MeanH/without.MeanH, with.MeanH, f.EvictedGPUs/max(f.AskedGPUs, 1), f.untagged["with"]/max(f.untagged["without"], 1), f.untagged["with"]/3600)
 }
 
 // sums are the means over weeks of each system.

@@ -37,7 +37,7 @@ func testShares(t *testing.T, work string) {
 	if err := startShares(t.Context(), []string{"--dir", work, "--days", "1", "--seeds", "1", "--jobs", "40"}, &page); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| week 1 | ", " of 40 | ", "| combined | ", "| quotas | ", "| owners | ", "| acc5 | 16 | "} {
+	for _, want := range []string{"| week 1 | ", " of 6 | ", "| combined | ", "| quotas | ", "| owners | ", "| acc5 | 16 | "} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, &page)
 		}
