@@ -35,6 +35,9 @@ const (
 	PartitionList Lever = "Partition"
 )
 
+// StartTime is the lever on the begin time of a waiting job: a value of BeginAt, or AtOnce. Slurm keeps it when it has passed.
+const StartTime Lever = "StartTime"
+
 // MinMemoryNode is the lever on the memory of a job that asked for it by --mem, in MB. An earlier
 // priod lowered that of running jobs by it: reset gives it back.
 const MinMemoryNode Lever = "MinMemoryNode"
@@ -155,6 +158,11 @@ func (u Update) Validate() error {
 	case NumNodes:
 		if _, _, err := ParseNodes(u.Value.String()); err != nil {
 			return fmt.Errorf("job %s: %w", u.Job, err)
+		}
+		return nil
+	case StartTime: // scontrol has many words for a time
+		if _, at := u.Value.Begin(); !at && u.Value != AtOnce && u.Value.kind != aDelay {
+			return fmt.Errorf("job %s: %s=%.40q is no begin time", u.Job, u.Lever, u.Value)
 		}
 		return nil
 	case Switches:

@@ -44,6 +44,21 @@ func Text(s string) Value {
 // Delay is a begin time so long from now, in whole seconds.
 func Delay(d time.Duration) Value { return Value{kind: aDelay, number: int64(d / time.Second)} }
 
+// beginLayout is how squeue shows a time and scontrol takes one, in this host's time zone.
+const beginLayout = "2006-01-02T15:04:05"
+
+// BeginAt is a begin time as a value of the lever StartTime, in whole seconds.
+func BeginAt(t time.Time) Value { return Text(t.Local().Format(beginLayout)) }
+
+// AtOnce is the begin time of a job that may start now.
+var AtOnce = Text("now")
+
+// Begin is the time of BeginAt; false for any other value.
+func (v Value) Begin() (at time.Time, is bool) {
+	at, err := time.ParseInLocation(beginLayout, v.text, time.Local)
+	return at, err == nil && v.kind == aText
+}
+
 // Value is the size as a value of the lever Size.
 func (s SizeRequest) Value() Value { return Value{kind: aSize, size: unique.Make(s)} }
 

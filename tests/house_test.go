@@ -34,6 +34,7 @@ var rows = []string{
 	"priod/placement/nodemap",
 	"priod/placement/forecast",
 	"priod/plan",
+	"priod/guarantee",
 	"priod/order",
 	"priod/allocate",
 	"priod/steer",
@@ -78,7 +79,7 @@ func row(pkg string) int {
 }
 
 // features are the rooms that take part in a cycle; none imports another.
-var features = []string{"priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/headroom", "priod/evict", "priod/retry", "priod/waits"}
+var features = []string{"priod/guarantee", "priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/headroom", "priod/evict", "priod/retry", "priod/waits"}
 
 // feature is the feature's room that holds a package; "": none.
 func feature(pkg string) string {

@@ -85,6 +85,7 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 	findings = append(findings, checkHold(cfg, prio.HoldFile, lua.hold)...)
 	findings = append(findings, checkConsent(ctx, slurm, cfg)...)
 	findings = append(findings, checkBudgets(ctx, slurm, cfg)...)
+	findings = append(findings, checkShares(ctx, slurm, cfg)...)
 	findings = append(findings, checkPrivate(ctx, cfg)...)
 	return append(findings, checkShared(cfg, stateSave(ctx, cfg))...)
 }

@@ -28,7 +28,8 @@ func checkBudgets(ctx context.Context, slurm *live.Cluster, cfg *config.Config) 
 	}
 	var accounts map[string]float64
 	if len(cfg.TEBudget.Accounts) > 0 {
-		accounts, _ = slurm.AccountShares(ctx)
+		tree, _ := slurm.Accounts(ctx)
+		accounts = tree.Parts
 	}
 	return idleBudgets(cfg, gpus, accounts)
 }

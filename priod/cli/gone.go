@@ -36,7 +36,7 @@ var gone = map[string]string{
 	"simulate --locality-wait": aConstant, "simulate --locality-others": aConstant, "simulate --locality-longest": "use --set locality.max_wait=TIME",
 	"simulate --locality-of-limit": aConstant, "simulate --fitgpp-s": aConstant, "simulate --fitgpp-fallback": aConstant,
 	"simulate --evictions-at-once": aConstant, "simulate --evictions-per-hour": "use --set preemption.max_per_hour=JOBS",
-	"simulate --eviction-gpu-hours-per-day": "use --set preemption.gpu_hours_per_day=HOURS",
+	"simulate --eviction-gpu-hours-per-day": "use --set preemption.loss_share=PART",
 	"simulate --switch-nodes":               "use --cluster FILE, with switch in its [[nodes]] tables",
 	"simulate --waits":                      "use --html, whose page has the causes of waiting", "simulate --sort": "traces are sorted",
 	"simulate --skip-bad": "of accounting bad rows are left out",

@@ -64,6 +64,11 @@ func kinds() []kind {
 		{name: "preemptions", usage: "what preemption brought TE jobs, and cost BE jobs", words: "Counts the GPU jobs submitted, and the evictions recorded, within the last TIME, as far as the\n" +
 			"state folder keeps them, without jobs that came and went between two polls.",
 			since: "7d", stored: true, make: readPreemptions},
+		{name: "shares", usage: "what accounts with guaranteed GPUs used, lent and borrowed, and how soon their GPUs came back", words: "For each account of a [[share]] table, with those below it, what it had of the last TIME in GPU-hours, from a whole hour on:\n" +
+			"ENTITLED the share, USED as sreport has it, BORROWED beyond the share, LENT what others used of it, IDLE, WANTED what was idle\n" +
+			"while a job within the share waited. RETURNED counts such jobs that started, P50 to WORST how long they had waited; MISSED\n" +
+			"those that waited longer than return_within. docs/features/shares.md.",
+			since: "7d", stored: true, make: readShares},
 		{name: "sizing", usage: "GPUs without CPUs or memory, idle CPUs next to jobs that could use them, requests far above use", words: "Reads the queue and the nodes as they are now. With --since it reads Slurm's accounting too, where\n" +
 			"JobAcctGatherType measures, and shows which programs had at least twice the CPUs that they can use, with\n" +
 			"the options for their next script. All figures of programs are for each GPU.",
@@ -190,6 +195,10 @@ func readNodes(c *cli.Context, cfg *config.Config, r *store.Reader, since, until
 		n.Notes = []string{"speeds.history is 0s: the daemon reads no accounting."}
 	}
 	return n, nil
+}
+
+func readShares(c *cli.Context, cfg *config.Config, r *store.Reader, since, until time.Time) (paged, error) {
+	return view.ReadShares(c.Context, cfg, r, since, until)
 }
 
 func readSizing(c *cli.Context, cfg *config.Config, _ *store.Reader, since, until time.Time) (paged, error) {

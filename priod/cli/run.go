@@ -163,9 +163,11 @@ func ledger(ctx context.Context, cfg *config.Config, slurm *live.Cluster, set *a
 	}
 	var err error
 	if set.Policy == "hierarchical" {
-		if set.Accounts, err = slurm.AccountShares(ctx); err != nil {
+		accounts, err := slurm.Accounts(ctx)
+		if err != nil {
 			return nil, err
 		}
+		set.Accounts = accounts.Parts
 	}
 	r, err := store.OpenReader(ctx, cfg.State.Dir)
 	if err != nil {

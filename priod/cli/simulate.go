@@ -30,6 +30,7 @@ import (
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/store"
 	"slurmprio/priod/trace"
+	"slurmprio/priod/view"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
 )
@@ -87,7 +88,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: input, Name: "workloads", Usage: "speeds of programs, from `FILE` (default: speeds.workloads, else those built in); where both are set priod is told the latter"},
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "random seed `NUMBER`"},
 
-		&cli.StringFlag{Category: policy, Name: "order", Usage: "of the queue: " + simulate.Orders.Values() + " (Slurm's multifactor, with priod)"},
+		&cli.StringFlag{Category: policy, Name: "order", Usage: "of the queue: " + simulate.Orders.Values() + " (Slurm's multifactor, with priod); fair-share, quotas, owners: what a Slurm makes of [[share]] tables"},
 		&cli.StringFlag{Category: policy, Name: "backfill", Usage: simulate.Backfills.Values() + " (default: none; easy where priod steers, sizes or places)"},
 		&cli.StringFlag{Category: policy, Name: "preemption", Usage: simulate.SlurmQOS + ": Slurm's own, TE jobs in a QOS that preempts, youngest victims first; not with --order priod"},
 		setFlag(policy),
@@ -143,7 +144,7 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*Simulated,
 // input opens what the flags say that is simulated; done closes it.
 func (s *Simulated) input(ctx context.Context, c *cli.Context) (in simulate.Input, done func(), err error) {
 	var cfg *config.Config
-	if c.Bool("from-slurm") || s.spec.Priod() {
+	if c.Bool("from-slurm") || s.spec.Priod() || s.spec.Owned() {
 		if cfg, err = loadConfig(c); err != nil {
 			return in, nil, err
 		}
@@ -155,7 +156,7 @@ func (s *Simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 	if err := s.nodes(ctx, c, cfg, &in); err != nil {
 		return in, nil, err
 	}
-	if cfg != nil {
+	if cfg != nil && !s.spec.Owned() {
 		s.profile = in.Unprofile(cfg)
 	}
 	if err := s.nodeEvents(c, &in); err != nil {
@@ -432,12 +433,29 @@ func (s *Simulated) Show(c *cli.Context) error {
 		Bad     int                    `json:"bad_rows"`
 		Skipped map[string]int         `json:"skipped_rows"` // by why
 		Left    *leftOutJSON           `json:"left_out,omitempty"`
-	}{s.Figures, s.Waited, s.Stats.Bad, s.Stats.Skipped, s.leftOut()}, func(w io.Writer) {
+		Shares  *view.Shares           `json:"shares,omitempty"`
+	}{s.Figures, s.Waited, s.Stats.Bad, s.Stats.Skipped, s.leftOut(), s.shares()}, func(w io.Writer) {
 		report.Table(w, []string{"FIGURE", "VALUE"}, s.rows())
+		if v := s.shares(); v != nil {
+			fmt.Fprintln(w)
+			v.Page().Show(w, mostShares)
+		}
 		for _, words := range s.words() {
 			fmt.Fprintln(w, words)
 		}
 	})
+}
+
+// mostShares are shown of each table of the statement; --json has all.
+const mostShares = 20
+
+// shares is the statement of guaranteed shares; nil: there are none.
+func (s *Simulated) shares() *view.Shares {
+	x := s.Result.Shares
+	if x == nil || len(x.Hours) == 0 {
+		return nil
+	}
+	return view.StatementOf(x.Hours[0].At, x.Until, nil, x.Hours, slices.Concat(x.Ended, x.Open), nil)
 }
 
 func (s *Simulated) showNotes(w io.Writer) {
@@ -478,6 +496,11 @@ func (s *Simulated) rows() [][]any {
 			[]any{"trials, that failed", fmt.Sprintf("%d, %d (%.1f %%)", f.Trials, f.FailedTrials, 100*float64(f.FailedTrials)/float64(f.Trials))},
 			[]any{"GPU-hours lost to failures", fmt.Sprintf("%.1f", f.Lost/3600)},
 			[]any{"jobs that failed, of these held", fmt.Sprintf("%d, %d", f.FailedJobs, f.HeldJobs)})
+	}
+	if r := f.Returns; r != nil {
+		rows = append(rows,
+			[]any{"wait of entitled jobs p50, p95, p99, max", spans(r.P50, r.P95, r.P99, r.Worst)},
+			[]any{"GPUs asked for, GPUs evicted for them", fmt.Sprintf("%.0f, %.0f", r.AskedGPUs, r.EvictedGPUs)})
 	}
 	if words := s.causes(); words != "" {
 		rows = append(rows, []any{"waited for", words})
@@ -531,7 +554,11 @@ func spans(seconds ...float64) string {
 func (s *Simulated) writeJobs(w io.Writer) error {
 	out := csv.NewWriter(w)
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-	err := out.Write([]string{"job_id", "submit_s", "start_s", "end_s", "wait_s", "ran_s", "preemptions", "gpus", "gpu_type", "type", "done", "nodes"})
+	header := []string{"job_id", "submit_s", "start_s", "end_s", "wait_s", "ran_s", "preemptions", "gpus", "gpu_type", "type", "done", "nodes"}
+	if s.Entitled != nil {
+		header = append(header, "entitled_s")
+	}
+	err := out.Write(header)
 	for i := range s.Jobs {
 		j, o := &s.Jobs[i], &s.Outcomes[i]
 		row := []string{j.ID, number(j.Submit), "", "", "", number(o.Ran), strconv.Itoa(int(o.Preemptions)), strconv.Itoa(int(j.GPUs)), "", j.Class.String(), strconv.FormatBool(o.Done), o.Nodes}
@@ -543,6 +570,11 @@ func (s *Simulated) writeJobs(w io.Writer) error {
 		}
 		if o.Type >= 0 && int(o.Type) < len(s.Types) && row[2] != "" {
 			row[8] = s.Types[o.Type]
+		}
+		if since, waited := s.Entitled[slurmplug.Plain(uint32(i)+1)]; waited {
+			row = append(row, number(since))
+		} else if s.Entitled != nil {
+			row = append(row, "")
 		}
 		err = errors.Join(err, out.Write(row))
 	}

@@ -221,6 +221,9 @@ func sides(c *cli.Context, slurm ownSlurm) (alone, with simulate.Spec, err error
 	alone.Order, alone.Backfill = cmp.Or(alone.Order, slurm.order), cmp.Or(alone.Backfill, slurm.backfill)
 	alone.Preemption, alone.Overheads.Hold = cmp.Or(alone.Preemption, slurm.preemption), 0
 	with.Order, with.SlurmOrder, with.Backfill, with.Preemption = "priod", alone.Order, alone.Backfill, ""
+	if alone.Owned() {
+		with.SlurmOrder = "multifactor"
+	}
 	if err := cmp.Or(alone.Check(), with.Check()); err != nil {
 		return alone, with, usageError{err}
 	}

@@ -84,6 +84,7 @@ type Job struct {
 	AllMem          bool  // it gets all memory of each of its nodes: --mem=0
 	MemByCPU        bool  // MemMB grows with the CPUs that Slurm adds to fill cores: --mem-per-cpu, DefMemPerCPU
 	GPUs            int   // whole job, one task: that it holds, or that Slurm will give it
+	Right           Right // by the guaranteed shares of accounts: set by guarantee, in each cycle
 	Admitted        bool  // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle
 	Nodes, CPUs     int   // whole job
 	SiteFactor      int64 // what Slurm holds now; see SiteFactorKnown
@@ -285,6 +286,8 @@ func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 		}
 	case l == slurmplug.Switches:
 		return slurmplug.Text(j.Switches), j.Switches != ""
+	case l == slurmplug.StartTime:
+		return slurmplug.BeginAt(j.Eligible), j.State == Pending && !j.Eligible.IsZero()
 	case l == slurmplug.Reservation:
 		return slurmplug.Text(j.Reservation), true
 	case l == slurmplug.NumNodes:

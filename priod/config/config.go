@@ -56,8 +56,13 @@ type Config struct {
 		Enabled bool     `toml:"enabled" json:"enabled"`
 		Length  Duration `toml:"length" json:"length"`
 	} `toml:"rounds" json:"rounds"`
-	Classes  []ClassRule        `toml:"class" json:"class,omitempty"`
-	Consents []Consent          `toml:"consent" json:"consent,omitempty"`
+	Classes  []ClassRule `toml:"class" json:"class,omitempty"`
+	Consents []Consent   `toml:"consent" json:"consent,omitempty"`
+	Lending  struct {
+		Lend  string   `toml:"lend" json:"lend"`
+		After Duration `toml:"lend_after" json:"lend_after"`
+	} `toml:"shares" json:"shares"`
+	Shares   []Share            `toml:"share" json:"share,omitempty"`
 	GPUTypes map[string]GPUType `toml:"gpu_types" json:"gpu_types,omitempty"`
 	Sizing   struct {
 		Enabled bool `toml:"enabled" json:"enabled"`
@@ -82,21 +87,20 @@ type Config struct {
 		Formerly  map[string]string  `toml:"renamed" json:"renamed"`
 	} `toml:"speeds" json:"speeds"`
 	Preemption struct {
-		Enabled        bool     `toml:"enabled" json:"enabled"`
-		Defrag         bool     `toml:"defrag" json:"defrag"`
-		Headroom       bool     `toml:"headroom" json:"headroom"`
-		Policy         string   `toml:"policy" json:"policy"`
-		Urgency        float64  `toml:"urgency" json:"urgency"`
-		MaxEvictions   int      `toml:"max_evictions" json:"max_evictions"`
-		MinRun         Duration `toml:"min_run" json:"min_run"`
-		GraceShare     float64  `toml:"grace_share" json:"grace_share"`
-		MaxPerHour     int      `toml:"max_per_hour" json:"max_per_hour"`
-		GPUHoursPerDay float64  `toml:"gpu_hours_per_day" json:"gpu_hours_per_day"`
-		LossShare      float64  `toml:"loss_share" json:"loss_share"`
-		UserLossShare  float64  `toml:"user_loss_share" json:"user_loss_share"`
-		Grace          Duration `toml:"grace" json:"grace"`
-		MaxGrace       Duration `toml:"max_grace" json:"max_grace"`
-		Restart        Duration `toml:"restart" json:"restart"`
+		Enabled       bool     `toml:"enabled" json:"enabled"`
+		Defrag        bool     `toml:"defrag" json:"defrag"`
+		Headroom      bool     `toml:"headroom" json:"headroom"`
+		Policy        string   `toml:"policy" json:"policy"`
+		Urgency       float64  `toml:"urgency" json:"urgency"`
+		MaxEvictions  int      `toml:"max_evictions" json:"max_evictions"`
+		MinRun        Duration `toml:"min_run" json:"min_run"`
+		GraceShare    float64  `toml:"grace_share" json:"grace_share"`
+		MaxPerHour    int      `toml:"max_per_hour" json:"max_per_hour"`
+		LossShare     float64  `toml:"loss_share" json:"loss_share"`
+		UserLossShare float64  `toml:"user_loss_share" json:"user_loss_share"`
+		Grace         Duration `toml:"grace" json:"grace"`
+		MaxGrace      Duration `toml:"max_grace" json:"max_grace"`
+		Restart       Duration `toml:"restart" json:"restart"`
 	} `toml:"preemption" json:"preemption"`
 	Retry struct {
 		Enabled bool   `toml:"enabled" json:"enabled"`

@@ -11,6 +11,7 @@ import (
 
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
@@ -25,6 +26,7 @@ import (
 // Constants are the settings that no site changes: each stands in its room, with its source.
 type Constants struct {
 	Commands    slurmplug.Options
+	Guarantee   guarantee.Settings
 	Order       order.Settings
 	Allocation  allocate.Settings
 	Steering    steer.Settings
@@ -41,7 +43,7 @@ type Constants struct {
 
 func constantsOfRooms() Constants {
 	return Constants{
-		Commands: slurmplug.Constants, Order: order.Constants, Allocation: allocate.Constants, Steering: steer.Constants,
+		Commands: slurmplug.Constants, Guarantee: guarantee.Constants, Order: order.Constants, Allocation: allocate.Constants, Steering: steer.Constants,
 		Sizing: size.Constants, Locality: locality.Constants,
 		Eviction: evict.Constants, Watch: evict.Watch, Headroom: headroom.Constants, Retries: retry.Constants,
 		LearnEvery: speed.LearnEvery, ShortestRun: speed.ShortestRun, Polls: wake.PollsPerMinute,
@@ -61,6 +63,7 @@ type constant struct {
 var constants = []constant{
 	{"slurm.command_timeout", func(k *Constants) any { return (*Duration)(&k.Commands.ReadTimeout) }},
 	{"wake.polls_per_minute", func(k *Constants) any { return &k.Polls }},
+	{"shares.ahead", func(k *Constants) any { return (*Duration)(&k.Guarantee.Ahead) }},
 	{"ranking.top", func(k *Constants) any { return &k.Order.Top }},
 	{"ranking.step", func(k *Constants) any { return &k.Order.Step }},
 	{"ranking.nice_limit", func(k *Constants) any { return &k.Order.NiceLimit }},
@@ -93,6 +96,7 @@ var constants = []constant{
 	{"preemption.min_gain", func(k *Constants) any { return (*seconds)(&k.Eviction.Policy.MinGain) }},
 	{"preemption.max_at_once", func(*Constants) any { n := 0; return &n }},
 	{"preemption.max_per_cycle", func(*Constants) any { n := 0; return &n }},
+	{"preemption.gpu_hours_per_day", func(k *Constants) any { return &k.Eviction.Policy.Limits.GPUHoursPerDay }},
 	{"preemption.user_gpu_minutes_per_day", func(k *Constants) any { return &k.Eviction.Policy.Limits.UserGPUMinutesPerDay }},
 	{"preemption.headroom_share", func(k *Constants) any { return &k.Headroom.Share }},
 	{"preemption.headroom_interval", func(k *Constants) any { return (*Duration)(&k.Headroom.Every) }},

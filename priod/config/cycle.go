@@ -4,6 +4,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
@@ -24,6 +25,8 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	}
 	set.Allocation.Settings.Table = table
 	set.Evictions = c.Evictions(slurm, st)
+	set.Guarantee = guarantee.Feature{Settings: c.Guarantees(&set.Evictions.Settings), Memory: st.Lending}
+	st.Lending.Statement.Gap = c.WaitsGap()
 	costs := set.Evictions
 	set.Headroom = headroom.Feature{Settings: c.HeadroomSettings(), Memory: st.Headroom, Slurm: slurm, Evictions: &costs}
 	set.Steering = steer.Feature{Settings: c.Steer(), Memory: st.Steering, Slurm: slurm}

@@ -128,7 +128,7 @@ func (c *Config) Eviction() evict.Settings {
 	set.Rounds.Enabled, set.Rounds.Length = c.Rounds.Enabled, time.Duration(c.Rounds.Length)
 	set.Policy.Policy, set.Policy.Urgency = preemption.Policy(p.Policy), p.Urgency
 	set.Policy.MaxEvictions, set.Policy.MinRun = p.MaxEvictions, time.Duration(p.MinRun).Seconds()
-	set.Policy.Limits.MaxPerHour, set.Policy.Limits.GPUHoursPerDay = p.MaxPerHour, p.GPUHoursPerDay
+	set.Policy.Limits.MaxPerHour = p.MaxPerHour
 	set.GraceShare, set.LossShare, set.UserLossShare = p.GraceShare, p.LossShare, p.UserLossShare
 	set.Ranking, set.Rules = c.Decide().Ranking, c.ConsentRules()
 	set.Grace, set.MaxGrace, set.Restart = time.Duration(p.Grace), time.Duration(p.MaxGrace), time.Duration(p.Restart)

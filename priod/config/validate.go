@@ -51,7 +51,7 @@ func (c *Config) Check() error {
 			return fmt.Errorf("%s: want %s%s", r.key, r.want, c.not(r.key))
 		}
 	}
-	return cmp.Or(c.checkAllocation(), c.checkTypes(), c.checkBudgets(), c.checkConsent(), c.loadRules())
+	return cmp.Or(c.checkAllocation(), c.checkTypes(), c.checkBudgets(), c.checkConsent(), c.checkShares(), c.loadRules())
 }
 
 // hostRules hold for Slurm, the files of priod and the clock of its cycles.
@@ -126,7 +126,6 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.loss_share", c.Preemption.LossShare >= 0 && c.Preemption.LossShare <= 1, "a part from 0 (no limit) to 1"},
 		{"preemption.user_loss_share", c.Preemption.UserLossShare >= 0 && c.Preemption.UserLossShare <= 1, "a part from 0 (no limit) to 1"},
 		{"preemption.max_per_hour", c.Preemption.MaxPerHour >= 0, "0 (no limit) or more"},
-		{"preemption.gpu_hours_per_day", c.Preemption.GPUHoursPerDay >= 0, "0 (no limit) or more"},
 		{"preemption.grace", c.Preemption.Grace >= 0 && c.Preemption.Grace <= c.Preemption.MaxGrace, "from 0s to preemption.max_grace"},
 		{"preemption.max_grace", c.Preemption.MaxGrace >= 0, "0s or more"},
 		{"preemption.restart", c.Preemption.Restart >= 0, "0s or more"},

@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/consent"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
@@ -35,6 +36,8 @@ type Settings struct {
 
 	// Consent completes what jobs say of themselves, before any feature sees them.
 	Consent consent.Rules
+	// Guarantee says which jobs stand within the GPUs that are guaranteed to their accounts.
+	Guarantee guarantee.Feature
 
 	// What the features need. The zero value of each takes no part.
 	Allocation allocate.Feature
@@ -74,9 +77,10 @@ func (set *Settings) decide(ctx context.Context, c *plan.Cycle) (failed error) {
 	room(evict.ForRound)                // yields at the end of a round, to jobs of the types that steering gave
 	set.Retries.Join()                  // what follows changes jobs of the snapshot
 	run(
-		&set.Sizing,   // CPUs and memory, on the types that steering gave
-		&set.Locality, // few switches, with the sizes
-		&set.Refusals, // no slow nodes
+		&set.Sizing,    // CPUs and memory, on the types that steering gave
+		&set.Locality,  // few switches, with the sizes
+		&set.Refusals,  // no slow nodes
+		&set.Guarantee, // jobs that may not borrow wait
 	)
 	return failed
 }
@@ -132,6 +136,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	h.KeepTags(&snapshot)
 	set.Consent.Apply(&snapshot, h)
+	set.Guarantee.Classify(&snapshot, h)
 
 	stage("decide")
 	result := Result{Snapshot: snapshot}

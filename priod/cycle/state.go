@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/plan"
@@ -43,6 +44,7 @@ type State struct {
 	Failures *retry.Memory
 	Uses     Uses
 	Waits    *waits.Tracker
+	Lending  *guarantee.Memory
 }
 
 // Uses are what accounting taught of CPUs and memory; the zero value: nothing.
@@ -56,7 +58,7 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{},
+		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{}, Lending: &guarantee.Memory{},
 	}
 }
 
@@ -65,3 +67,6 @@ type Failures = retry.Changes
 
 // Evictions are the rows of claims and evictions that a Recorder makes safe.
 type Evictions = evict.Changes
+
+// Statement is what became of guaranteed shares.
+type Statement = guarantee.Taken

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slurmprio/priod/allocate"
+	"slurmprio/priod/cluster"
 )
 
 // allocation is how this cycle divides the GPUs' time.
@@ -17,13 +18,13 @@ func (d *Daemon) allocation() allocate.Settings {
 	if d.Config.Speeds.History > 0 {
 		set.Knowledge = d.learning.speeds.last.Knowledge
 	}
-	set.OnFailure, set.Accounts = d.keepProblem, d.learning.accounts.of
+	set.OnFailure, set.Accounts = d.keepProblem, d.learning.accounts.of.Parts
 	return set
 }
 
-// accountShares are the accounts' shares, as they were last read.
-type accountShares struct {
-	of      map[string]float64
+// accountTree is Slurm's accounts, as they were last read.
+type accountTree struct {
+	of      cluster.Accounts
 	asked   time.Time
 	trouble string // so that it is logged once
 }
@@ -31,22 +32,21 @@ type accountShares struct {
 // accountsEvery is how often Slurm's associations are read, where they count.
 const accountsEvery = time.Hour
 
-// readAccounts brings the accounts' shares up to date now and then. Without them
-// accounts share alike.
+// readAccounts brings the accounts up to date now and then. Without them accounts share alike, and each stands alone.
 func (d *Daemon) readAccounts(ctx context.Context) {
 	p := &d.learning.accounts
-	if d.Config.AllocationSettings().Policy != "hierarchical" || !p.asked.IsZero() && time.Since(p.asked) < accountsEvery {
+	if d.Config.AllocationSettings().Policy != "hierarchical" && len(d.Config.Shares) == 0 || !p.asked.IsZero() && time.Since(p.asked) < accountsEvery {
 		return
 	}
 	p.asked = time.Now()
-	of, err := d.slurm.AccountShares(ctx)
+	of, err := d.slurm.Accounts(ctx)
 	d.metrics.trouble.read(readShares, err)
 	switch {
 	case err == nil:
 		p.of, p.trouble = of, ""
 	case err.Error() != p.trouble:
 		p.trouble = err.Error()
-		d.Log.Warn("shares of accounts cannot be read; known ones are used, others are 1", "error", err)
+		d.Log.Warn("accounts cannot be read: known ones are used; others share alike and stand alone", "error", err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
@@ -62,6 +63,9 @@ type Store interface {
 	SaveStarts(ctx context.Context, at time.Time, starts map[cluster.JobID]store.ExpectedStart) error
 	SaveEnds(ctx context.Context, at time.Time, ends map[cluster.JobID]store.ExpectedEnd) error
 	SaveSample(ctx context.Context, x *store.Sample) error
+	// SaveStatement may be called so, too; OpenReturns is that of store.Store.
+	SaveStatement(context.Context, *guarantee.Taken) error
+	OpenReturns(context.Context) ([]guarantee.Return, error)
 	PromisesSince(ctx context.Context, since time.Time) ([]store.Promise, error)
 	// Pause lets the daemon stop its own writing until an operator resumes it.
 	Pause(why string) error
@@ -82,8 +86,8 @@ type Slurm interface {
 	UseReader
 	// Past returns the runs that accounting has of a span of time.
 	Past(ctx context.Context, since, until time.Time) ([]cluster.PastStay, error)
-	// AccountShares are the parts of the cluster that accounts have in Slurm.
-	AccountShares(context.Context) (map[string]float64, error)
+	// Accounts are those of Slurm's associations.
+	Accounts(context.Context) (cluster.Accounts, error)
 	// Stays returns the ended runs of GPU jobs that it knows, with the steps in their
 	// command lines. It may be called concurrently with the other methods.
 	Stays(ctx context.Context, since, until time.Time, steps *regexp.Regexp) ([]cluster.PastStay, error)
@@ -126,6 +130,7 @@ type Daemon struct {
 	checks       checks
 	expecting    expecting
 	sampling     sampling
+	stating      stating
 	last         lastCycle
 	availability availability
 	peers        peers
@@ -187,10 +192,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 	d.wakes.listen(d.Config.WakeAddresses(), d.Config.Constants.Polls, d.Log)
 	defer d.wakes.close()
 	ctx, cancel := context.WithCancel(ctx)
-	defer d.learning.speeds.finish()
-	defer d.checks.finish()
-	defer d.expecting.finish()
-	defer d.sampling.finish()
+	defer d.finish(ctx)
 	defer cancel()
 	defer func() { d.peers.lock.Close() }()
 	d.notify(daemon.SdNotifyReady)
@@ -226,6 +228,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 			d.check(ctx)
 			d.expect(ctx, &result)
 			d.sample(ctx, &result, time.Since(begun))
+			d.account(ctx)
 		}
 		took := time.Since(begun)
 		d.health.cycle(took, pause, err)
@@ -252,6 +255,15 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 			d.metrics.early.Inc()
 		}
 	}
+}
+
+// finish waits for what is done alongside the cycles, once these have ended.
+func (d *Daemon) finish(ctx context.Context) {
+	d.lastStatement(ctx)
+	d.sampling.finish()
+	d.expecting.finish()
+	d.checks.finish()
+	d.learning.speeds.finish()
 }
 
 // interval is the time from the end of one cycle to the next poll: never less
@@ -311,6 +323,9 @@ func (d *Daemon) load(ctx context.Context) (err error) {
 	}
 	d.state.Waits.Restore(open, at)
 	d.state.Rounds.Restore(at)
+	if err := d.resumeStatement(ctx, at); err != nil {
+		return err
+	}
 	d.availability.loaded = true
 	return nil
 }
@@ -398,6 +413,7 @@ func (d *Daemon) features() cycle.Settings {
 	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
 	set.Headroom.OnChange = func(nodes string) { d.Log.Info("nodes kept for TE jobs", "cycle", d.cycles+1, "nodes", nodes) }
 	set.Refusals.Slow = d.learning.speeds.slow
+	set.Guarantee.Settings.Parents = d.learning.accounts.of.Parents
 	d.failures(&set.Retries)
 	return set
 }

@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
@@ -70,7 +71,7 @@ type fake struct {
 	useReads              int // calls of Used
 
 	stays   []cluster.PastStay // in accounting
-	asked   int                // calls of AccountShares
+	asked   int                // calls of Accounts
 	spans   []time.Duration    // that were read of it
 	kept    []cluster.PastStay // in the store
 	lessons store.Lessons
@@ -78,6 +79,10 @@ type fake struct {
 	found    store.Findings
 	starts   map[cluster.JobID]store.ExpectedStart
 	promises []store.Promise
+
+	statements   []guarantee.Taken
+	statementErr error
+	open         []guarantee.Return
 }
 
 func (f *fake) Observe(context.Context) (cluster.Snapshot, error) {
@@ -108,9 +113,9 @@ func (f *fake) Stays(_ context.Context, since, until time.Time, _ *regexp.Regexp
 	}
 	return stays, f.pastErr
 }
-func (f *fake) AccountShares(context.Context) (map[string]float64, error) {
+func (f *fake) Accounts(context.Context) (cluster.Accounts, error) {
 	f.asked++
-	return map[string]float64{"vision": 0.3}, f.pastErr
+	return cluster.Accounts{Parts: map[string]float64{"vision": 0.3}}, f.pastErr
 }
 func (f *fake) SaveStays(_ context.Context, stays []cluster.PastStay, until time.Time) error {
 	f.kept, f.lessons.Read = append(f.kept, stays...), until
@@ -208,6 +213,15 @@ func (f *fake) SaveSample(_ context.Context, x *store.Sample) error {
 	f.samples = append(f.samples, *x)
 	return nil
 }
+
+func (f *fake) SaveStatement(_ context.Context, t *guarantee.Taken) error {
+	if f.statementErr == nil {
+		f.statements = append(f.statements, *t)
+	}
+	return f.statementErr
+}
+
+func (f *fake) OpenReturns(context.Context) ([]guarantee.Return, error) { return f.open, nil }
 
 func (f *fake) SaveStarts(_ context.Context, _ time.Time, starts map[cluster.JobID]store.ExpectedStart) error {
 	f.starts = starts

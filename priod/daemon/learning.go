@@ -20,7 +20,7 @@ type learning struct {
 	asked    time.Time // when that was last tried
 	speeds   speedLearner
 	uses     uses
-	accounts accountShares
+	accounts accountTree
 }
 
 const (

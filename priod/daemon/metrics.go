@@ -54,6 +54,7 @@ type metrics struct {
 	findings      *prometheus.GaugeVec
 	rival         prometheus.Gauge
 	trouble       *troubleMetrics
+	sharing       *shareMetrics
 }
 
 // Values of the label "result".
@@ -136,6 +137,7 @@ func newMetrics(version string, h *health, dir string) *metrics {
 	}
 	m.kept.Set(math.NaN())
 	m.trouble = newTroubleMetrics(factory)
+	m.sharing = newShareMetrics(factory)
 	m.checked(&store.Findings{})
 	for _, s := range stages {
 		m.stages.WithLabelValues(s)

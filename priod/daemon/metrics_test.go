@@ -342,6 +342,12 @@ func opened(t *testing.T) (*Daemon, catalogue) {
 	d.metrics.trouble.disk(t.TempDir(), t.TempDir())
 	d.metrics.sampled([]cluster.Node{{GPUType: "a100", GPUs: 4, Usable: true}}, nil)
 	d.metrics.waits.WithLabelValues("gpu", cluster.TE.String()).Observe(1)
+	for _, gpus := range []string{"entitled", "used", "borrowed", "lent"} { // nor shares without a table
+		d.metrics.sharing.gpus.WithLabelValues("vision", gpus).Set(1)
+	}
+	d.metrics.sharing.returns.WithLabelValues("vision", returnInTime).Inc()
+	d.metrics.sharing.returns.WithLabelValues("vision", returnLate).Inc()
+	d.metrics.sharing.returned.WithLabelValues("vision").Observe(1)
 	return d, catalogueOf(t, d)
 }
 

@@ -51,6 +51,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		err = nil
 	}
 	d.metrics.cycle(r, d.history, err)
+	d.metrics.shares(&d.state.Lending.Statement)
 	switch {
 	case standby != "":
 		d.metrics.trouble.standBy()

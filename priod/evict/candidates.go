@@ -32,12 +32,14 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 		}
 		x := preemption.Candidate{
 			Shares: shares, Leaving: leaves, Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
-			Restart: set.Restart.Seconds(),
+			Restart: set.Restart.Seconds(), Borrows: job.Right == cluster.Borrows,
 		}
 		switch {
 		case leaves:
 		case !running || !set.Consents(job):
 			x.Stays = preemption.NoConsent
+		case job.Right == cluster.Entitled:
+			x.Stays = WithinShare
 		case job.Fragile != "":
 			x.Stays = Fragile
 		case job.Tag.Grace > set.MaxGrace:

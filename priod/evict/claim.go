@@ -185,8 +185,8 @@ func (e *Eviction) stays() string {
 
 // stillWants reports whether the waiting job is still of the kind that the claim is for.
 func (n *transition) stillWants(c *Claim) bool {
-	class, ranked := n.Waiting[c.Job]
-	return ranked && (c.Purpose != ForTrial || class == cluster.TE)
+	room, ranked := n.Waiting[c.Job]
+	return ranked && (c.Purpose != ForTrial || room)
 }
 
 // isPinned reports whether the waiting job is pinned to its place, if it has to be: until

@@ -37,7 +37,7 @@ func TestGatesOpen(t *testing.T) {
 			evicted(s, 23*time.Hour, 3600)
 			evicted(s, 20*time.Hour, 5400)
 			evicted(s, time.Hour, 1800)
-		}, 4 * time.Hour, "preemption.gpu_hours_per_day or loss_share is reached, until "},
+		}, 4 * time.Hour, "preemption.loss_share is reached, until "},
 		{preemption.PerOwner, func(s *scene) {
 			s.set.Policy.Limits.UserGPUMinutesPerDay = 30
 			evicted(s, 20*time.Hour, 1200)

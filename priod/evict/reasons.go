@@ -24,6 +24,7 @@ const (
 	InParts     preemption.Why = "gpus-in-parts"  // it fits, and Slurm does not see it: see slurmplug.Config.AddsUpGPUs
 	NoGPUs      preemption.Why = "no-gpus"
 	LongGrace   preemption.Why = "grace-too-long" // Settings.MaxGrace
+	WithinShare preemption.Why = "within-share"   // it uses GPUs that are guaranteed to its account
 	Fragile     preemption.Why = "fragile"        // on this Slurm an update after its requeue would break its request
 	Scattered   preemption.Why = "uneven"         // its share of each of its nodes is unknown
 	Vetoed      preemption.Why = "not-requeueable"
@@ -50,7 +51,7 @@ var texts = map[Purpose]map[preemption.Why]string{ForTrial: {
 	preemption.Gang:       "only least-loss makes room over several nodes",
 	preemption.GraceGPUs:  "preemption.grace_share is reached",
 	preemption.PerHour:    "preemption.max_per_hour is reached",
-	preemption.PerDay:     "preemption.gpu_hours_per_day or loss_share is reached",
+	preemption.PerDay:     "preemption.loss_share is reached",
 	preemption.PerOwner:   "its user has reached preemption.user_loss_share",
 	Unhelpful:             "it waits for something that evictions cannot provide",
 	Constraint:            "it requests nodes or features, and room is made only where the choice is open",
@@ -75,6 +76,7 @@ var texts = map[Purpose]map[preemption.Why]string{ForTrial: {
 	preemption.Late:      "the TE job starts anyway before this job would have left",
 	preemption.NoRoom:    "its node would not have room even without all evictable jobs",
 	preemption.Dearer:    "others cost less",
+	WithinShare:          "uses GPUs that are guaranteed to its account",
 	LongGrace:            "asks for more than preemption.max_grace",
 	Held:                 "is held while it runs: put back into the queue it would not start again",
 	Fragile:              "on this Slurm an update after its requeue would break its request",
@@ -167,7 +169,7 @@ func (e *explanations) add(job cluster.JobID, choice *plan.EvictionChoice) {
 func (e *explanations) annotate(p *plan.Plan, classes []cluster.Class) {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if !slices.Contains(classes, d.Class) {
+		if !slices.Contains(classes, d.Class) && !d.GetsRoom() {
 			continue
 		}
 		if x, said := e.Find(d.Job); said {

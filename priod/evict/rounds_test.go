@@ -228,7 +228,7 @@ func TestRoundsClaim(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	j.Claims[0].Purpose = ForRound
 	id := j.Claims[0].Job
-	seen.Waiting = map[cluster.JobID]cluster.Class{id: cluster.BE}
+	seen.Waiting = map[cluster.JobID]bool{id: false}
 	seen.Statuses[id] = plan.JobStatus{Job: cluster.Job{ID: id, User: "bob", State: cluster.Pending, Priority: 1}}
 	turn := Advance(j, seen)
 	if len(turn.Claims) > 0 {
@@ -246,7 +246,7 @@ func TestRoundsClaim(t *testing.T) {
 	if turn = Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("the claim of a trial: %+v", turn.Claims)
 	}
-	j.Claims[0].Purpose, seen.Waiting = ForRound, map[cluster.JobID]cluster.Class{} // for its user gave it a dependency, say
+	j.Claims[0].Purpose, seen.Waiting = ForRound, map[cluster.JobID]bool{} // for its user gave it a dependency, say
 	if turn = Advance(j, seen); len(turn.Claims) != 1 || turn.Claims[0].State != Released {
 		t.Errorf("of a job that waits for something else: %+v", turn.Claims)
 	}
@@ -299,7 +299,7 @@ func TestRoundsVictimLosesItsPlaceFirst(t *testing.T) {
 		if turn := Advance(j, seen); len(turn.Commands) > 0 == (purpose == ForRound) {
 			t.Errorf("%s, between two cycles: %+v", purpose, turn.Commands)
 		}
-		seen.Waiting = map[cluster.JobID]cluster.Class{}
+		seen.Waiting = map[cluster.JobID]bool{}
 		if turn := Advance(j, seen); len(turn.Commands) != 1 || turn.Commands[0].Value != beginSoon {
 			t.Errorf("%s, in a cycle: %+v", purpose, turn.Commands)
 		}

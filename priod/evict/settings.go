@@ -92,3 +92,10 @@ func (set *Settings) limits(s *cluster.Snapshot) preemption.Limits {
 	}
 	return l
 }
+
+// Leaves is how long a job takes to leave once it is told; false: it does not agree to evictions, or asks for more time
+// than any job gets.
+func (set *Settings) Leaves(j *cluster.Job) (time.Duration, bool) {
+	grace := set.grace(j)
+	return grace, set.Consents(j) && grace <= set.MaxGrace
+}

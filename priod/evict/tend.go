@@ -159,15 +159,15 @@ func (e *Feature) addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation)
 			queue.Set(j.ID, j)
 		}
 	}
-	seen.Waiting, seen.Unusable = map[cluster.JobID]cluster.Class{}, map[string]bool{}
+	seen.Waiting, seen.Unusable = map[cluster.JobID]bool{}, map[string]bool{}
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
 		if !d.Ranked || !ours[d.Job.ID] {
 			continue
 		}
-		seen.Waiting[d.Job] = d.Class
+		seen.Waiting[d.Job] = d.GetsRoom()
 		if j := queue.Get(d.Job); j != nil {
-			seen.Waiting[j.FirstTask()] = d.Class
+			seen.Waiting[j.FirstTask()] = d.GetsRoom()
 		}
 	}
 	for i := range s.Nodes {
@@ -190,8 +190,8 @@ type Observation struct {
 	Paused bool
 
 	// Known in a whole cycle only; nil between cycles.
-	Waiting  map[cluster.JobID]cluster.Class // the class of each job of the journal that priod ranks
-	Unusable map[string]bool                 // nodes that cannot be used
+	Waiting  map[cluster.JobID]bool // each job of the journal that priod ranks, and whether it gets room
+	Unusable map[string]bool        // nodes that cannot be used
 }
 
 // Advance is the transition: it compares the journal with what Slurm shows now, and

@@ -18,7 +18,7 @@ import (
 var trials = kind{
 	purpose: ForTrial, task: "make room for TE jobs", prefix: "preemption: ", classes: []cluster.Class{cluster.TE},
 	due: func(e *Feature, c *plan.Cycle, _ *Question) bool {
-		waits := func(d plan.Decision) bool { return d.Ranked && d.Class == cluster.TE }
+		waits := func(d plan.Decision) bool { return d.GetsRoom() }
 		return e.Settings.Enabled && c.Paused == "" && slices.ContainsFunc(c.Plan.Decisions, waits)
 	},
 	price: func(p *preemption.Settings, _ *Settings) {
@@ -47,7 +47,7 @@ func (c *Choice) askTrials() {
 	for _, q := range c.Plan.Queue {
 		job, decision := &c.Snapshot.Jobs[q.Job], &c.Plan.Decisions[q.Decision]
 		x := c.claimant(job)
-		if !decision.Ranked || decision.Class != cluster.TE || job.TaskCount > 1 && x.Job.Task == slurmplug.NoTask {
+		if !decision.GetsRoom() || job.TaskCount > 1 && x.Job.Task == slurmplug.NoTask {
 			continue
 		}
 		types, understood := allowedTypes(c.Nodes, job)
@@ -67,13 +67,13 @@ func (c *Choice) askTrials() {
 				x.Why = Elsewhere
 			case asked >= maxTrials:
 				x.Why = LaterTurn
-			case limit > 0 && x.User != "" && 60*c.search.PastOwner[x.User] >= limit:
+			case limit > 0 && job.Right != cluster.Entitled && x.User != "" && 60*c.search.PastOwner[x.User] >= limit:
 				x.Why = preemption.PerOwner
 			default:
 				asked++
 			}
 		}
-		c.add(x, preemption.Claimant{Owner: x.User, Start: math.Inf(1), Run: run, Price: decision.Choices.Budget.Factor()})
+		c.add(x, preemption.Claimant{Owner: x.User, Start: math.Inf(1), Run: run, Price: decision.Choices.Budget.Factor(), Due: job.Right == cluster.Entitled})
 	}
 }
 

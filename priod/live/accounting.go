@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -151,19 +152,42 @@ func stepsIn(line string, steps *regexp.Regexp) float64 {
 	return 0
 }
 
-// AccountShares reads which part of the cluster each account has by Slurm's
-// associations: its Fairshare over the sum of its siblings', times its parent's part.
-// Fairshare=parent counts as 1.
-func (c *Cluster) AccountShares(ctx context.Context) (map[string]float64, error) {
+// Accounts reads the tree of Slurm's accounts and which part of the cluster each has by the associations: its Fairshare
+// over the sum of its siblings', times its parent's part. Fairshare=parent counts as 1.
+func (c *Cluster) Accounts(ctx context.Context) (cluster.Accounts, error) {
+	conf, err := c.client.Config(ctx)
+	if err != nil {
+		return cluster.Accounts{}, err
+	}
+	all, err := c.client.Accounts(ctx, conf.ClusterName())
+	if err != nil {
+		return cluster.Accounts{}, err
+	}
+	tree := cluster.Accounts{Parts: partsOf(all), Parents: make(map[string]string, len(all))}
+	for i := range all {
+		tree.Parents[all[i].Name] = all[i].Parent
+	}
+	return tree, nil
+}
+
+// GPULimits are the GPUs that the accounts' associations allow at a time (GrpTRES), by account and GPU type, "" for any.
+func (c *Cluster) GPULimits(ctx context.Context) (map[string]map[string]int, error) {
 	conf, err := c.client.Config(ctx)
 	if err != nil {
 		return nil, err
 	}
-	accounts, err := c.client.Accounts(ctx, conf.ClusterName())
-	if err != nil {
-		return nil, err
+	all, err := c.client.GroupTRES(ctx, conf.ClusterName())
+	limits := map[string]map[string]int{}
+	for account, tres := range all {
+		of := map[string]int{}
+		for _, t := range tres {
+			if gpuType, is := strings.CutPrefix(t.Name, "gres/gpu"); is {
+				of[strings.TrimPrefix(gpuType, ":")] = int(t.Count)
+			}
+		}
+		limits[account] = of
 	}
-	return partsOf(accounts), nil
+	return limits, err
 }
 
 func partsOf(accounts []slurmplug.Account) map[string]float64 {

@@ -227,6 +227,8 @@ func (c *Cluster) sightsOf(ctx context.Context, outcomes []plan.Outcome, asked [
 func problem(o *plan.Outcome, j *cluster.Job) string {
 	shown, known := j.Request(o.Lever)
 	switch {
+	case o.After == slurmplug.AtOnce: // Slurm shows when that was
+		return ""
 	case !known || j.State != cluster.Pending && (o.Lever != slurmplug.MinMemoryNode || o.After == o.Was):
 		return ""
 	case shown != o.After:

@@ -105,7 +105,7 @@ func (d *decider) decide(shares *plan.Shares) plan.Plan {
 	for i := range verdicts {
 		d.plan.Decisions[i] = d.newDecision(&verdicts[i], d.held[i].Value)
 	}
-	d.valueTE(verdicts, te)
+	d.valueTE(verdicts, slices.Concat(d.claimed(), te))
 	shared, placed := d.valueByShare(verdicts)
 	d.addWrites(te, shared, placed)
 	d.addNotes()
@@ -212,10 +212,23 @@ func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 	switch v.Why { // two steps between the other BE jobs and the TE jobs
 	case plan.Evicted:
 		dec.Value = d.lowestAbove()
-	case plan.Round:
+	case plan.InShare:
 		dec.Value = d.lowestAbove() + d.plan.Band.Step
+	case plan.Round:
+		dec.Value = d.lowestAbove() + 2*d.plan.Band.Step
 	}
 	return dec
+}
+
+// claimed are the BE jobs within their accounts' shares for which room is made: they rank ahead of TE jobs, or the place
+// would go to one of these.
+func (d *decider) claimed() (all []int) {
+	for i := range d.verdicts {
+		if v := &d.verdicts[i]; v.Why == plan.InShare && v.Class == cluster.BE && d.h.Claiming[d.s.Jobs[v.Job].FirstTask()] {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // valueTE gives TE jobs values that put them in exact order. When more TE jobs wait
@@ -224,8 +237,8 @@ func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 func (d *decider) valueTE(verdicts []Verdict, te []int) {
 	b := d.plan.Band
 	b.Lo = d.lowestAbove()
-	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Why == plan.Round }) {
-		b.Lo += b.Step
+	if slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Why == plan.Round || v.Why == plan.InShare }) {
+		b.Lo += 2 * b.Step
 	}
 	exact := make([]int, 0, len(te))
 	limit := b.Capacity() / 2

@@ -486,6 +486,7 @@ func TestOrderMadeAgain(t *testing.T) {
 				ID: slurmplug.Plain(uint32(n + 1)), TaskCount: 1, User: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), Partition: "gpu", State: cluster.Pending,
 				Priority: 1000, GPUs: rapid.IntRange(0, 2).Draw(t, "gpus"), TimeLimit: time.Minute, SiteFactorKnown: true, Restarts: rapid.IntRange(0, 1).Draw(t, "restarts"),
 				Eligible: start.Add(time.Duration(rapid.IntRange(-3, 1).Draw(t, "eligible")) * time.Minute), Tag: jobtag.Tag{Type: rapid.SampledFrom([]string{"te", "be", ""}).Draw(t, "type")},
+				Right: rapid.SampledFrom([]cluster.Right{cluster.NoShares, cluster.Entitled, cluster.Borrows}).Draw(t, "right"),
 			}
 			if rapid.IntRange(0, 3).Draw(t, "array") == 0 {
 				j.Tasks, j.TaskCount = "3-5", 3
@@ -511,4 +512,21 @@ func TestOrderMadeAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An entitled job for which room is made ranks ahead of TE jobs and of other entitled ones: the place would go to one of these.
+func TestClaimedJobRanksFirstWithinShares(t *testing.T) {
+	s := &cluster.Snapshot{At: start, Multifactor: cluster.Multifactor{Span: span}}
+	for n, class := range []string{"be", "be", "te"} {
+		s.Jobs = append(s.Jobs, cluster.Job{
+			ID: slurmplug.Plain(uint32(n + 1)), TaskCount: 1, Partition: "gpu", State: cluster.Pending, Priority: 1000, GPUs: 1, TimeLimit: time.Minute,
+			SiteFactorKnown: true, Eligible: start.Add(-time.Minute), Tag: jobtag.Tag{Type: class}, Right: cluster.Entitled,
+		})
+	}
+	h := cluster.NewHistory()
+	h.Observe(s)
+	h.Claiming = map[cluster.JobID]bool{s.Jobs[1].ID: true}
+	if d := Decide(s, h, settings()).Decisions; d[0].Value <= 0 || d[2].Value <= d[0].Value || d[1].Value <= d[2].Value {
+		t.Errorf("values %d, %d and %d: want the second, which has a claim, above the third, a trial, and that above the first", d[0].Value, d[1].Value, d[2].Value)
+	}
 }

@@ -108,6 +108,9 @@ func (r *ranker) price(v *Verdict, j *cluster.Job, gpus, seconds float64) (tasks
 	}
 	if times > plan.Worth*(1+rounding) {
 		v.Class, v.Why = cluster.BE, plan.OverBudget
+		if r.s.Jobs[v.Job].Right == cluster.Entitled {
+			v.Why = plan.InShare
+		}
 		v.Detail = ""
 		return 0
 	}

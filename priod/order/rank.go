@@ -66,6 +66,9 @@ func (r *ranker) verdict(i int) Verdict {
 	v := r.classify(j)
 	v.Job = i
 	v.Since = r.h.FirstEligible.Get(j.ID)
+	if v.Ranked && j.Right == cluster.Withheld {
+		v.Ranked, v.Why = false, plan.Withheld
+	}
 	if v.Ranked && v.Since.IsZero() {
 		v.Ranked, v.Why = false, plan.NotYet
 	}
@@ -76,6 +79,8 @@ func (r *ranker) verdict(i int) Verdict {
 	}
 	if v.Ranked && v.Class == cluster.BE {
 		switch {
+		case j.Right == cluster.Entitled:
+			v.Why = plan.InShare
 		case r.h.Claiming[j.ID]:
 			v.Why = plan.Round
 		case len(r.h.Claiming) > 0 && r.h.Claiming[j.FirstTask()]:

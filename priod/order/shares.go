@@ -53,7 +53,7 @@ func (d *decider) jobsByShare(verdicts []Verdict, floor int64) []shareJob {
 		v := &verdicts[i]
 		j := &d.s.Jobs[v.Job]
 		share := d.set.Shares.Of(j, v.Job)
-		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.Round || share == nil || d.held[i].Foreign {
+		if !v.Ranked || v.Class != cluster.BE || v.Why == plan.Evicted || v.Why == plan.InShare || v.Why == plan.Round || share == nil || d.held[i].Foreign {
 			continue
 		}
 		keys = append(keys, key{d.set.Lead.Owed(share.Owed, share.Run), rise(share), i})

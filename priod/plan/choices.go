@@ -12,12 +12,75 @@ import (
 // is read. Figures are of the cycle that first chose so. nil: that was no question, or no rule was asked.
 // What is chosen of CPUs and memory is a write of the lever Size.
 type Choices struct {
+	Share    *ShareChoice    `json:"share,omitempty"`
 	Budget   *BudgetLimit    `json:"budget,omitempty"`
 	Part     *ArrayPart      `json:"part,omitempty"`
 	GPUType  *GPUTypeChoice  `json:"gpu_type,omitempty"`
 	Eviction *EvictionChoice `json:"eviction,omitempty"`
 	Switches *PlacesChoice   `json:"switches,omitempty"`
 	Refused  *RefusedNodes   `json:"refused_nodes,omitempty"`
+}
+
+// ShareChoice is what a waiting job may do by the guaranteed shares of accounts (priod/guarantee), GPUs as charged.
+type ShareChoice struct {
+	Right   string    `json:"right"`               // entitled, within, borrows, withheld
+	Account string    `json:"account"`             // that has the share on which it draws; its own where none has
+	GPUType string    `json:"gpu_type,omitempty"`  // of the share; "": of any
+	Owned   float64   `json:"owned_gpus"`          // by the share, in service; 0: there is none
+	Down    float64   `json:"down_gpus,omitempty"` // out of service
+	Used    float64   `json:"used_gpus"`           // by running jobs that draw on it
+	GPUs    float64   `json:"gpus"`                // that the job asks for
+	From    string    `json:"from,omitempty"`      // accounts that lend most at present
+	WithinS float64   `json:"return_within_s"`     // so soon borrowed GPUs have to come back
+	Stays   string    `json:"may_not,omitempty"`   // why it could not leave in time: no-consent, long-grace, lends-none
+	GraceS  float64   `json:"grace_s,omitempty"`   // that is too long
+	Since   time.Time `json:"since,omitzero"`      // it is entitled
+	Until   time.Time `json:"until,omitzero"`      // it is withheld at most
+}
+
+// mayNot is why a job cannot borrow.
+var mayNot = map[string]string{
+	"no-consent": "it did not agree to leave (--prio-type be)", "lends-none": "nothing is lent (shares.lend)",
+}
+
+// Words are the choice for people.
+func (s *ShareChoice) Words() string {
+	share := fmt.Sprintf("share of %g GPUs", s.Owned)
+	if s.GPUType != "" {
+		share = fmt.Sprintf("share of %g %s GPUs", s.Owned, s.GPUType)
+	}
+	if s.Down > 0 {
+		share += fmt.Sprintf(" (%.3g more are out of service)", s.Down)
+	}
+	beyond := fmt.Sprintf("beyond account %s's %s, of which %g are used", s.Account, share, s.Used)
+	if s.Owned == 0 && s.Down == 0 {
+		beyond = fmt.Sprintf("account %s has no share", s.Account)
+	}
+	within := time.Duration(s.WithinS * float64(time.Second))
+	switch s.Right {
+	case "entitled":
+		return fmt.Sprintf("entitled: account %s uses %g of its %s", s.Account, s.Used, share)
+	case "within":
+		return fmt.Sprintf("within account %s's %s: it starts in free room, and jobs of the account that agree to leave borrow from then on", s.Account, share)
+	case "borrows":
+		from := "borrowing"
+		if s.From != "" {
+			from += " from " + s.From
+		}
+		if s.Stays != "" {
+			return from + ": " + beyond + "; once it runs, it stays to its end"
+		}
+		return fmt.Sprintf("%s: has to leave within %s of notice (%s)", from, within, beyond)
+	}
+	why := mayNot[s.Stays]
+	if s.Stays == "long-grace" {
+		why = fmt.Sprintf("its grace of %s is above %s", time.Duration(s.GraceS*float64(time.Second)), within)
+	}
+	until := ""
+	if !s.Until.IsZero() {
+		until = "; starts at the latest from " + s.Until.Local().Format("Jan 2 15:04") + " on, as soon as there is room"
+	}
+	return fmt.Sprintf("%s; may not borrow: %s%s", beyond, why, until)
 }
 
 // BudgetLimit is the share that the start of a job uses most of, where that is more than the share.

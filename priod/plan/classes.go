@@ -101,6 +101,8 @@ const (
 	NotYet     Reason = "not-eligible" // begins later; left alone until then
 	Component  Reason = "het"          // follows the leader of its heterogeneous job
 	Evicted    Reason = "evicted"      // BE; priod evicted it, and it goes before other BE jobs
+	InShare    Reason = "in-share"     // BE; within its account's guaranteed share, and it goes before other BE jobs
+	Withheld   Reason = "withheld"     // beyond its account's guaranteed share, and it could not leave in time: it waits
 	Round      Reason = "round"        // BE; others yield to it at the end of a round, and it goes before all BE jobs
 )
 
@@ -109,7 +111,7 @@ func (r Reason) Started() bool { return r == TETag || r == TEQOS || r == TERule 
 
 // Reasons are all of them.
 var Reasons = []Reason{
-	TETag, TEQOS, BETag, BEQOS, TERule, BERule, BESite, OptedOut, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, Fragile, NotYet, Component, Evicted, Round,
+	TETag, TEQOS, BETag, BEQOS, TERule, BERule, BESite, OptedOut, Untagged, BadTag, OverBudget, Overrun, Held, Dependency, Reserved, Foreign, Fragile, NotYet, Component, Evicted, InShare, Withheld, Round,
 }
 
 // Alone says why a pending job is left alone, whatever its type; "" when it is ranked.

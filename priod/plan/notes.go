@@ -24,6 +24,7 @@ const (
 	WritesPerCycle NoteKind = "writes-per-cycle" // of order.Constants
 	SteeringWrites NoteKind = "steering-writes"  // of steer.Constants
 	LocalityWrites NoteKind = "locality-writes"  // of locality.Constants
+	ShareWrites    NoteKind = "share-writes"     // of guarantee.Constants
 	TESteps        NoteKind = "te-steps"         // the band holds fewer places than TE jobs wait
 	ShareSteps     NoteKind = "share-steps"      // the same of the order by allocation
 	NodeKinds      NoteKind = "node-kinds"       // nodes of more kinds than placement tells apart
@@ -52,7 +53,7 @@ const ForeignValues NoteKind = "foreign-value"
 
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
-	WritesPerCycle, SteeringWrites, LocalityWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
+	WritesPerCycle, SteeringWrites, LocalityWrites, ShareWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
 	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain, HistoryUnrecorded,
 	ForeignValues,
 }

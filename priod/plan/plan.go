@@ -86,7 +86,7 @@ type Decision struct {
 	Ranked   bool          `json:"ranked"`             // priod orders this job
 	Value    int64         `json:"value"`              // wanted above Slurm's own priority
 	Own      int64         `json:"own_priority"`       // Slurm's own part of the priority when this was decided
-	Why      string        `json:"why"`                // te, te-qos, be, be-qos, untagged, bad-tag, over-budget, overrun, held, dependency, reservation, partition, not-eligible, het, evicted, round
+	Why      string        `json:"why"`                // te, te-qos, be, be-qos, untagged, bad-tag, over-budget, overrun, held, dependency, reservation, partition, not-eligible, het, evicted, in-share, withheld, round
 	Detail   string        `json:"detail,omitempty"`   // words for a person, of its place in the queue; as it is read all that is said but of its type
 	Since    time.Time     `json:"since,omitzero"`     // when the job could first have run
 	Steer    string        `json:"steer,omitempty"`    // which GPU type it gets, or none, and why; "" when that was no question
@@ -94,6 +94,12 @@ type Decision struct {
 	Locality string        `json:"locality,omitempty"` // why its switches and nodes are its own matter, where Choices do not tell; "" else
 	Unmoved  string        `json:"unmoved,omitempty"`  // why a wanted value is not written; "" when it is or need not be
 	Choices  Choices       `json:"choices,omitzero"`
+}
+
+// GetsRoom reports whether jobs may leave so that the job starts at once: TE jobs, and those within their account's
+// guaranteed share.
+func (d *Decision) GetsRoom() bool {
+	return d.Ranked && (d.Class == cluster.TE || d.Why == string(InShare))
 }
 
 // Words are all that is said of the job but its type and its Choices, in one line.

@@ -21,6 +21,7 @@ const (
 	AtLimit       Cause = "limit"         // fair share: a limit of its association, QOS or partition, or priod's budget
 	NoLicence     Cause = "licence"       // none is free
 	NoNode        Cause = "nodes"         // those that it needs are down, reserved, or do not exist
+	BeyondShare   Cause = "share"         // its account's guaranteed share is used, and it may not borrow from others
 	ByOther       Cause = "other"         // What is Slurm's reason
 	Capacity      Cause = "capacity"      // fewer GPUs are free than it asks for
 	Fragmentation Cause = "fragmentation" // enough are free, and no placement has its shape; or free GPUs were wasted so before
@@ -30,7 +31,7 @@ const (
 )
 
 // Causes are all of them, in the order in which tables show them.
-var Causes = []Cause{HeldBack, AfterJob, BeforeTime, AtLimit, NoLicence, NoNode, ByOther, Capacity, Fragmentation, Locality, Precedence, Starting, NotObserved}
+var Causes = []Cause{HeldBack, AfterJob, BeforeTime, AtLimit, NoLicence, NoNode, BeyondShare, ByOther, Capacity, Fragmentation, Locality, Precedence, Starting, NotObserved}
 
 // What a wait for locality is for: a place on few leaf switches, or without slow
 // nodes. Where it is for several they stand in parallel, with a comma.

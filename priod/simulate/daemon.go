@@ -38,7 +38,7 @@ func daemonOf(c *config.Config, table *workload.Table, divided, waits bool) virt
 			}
 		}
 	}
-	d.Settings.Waits.Gap = 0 // a cycle is left out only where it would see nothing else
+	d.Settings.Waits.Gap, d.Settings.Guarantee.Memory.Statement.Gap = 0, 0 // a cycle is left out only where it would see nothing else
 	if !waits && !d.Settings.Evictions.Settings.Defrag && !d.Settings.Refusals.Settings.Enabled {
 		d.Settings.Waits.Tracker = nil // it changes no decision
 	}

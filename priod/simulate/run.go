@@ -10,7 +10,9 @@ import (
 	"iter"
 	"slices"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/cycle"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/simulate/metrics"
@@ -45,7 +47,10 @@ type Result struct {
 	Outcomes []metrics.Outcome
 	Series   []metrics.Point // GPUs in use and jobs waiting over time
 
+	Entitled map[cluster.JobID]float64 // when jobs that waited were first entitled to GPUs of their accounts, s; nil: without shares
+
 	Waited map[plan.Cause]float64 // s, of all jobs together, by what priod saw them wait for; nil without priod
+	Shares *cycle.Statement       // what became of guaranteed shares; nil: there are none
 }
 
 // Run simulates; spec has passed Check.
@@ -54,13 +59,22 @@ func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return in.Run(ctx, opt)
+	if !spec.Priod() || len(in.Config.Shares) == 0 {
+		return in.Run(ctx, opt)
+	}
+	watch := newReturns(opt.Prolog)
+	opt.Daemon.Seen = watch.see
+	r, err := in.Run(ctx, opt)
+	if err == nil {
+		r.Figures.Returns, r.Entitled = watch.figures(), watch.first
+	}
+	return r, err
 }
 
 // Run simulates with these options of the virtual Slurm.
 func (in *Input) Run(ctx context.Context, opt virtual.Options) (Result, error) {
 	v, err := virtual.Run(ctx, in.Cluster, in.Jobs, opt)
-	r := Result{Types: v.Types, Jobs: v.Jobs, Outcomes: v.Outcomes, Series: v.Series, Waited: waited(&opt.Daemon)}
+	r := Result{Types: v.Types, Jobs: v.Jobs, Outcomes: v.Outcomes, Series: v.Series, Waited: waited(&opt.Daemon), Shares: statement(&opt.Daemon)}
 	if err == nil {
 		r.Figures, err = metrics.Measure(r.Jobs, r.Outcomes, opt.Window, in.Cluster.TotalGPUs())
 	}
@@ -81,6 +95,11 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 		Multifactor: in.Weights, Speed: in.Speed, Window: s.Window, Seed: s.Seed,
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents, UserGPUs: s.UserGPUs, AccountGPUs: s.AccountGPUs,
+	}
+	if s.Owned() {
+		if err := s.own(in, &opt); err != nil {
+			return opt, err
+		}
 	}
 	if s.Priod() {
 		c, err := s.configured(in)
@@ -145,6 +164,13 @@ func waited(d *virtual.Daemon) map[plan.Cause]float64 {
 		}
 	}
 	return sums
+}
+
+func statement(d *virtual.Daemon) *cycle.Statement {
+	if len(d.Settings.Guarantee.Settings.Shares) == 0 {
+		return nil
+	}
+	return d.Settings.Guarantee.Memory.Statement.Take()
 }
 
 // agreeing has jobs that say nothing of it agree to requeues after failures.

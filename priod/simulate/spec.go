@@ -12,7 +12,7 @@ import (
 
 // Spec says how the virtual Slurm schedules, and whether priod runs beside it. Times are in seconds.
 type Spec struct {
-	Order       string // fifo, multifactor: Slurm's own; priod: its cycles beside these
+	Order       string // fifo, multifactor, and with shares fair-share, quotas, owners: Slurm's own; priod: its cycles beside these
 	SlurmOrder  string // of order priod: Slurm's own, to which priod adds; "": multifactor
 	Backfill    string // what may start before the head of the queue; "" with order priod: easy where priod steers, sizes or places
 	Placement   string // packed ("": the same), consolidated
@@ -52,7 +52,7 @@ type Choice struct {
 
 // The choices.
 var (
-	Orders      = Choice{"order", []string{"fifo", "multifactor", "priod"}}
+	Orders      = Choice{"order", []string{"fifo", "multifactor", FairShare, Quotas, Owners, "priod"}}
 	SlurmOrders = Choice{"slurm-order", []string{"multifactor", "fifo"}}
 	Backfills   = Choice{"backfill", []string{"none", "easy"}}
 	Placements  = Choice{"placement", []string{"packed", "consolidated"}}
@@ -97,6 +97,8 @@ func (s *Spec) Check() error {
 		return errors.New("--waits needs priod's cycles: add --order priod")
 	case s.Preemption != "" && s.Preemption != SlurmQOS:
 		return fmt.Errorf("--preemption %q: want %s", s.Preemption, SlurmQOS)
+	case s.Preemption != "" && s.Order == Owners:
+		return fmt.Errorf("--preemption %s is by QOS, --order %s by partition: a Slurm has one of them", s.Preemption, Owners)
 	case s.Preemption != "" && s.Priod():
 		return fmt.Errorf("--preemption %s is Slurm's own, without priod: want --order multifactor or fifo beside it", s.Preemption)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -52,6 +53,7 @@ var rowsOf = map[int64]string{
 	17: `UPDATE nodes SET partitions = 'gpu,long';`,
 	18: `UPDATE intervals SET charge = 5.5;`,
 	20: `UPDATE cycles SET journal = 1;`,
+	21: `INSERT INTO share_hours VALUES (0, 'physics', '["physics"]', 8, 3600, 1800, 600, 60, 900); INSERT INTO share_returns VALUES (17, -1, 1000, 0, 0, 1, 'physics', 'alice', 2, 120000, '');`,
 	19: `UPDATE nodes SET partitions = 'gpu';`,
 	14: `UPDATE starts SET median_ms = 3000, p90_ms = 4000; INSERT INTO promises VALUES (3, 2000, 9000, 3000, 4000, 3500);`,
 }
@@ -138,6 +140,10 @@ func TestMigrateFromEverySchema(t *testing.T) {
 // checkMigrated looks at what migrations made over.
 func checkMigrated(t *testing.T, dir string, from int64, story *Story) {
 	t.Helper()
+	hours, open := must[[]guarantee.Hour](t)(reader(t, dir).ShareHours(ctx, time.Time{})), must[[]guarantee.Return](t)(reader(t, dir).Returns(ctx, time.Time{}))
+	if kept := from >= 21; kept != (len(hours) == 1) || kept != (len(open) == 1 && open[0].User == "alice" && open[0].Promise == 2*time.Minute) {
+		t.Errorf("%+v, %+v", hours, open)
+	}
 	if half := 0.5; from >= 4 {
 		want := []ShareOfType{{GPUType: "a100", Speed: 1, Source: "tag", Factor: 1, Time: &half, PromisedS: 7}}
 		if diff := cmp.Diff(want, story.Share.Types); diff != "" {

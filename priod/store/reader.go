@@ -156,7 +156,7 @@ func (r *Reader) view(ctx context.Context, read func(tx *sql.Tx) error) error {
 	})
 }
 
-// migrationPatience is for how long a reader waits for a daemon to make the tables.
+// migrationPatience is for how long a reader waits for each step of a daemon that makes the tables.
 const migrationPatience = 2 * time.Second
 
 // patiently tries again what SQLite would have to write for, and while a daemon that
@@ -164,9 +164,12 @@ const migrationPatience = 2 * time.Second
 // reader needs; the writer's next transaction does. And the last writer to go takes
 // the -shm away before the -wal.
 func (r *Reader) patiently(ctx context.Context, attempt func() error) error {
-	begun := time.Now()
+	begun, step := time.Now(), ""
 	for try := 0; ; try++ {
 		err := attempt()
+		if err != nil && err.Error() != step {
+			begun, step = time.Now(), err.Error()
+		}
 		migrates := errors.Is(err, errUnmade) || errors.Is(err, errOutdated) && r.live()
 		if err == nil || try >= 5 && !migrates || !migrates && !isUnready(err) || time.Since(begun) > migrationPatience {
 			return r.explain(err)

@@ -205,6 +205,13 @@ func (d *digester) decision(p *plan.Decision, counted string) uint64 {
 type choicesHash struct{ maphash.Hash }
 
 func (h *choicesHash) add(c *plan.Choices) {
+	share := c.Share
+	if share != nil {
+		own := *share
+		own.Used, own.From = 0, ""
+		share = &own
+	}
+	writeTo(h, share)
 	writeTo(h, c.Budget)
 	writeTo(h, c.Part)
 	writeTo(h, c.Eviction)

@@ -345,6 +345,33 @@ func TestResetOfNodeCounts(t *testing.T) {
 	}
 }
 
+// A job beyond its account's share may start at once again; one whose user has set a begin time since keeps that.
+func TestResetOfBeginTimes(t *testing.T) {
+	first, last := slurmplug.BeginAt(submitted.Add(time.Hour)), slurmplug.BeginAt(submitted.Add(2*time.Hour))
+	for name, c := range map[string]struct {
+		shown time.Time
+		want  string
+	}{
+		"priod's":                          {submitted.Add(2 * time.Hour), "now"},
+		"an earlier one, if Slurm died":    {submitted.Add(time.Hour), "now"},
+		"its user's":                       {submitted.Add(3 * time.Hour), ""},
+		"taken back, or it began long ago": {submitted, ""},
+	} {
+		u := told(t, &Change{Job: slurmplug.Plain(1), Lever: slurmplug.StartTime, Was: slurmplug.AtOnce, From: first, To: last})
+		j := waits(1, "")
+		j.Eligible = c.shown
+		got := ""
+		for _, a := range planAll(u, nil, j).Actions {
+			if a.Lever == slurmplug.StartTime {
+				got = a.After.String()
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // A job whose record cannot be read keeps its lines, and reset says what is still there. What
 // ranks it is written all the same.
 func TestResetOfAnUnreadJob(t *testing.T) {

@@ -8,7 +8,7 @@
 //	evictions.go, history.go   evictions; what became of one job
 //	users.go, series.go        users and accounts; curves over time
 //	overview.go, health.go, allocation.go   the other pages; asked.go what all pages share
-//	classes.go, failures.go, learning.go, nodes.go, past.go, preemptions.go, promises.go, sizing.go, usage.go, value.go, waiting.go
+//	classes.go, failures.go, learning.go, nodes.go, past.go, preemptions.go, promises.go, shares.go, sizing.go, usage.go, value.go, waiting.go
 //	                           reports
 //	reasons.go, starts.go      words
 package view
@@ -58,7 +58,7 @@ type shown interface {
 // answers by the names under which /api/v1 has them.
 var answers = map[string]func(a *Asked, ctx context.Context) (shown, error){
 	"overview": (*Asked).overview, "nodes": (*Asked).nodes, "map": (*Asked).clusterMap, "queue": (*Asked).queue, "job": (*Asked).job, "evictions": (*Asked).evictions,
-	"allocation": (*Asked).allocation, "users": (*Asked).users, "series": (*Asked).series, "health": (*Asked).health,
+	"allocation": (*Asked).allocation, "users": (*Asked).users, "shares": (*Asked).statement, "series": (*Asked).series, "health": (*Asked).health,
 }
 
 // Answer is the one of a name, as the user who asks may see it.

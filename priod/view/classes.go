@@ -37,7 +37,7 @@ type Classed struct {
 var short = map[plan.Reason]string{
 	"": "started before a cycle saw it", plan.TETag: "tag type=te", plan.BETag: "tag type=be", plan.OptedOut: "tag type=none", plan.Untagged: "untagged", plan.BadTag: "tag not valid",
 	plan.OverBudget: "TE over budget", plan.Overrun: "TE that ran too long", plan.Held: "held", plan.Dependency: "waits for another job", plan.Reserved: "in a reservation",
-	plan.Foreign: "partition not ranked", plan.Fragile: "left alone on this Slurm", plan.NotYet: "last seen before its begin time", plan.Component: "part of a heterogeneous job", plan.Evicted: "evicted before", plan.Round: "owed its GPU type",
+	plan.Foreign: "partition not ranked", plan.Fragile: "left alone on this Slurm", plan.NotYet: "last seen before its begin time", plan.Component: "part of a heterogeneous job", plan.Evicted: "evicted before", plan.InShare: "within a guaranteed share", plan.Withheld: "beyond its account's share", plan.Round: "owed its GPU type",
 }
 
 // Words name what made the jobs TE or BE.

@@ -392,6 +392,9 @@ func (v *Explanation) showPlace(all bool, line liner, d *store.Decision) {
 	if d.Detail != "" && d.Detail != v.Job.TagError {
 		line("", "%s", d.Detail)
 	}
+	if s := d.Choices.Share; s != nil && (s.Right != cluster.Withheld.String() || !v.waits()) {
+		line("Share", "%s", s.Words())
+	}
 	switch {
 	case v.TEPlace > 0:
 		line("Place", "%d of %d TE jobs; all TE jobs rank ahead of all others", v.TEPlace, v.TECount)

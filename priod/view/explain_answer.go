@@ -100,6 +100,8 @@ func (v *Explanation) pending() (why, advice string) {
 	case plan.NoNode:
 		why, advice = noNodeWords(span.What, id)
 		return why + what + words, advice
+	case plan.BeyondShare:
+		return v.withheld()
 	case plan.ByOther:
 		return "Slurm's reason" + what + words, ""
 	case plan.Starting:
@@ -124,6 +126,19 @@ func (v *Explanation) pending() (why, advice string) {
 		why += v.priceWords()
 	}
 	return why, v.advise()
+}
+
+// withheld is why a job waits that may not borrow, and how it could.
+func (v *Explanation) withheld() (why, advice string) {
+	d := v.Decision
+	if d == nil || d.Choices.Share == nil {
+		return "beyond its account's guaranteed share", ""
+	}
+	s := d.Choices.Share
+	if within := time.Duration(s.WithinS * float64(time.Second)); s.Stays != "lends-none" {
+		advice = fmt.Sprintf("--prio-type be, with --prio-grace of at most %s, lets it borrow: it leaves for jobs of the owner, and is requeued", within)
+	}
+	return s.Words(), advice
 }
 
 // priceWords are what a TE job beyond its share costs, and what follows; "" of others.

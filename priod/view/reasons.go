@@ -26,6 +26,8 @@ var reasons = map[plan.Reason]string{
 	plan.Foreign:    "not all of its partitions are in slurm.partitions: left alone",
 	plan.Fragile:    "a write would break its request on this Slurm: left alone",
 	plan.NotYet:     "not eligible yet (begin time)",
+	plan.InShare:    "it is within its account's guaranteed share: it ranks ahead of other best-effort jobs, and jobs beyond their share leave for it",
+	plan.Withheld:   "it is beyond its account's guaranteed share and could not leave in time for the owners",
 	plan.Component:  "it follows the leader of its heterogeneous job",
 	plan.Evicted:    "it was evicted for a TE job and ranks ahead of other best-effort jobs until it runs again",
 	plan.Round:      "it is owed its GPU type: others yield to it at the end of a round, and it ranks ahead of other best-effort jobs until it starts",
@@ -34,7 +36,7 @@ var reasons = map[plan.Reason]string{
 // causes are why jobs wait, in a few words.
 var causes = map[plan.Cause]string{
 	plan.NotObserved: "not observed", plan.HeldBack: "held", plan.AfterJob: "after another job", plan.BeforeTime: "begin time not reached",
-	plan.AtLimit: "limit of user or account", plan.NoLicence: "no licence free", plan.NoNode: "its nodes are down", plan.ByOther: "Slurm's own reason",
+	plan.AtLimit: "limit of user or account", plan.NoLicence: "no licence free", plan.NoNode: "its nodes are down", plan.BeyondShare: "beyond its account's share", plan.ByOther: "Slurm's own reason",
 	plan.Capacity: "too few GPUs free", plan.Fragmentation: "free GPUs do not fit", plan.Locality: "kept for a better place",
 	plan.Precedence: "jobs before it", plan.Starting: "fits, starts next",
 }

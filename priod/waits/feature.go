@@ -58,6 +58,7 @@ func (f *Feature) Look(c *plan.Cycle) {
 	}
 	l := look{snapshot: s, stays: append(f.Unseen, c.Stays...), verdicts: w.verdicts, explain: w.explain, gap: f.Gap}
 	budgets(c, l.verdicts)
+	withheld(c, l.verdicts)
 	l.sizes, l.used = w.sizes, w.used
 	l.pools = func(j *cluster.Job) (string, bool) { return poolOf(w.nodes, w.pools, j) }
 	l.ofType = func(gpuType, partition string) string { return poolOfType(w.sizes, gpuType, partition) }
@@ -84,6 +85,15 @@ func budgets(c *plan.Cycle, verdicts []verdict) {
 		}
 		if why, is := above.Find(c.Snapshot.Jobs[v.job].ID); is {
 			v.cause, v.what, v.group = plan.AtLimit, string(why), nil
+		}
+	}
+}
+
+// withheld takes what a job waits for, because it may not borrow what other accounts own, for that.
+func withheld(c *plan.Cycle, verdicts []verdict) {
+	for i := range verdicts {
+		if v := &verdicts[i]; c.Snapshot.Jobs[v.job].Right == cluster.Withheld {
+			v.cause, v.what, v.group = plan.BeyondShare, "", nil
 		}
 	}
 }

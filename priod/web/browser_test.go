@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/guarantee"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -92,6 +94,8 @@ func (s *site) full(nodes, waiting int) {
 			Causes: map[plan.Cause]int{plan.Capacity: 100 + i%300, plan.Fragmentation: 50, plan.Precedence: 300 - i%200}, Slow: map[string]float64{"r00n03": 1.4},
 		}))
 	}
+	s.pages.Config.Shares = []config.Share{{Account: "group1", GPUs: 64}, {Account: "group2", Part: 0.25}}
+	save(s.store.SaveStatement(s.Context(), shares(now, users)))
 	save(s.store.SaveFindings(s.Context(), &store.Findings{At: now, Findings: []store.Finding{{Level: "FAIL", Name: "rights", Text: "user priod may not change others' jobs", Fix: "sacctmgr -i add user priod"}, {Level: "PASS", Name: "version", Text: "Slurm 24.11"}}}))
 	save(store.SaveValue(s.dir, &store.Value{
 		Since: now.Add(-7 * 24 * time.Hour), Until: now, Jobs: 4211, Completion: store.ValueOf{With: 57, Without: 100}, Low: 0.4, High: 0.45, Replays: 5,
@@ -99,8 +103,29 @@ func (s *site) full(nodes, waiting int) {
 	}))
 }
 
+// shares are what became of two accounts' over two days.
+func shares(now time.Time, users []string) *guarantee.Taken {
+	t := &guarantee.Taken{}
+	for i := range 48 {
+		at := now.Add(-time.Duration(i) * time.Hour).Truncate(time.Hour)
+		within := float64(3600 * (20 + i%40))
+		t.Hours = append(t.Hours,
+			guarantee.Hour{At: at, Account: "group1", Accounts: []string{"group1", "group3"}, GPUs: 64, Sums: guarantee.Sums{Entitled: 64 * 3600, Within: within, Lent: 4 * 3600, Wanted: float64(7 * i), Borrowed: 90 * float64(i)}},
+			guarantee.Hour{At: at, Account: "group2", Accounts: []string{"group2"}, GPUs: 700, Sums: guarantee.Sums{Entitled: 700 * 3600, Within: 10 * within}})
+	}
+	for i, user := range users {
+		since := now.Add(-time.Duration(i+1) * time.Hour)
+		r := guarantee.Return{Job: slurmplug.Plain(uint32(1000 + i)), Account: "group1", User: user, GPUs: 4, Tasks: 1, Since: since, Until: since.Add(time.Duration(10+31*i) * time.Second), Started: i%3 > 0, Promise: 2 * time.Minute, Why: []string{"claimed", guarantee.Down, "no-victims"}[i%3]}
+		if i == 0 {
+			r.Until = time.Time{}
+		}
+		t.Ended = append(t.Ended, r)
+	}
+	return t
+}
+
 // paths are the pages, each with data of its own.
-var paths = []string{"", "map", "map?colour=user&group=name", "queue", "queue?class=te&user=ada", "job?id=1000", "evictions", "allocation", "users", "time", "time?span=week", "health"}
+var paths = []string{"", "map", "map?colour=user&group=name", "queue", "queue?class=te&user=ada", "job?id=1000", "evictions", "allocation", "users", "shares", "time", "time?span=week", "health"}
 
 // Every page in Chromium, wide and light, narrow and dark (make test-long: each width with each), empty and full, and with
 // a database that is gone: no complaint of the console, none of axe-core, nothing wider than the screen, and every file from
@@ -275,7 +300,7 @@ func TestFullPages(t *testing.T) {
 	t.Cleanup(server.Close)
 	b := browser.New(t, server.URL)
 	b.Run(chromedp.EmulateViewport(1400, 900))
-	for _, path := range []string{"", "map", "map?colour=user&group=name", "queue", "users", "time"} {
+	for _, path := range []string{"", "map", "map?colour=user&group=name", "queue", "users", "shares", "time"} {
 		b.Open("/" + path)
 		browser.Eval[bool](b, "new Promise((ok) => setTimeout(() => ok(true), 1000))")
 		weight := browser.Eval[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).reduce((n, r) => n + r.transferSize, 0)")

@@ -37,6 +37,7 @@ var described = []struct {
 	{"evictions", "Evictions under way and the latest others", "evictions", reflect.TypeFor[view.EvictionPage](), nil},
 	{"allocation", "What jobs were allocated on each GPU type, received and are owed", "allocation", reflect.TypeFor[view.Allocation](), []string{"page"}},
 	{"users", "What users and accounts used, waited and lost in a week, and their TE budgets", "users", reflect.TypeFor[view.Owners](), nil},
+	{"shares", "What accounts with guaranteed GPUs used, lent and borrowed in a week, and how soon their GPUs came back", "shares", reflect.TypeFor[view.Shares](), nil},
 	{"series", "Curves over an hour, a day, a week or a month", "series", reflect.TypeFor[view.OverTime](), []string{"span: hour, day, week or month"}},
 	{"health", "The daemon's health, what priod check found, the last cycles", "health", reflect.TypeFor[view.Health](), nil},
 }

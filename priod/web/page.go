@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -60,6 +61,7 @@ type page struct {
 	Error   string
 	Version string
 	Viewer  string // sees what is this user's own; "": all
+	Shared  bool   // accounts are guaranteed GPUs
 }
 
 // Stale says that the last cycle is older than cycles should be.
@@ -68,6 +70,9 @@ func (p page) Stale() bool { return p.Cycle != nil && time.Since(p.Cycle.Until) 
 // Pages are the names in the navigation.
 func (p page) Pages() []string {
 	all := []string{"overview", "map", "queue", "evictions", "allocation", "users", "time", "health"}
+	if p.Shared {
+		all = slices.Insert(all, slices.Index(all, "time"), "shares")
+	}
 	if p.Viewer != "" {
 		all = all[:len(all)-1]
 	}

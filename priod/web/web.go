@@ -64,7 +64,7 @@ func asset(name string) []byte {
 // pages are what can be asked for: under its path as a page, "" where there is none, and under /api/v1/ and its name as JSON.
 var pages = []struct{ path, name string }{
 	{"/{$}", "overview"}, {"/map", "nodes"}, {"", "map"}, {"/queue", "queue"}, {"/job", "job"}, {"/evictions", "evictions"}, {"/allocation", "allocation"},
-	{"/users", "users"}, {"/time", "series"}, {"/health", "health"},
+	{"/users", "users"}, {"/shares", "shares"}, {"/time", "series"}, {"/health", "health"},
 }
 
 // pageNames are the pages whose data has another name.
@@ -165,7 +165,7 @@ func (p *Pages) age(name string, asked url.Values) time.Duration {
 	switch {
 	case p.Keep == 0:
 		return 0
-	case name == "users":
+	case name == "users", name == "shares":
 		return max(p.Keep, time.Minute)
 	case name == "series":
 		return max(p.Keep, view.Bin(asked.Get("span"))/10)
@@ -175,7 +175,7 @@ func (p *Pages) age(name string, asked url.Values) time.Duration {
 
 // read makes the data of one page.
 func (p *Pages) read(ctx context.Context, name string, asked url.Values) (status int, data page) {
-	data = page{Name: cmp.Or(pageNames[name], name), Data: name, Version: p.Version, On: p.Config.On(), Viewer: viewer(ctx)}
+	data = page{Name: cmp.Or(pageNames[name], name), Data: name, Version: p.Version, On: p.Config.On(), Shared: len(p.Config.Shares) > 0, Viewer: viewer(ctx)}
 	question := view.Asked{Config: p.Config, Values: asked, User: data.Viewer, Kept: &p.kept}
 	if p.Health != nil {
 		state := p.Health()

@@ -120,7 +120,7 @@ func (s *site) get(address string) *httptest.ResponseRecorder {
 	return w
 }
 
-var addresses = []string{"/", "/map", "/map?type=v100", "/queue", "/queue?page=2", "/queue?user=u1&class=te&cause=capacity", "/job?id=7", "/job?id=1000", "/job?id=1000&if=1", "/evictions", "/allocation", "/users", "/time", "/time?span=month", "/health"}
+var addresses = []string{"/", "/map", "/map?type=v100", "/queue", "/queue?page=2", "/queue?user=u1&class=te&cause=capacity", "/job?id=7", "/job?id=1000", "/job?id=1000&if=1", "/evictions", "/allocation", "/users", "/shares", "/time", "/time?span=month", "/health"}
 
 // Every page is whole, escapes what users wrote, leads to no other host, and is JSON too.
 func TestPages(t *testing.T) {
@@ -645,7 +645,7 @@ func BenchmarkPages(b *testing.B) {
 	if err := errors.Join(s.store.SaveStarts(b.Context(), time.Now(), starts), s.store.SaveFindings(b.Context(), found)); err != nil {
 		b.Fatal(err)
 	}
-	for _, address := range []string{"/", "/map", "/api/v1/map", "/queue", "/queue?page=500", "/queue?class=te&user=u1", "/job?id=50000", "/evictions", "/allocation", "/users", "/time", "/time?span=month", "/health"} {
+	for _, address := range []string{"/", "/map", "/api/v1/map", "/queue", "/queue?page=500", "/queue?class=te&user=u1", "/job?id=50000", "/evictions", "/allocation", "/users", "/shares", "/time", "/time?span=month", "/health"} {
 		b.Run(strings.ReplaceAll(address, "/", "page-"), func(b *testing.B) {
 			for b.Loop() {
 				if w := s.get(address); w.Code != http.StatusOK {

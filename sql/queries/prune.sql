@@ -43,3 +43,13 @@ DELETE FROM cycles WHERE cycle IN (
 DELETE FROM samples WHERE at_ms IN (
   SELECT s.at_ms FROM samples AS s WHERE s.at_ms < sqlc.arg(before_ms) ORDER BY s.at_ms LIMIT sqlc.arg(most)
 );
+
+-- name: PruneShareHours :execrows
+DELETE FROM share_hours WHERE (hour_ms, account) IN (
+  SELECT s.hour_ms, s.account FROM share_hours AS s WHERE s.hour_ms < sqlc.arg(before_ms) ORDER BY s.hour_ms LIMIT sqlc.arg(most)
+);
+
+-- name: PruneReturns :execrows
+DELETE FROM share_returns WHERE (id, task, since_ms) IN (
+  SELECT r.id, r.task, r.since_ms FROM share_returns AS r WHERE r.until_ms > 0 AND r.until_ms < sqlc.arg(before_ms) LIMIT sqlc.arg(most)
+);

@@ -67,6 +67,8 @@ var states = map[string][]Test{
 			Firing: map[int][]string{35: nil}},
 	},
 	"PriodEvictedInVain": {{Series: With(Up, `priod_notes{note="evicted-in-vain"}`, "0x29 1x30 2x30 3x30 0x60"), Firing: map[int][]string{29: nil, 85: nil, 92: {"PriodEvictedInVain"}, 130: nil}}},
+	"PriodShareReturnLate": {{Series: With(Up, `priod_share_returns_total{account="vision",result="late"}`, "0x29 1x200", `priod_share_returns_total{account="vision",result="in-time"}`, "0+1x229"),
+		Firing: map[int][]string{29: nil, 31: {"PriodShareReturnLate"}, 95: nil}}},
 	"PriodHostAbsent": {{
 		Series: map[string]string{
 			`priod_build_info{instance="a",job="priod"}`: "1x99", `priod_build_info{instance="b",job="priod"}`: "1x29 _x29 1x40",

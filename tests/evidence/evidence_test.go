@@ -99,6 +99,7 @@ func TestStudy(t *testing.T) {
 	}
 	testWeeks(t, filepath.Join(dir, "work"))
 	testTries(t, filepath.Join(dir, "work"))
+	testShares(t, filepath.Join(dir, "work"))
 	for _, wrong := range [][]string{{"--loads", "0.9,x"}, {"--loads", "-1"}, {"--seeds", "0"}, {"left"}} {
 		if err := start(t.Context(), wrong); err == nil {
 			t.Errorf("%q is taken", wrong)

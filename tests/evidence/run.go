@@ -38,8 +38,12 @@ func newStudy(ctx context.Context, dir string, workers int) (*study, error) {
 	var count atomic.Int64
 	began := time.Now()
 	s := &study{dir: dir, workers: workers, done: func(of int) {
-		if n := count.Add(1); n%20 == 0 || int(n) == of {
+		n := count.Add(1)
+		if n%20 == 0 || int(n) == of {
 			fmt.Fprintf(os.Stderr, "%s: %d of %d simulations\n", time.Since(began).Round(time.Second), n, of)
+		}
+		if int(n) == of {
+			count.Store(0) // the next set of runs
 		}
 	}}
 	return s, s.build(ctx)

@@ -86,7 +86,7 @@ func (v *view) choosePlace(t *Claimant) Verdict {
 
 // alike reports whether there is no place for a claimant if there is none for another.
 func (t *Claimant) alike(o *Claimant) bool {
-	return t.Request == o.Request && t.Price == o.Price && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
+	return t.Request == o.Request && t.Price == o.Price && t.Due == o.Due && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
 }
 
 // within finds a set within the limit.
@@ -103,7 +103,7 @@ func (v *view) within(ledger *Ledger, t *Claimant, refused *Verdict, why Why) Ve
 	defer func() { v.most, v.mostGPUs, v.thrifty = 0, 0, false }()
 	if v.most > 0 || v.mostGPUs > 0 || v.thrifty {
 		other := v.bestPlace(t)
-		if other.Why == Evicts && ledger.Refuses(v.Snapshot, t.Owner, other.Victims) == "" {
+		if other.Why == Evicts && ledger.Refuses(v.Snapshot, t, other.Victims) == "" {
 			return other
 		}
 		v.apply(&other, false)

@@ -8,4 +8,6 @@ var Constants = Settings{
 	Each:    3000, // docs/evidence/weeks.md
 	RunCost: 1,    // docs/evidence/preemption.md
 	MinGain: 15,
+	Spare:   3600,
+	Left:    0.5,
 }

@@ -30,8 +30,10 @@ func NewLedger(s *Snapshot, limits Limits) *Ledger {
 	return l
 }
 
-// Refuses returns the limit that the victims would exceed, or counts them.
-func (l *Ledger) Refuses(s *Snapshot, owner string, victims []int) Why {
+// Refuses returns the limit that a claimant's victims would exceed, or counts them. What is lost for one that is Due is counted,
+// and does not keep it waiting.
+func (l *Ledger) Refuses(s *Snapshot, t *Claimant, victims []int) Why {
+	owner := t.Owner
 	n, gpus, lost := len(victims), 0, 0.0
 	for _, i := range victims {
 		lost += s.Candidates[i].Loss() / 3600
@@ -43,9 +45,9 @@ func (l *Ledger) Refuses(s *Snapshot, owner string, victims []int) Why {
 		return GraceGPUs
 	case l.MaxPerHour > 0 && l.perHour+n > l.MaxPerHour:
 		return PerHour
-	case l.GPUHoursPerDay > 0 && l.perDay+lost > l.GPUHoursPerDay:
+	case !t.Due && l.GPUHoursPerDay > 0 && l.perDay+lost > l.GPUHoursPerDay:
 		return PerDay
-	case owned && 60*l.perOwner[owner] >= l.UserGPUMinutesPerDay:
+	case !t.Due && owned && 60*l.perOwner[owner] >= l.UserGPUMinutesPerDay:
 		return PerOwner
 	}
 	if owned {

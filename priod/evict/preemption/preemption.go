@@ -45,6 +45,10 @@ type Settings struct {
 	RunCost float64 // a second of one GPU of the TE job's run on a GPU type is worth so many GPU-seconds lost; 0: all types are alike to it
 	MinGain float64 // the TE job must start so much sooner than without: shadow times move
 
+	// Of LeastLoss, for claimants that are Due.
+	Spare float64 // each GPU of the victims costs so many GPU-seconds more: more than are asked for are not taken for less loss
+	Left  float64 // each GPU of a node that is left for others to have costs so much of that: large jobs want whole nodes
+
 	// Of MostHad.
 	Round float64 // from one end to the next; a job runs at least so long before it yields
 	Pay   float64 // the claimant has to gain so many GPU-seconds for each that the move loses
@@ -69,6 +73,7 @@ type Candidate struct {
 	Shares    []placement.Share // on several nodes for a gang, which leaves as a whole
 	Stays     Why               // why it leaves for no claimant; "": it may leave
 	Leaving   bool              // evicted: in its grace period, or about to be told
+	Borrows   bool              // it holds GPUs that are guaranteed to others: Settings.MaxEvictions does not count
 	Evicted   int               // times, in its life
 	Elapsed   float64           // since its start
 	Remaining float64           // until its end, as expected
@@ -87,6 +92,8 @@ type Claimant struct {
 	// Price is how many times the share of its user or account its start uses, at least 1: a second of its wait is worth so
 	// much less, and no more than an hour of a wait counts from 1 on. 0 is 1.
 	Price float64
+	// Due has any loss pay, whatever its Price, and whatever was lost within a day: the GPUs are guaranteed to its account.
+	Due   bool
 	Owner string // whose part of Limits.UserGPUMinutesPerDay counts; "": none
 	// Start is the time, from now, at which it would start without evictions
 	// (placement.Nodes.Shadow); infinite when that is not known to come.
@@ -192,7 +199,7 @@ func Decide(s *Snapshot, set Settings) Decision {
 		if verdict.Why != Evicts {
 			continue
 		}
-		if why := ledger.Refuses(s, t.Owner, verdict.Victims); why != "" {
+		if why := ledger.Refuses(s, t, verdict.Victims); why != "" {
 			*verdict = by.within(ledger, t, verdict, why)
 		}
 	}
@@ -205,7 +212,7 @@ func standing(c *Candidate, set *Settings) Why {
 		return c.Stays
 	case c.Leaving:
 		return IsLeaving
-	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions:
+	case set.MaxEvictions > 0 && c.Evicted >= set.MaxEvictions && !c.Borrows:
 		return Capped
 	case c.Elapsed < set.MinRun, set.Policy == MostHad && c.Elapsed < set.Round:
 		return Young

@@ -120,6 +120,7 @@ func (v *view) cheapest(t *Claimant, gpus int32, soFar *Verdict) (node int32, ne
 		if !p.most.Holds(missing) {
 			continue
 		}
+		v.search.split = v.search.spare * v.set.Left * float64(max(p.room.GPUs+p.most.GPUs-gpus, 0))
 		if v.search.run(v, t, p, missing) {
 			node, need, found = n, wants, true
 		}
@@ -139,6 +140,8 @@ type setSearch struct {
 	better bool
 	second float64 // what a second of the claimant's waiting costs
 	waited float64 // s that it has to wait for earlier victims anyway
+	spare  float64 // what each GPU of the victims costs beside their loss
+	split  float64 // what splitting this node costs
 	most   int     // victims
 	// mostGPUs is how many GPUs the victims may hold, held how many each piece's candidate does.
 	mostGPUs int32
@@ -148,16 +151,18 @@ type setSearch struct {
 // begin sets the cost at which a set of victims is no use: letting the claimant wait until
 // it starts anyway costs no more.
 func (s *setSearch) begin(set *Settings, t *Claimant, soFar *Verdict) {
-	s.best, s.second, s.waited = math.Inf(1), 0, soFar.Grace
+	s.best, s.second, s.waited, s.spare = math.Inf(1), 0, soFar.Grace, 0
 	if set.Policy != LeastLoss {
 		return
 	}
-	s.second = t.second(set)
+	if s.second = t.second(set); t.Due {
+		s.spare = set.Spare
+	}
 	wait := t.Start - set.MinGain - soFar.Grace
 	if t.Price > 1 {
 		wait = min(wait, dearWait)
 	}
-	if !math.IsInf(wait, 1) && s.second > 0 {
+	if !math.IsInf(wait, 1) && s.second > 0 && !t.Due {
 		s.best = s.second*wait - soFar.Cost
 	}
 }
@@ -184,7 +189,7 @@ func (s *setSearch) run(v *view, t *Claimant, p *place, missing placement.Amount
 		s.rest[i] = s.rest[i+1].Plus(s.pieces[i].Amount)
 	}
 	if len(s.pieces) <= maxExact {
-		s.all(0, missing, 0, s.waited, 0)
+		s.all(0, missing, s.split, s.waited, 0)
 	} else if s.greedy(missing, s.worth); !s.better && s.most < len(s.pieces) {
 		s.greedy(missing, s.gain) // fewer, however dear
 	}
@@ -193,7 +198,7 @@ func (s *setSearch) run(v *view, t *Claimant, p *place, missing placement.Amount
 
 // all tries every set that may still win: with the piece, then without it.
 func (s *setSearch) all(i int, missing placement.Amount, cost, grace float64, held int32) {
-	total := cost + s.second*(grace-s.waited)
+	total := cost + s.second*(grace-s.waited) + s.spare*float64(held)
 	if total >= s.best || held > s.mostGPUs || !s.rest[i].Holds(missing) {
 		return
 	}
@@ -238,7 +243,7 @@ func (s *setSearch) greedy(missing placement.Amount, value func(i int, left plac
 		left = left.Minus(s.pieces[best].Amount)
 	}
 	slices.SortFunc(chosen, func(a, b int) int { return cmp.Or(cmp.Compare(s.costs[b], s.costs[a]), cmp.Compare(a, b)) })
-	cost, grace, held := 0.0, s.waited, int32(0)
+	cost, grace, held := s.split, s.waited, int32(0)
 	for _, i := range chosen {
 		if without := left.Plus(s.pieces[i].Amount); (placement.Amount{}).Holds(without) {
 			left = without
@@ -247,7 +252,7 @@ func (s *setSearch) greedy(missing placement.Amount, value func(i int, left plac
 		s.in = append(s.in, s.pieces[i].candidate)
 		cost, grace, held = cost+s.costs[i], max(grace, s.graces[i]), held+s.held[i]
 	}
-	if total := cost + s.second*(grace-s.waited); total < s.best && len(s.in) <= s.most && held <= s.mostGPUs {
+	if total := cost + s.second*(grace-s.waited) + s.spare*float64(held); total < s.best && len(s.in) <= s.most && held <= s.mostGPUs {
 		s.keep(total)
 	}
 }

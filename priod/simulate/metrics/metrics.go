@@ -99,7 +99,19 @@ type Figures struct {
 	MeanWaitGE8 *float64 `json:"mean_wait_ge8_s"` // jobs of 8 GPUs and more
 	MeanWaitLT8 *float64 `json:"mean_wait_lt8_s"`
 
-	*CPUOnly // nil, and not in JSON: all jobs have GPUs
+	*CPUOnly          // nil, and not in JSON: all jobs have GPUs
+	Returns  *Returns `json:"returns,omitempty"` // nil: no GPUs are guaranteed
+}
+
+// Returns are how soon accounts had what is guaranteed to them, and what others gave up for it.
+type Returns struct {
+	Jobs        int     `json:"jobs"`  // that were entitled and waited
+	P50         float64 `json:"p50_s"` // from being entitled to the start
+	P95         float64 `json:"p95_s"`
+	P99         float64 `json:"p99_s"`
+	Worst       float64 `json:"worst_s"`
+	AskedGPUs   float64 `json:"asked_gpus"`   // that were not free, for jobs for which others left
+	EvictedGPUs float64 `json:"evicted_gpus"` // of the jobs that left
 }
 
 // CPUOnly are the figures of the jobs without GPUs.

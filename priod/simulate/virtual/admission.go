@@ -80,7 +80,7 @@ func (e *engine) newJob(t trace.Job) (j *job, why string) {
 		return nil, why
 	}
 	j.bill = e.bill(j)
-	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, e.opt.AccountGPUs)}
+	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, cmp.Or(e.opt.Accounts[t.Account].GPUs, e.opt.AccountGPUs))}
 	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs), CPUs: int32(t.CPUs), MemMB: t.MemMB}, Nodes: int32(t.Nodes)}
 	if t.GPUs == 0 {
 		e.withoutGPUs(j)
@@ -98,7 +98,7 @@ func (e *engine) newJob(t trace.Job) (j *job, why string) {
 // Never says of a job why no part of the empty cluster can run it, "" where some can. Of opt the
 // placement, the speeds and the limits of users and accounts count.
 func Never(c trace.Cluster, opt Options) func(*trace.Job) string {
-	e := newEngine(context.Background(), c, Options{Placement: opt.Placement, Speed: opt.Speed, UserGPUs: opt.UserGPUs, AccountGPUs: opt.AccountGPUs})
+	e := newEngine(context.Background(), c, Options{Placement: opt.Placement, Speed: opt.Speed, UserGPUs: opt.UserGPUs, AccountGPUs: opt.AccountGPUs, Accounts: opt.Accounts})
 	return func(t *trace.Job) string {
 		if t.Duration == 0 && opt.Speed == nil {
 			return ""

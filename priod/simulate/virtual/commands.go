@@ -191,6 +191,15 @@ func (s *slurm) begin(j *job, wait time.Duration) error {
 	return nil
 }
 
+// beginAt writes a value of the lever StartTime.
+func (s *slurm) beginAt(j *job, v slurmplug.Value) error {
+	at, later := v.Begin()
+	if !later && v != slurmplug.AtOnce {
+		return fmt.Errorf("%.40q is no begin time", v)
+	}
+	return s.begin(j, time.Duration(max(at.Sub(Epoch).Seconds()-s.e.now, 0)*float64(time.Second)))
+}
+
 // pin names the nodes on which a pending job has to lie; "": any.
 func (s *slurm) pin(j *job, list string) error {
 	nodes, err := s.nodesNamed(list)

@@ -46,6 +46,7 @@ type job struct {
 	since     float64 // from when on it could run; its age counts from there
 	eligible  float64 // from when on it may run again, once evicted
 	returns   bool    // to the queue, when this run is over
+	roomAt    float64 // when those have left that SlurmPartitions told to
 	bill      float64 // GPUs that its owner is billed for
 	trial
 
@@ -145,7 +146,7 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 		e.awaited = opt.Window.Last - opt.Window.First + 1
 	}
 	if opt.Order == Multifactor || opt.Order == Priod {
-		e.factors = newMultifactor(opt.Multifactor)
+		e.factors = newMultifactor(opt.Multifactor, opt.Accounts)
 	}
 	if opt.Order == Priod {
 		e.slurm = newSlurm(e)

@@ -31,7 +31,8 @@ type InSystem struct {
 	Shares  []placement.Share // nil while it waits
 	Leaving bool              // already told to
 
-	in []placement.Request // as Request, in each of its partitions, while it waits
+	in   []placement.Request // as Request, in each of its partitions, while it waits
+	tier int                 // of the partition in which it runs
 }
 
 // Now is the time, s from the trace's start.
@@ -81,7 +82,7 @@ func (s *System) Running() iter.Seq[InSystem] {
 	return func(yield func(InSystem) bool) {
 		for t := range s.e.running {
 			for j := range s.e.running[t].all {
-				if j.GPUs > 0 && !yield(InSystem{Index: int(j.index), Job: &j.Job, Request: j.request, Start: j.start, End: j.planned, Shares: j.shares, Leaving: j.state != running}) {
+				if j.GPUs > 0 && !yield(InSystem{Index: int(j.index), Job: &j.Job, Request: j.request, Start: j.start, End: j.planned, Shares: j.shares, Leaving: j.state != running, tier: j.part.Tier}) {
 					return
 				}
 			}

@@ -22,8 +22,8 @@ var DefaultWeights = Weights{Age: 1000, JobSize: 1000, FairShare: 10000, MaxAge:
 // FIFOWeights let age alone decide: first come, first served.
 var FIFOWeights = Weights{Age: 1000}
 
-// multifactor is Slurm's priority of jobs, with fair share by account: all
-// accounts have equal shares, and use is GPU-seconds. A job without GPUs is billed for
+// multifactor is Slurm's priority of jobs, with fair share by account: an account has the shares that Options.Accounts gives
+// it, else 1 as by Slurm's default, and use is GPU-seconds. A job without GPUs is billed for
 // the GPUs whose share of CPUs it holds.
 type multifactor struct {
 	w        Weights
@@ -32,13 +32,20 @@ type multifactor struct {
 	decayed  float64 // when use was last brought up to date
 }
 
-// account is the decayed use of one account.
+// account is the decayed use of one account, or of all.
 type account struct {
-	use  float64 // GPU-seconds
-	gpus float64 // that are billed now
+	use    float64 // GPU-seconds
+	gpus   float64 // that are billed now
+	shares float64
 }
 
-func newMultifactor(w Weights) *multifactor {
+// Account is what the association of an account says (https://slurm.schedmd.com/resource_limits.html).
+type Account struct {
+	Fairshare int
+	GPUs      int // GrpTRES=gres/gpu: at once; 0: no limit
+}
+
+func newMultifactor(w Weights, accounts map[string]Account) *multifactor {
 	if w == (Weights{}) {
 		w = DefaultWeights
 	}
@@ -49,7 +56,12 @@ func newMultifactor(w Weights) *multifactor {
 			*d.to = *d.from
 		}
 	}
-	return &multifactor{w: w, accounts: map[string]*account{}}
+	m := &multifactor{w: w, accounts: map[string]*account{}}
+	for name, a := range accounts {
+		m.accounts[name] = &account{shares: float64(a.Fairshare)}
+		m.all.shares += float64(a.Fairshare)
+	}
+	return m
 }
 
 func (m *multifactor) period() float64 {
@@ -62,8 +74,9 @@ func (m *multifactor) period() float64 {
 func (m *multifactor) of(name string) *account {
 	a := m.accounts[name]
 	if a == nil {
-		a = &account{}
+		a = &account{shares: 1}
 		m.accounts[name] = a
+		m.all.shares++
 	}
 	return a
 }
@@ -99,11 +112,11 @@ func (m *multifactor) decay(now float64) {
 // fairShare is Slurm's classic factor 2^-(use / share) between 0 and 1
 // (priority_multifactor.c); fresh accounts have 1.
 func (m *multifactor) fairShare(name string) float64 {
-	use := m.of(name).use
-	if !(use > 0) || !(m.all.use > 0) {
+	a := m.of(name)
+	if !(a.use > 0) || !(m.all.use > 0) {
 		return 1
 	}
-	return math.Exp2(-use / m.all.use * float64(len(m.accounts)))
+	return math.Exp2(-a.use / m.all.use * (m.all.shares / a.shares))
 }
 
 // factors is the sum of Slurm's own factors for a job.

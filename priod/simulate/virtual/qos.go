@@ -18,19 +18,7 @@ func SlurmQOS(s *System) (told []Eviction) {
 	if len(trials) == 0 {
 		return nil
 	}
-	soon := s.Nodes().Clone() // once those have left that were told before
-	var candidates []InSystem
-	for r := range s.Running() {
-		switch {
-		case r.Leaving:
-			soon.Release(r.Shares)
-		case r.Job.Class == cluster.BE:
-			candidates = append(candidates, r)
-		}
-	}
-	slices.SortFunc(candidates, func(a, b InSystem) int {
-		return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(b.Index, a.Index))
-	})
+	soon, candidates := s.held(func(r *InSystem) bool { return r.Job.Class == cluster.BE })
 	for _, t := range trials {
 		place, fits := t.fit(soon)
 		if fits {
@@ -51,6 +39,23 @@ func SlurmQOS(s *System) (told []Eviction) {
 		}
 	}
 	return told
+}
+
+// held is what is free once those have left that were told before, and the running jobs that may leave, the youngest first.
+func (s *System) held(may func(*InSystem) bool) (soon *placement.Nodes, candidates []InSystem) {
+	soon = s.Nodes().Clone()
+	for r := range s.Running() {
+		switch {
+		case r.Leaving:
+			soon.Release(r.Shares)
+		case may(&r):
+			candidates = append(candidates, r)
+		}
+	}
+	slices.SortFunc(candidates, func(a, b InSystem) int {
+		return cmp.Or(cmp.Compare(b.Start, a.Start), cmp.Compare(b.Index, a.Index))
+	})
+	return soon, candidates
 }
 
 // fit is a place for a waiting job, in the first of its partitions that has one.

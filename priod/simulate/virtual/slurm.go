@@ -170,7 +170,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse, slurmplug.StartTime: s.beginAt}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)

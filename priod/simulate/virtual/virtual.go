@@ -62,14 +62,15 @@ type Options struct {
 	// Hold is how long, s, a BE job with a workload and no GPU type of its own begins
 	// after its submission: sbatchwrap sends it so, for priod to see it first.
 	Hold         float64
-	Grace        float64           // s to leave, for jobs that do not say; see Evict
-	RequeueDelay float64           // s from leaving until the job may run again; Slurm's is 121
-	Prolog       float64           // s before each run, on its nodes
-	Epilog       float64           // s after each run, on its nodes
-	Checkpoint   float64           // s between checkpoints, for jobs that do not say
-	RestartCost  float64           // s of each later run that make no progress
-	UserGPUs     int               // at once, for each user
-	AccountGPUs  int               // at once, for each account
+	Grace        float64 // s to leave, for jobs that do not say; see Evict
+	RequeueDelay float64 // s from leaving until the job may run again; Slurm's is 121
+	Prolog       float64 // s before each run, on its nodes
+	Epilog       float64 // s after each run, on its nodes
+	Checkpoint   float64 // s between checkpoints, for jobs that do not say
+	RestartCost  float64 // s of each later run that make no progress
+	UserGPUs     int     // at once, for each user
+	AccountGPUs  int     // at once, for each account
+	Accounts     map[string]Account
 	MTBF         float64           // mean time between failures of one node, s; exponential
 	Repair       float64           // s until a failed node is back
 	NodeEvents   []trace.NodeEvent // what else happens to nodes

@@ -264,6 +264,32 @@ type Share struct {
 	Notes    string
 }
 
+type ShareHour struct {
+	HourMs    int64
+	Account   string
+	Accounts  string
+	Gpus      float64
+	EntitledS float64
+	WithinS   float64
+	LentS     float64
+	WantedS   float64
+	BorrowedS float64
+}
+
+type ShareReturn struct {
+	ID        int64
+	Task      int64
+	SinceMs   int64
+	UntilMs   int64
+	Started   bool
+	Tasks     int64
+	Account   string
+	User      string
+	Gpus      float64
+	PromiseMs int64
+	Why       string
+}
+
 type Start struct {
 	Job      int64
 	AtMs     int64

@@ -128,6 +128,25 @@ func (q *Queries) PruneJobs(ctx context.Context, db DBTX, arg PruneJobsParams) (
 	return result.RowsAffected()
 }
 
+const pruneReturns = `-- name: PruneReturns :execrows
+DELETE FROM share_returns WHERE (id, task, since_ms) IN (
+  SELECT r.id, r.task, r.since_ms FROM share_returns AS r WHERE r.until_ms > 0 AND r.until_ms < ?1 LIMIT ?2
+)
+`
+
+type PruneReturnsParams struct {
+	BeforeMs int64
+	Most     int64
+}
+
+func (q *Queries) PruneReturns(ctx context.Context, db DBTX, arg PruneReturnsParams) (int64, error) {
+	result, err := db.ExecContext(ctx, pruneReturns, arg.BeforeMs, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const pruneSamples = `-- name: PruneSamples :execrows
 DELETE FROM samples WHERE at_ms IN (
   SELECT s.at_ms FROM samples AS s WHERE s.at_ms < ?1 ORDER BY s.at_ms LIMIT ?2
@@ -141,6 +160,25 @@ type PruneSamplesParams struct {
 
 func (q *Queries) PruneSamples(ctx context.Context, db DBTX, arg PruneSamplesParams) (int64, error) {
 	result, err := db.ExecContext(ctx, pruneSamples, arg.BeforeMs, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const pruneShareHours = `-- name: PruneShareHours :execrows
+DELETE FROM share_hours WHERE (hour_ms, account) IN (
+  SELECT s.hour_ms, s.account FROM share_hours AS s WHERE s.hour_ms < ?1 ORDER BY s.hour_ms LIMIT ?2
+)
+`
+
+type PruneShareHoursParams struct {
+	BeforeMs int64
+	Most     int64
+}
+
+func (q *Queries) PruneShareHours(ctx context.Context, db DBTX, arg PruneShareHoursParams) (int64, error) {
+	result, err := db.ExecContext(ctx, pruneShareHours, arg.BeforeMs, arg.Most)
 	if err != nil {
 		return 0, err
 	}

@@ -76,7 +76,7 @@ func decide(s *preemption.Snapshot, set Settings) []preemption.Verdict {
 		}
 		verdicts[i] = b.choose(&s.Claimants[i])
 		if v := &verdicts[i]; v.Why == preemption.Evicts {
-			if why := ledger.Refuses(s, s.Claimants[i].Owner, v.Victims); why != "" {
+			if why := ledger.Refuses(s, &s.Claimants[i], v.Victims); why != "" {
 				b.take(v, false)
 				*v = preemption.Verdict{Why: why}
 			}
