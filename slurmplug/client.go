@@ -18,7 +18,7 @@ type Options struct {
 	Abilities *Abilities // what the installed commands can do; nil: they are asked
 
 	// Writing. A call that updates an array by its tasks counts once.
-	WritesPerSecond float64       // on average; 500
+	WritesPerSecond float64       // on average
 	Burst           int           // updates without waiting; a second's worth
 	MaxWait         time.Duration // how long one Update may wait for its turn; 10 s
 	AgentQueue      int           // writing pauses above this "Agent queue size"; 200
@@ -29,12 +29,13 @@ type Options struct {
 var Constants = Options{
 	ReadTimeout: time.Minute, WriteTimeout: time.Minute, // a busy slurmctld answers within a minute or not at all
 	AgentQueue: 200, DBDQueue: 5000,
+	WritesPerSecond: 500, // of a cycle, on average; rl_enable of slurm.conf holds, too
 }
 
 func (o Options) filled() Options {
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, Constants.ReadTimeout)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, Constants.WriteTimeout)
-	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, 500)
+	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, Constants.WritesPerSecond)
 	o.Burst = cmp.Or(o.Burst, max(1, int(o.WritesPerSecond)))
 	o.MaxWait = cmp.Or(o.MaxWait, 10*time.Second)
 	o.AgentQueue = cmp.Or(o.AgentQueue, Constants.AgentQueue)

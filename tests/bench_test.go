@@ -211,7 +211,7 @@ func newScale(b *testing.B, l *scaleLab, settings string) *scale {
 		b.Fatal(err)
 	}
 	s.runner.Runner = slurmplug.NewExec(slurmplug.ExecOptions{SlurmConf: s.Conf()})
-	client := slurmplug.NewClient(s.runner, slurmplug.Options{WritesPerSecond: s.config.Limits.WritesPerSecond, MaxWait: time.Minute})
+	client := slurmplug.NewClient(s.runner, slurmplug.Options{WritesPerSecond: s.config.Constants.Commands.WritesPerSecond, MaxWait: time.Minute})
 	s.await(b, client)
 	s.cluster = live.New(client)
 	if s.store, err = store.Open(b.Context(), filepath.Join(s.dir, "state"), store.Options{}); err != nil {

@@ -49,6 +49,14 @@ func TestPagesInABrowser(t *testing.T) {
 		out, _, _ := s.priod("evictions") // fails before the first cycle
 		return strings.Contains(out, trial)
 	})
+	s.wait("priod listens for pages", func() bool { // an eviction may come before
+		response, err := http.Get(server.URL + "/health")
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
 
 	b.showsTheCheck(s)
 	b.navigates()

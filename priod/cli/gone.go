@@ -33,7 +33,7 @@ var gone = map[string]string{
 	"simulate --min-runtime": "use --set preemption.min_run=TIME", "simulate --eviction-rise": aConstant,
 	"simulate --urgency": "use --set preemption.urgency=NUMBER", "simulate --min-gain": aConstant,
 	"simulate --locality": "use --set locality.enabled=true", "simulate --few-nodes": "jobs wait for few switches alone",
-	"simulate --locality-wait": aConstant, "simulate --locality-others": aConstant, "simulate --locality-longest": "use --set locality.max_wait=TIME",
+	"simulate --locality-wait": aConstant, "simulate --locality-others": aConstant, "simulate --locality-longest": aConstant,
 	"simulate --locality-of-limit": aConstant, "simulate --fitgpp-s": aConstant, "simulate --fitgpp-fallback": aConstant,
 	"simulate --evictions-at-once": aConstant, "simulate --evictions-per-hour": "use --set preemption.max_per_hour=JOBS",
 	"simulate --eviction-gpu-hours-per-day": "use --set preemption.loss_share=PART",

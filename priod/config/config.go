@@ -70,7 +70,6 @@ type Config struct {
 	Locality struct {
 		Enabled   bool      `toml:"enabled" json:"enabled"`
 		Costs     []float64 `toml:"costs" json:"costs"`
-		Longest   Duration  `toml:"max_wait" json:"max_wait"`
 		SlowNodes bool      `toml:"slow_nodes" json:"slow_nodes"`
 	} `toml:"locality" json:"locality"`
 	TEBudget struct {
@@ -100,7 +99,6 @@ type Config struct {
 		UserLossShare float64  `toml:"user_loss_share" json:"user_loss_share"`
 		Grace         Duration `toml:"grace" json:"grace"`
 		MaxGrace      Duration `toml:"max_grace" json:"max_grace"`
-		Restart       Duration `toml:"restart" json:"restart"`
 	} `toml:"preemption" json:"preemption"`
 	Retry struct {
 		Enabled bool   `toml:"enabled" json:"enabled"`
@@ -108,9 +106,6 @@ type Config struct {
 		Output  bool   `toml:"output" json:"output"`
 		Drain   bool   `toml:"drain" json:"drain"`
 	} `toml:"retry" json:"retry"`
-	Limits struct {
-		WritesPerSecond float64 `toml:"writes_per_second" json:"writes_per_second"`
-	} `toml:"limits" json:"limits"`
 	Log struct {
 		Level  string `toml:"level" json:"level"`
 		Format string `toml:"format" json:"format"`

@@ -62,6 +62,7 @@ type constant struct {
 
 var constants = []constant{
 	{"slurm.command_timeout", func(k *Constants) any { return (*Duration)(&k.Commands.ReadTimeout) }},
+	{"limits.writes_per_second", func(k *Constants) any { return &k.Commands.WritesPerSecond }},
 	{"wake.polls_per_minute", func(k *Constants) any { return &k.Polls }},
 	{"shares.ahead", func(k *Constants) any { return (*Duration)(&k.Guarantee.Ahead) }},
 	{"ranking.top", func(k *Constants) any { return &k.Order.Top }},
@@ -82,6 +83,7 @@ var constants = []constant{
 	{"sizing.start_timeout", func(k *Constants) any { return (*Duration)(&k.Sizing.Within) }},
 	{"sizing.depth", func(k *Constants) any { return &k.Sizing.Jobs }},
 	{"locality.wait_weight", func(k *Constants) any { return &k.Locality.Rule.Wait }},
+	{"locality.max_wait", func(k *Constants) any { return (*seconds)(&k.Locality.Rule.Longest) }},
 	{"locality.queue_weight", func(k *Constants) any { return &k.Locality.Rule.Others }},
 	{"locality.limit_share", func(k *Constants) any { return &k.Locality.OfLimit }},
 	{"locality.depth", func(k *Constants) any { return &k.Locality.Depth }},
@@ -91,6 +93,7 @@ var constants = []constant{
 	{"preemption.fitgpp_s", func(k *Constants) any { return &k.Eviction.Policy.S }},
 	{"preemption.fitgpp_fallback", func(*Constants) any { s := "node-set"; return &s }},
 	{"preemption.run_cost", func(k *Constants) any { return &k.Eviction.Policy.RunCost }},
+	{"preemption.restart", func(k *Constants) any { return (*Duration)(&k.Eviction.Restart) }},
 	{"preemption.repeat_penalty", func(k *Constants) any { return &k.Eviction.Policy.Rise }},
 	{"preemption.eviction_cost", func(k *Constants) any { return &k.Eviction.Policy.Each }},
 	{"preemption.min_gain", func(k *Constants) any { return (*seconds)(&k.Eviction.Policy.MinGain) }},
@@ -159,6 +162,8 @@ func (c *Config) setConstants(path, text string, undecoded []toml.Key) (unknown 
 	for _, key := range undecoded {
 		k := constantOf(key[:min(2, len(key))].String()) // a table in its place has keys of its own
 		switch {
+		case len(key) == 1 && slices.ContainsFunc(undecoded, func(other toml.Key) bool { return len(other) > 1 && other[0] == key[0] }):
+			continue // a table of which no setting is left: its keys are looked at
 		case k == nil:
 			unknown = append(unknown, key)
 			continue

@@ -84,7 +84,7 @@ func (c *Config) Sizes() size.Settings {
 // LocalitySettings returns which jobs wait for few switches.
 func (c *Config) LocalitySettings() locality.Settings {
 	set := c.Constants.Locality
-	set.Enabled, set.Rule.Costs, set.Rule.Longest = c.Locality.Enabled, c.Locality.Costs, time.Duration(c.Locality.Longest).Seconds()
+	set.Enabled, set.Rule.Costs = c.Locality.Enabled, c.Locality.Costs
 	return set
 }
 
@@ -118,7 +118,7 @@ func (c *Config) SwitchWait() time.Duration {
 	if !c.Locality.Enabled {
 		return 0
 	}
-	return time.Duration(c.Locality.Longest)
+	return time.Duration(c.Constants.Locality.Rule.Longest) * time.Second
 }
 
 // Eviction returns the settings of making room.
@@ -131,7 +131,7 @@ func (c *Config) Eviction() evict.Settings {
 	set.Policy.Limits.MaxPerHour = p.MaxPerHour
 	set.GraceShare, set.LossShare, set.UserLossShare = p.GraceShare, p.LossShare, p.UserLossShare
 	set.Ranking, set.Rules = c.Decide().Ranking, c.ConsentRules()
-	set.Grace, set.MaxGrace, set.Restart = time.Duration(p.Grace), time.Duration(p.MaxGrace), time.Duration(p.Restart)
+	set.Grace, set.MaxGrace = time.Duration(p.Grace), time.Duration(p.MaxGrace)
 	return set
 }
 

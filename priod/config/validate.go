@@ -15,7 +15,6 @@ import (
 
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/evict/preemption"
-	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
 	"slurmprio/slurmplug"
@@ -110,7 +109,6 @@ func (c *Config) localityRules() []rule {
 	share := func(v float64) bool { return v >= 0 && v < 1 }
 	return []rule{
 		{"locality.costs", len(l.Costs) > 0 && slices.IsSorted(l.Costs) && share(l.Costs[0]) && share(l.Costs[len(l.Costs)-1]), "parts of a job's speed from 0 to below 1, rising: on 2, 4, 8 ... switches in the place of one"},
-		{"locality.max_wait", l.Longest >= Duration(locality.Shortest), "at least 1m"},
 		{"locality.slow_nodes", !l.SlowNodes || c.Speeds.History > 0, "speeds.history above 0s beside it: slow nodes are found in the runs of accounting"},
 	}
 }
@@ -128,7 +126,6 @@ func (c *Config) evictionRules() []rule {
 		{"preemption.max_per_hour", c.Preemption.MaxPerHour >= 0, "0 (no limit) or more"},
 		{"preemption.grace", c.Preemption.Grace >= 0 && c.Preemption.Grace <= c.Preemption.MaxGrace, "from 0s to preemption.max_grace"},
 		{"preemption.max_grace", c.Preemption.MaxGrace >= 0, "0s or more"},
-		{"preemption.restart", c.Preemption.Restart >= 0, "0s or more"},
 	}
 }
 
@@ -155,7 +152,6 @@ func (c *Config) loadRules() (err error) {
 func (c *Config) daemonRules() []rule {
 	_, wakeErr := wakeAddresses(c.Wake.Listen)
 	return []rule{
-		{"limits.writes_per_second", c.Limits.WritesPerSecond > 0, "more than 0"},
 		{"log.level", slices.Contains([]string{"error", "warn", "info", "debug", "trace"}, c.Log.Level), "error, warn, info, debug or trace"},
 		{"wake.listen", wakeErr == nil, "unix:/absolute/path or udp:ADDRESS:PORT with an address in numbers; [] for none"},
 		{"metrics.listen", LocalAddress(c.Metrics.Listen), "a loopback address such as 127.0.0.1:9817 or [::1]:9817, unix:/absolute/path, or empty"},

@@ -12,10 +12,11 @@ import (
 
 // Constants are the settings that no site changes.
 var Constants = Settings{
-	Policy: preemption.Constants,
-	Rounds: RoundSettings{Length: 30 * time.Minute, Pay: 20, Lead: plan.Lead{Most: 24 * 3600, Half: 10 * 3600}},
-	Hold:   time.Minute,
-	Retry:  10 * time.Minute,
+	Policy:  preemption.Constants,
+	Rounds:  RoundSettings{Length: 30 * time.Minute, Pay: 20, Lead: plan.Lead{Most: 24 * 3600, Half: 10 * 3600}},
+	Hold:    time.Minute,
+	Retry:   10 * time.Minute,
+	Restart: 30 * time.Second,
 }
 
 // Watch is how often evictions under way are looked at.

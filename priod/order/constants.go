@@ -4,5 +4,5 @@ package order
 var Constants = Settings{
 	Top:            2_000_000_000, // Slurm takes up to 2147483645 (NICE_OFFSET - 3, slurm.h)
 	NiceLimit:      10_000,
-	WritesPerCycle: 2000, // four seconds of limits.writes_per_second
+	WritesPerCycle: 2000, // four seconds of slurmplug.Constants.WritesPerSecond
 }
