@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -47,6 +51,11 @@ func kinds() []kind {
 		{name: "failures", usage: "why jobs failed, what was done about it, which nodes are suspect", words: "What the daemon found within the last TIME (retry.enabled): jobs by class and by user, the last\n" +
 			"failure of each with advice, and the nodes on which jobs of several users failed alike.",
 			since: "7d", stored: true, make: readFailures},
+		{name: "goodput", usage: "where the GPU-hours went: worked, lost, held without work, free while jobs waited", words: "Reads Slurm's accounting of the last TIME, and what the daemon stored. GOOD is the part of the GPU-hours held that was not lost:\n" +
+			"EVICTED to evictions by priod, REQUEUED to other requeues, FAILED to failures of jobs and nodes, TIME LIMIT to limits of jobs\n" +
+			"that do not save their state; with --prio-ckpt what came after the last checkpoint is lost, else the run. CANCELLED is what users\n" +
+			"ended: its worth is unknown. The cluster's own hours are those of the daemon's samples.",
+			since: "7d", make: readGoodput},
 		{name: "history", usage: "past cycles and writes", words: "Newest first. A row stands for POLLS polls with the same decisions. RENUMBERED of the WRITES are\n" +
 			"beyond the fewest possible, because a gap between values was used up; HELD BACK: why nothing was written.\n" +
 			"What happened to one job: priod explain --history JOBID.",
@@ -207,6 +216,23 @@ func readSizing(c *cli.Context, cfg *config.Config, _ *store.Reader, since, unti
 		return nil, err
 	}
 	return view.ReadSizing(c.Context, cfg, live.New(newClient(cfg)), table, since, until)
+}
+
+// readGoodput reads the state folder, too, where a daemon has one.
+func readGoodput(c *cli.Context, cfg *config.Config, _ *store.Reader, since, until time.Time) (paged, error) {
+	var r *store.Reader
+	if _, missing := os.Stat(filepath.Join(cfg.State.Dir, "priod.db")); !errors.Is(missing, fs.ErrNotExist) {
+		var err error
+		if r, err = store.OpenReader(c.Context, cfg.State.Dir); err != nil {
+			return nil, err
+		}
+		defer r.Close()
+	}
+	g, err := view.ReadGoodput(c.Context, live.New(newClient(cfg)), r, since, until)
+	if err != nil {
+		return nil, fmt.Errorf("read Slurm: %w", err)
+	}
+	return g, nil
 }
 
 func readUsage(c *cli.Context, cfg *config.Config, _ *store.Reader, since, until time.Time) (paged, error) {

@@ -357,6 +357,11 @@ const StateHeadroom = "+HEADROOM"
 // Headroom reports whether priod keeps the node for TE jobs: no other job starts there.
 func (n *Node) Headroom() bool { return strings.HasSuffix(n.State, StateHeadroom) }
 
+// Reserved reports whether the node is in a reservation that has begun, of a maintenance too, or is kept for TE jobs.
+func (n *Node) Reserved() bool {
+	return n.Headroom() || strings.Contains(n.State, "RESERVED") || strings.Contains(n.State, "MAINT")
+}
+
 // Stranded is why free GPUs of the node can start no job; "" where they can, or none is free.
 func (n *Node) Stranded() string {
 	switch {

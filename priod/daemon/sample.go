@@ -29,8 +29,13 @@ func (d *Daemon) sample(ctx context.Context, r *cycle.Result, took time.Duration
 	for i := range r.Snapshot.Nodes {
 		n := &r.Snapshot.Nodes[i]
 		x.GPUs, x.InUse = x.GPUs+n.GPUs, x.InUse+min(n.GPUsUsed, n.GPUs)
-		if n.Stranded() != "" {
-			x.Stranded += n.GPUs - n.GPUsUsed
+		switch free := max(n.GPUs-n.GPUsUsed, 0); {
+		case n.Reserved():
+			x.Reserved += free
+		case !n.Usable:
+			x.Down += free
+		case n.Stranded() != "":
+			x.Stranded += free
 		}
 	}
 	for i := range r.Snapshot.Jobs {

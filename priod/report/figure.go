@@ -33,6 +33,7 @@ type Figure struct {
 	Points  bool        `json:"points,omitempty"`  // mark each point: few of them, each measured
 	Scatter bool        `json:"scatter,omitempty"` // points alone, without lines
 	Steps   bool        `json:"steps,omitempty"`   // Y holds until the next X
+	Stacked bool        `json:"stacked,omitempty"` // areas, each on top of the earlier ones
 	Beneath bool        `json:"beneath,omitempty"` // curves may coincide: earlier ones are wider, to be seen beneath later ones
 	Spark   bool        `json:"spark,omitempty"`   // small, without axes and numbers
 	Curves  []Curve     `json:"curves,omitempty"`

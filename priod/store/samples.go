@@ -17,7 +17,10 @@ type Sample struct {
 	At        time.Time          `json:"at"`
 	GPUs      int                `json:"gpus"`
 	InUse     int                `json:"gpus_in_use"`
-	Stranded  int                `json:"gpus_stranded"` // free, on a node where no job can start
+	Stranded  int                `json:"gpus_stranded"` // free, without CPUs or memory beside them
+	Down      int                `json:"gpus_down"`     // on nodes that are down or drained, not in use
+	Reserved  int                `json:"gpus_reserved"` // free, in a reservation or kept for TE jobs
+	Idle      int                `json:"gpus_idle"`     // in use by jobs that show no sign of work
 	Running   int                `json:"running_jobs"`
 	WaitingTE int                `json:"waiting_te_jobs"`
 	WaitingBE int                `json:"waiting_be_jobs"` // with those that priod does not rank
@@ -46,6 +49,7 @@ func (s *Store) SaveSample(ctx context.Context, x *Sample) error {
 		return s.q.AddSample(ctx, tx, db.AddSampleParams{
 			AtMs: millis(x.At), Gpus: int64(x.GPUs), GpusUsed: int64(x.InUse), GpusStranded: int64(x.Stranded), Running: int64(x.Running),
 			WaitingTe: int64(x.WaitingTE), WaitingBe: int64(x.WaitingBE), TookMs: int64(1000 * x.TookS), Causes: string(causes), Slow: string(slow), Reservations: string(reserved),
+			GpusDown: int64(x.Down), GpusReserved: int64(x.Reserved), GpusIdle: int64(x.Idle),
 		})
 	})
 }
@@ -72,6 +76,7 @@ func sampleOf(x *db.Sample) Sample {
 	s := Sample{
 		At: instant(x.AtMs), GPUs: int(x.Gpus), InUse: int(x.GpusUsed), Stranded: int(x.GpusStranded), Running: int(x.Running),
 		WaitingTE: int(x.WaitingTe), WaitingBE: int(x.WaitingBe), TookS: float64(x.TookMs) / 1000,
+		Down: int(x.GpusDown), Reserved: int(x.GpusReserved), Idle: int(x.GpusIdle),
 	}
 	_ = json.Unmarshal([]byte(x.Causes), &s.Causes) // SaveSample wrote all three
 	_ = json.Unmarshal([]byte(x.Slow), &s.Slow)

@@ -56,6 +56,6 @@ func (a *Asked) health(ctx context.Context) (shown, error) {
 	}
 	b := bins{from: a.Last.Until.Add(-24 * time.Hour).Truncate(tookBin), until: a.Last.Until, bin: tookBin}
 	samples, err := a.Store.Samples(ctx, b.from)
-	v.Times, v.Took = b.times(), Plot{"The longest cycle", "s", b.ofSamples(samples, measure{"cycle": func(x *store.Sample) float64 { return x.TookS }})}
+	v.Times, v.Took = b.times(), Plot{Title: "The longest cycle", Unit: "s", Series: b.ofSamples(samples, measure{"cycle": func(x *store.Sample) float64 { return x.TookS }})}
 	return v, err
 }

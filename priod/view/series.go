@@ -35,6 +35,8 @@ type Plot struct {
 	Title  string   `json:"title"`
 	Unit   string   `json:"unit"`
 	Series []Series `json:"series"`
+
+	Stacked bool `json:"stacked,omitempty"` // the series add up to all, the first at the bottom
 }
 
 // OverTime is what happened over an hour, a day, a week or a month.
@@ -69,20 +71,21 @@ func (a *Asked) series(ctx context.Context) (shown, error) {
 	}
 	v := &OverTime{Span: name, Times: b.times()}
 	v.Plots = []Plot{
-		{"GPUs in use by type", "GPUs", b.inUse(seen.Stays, func(s *cluster.Stay) string { return cmp.Or(s.GPUType, "no type") })},
-		{"GPUs in use by class", "GPUs", b.inUse(seen.Stays, func(s *cluster.Stay) string { return s.Class.String() })},
+		{"Where the cluster's GPUs were", "GPUs", b.hours(samples, gone), true},
+		{"GPUs in use by type", "GPUs", b.inUse(seen.Stays, func(s *cluster.Stay) string { return cmp.Or(s.GPUType, "no type") }), false},
+		{"GPUs in use by class", "GPUs", b.inUse(seen.Stays, func(s *cluster.Stay) string { return s.Class.String() }), false},
 		{"GPUs of the cluster, in use and stranded", "GPUs", b.ofSamples(samples, measure{
 			"all": func(x *store.Sample) float64 { return float64(x.GPUs) }, "in use": func(x *store.Sample) float64 { return float64(x.InUse) }, "stranded": func(x *store.Sample) float64 { return float64(x.Stranded) },
-		})},
-		{"GPUs that waiting jobs ask for, by cause", "GPUs", b.causes(samples)},
+		}), false},
+		{"GPUs that waiting jobs ask for, by cause", "GPUs", b.causes(samples), false},
 		{"Waiting jobs by class", "jobs", b.ofSamples(samples, measure{
 			"te": func(x *store.Sample) float64 { return float64(x.WaitingTE) }, "be": func(x *store.Sample) float64 { return float64(x.WaitingBE) },
-		})},
-		{"Waits of jobs that started", "minutes", b.waits(seen.Starts)},
-		{"Evictions, and the work that they cost", "evictions, GPU-hours", b.evictions(gone)},
-		{"Failures by class", "runs", b.failures(&failed)},
-		{"Values written", "writes", b.counts("writes", seen.Writes)},
-		{"The longest cycle", "s", b.ofSamples(samples, measure{"cycle": func(x *store.Sample) float64 { return x.TookS }})},
+		}), false},
+		{"Waits of jobs that started", "minutes", b.waits(seen.Starts), false},
+		{"Evictions, and the work that they cost", "evictions, GPU-hours", b.evictions(gone), false},
+		{"Failures by class", "runs", b.failures(&failed), false},
+		{"Values written", "writes", b.counts("writes", seen.Writes), false},
+		{"The longest cycle", "s", b.ofSamples(samples, measure{"cycle": func(x *store.Sample) float64 { return x.TookS }}), false},
 	}
 	return v, nil
 }
@@ -102,7 +105,7 @@ func (v *OverTime) only(string) {} // sums over all
 
 func (p *Plot) figure(times []time.Time) *report.Figure {
 	zone, _ := times[0].Local().Zone()
-	f := &report.Figure{Title: p.Title, YLabel: p.Unit, XLabel: "time (" + zone + ")", Times: true, Steps: true}
+	f := &report.Figure{Title: p.Title, YLabel: p.Unit, XLabel: "time (" + zone + ")", Times: true, Steps: true, Stacked: p.Stacked}
 	f.Range = &[2]float64{float64(times[0].Unix()), float64(times[len(times)-1].Add(times[1].Sub(times[0])).Unix())}
 	for _, s := range p.Series {
 		c := report.Curve{Name: s.Name}

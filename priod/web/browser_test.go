@@ -90,8 +90,8 @@ func (s *site) full(nodes, waiting int) {
 	for i := range 24 * 60 {
 		busy := nodes*5 + i*nodes/1500
 		save(s.store.SaveSample(s.Context(), &store.Sample{
-			At: now.Add(-time.Duration(i) * time.Minute), GPUs: nodes * 7, InUse: busy, Stranded: nodes / 10, Running: n, WaitingTE: i % 40, WaitingBE: waiting, TookS: 0.2 + float64(i%60)/100,
-			Causes: map[plan.Cause]int{plan.Capacity: 100 + i%300, plan.Fragmentation: 50, plan.Precedence: 300 - i%200}, Slow: map[string]float64{"r00n03": 1.4},
+			At: now.Add(-time.Duration(i) * time.Minute), GPUs: nodes * 7, InUse: busy, Stranded: nodes / 10, Down: i * nodes / 6000, Reserved: i / 300 * nodes / 20, Idle: nodes/2 + i%200*nodes/800, Running: n, WaitingTE: i % 40, WaitingBE: waiting, TookS: 0.2 + float64(i%60)/100,
+			Causes: map[plan.Cause]int{plan.Capacity: 100 + i%300, plan.Fragmentation: 50, plan.Precedence: max(0, 300-i%200-i/4)}, Slow: map[string]float64{"r00n03": 1.4},
 		}))
 	}
 	s.pages.Config.Shares = []config.Share{{Account: "group1", GPUs: 64}, {Account: "group2", Part: 0.25}}

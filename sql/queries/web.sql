@@ -79,8 +79,9 @@ INSERT OR REPLACE INTO ends (job, median_ms, p90_ms) VALUES (?, ?, ?);
 DELETE FROM ends WHERE job = ?;
 
 -- name: AddSample :exec
-INSERT OR REPLACE INTO samples (at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO samples (at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations,
+  gpus_down, gpus_reserved, gpus_idle)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: SamplesSince :many
 SELECT * FROM samples WHERE at_ms >= sqlc.arg(since_ms) ORDER BY at_ms;

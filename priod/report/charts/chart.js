@@ -64,7 +64,15 @@ const charts = (() => {
     return data;
   }
 
+  // stack has each curve on top of the earlier ones, the topmost first, so that the lower ones are painted over it.
+  function stack(data) {
+    const sums = [], [xs, ...ys] = data;
+    ys.forEach((y, i) => sums.push(y.map((v, k) => v == null ? (i ? sums[i - 1][k] : null) : v + (i ? sums[i - 1][k] ?? 0 : 0))));
+    return [xs, ...sums.reverse()];
+  }
+
   function curves(box, f) {
+    const plain = curveData(f), n = f.curves.length, paint = (i) => f.stacked ? n - 1 - i : i;
     const text = f.times ? (t) => moment(f.zone, t) : number;
     const x = f.times ? { splits: ticks(f.zone), values: tickTexts(f.zone), size: 54 } : { values: (u, all) => all.map((v) => v == null ? "" : number(v)) };
     const u = new uPlot({
@@ -75,13 +83,14 @@ const charts = (() => {
         y: { range: (u, lo, hi) => lo == null ? [0, 1] : f.scatter ? uPlot.rangeNum(lo, hi, 0.1, false) : [Math.min(lo, 0), hi > 0 ? hi * 1.05 : 1] },
       },
       axes: [axis(f.x_label, x), axis(f.y_label, { size: widest, values: (u, all) => all.map(number) })],
-      series: [{ label: f.x_label || "x", value: (u, v) => v == null ? "" : text(v) }, ...f.curves.map((c, i) => ({
-        label: c.name, stroke: () => colour(i), width: f.scatter ? 0 : f.beneath ? 2 + 1.5 * (f.curves.length - 1 - i) : 2, dash: dashes[i % dashes.length], spanGaps: true,
+      series: [{ label: f.x_label || "x", value: (u, v) => v == null ? "" : text(v) }, ...(f.stacked ? f.curves.toReversed() : f.curves).map((c, i) => ({
+        label: c.name, stroke: () => colour(paint(i)), fill: f.stacked ? () => paint(i) < 7 ? colour(paint(i)) : css("--paper") : undefined,
+        width: f.scatter ? 0 : f.stacked ? 1 : f.beneath ? 2 + 1.5 * (n - 1 - i) : 2, dash: f.stacked ? [] : dashes[i % dashes.length], spanGaps: !f.stacked,
         paths: f.scatter ? () => null : f.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
         points: { show: !!(f.points || f.scatter || c.x.length === 1), size: f.scatter ? 9 : 6, width: 2, fill: () => f.scatter && i % 2 ? css("--paper") : colour(i), stroke: () => colour(i) },
-        value: (u, v) => v == null ? "" : number(v),
+        value: (u, v, s, k) => (v = f.stacked && k != null ? plain[n + 1 - s][k] : v) == null ? "" : number(v),
       }))],
-    }, curveData(f), box);
+    }, f.stacked ? stack(plain) : plain, box);
     return u;
   }
 

@@ -251,6 +251,9 @@ type Sample struct {
 	Causes       string
 	Slow         string
 	Reservations string
+	GpusDown     int64
+	GpusReserved int64
+	GpusIdle     int64
 }
 
 type Share struct {

@@ -60,8 +60,9 @@ func (q *Queries) AddPromise(ctx context.Context, db DBTX, arg AddPromiseParams)
 }
 
 const addSample = `-- name: AddSample :exec
-INSERT OR REPLACE INTO samples (at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO samples (at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations,
+  gpus_down, gpus_reserved, gpus_idle)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type AddSampleParams struct {
@@ -76,6 +77,9 @@ type AddSampleParams struct {
 	Causes       string
 	Slow         string
 	Reservations string
+	GpusDown     int64
+	GpusReserved int64
+	GpusIdle     int64
 }
 
 func (q *Queries) AddSample(ctx context.Context, db DBTX, arg AddSampleParams) error {
@@ -91,6 +95,9 @@ func (q *Queries) AddSample(ctx context.Context, db DBTX, arg AddSampleParams) e
 		arg.Causes,
 		arg.Slow,
 		arg.Reservations,
+		arg.GpusDown,
+		arg.GpusReserved,
+		arg.GpusIdle,
 	)
 	return err
 }
@@ -411,7 +418,7 @@ func (q *Queries) LastDecision(ctx context.Context, db DBTX, job int64) (Decisio
 }
 
 const lastSample = `-- name: LastSample :one
-SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations FROM samples ORDER BY at_ms DESC LIMIT 1
+SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations, gpus_down, gpus_reserved, gpus_idle FROM samples ORDER BY at_ms DESC LIMIT 1
 `
 
 func (q *Queries) LastSample(ctx context.Context, db DBTX) (Sample, error) {
@@ -429,6 +436,9 @@ func (q *Queries) LastSample(ctx context.Context, db DBTX) (Sample, error) {
 		&i.Causes,
 		&i.Slow,
 		&i.Reservations,
+		&i.GpusDown,
+		&i.GpusReserved,
+		&i.GpusIdle,
 	)
 	return i, err
 }
@@ -725,7 +735,7 @@ func (q *Queries) PutStart(ctx context.Context, db DBTX, arg PutStartParams) err
 }
 
 const samplesSince = `-- name: SamplesSince :many
-SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations FROM samples WHERE at_ms >= ?1 ORDER BY at_ms
+SELECT at_ms, gpus, gpus_used, gpus_stranded, running, waiting_te, waiting_be, took_ms, causes, slow, reservations, gpus_down, gpus_reserved, gpus_idle FROM samples WHERE at_ms >= ?1 ORDER BY at_ms
 `
 
 func (q *Queries) SamplesSince(ctx context.Context, db DBTX, sinceMs int64) ([]Sample, error) {
@@ -749,6 +759,9 @@ func (q *Queries) SamplesSince(ctx context.Context, db DBTX, sinceMs int64) ([]S
 			&i.Causes,
 			&i.Slow,
 			&i.Reservations,
+			&i.GpusDown,
+			&i.GpusReserved,
+			&i.GpusIdle,
 		); err != nil {
 			return nil, err
 		}
