@@ -149,6 +149,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	if j := set.Evictions.Journal; j != nil {
 		c.Pinned, c.Evicted = j.Pins, j.Evicted
 	}
+	if m := set.Retries.Memory; m != nil {
+		c.FailedQuickly = func(j *cluster.Job) int { return m.Quick(&set.Retries.Settings, h, j, c.Snapshot.At) }
+	}
 	stays := make(chan []cluster.Stay, 1)
 	if !set.DryRun {
 		rec.Observed(ctx, c.Snapshot, func() []cluster.Stay { return <-stays })

@@ -40,8 +40,9 @@ type Question struct {
 	Settings *Settings
 	Vetoed   map[cluster.JobID]preemption.Why // jobs that a closer look ruled out
 
-	Fragmented func(cluster.JobID) time.Duration // of gangs: see plan.Cycle; nil: unknown
-	Owing      *plan.Owing                       // at the end of a round
+	Fragmented    func(cluster.JobID) time.Duration // of gangs: see plan.Cycle; nil: unknown
+	FailedQuickly func(*cluster.Job) int            // see plan.Cycle; nil: not known
+	Owing         *plan.Owing                       // at the end of a round
 }
 
 // Running is a job that leaves for a claimant, or why it does not.
@@ -146,6 +147,10 @@ func (c *Choice) learn(x *Claimant, types placement.Types) {
 	x.types, x.vain = c.taught.apply(c.Snapshot, c.Nodes, x.job, types)
 }
 
+// mostQuick is after how many quick failures in a row a job of several nodes gets no room any more, until one of its runs lasted: each
+// of them would cost evictions anew.
+const mostQuick = 2
+
 // barred says why a claimant of any kind gets no room now; "": it may get some.
 func (c *Choice) barred(x *Claimant) preemption.Why {
 	switch {
@@ -157,6 +162,8 @@ func (c *Choice) barred(x *Claimant) preemption.Why {
 		return TookOver
 	case !c.released(x.Job).IsZero():
 		return TooSoon
+	case c.FailedQuickly != nil && x.job.Nodes > 1 && c.FailedQuickly(x.job) >= mostQuick:
+		return FailsSoon
 	}
 	return ""
 }

@@ -73,6 +73,25 @@ func TestGatesOpen(t *testing.T) {
 	}
 }
 
+// Two trials of several nodes that failed at once, in a row: no job leaves for the next one. Trials of one node fail at once as they may.
+func TestNoRoomForWhatFailsAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		nodes, failed int
+		why           preemption.Why
+	}{{2, 1, preemption.Evicts}, {2, 2, FailsSoon}, {1, 5, preemption.Evicts}} {
+		s := newScene(2)
+		s.runs(1, 1, 4)
+		s.runs(2, 2, 4)
+		s.waits(10, 4*c.nodes, func(j *cluster.Job) { j.Nodes = c.nodes })
+		s.plan.MakeQueue(&s.Snapshot)
+		q := s.question()
+		q.FailedQuickly = func(*cluster.Job) int { return c.failed }
+		if x := Choose(ForTrial, q).Claimants[0]; x.Why != c.why {
+			t.Errorf("%d nodes after %d failures: %s, want %s", c.nodes, c.failed, x.Why, c.why)
+		}
+	}
+}
+
 // While jobs are leaving, the first of them opens preemption.grace_share; one that is overdue says
 // nothing.
 func TestGateOfThoseThatLeave(t *testing.T) {

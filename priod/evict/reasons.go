@@ -18,6 +18,7 @@ const (
 	TooSoon     preemption.Why = "released-recently" // its last claim failed
 	InVain      preemption.Why = "in-vain"           // a place was free for such a job, and it did not start: see lessonKey
 	Cancelled   preemption.Why = "cancelled"         // its user's trials gave up their claims
+	FailsSoon   preemption.Why = "fails-soon" // two such jobs of its user failed at once, in a row
 	Unseen      preemption.Why = "not-looked-at"
 	Uncountable preemption.Why = "uncountable"    // it asks for something that is not counted: it is not known where it fits
 	Elsewhere   preemption.Why = "fits-elsewhere" // on nodes that it does not prefer
@@ -58,6 +59,7 @@ var texts = map[Purpose]map[preemption.Why]string{ForTrial: {
 	TooSoon:               "room was made for it recently, and it did not start",
 	InVain:                "room was made for such a job on such nodes in vain: the place was free, and Slurm did not start it",
 	Cancelled:             "trials of its user were given up after jobs had been evicted for them",
+	FailsSoon:             "two jobs of its user on as many GPUs failed within ten minutes of their start: no job leaves for the next one until one has run for ten minutes",
 	Elsewhere:             "it fits on nodes that it does not prefer, where Slurm's backfill starts it",
 	InParts:               "it fits on one node, which this Slurm does not see while another has a part of the GPUs free; --gpus-per-node is not subject to that",
 	NoGPUs:                "it requests no GPUs",

@@ -111,7 +111,7 @@ func (t turn) Plan(ctx context.Context, c *plan.Cycle) error {
 		if e.Journal == nil || e.failed || !slices.Contains(t.purposes, k.purpose) {
 			continue
 		}
-		q := Question{Snapshot: c.Snapshot, Plan: c.Plan, Journal: e.Journal, Settings: &e.Settings, Fragmented: c.Fragmented}
+		q := Question{Snapshot: c.Snapshot, Plan: c.Plan, Journal: e.Journal, Settings: &e.Settings, Fragmented: c.Fragmented, FailedQuickly: c.FailedQuickly}
 		begun := slices.ContainsFunc(e.Choices, func(x *Choice) bool { return !x.Changes.Empty() })
 		if k.due(e, c, &q) && !begun {
 			if err := e.makeRoom(ctx, c, k, q); err != nil {

@@ -46,6 +46,8 @@ type Cycle struct {
 	// Fragmented is how long a job has waited because free GPUs lacked the shape that it
 	// asks for (Wait.Fragmented), by the cycles before this one. nil: not read.
 	Fragmented func(cluster.JobID) time.Duration
+	// FailedQuickly is how many runs of jobs like this one failed in a row soon after their start (retry.Memory.Quick). nil: not known.
+	FailedQuickly func(*cluster.Job) int
 	// Kept are the jobs that could start now and that locality keeps waiting, and what for:
 	// see Keep.
 	Kept map[cluster.JobID]string

@@ -11,6 +11,8 @@ var Constants = Settings{
 	Quick:      time.Minute,
 	Exclude:    4,
 	Users:      3,
+	QuickUsers: 2,
+	Early:      10 * time.Minute,
 	Within:     24 * time.Hour,
 	MaxDrained: 1,
 }

@@ -70,7 +70,10 @@ type Settings struct {
 	// Users on one node with failures of one class within Within make it suspect.
 	Users  int
 	Within time.Duration
-	Drain  bool // suspect nodes are drained
+	// QuickUsers is how many are enough where each of the failures came within Early of its run's start.
+	QuickUsers int
+	Early      time.Duration
+	Drain      bool // suspect nodes are drained
 	// MaxDrained is how many nodes are drained within Within.
 	MaxDrained int
 }

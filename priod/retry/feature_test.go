@@ -551,6 +551,59 @@ func TestSuspectNodes(t *testing.T) {
 	}
 }
 
+// A node on which jobs of two users failed soon after their start is taken out of use before it takes a third.
+func TestNodeThatFailsJobsAtOnce(t *testing.T) {
+	for ran, drained := range map[time.Duration]int{5 * time.Minute: 1, 20 * time.Minute: 0} {
+		f := newFake(t, 8)
+		set := settings(t)
+		set.Drain, set.QuickUsers, set.Early = true, 2, 10*time.Minute
+		x := f.feature(set)
+		for i := range uint32(2) {
+			f.run(x, f.submit(17+i, fmt.Sprintf("u%d", i), ""), 5, ran, "FAILED", 1, "CUDA error: unspecified launch failure")
+		}
+		if len(f.drains) != drained || len(x.Suspects) != drained {
+			t.Errorf("after runs of %s: drained %v, suspects %+v", ran, f.drains, x.Suspects)
+		}
+	}
+}
+
+// Quick failures count in a row, over jobs that a user submits again; a run that lasts ends the row, whether it failed or not.
+func TestQuickFailuresInARow(t *testing.T) {
+	f := newFake(t, 8)
+	set := settings(t)
+	set.Early = 10 * time.Minute
+	x := f.feature(set)
+	id := uint32(17)
+	failed := func(user string, ran time.Duration) *fakeJob {
+		j := f.submit(id, user, "")
+		id++
+		f.run(x, j, 5, ran, "FAILED", 1, "NCCL error")
+		return j
+	}
+	next := f.submit(1000, "ann", "").Job
+	quick := func(want int, what string) {
+		t.Helper()
+		if n := x.Memory.Quick(&set, f.history, &next, f.now); n != want {
+			t.Errorf("%s: %d failures in a row, want %d", what, n, want)
+		}
+	}
+	quick(0, "none")
+	failed("ann", 2*time.Minute)
+	failed("ben", 2*time.Minute)
+	failed("ann", 9*time.Minute)
+	quick(2, "two of hers, one of another's")
+	failed("ann", 30*time.Minute)
+	quick(0, "one that lasted")
+	failed("ann", time.Minute)
+	quick(1, "one after it")
+	next.GPUs = 8
+	quick(0, "on more GPUs")
+	next.GPUs = 1
+	f.history.Restore(cluster.Stay{Job: slurmplug.Plain(900), User: "ann", GPUs: 1, Start: f.now.Add(time.Minute), End: f.now.Add(30 * time.Minute), Closed: true})
+	f.now = f.now.Add(31 * time.Minute)
+	quick(0, "a run that lasted and did not fail")
+}
+
 func TestNothingIsSentThatIsNotSaved(t *testing.T) {
 	f := newFake(t, 4)
 	x := f.feature(settings(t))

@@ -391,10 +391,12 @@ type Suspect struct {
 	Class    string   `json:"class"`
 	Users    []string `json:"users"`
 	Failures int      `json:"failures"`
+
+	late bool // one of them came later than Settings.Early
 }
 
 // Suspects are the nodes on which failures of a class that blames nodes came to as many
-// users as the settings say, within their time and since the node was last drained by
+// users as the settings say, fewer where all came soon after the start, within their time and since the node was last drained by
 // priod; and three times as often as to all nodes together, for each node. nodes is how
 // many there are.
 func Suspects(set *Settings, failures []Failure, drained []Drained, nodes int, now time.Time) (suspects []Suspect) {
@@ -422,6 +424,7 @@ func Suspects(set *Settings, failures []Failure, drained []Drained, nodes int, n
 				found[p] = &Suspect{Node: n, Class: f.Class}
 			}
 			found[p].Failures++
+			found[p].late = found[p].late || f.End.Sub(f.Start) >= set.Early
 			if !slices.Contains(found[p].Users, f.User) {
 				found[p].Users = append(found[p].Users, f.User)
 			}
@@ -429,13 +432,43 @@ func Suspects(set *Settings, failures []Failure, drained []Drained, nodes int, n
 	}
 	for _, x := range found {
 		usual := float64(total[x.Class]) / float64(max(nodes, 1))
-		if len(x.Users) >= max(set.Users, 1) && (nodes == 1 || float64(x.Failures) >= min(3, float64(nodes))*usual) {
+		enough := set.Users
+		if !x.late && set.QuickUsers > 0 {
+			enough = min(enough, set.QuickUsers)
+		}
+		if len(x.Users) >= max(enough, 1) && (nodes == 1 || float64(x.Failures) >= min(3, float64(nodes))*usual) {
 			slices.Sort(x.Users)
 			suspects = append(suspects, *x)
 		}
 	}
 	slices.SortFunc(suspects, func(a, b Suspect) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Class, b.Class)) })
 	return suspects
+}
+
+// Quick counts the failures in a row, within a day, that came within Early of the start of a run, of j's user's jobs on as many GPUs as
+// j asks for: a resubmitted job is another one to Slurm. A run of that kind that lasted longer ends the row.
+func (m *Memory) Quick(set *Settings, h *cluster.History, j *cluster.Job, now time.Time) (n int) {
+	since := now.Add(-24 * time.Hour)
+	of := func(user string, gpus int) bool { return gpus == j.GPUs && cluster.SameUser(user, j.User) }
+	var last []time.Time
+	for i := range m.Failures {
+		if f := &m.Failures[i]; of(f.User, f.GPUs) && f.End.After(since) {
+			if last = append(last, f.End); f.End.Sub(f.Start) >= set.Early {
+				last = nil
+			}
+		}
+	}
+	if len(last) == 0 {
+		return 0
+	}
+	for _, ended := range []bool{false, true} {
+		for s := range h.Stays(ended) {
+			if of(s.User, s.GPUs) && s.Length() >= set.Early {
+				last = slices.DeleteFunc(last, func(end time.Time) bool { return !end.After(s.End) })
+			}
+		}
+	}
+	return len(last)
 }
 
 // open are the numbers of the rows of which something is still to be done.
