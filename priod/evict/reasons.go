@@ -18,7 +18,7 @@ const (
 	TooSoon     preemption.Why = "released-recently" // its last claim failed
 	InVain      preemption.Why = "in-vain"           // a place was free for such a job, and it did not start: see lessonKey
 	Cancelled   preemption.Why = "cancelled"         // its user's trials gave up their claims
-	FailsSoon   preemption.Why = "fails-soon" // two such jobs of its user failed at once, in a row
+	FailsSoon   preemption.Why = "fails-soon"        // two such jobs of its user failed at once, in a row
 	Unseen      preemption.Why = "not-looked-at"
 	Uncountable preemption.Why = "uncountable"    // it asks for something that is not counted: it is not known where it fits
 	Elsewhere   preemption.Why = "fits-elsewhere" // on nodes that it does not prefer
