@@ -384,6 +384,10 @@ func (v *Explanation) showPlace(all bool, line liner, d *store.Decision) {
 	switch {
 	case d.Ranked || d.Why == string(plan.Overrun) || plan.Reason(d.Why).Started():
 		line("Class", "%s, because %s", classes[d.Class], v.Reason)
+	case v.optedOut():
+		line("Class", "none: %s", Reason(string(plan.OptedOut)))
+	case v.Since == sinceStarted:
+		line("Class", "the next cycle says as what it runs; %s", v.Reason)
 	case len(v.Stays) > 0 && !v.Stays[0].Closed:
 		line("Class", "%s while it runs; %s", classes[v.Stays[0].Class], v.Reason)
 	default:

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
+	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/prio"
 )
 
 // showAnswer tells in three lines why the job waits or what became of it, when it is expected to start, and what its
@@ -47,8 +50,11 @@ func (v *Explanation) answer() (why, advice string) {
 func (v *Explanation) past() (why, advice string) {
 	why = v.stateWords()
 	over := v.Since == sinceEnded || v.Since == sinceGone || !v.Job.Left.IsZero() // whatever the last cycle saw
-	if x := v.lastEviction(); x != nil && !over {
+	if x := v.lastEviction(); x != nil && !over && !v.runsAgain(x) {
 		return fmt.Sprintf("evicted for job %s of %s at %s, grace %s: %s", x.For, x.ForUser, report.Clock(x.Recorded), report.Seconds(x.GraceS), x.State), "it is requeued and ranks ahead of other best-effort jobs"
+	}
+	if v.Since == sinceStarted && v.Now.State == "RUNNING" {
+		return fmt.Sprintf("runs; it started after the cycle of %s", report.Clock(v.Cycle.Until)), ""
 	}
 	if len(v.Stays) > 0 && !v.Stays[0].Closed && !over {
 		stay := &v.Stays[0]
@@ -56,7 +62,7 @@ func (v *Explanation) past() (why, advice string) {
 		if stay.GPUType != "" {
 			where = " on " + stay.GPUType
 		}
-		return fmt.Sprintf("runs%s since %s as %s", where, report.Clock(stay.Start), classes[stay.Class]), ""
+		return fmt.Sprintf("runs%s since %s as %s", where, report.Clock(stay.Start), v.ranAs(stay)), ""
 	}
 	if len(v.Failures) > 0 {
 		f := &v.Failures[0]
@@ -64,6 +70,25 @@ func (v *Explanation) past() (why, advice string) {
 	}
 	return why, ""
 }
+
+// runsAgain reports whether a job that was evicted is on GPUs again, before a cycle has closed the eviction.
+func (v *Explanation) runsAgain(x *store.Eviction) bool {
+	if v.Now != nil && v.Now.State == "RUNNING" && x.State == string(evict.Restored) {
+		return true
+	}
+	return len(v.Stays) > 0 && !v.Stays[0].Closed && v.Stays[0].Start.After(x.Recorded)
+}
+
+// ranAs is as what a job runs: one that is left alone is neither class.
+func (v *Explanation) ranAs(stay *store.Stay) string {
+	if v.optedOut() {
+		return "a job that priod leaves alone (type=none)"
+	}
+	return classes[stay.Class]
+}
+
+// optedOut reports whether the job's user wants priod to do nothing to it.
+func (v *Explanation) optedOut() bool { return v.Job.Said.Type == jobtag.None }
 
 // pending is why a waiting job waits.
 func (v *Explanation) pending() (why, advice string) {
@@ -89,7 +114,7 @@ func (v *Explanation) pending() (why, advice string) {
 		}
 		return "waits for another job" + what, fmt.Sprintf("squeue -j %s -o %%E shows which", id)
 	case plan.BeforeTime:
-		return "not eligible yet: its begin time, or the pause after a requeue, is not over" + what, ""
+		return v.notEligible() + what, ""
 	case plan.AtLimit:
 		if d := v.Decision; d != nil && d.Why == string(plan.OverBudget) {
 			return "above the TE budget: " + cmp.Or(d.Detail, v.Reason), v.budgetAdvice()
@@ -126,6 +151,24 @@ func (v *Explanation) pending() (why, advice string) {
 		why += v.priceWords()
 	}
 	return why, v.advise()
+}
+
+// notEligible is why a job may not start yet: the hold, the pause after a requeue, or a begin time of its user's.
+func (v *Explanation) notEligible() string {
+	j := &v.Job
+	until := ""
+	if j.Eligible.After(j.Submit) {
+		until = ", until " + report.Clock(j.Eligible)
+	}
+	switch held := j.Eligible.Sub(j.Submit); {
+	case j.Restarts > 0:
+		return "not eligible yet: Slurm's pause after a requeue is not over" + until
+	case held > 0 && held <= prio.LongestHold && v.MaySteer:
+		return "held for one cycle, so that priod can choose its GPU type" + until
+	case held > 0 && held <= prio.LongestHold && len(j.Said.CPU)+len(j.Said.Mem) > 0:
+		return "held for one cycle, so that priod can choose its size" + until
+	}
+	return "not eligible yet: its begin time is not over" + until
 }
 
 // withheld is why a job waits that may not borrow, and how it could.
@@ -233,13 +276,7 @@ func (v *Explanation) advise() string {
 	case d != nil && d.Why == string(plan.Untagged) && v.Steering:
 		all = append(all, "--prio-workload or --prio-speed lets priod choose the GPU type")
 	}
-	if v.Job.GPUType != "" && v.Speeds != nil && len(v.Speeds.Speeds) > 1 {
-		all = append(all, "leave the GPU type open")
-	}
-	if v.Start == nil || v.Job.TimeLimitS > 3600 {
-		all = append(all, "a shorter time limit lets backfill start it sooner")
-	}
-	return strings.Join(all, "; ")
+	return strings.Join(append(all, fmt.Sprintf("priod eta %s shows what would start it sooner", v.Job.ID)), "; ")
 }
 
 // budgetAdvice is what a job above its TE budget can wait for, or ask for.
@@ -265,7 +302,11 @@ func (v *Explanation) budgetAdvice() string {
 // startWords are when the job is expected to start.
 func (v *Explanation) startWords() string {
 	when := v.when()
-	all := []string{cmp.Or(when.Words(), "not known: no plan reaches it")}
+	unknown := "not known: what it waits for has no time"
+	if cause := v.cause().Cause; cause == "" || cause.ForRoom() {
+		unknown = fmt.Sprintf("not planned yet; priod eta %s plans it now", v.Job.ID)
+	}
+	all := []string{cmp.Or(when.Words(), unknown)}
 	if v.Now != nil && !v.Now.Start.IsZero() {
 		all = append(all, "Slurm's backfill expects "+report.Clock(v.Now.Start))
 		if !when.Known() {
@@ -277,22 +318,25 @@ func (v *Explanation) startWords() string {
 
 // telling leaves out the shares of a job that say nothing: no time allocated, none received.
 func telling(t *store.ShareOfType) bool {
-	return t.RunS != nil && t.Time != nil && (*t.Time > 0 || t.ReceivedS > 0 || t.OwedS != 0)
+	return t.RunS != nil && t.Time != nil && (*t.Time > 0 || t.ReceivedS > 0 || math.Abs(t.OwedS) >= leastOwed)
 }
 
-// owedWords are what a job received of a type and is owed there; "": nothing.
-func owedWords(t *store.ShareOfType) string {
+// leastOwed is what is told of time owed, s: cycles promise and count at different moments.
+const leastOwed = 60
+
+// owedWords are what a job received of a type and is owed there, and of one that waits its run there; "": nothing.
+func (v *Explanation) owedWords(t *store.ShareOfType) string {
 	var parts []string
 	if t.ReceivedS > 0 {
 		parts = append(parts, fmt.Sprintf("received %s there", report.Seconds(t.ReceivedS)))
 	}
 	switch {
-	case t.OwedS >= 1:
+	case t.OwedS >= leastOwed:
 		parts = append(parts, report.Seconds(t.OwedS)+" owed")
-	case t.OwedS <= -1:
+	case t.OwedS <= -leastOwed:
 		parts = append(parts, report.Seconds(-t.OwedS)+" more than was promised")
 	}
-	if *t.RunS < (300 * 24 * time.Hour).Seconds() {
+	if v.waits() && *t.RunS < (300*24*time.Hour).Seconds() {
 		parts = append(parts, "it would run "+report.Seconds(*t.RunS))
 	}
 	if len(parts) == 0 {

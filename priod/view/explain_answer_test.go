@@ -10,10 +10,12 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
+	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // A job that waits for a GPU type has the time of the plan, and no other one beside it.
@@ -62,7 +64,19 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"held":       {waits(plan.HeldBack, "JobHeldUser", ""), []string{"Why        held (JobHeldUser)", "Advice     scontrol release 7"}, ""},
 		"dependency": {waits(plan.AfterJob, "", ""), []string{"Why        waits for another job", "squeue -j 7"}, ""},
 		"begin time": {waits(plan.BeforeTime, "BeginTime", ""), []string{"Why        not eligible yet: its begin time"}, "StartTime"}, // which is as its user wants it
-		"never":      {waits(plan.AfterJob, neverSatisfied, ""), []string{"Why        never starts", "scancel 7"}, ""},
+		"the hold": {func(v *Explanation) {
+			waits(plan.BeforeTime, "BeginTime", "")(v)
+			v.Job.Submit, v.Job.Eligible, v.MaySteer = at, at.Add(20*time.Second), true
+		}, []string{"Why        held for one cycle, so that priod can choose its GPU type, until " + report.Clock(at.Add(20*time.Second)), "Start      not known: what it waits for has no time"}, "StartTime"},
+		"a begin time of its own": {func(v *Explanation) {
+			waits(plan.BeforeTime, "BeginTime", "")(v)
+			v.Job.Submit, v.Job.Eligible, v.MaySteer = at, at.Add(2*time.Hour), true
+		}, []string{"Why        not eligible yet: its begin time is not over, until "}, "held"},
+		"after a requeue": {func(v *Explanation) {
+			waits(plan.BeforeTime, "BeginTime", "")(v)
+			v.Job.Submit, v.Job.Eligible, v.Job.Restarts, v.MaySteer = at, at.Add(20*time.Second), 1, true
+		}, []string{"Why        not eligible yet: Slurm's pause after a requeue is not over, until "}, "held"},
+		"never": {waits(plan.AfterJob, neverSatisfied, ""), []string{"Why        never starts", "scancel 7"}, ""},
 		"others first": {func(v *Explanation) {
 			waits(plan.Starting, "", "")(v)
 			v.Start = &store.ExpectedStart{Planned: at, At: at.Add(2 * time.Hour), Median: at.Add(time.Hour)}
@@ -72,13 +86,13 @@ func TestExplainAnswersFirst(t *testing.T) {
 		"partition": {waits(plan.AtLimit, "PartitionNodeLimit", ""), []string{"Why        a limit is reached (PartitionNodeLimit)", "scontrol show partition"}, "sacctmgr"},
 
 		"limit":     {waits(plan.AtLimit, "QOSMaxGRESPerUser", ""), []string{"Why        a limit is reached (QOSMaxGRESPerUser)"}, ""},
-		"capacity":  {waits(plan.Capacity, "", "requests 4 GPUs; 1 is free"), []string{"Why        too few GPUs are free: requests 4 GPUs; 1 is free", "Start      not known", "a shorter time limit"}, ""},
+		"capacity":  {waits(plan.Capacity, "", "requests 4 GPUs; 1 is free"), []string{"Why        too few GPUs are free: requests 4 GPUs; 1 is free", "Start      not planned yet; priod eta 7 plans it now", "Advice     priod eta 7 shows what would start it sooner"}, "shorter time limit"}, // which the forecast may not bear out
 		"starting":  {waits(plan.Starting, "", ""), []string{"Why        fits now", "Start      now"}, "Advice"},
 		"unseen":    {func(v *Explanation) { v.Decision = nil }, []string{"Why        no cycle has seen it yet"}, ""},
 		"Slurm's":   {func(v *Explanation) { v.Now = &nowView{State: "PENDING", Reason: "Resources", Start: at} }, []string{"Why        Slurm's reason: Resources", "Start      Slurm's backfill expects "}, ""},
 		"paused":    {func(v *Explanation) { v.Cycle.Hold = "paused by ann" }, []string{"; priod writes nothing: paused by ann"}, ""},
 		"a bad tag": {func(v *Explanation) { v.Job.TagError = "type=x: want te, be or none" }, []string{"Advice     correct the tag: type=x: want te, be or none"}, ""},
-		"steered":   {steered, []string{"Why        waits for a100, where it ends 1h00m sooner than on v100", "Start      not known: no plan reaches it\n"}, ""},
+		"steered":   {steered, []string{"Why        waits for a100, where it ends 1h00m sooner than on v100", "Start      not planned yet; priod eta 7 plans it now\n"}, ""},
 		"no victims": {func(v *Explanation) {
 			v.Decision.At = at
 			v.Decision.Choices.Eviction = &plan.EvictionChoice{For: string(evict.ForTrial), Why: string(preemption.PerHour), Opens: at.Add(143 * time.Minute)}
@@ -121,6 +135,19 @@ func TestExplainAnswersFirst(t *testing.T) {
 			v.Job.State = cluster.Running.String()
 			v.Evictions = []store.Eviction{{Victim: v.Job.ID, For: slurmplug.Plain(9), ForUser: "bob", State: "signalled", GraceS: 60, Recorded: at}}
 		}, []string{"Why        evicted for job 9 of bob at ", "grace 1m00s", "Advice     it is requeued"}, "Start "},
+		"evicted and back": {func(v *Explanation) {
+			v.Job.State, v.Since = cluster.Pending.String(), sinceStarted
+			v.Now = &nowView{State: "RUNNING", Reason: "None"}
+			v.Evictions = []store.Eviction{{Victim: v.Job.ID, For: slurmplug.Plain(9), ForUser: "bob", State: "restored", GraceS: 60, Recorded: at}}
+		}, []string{"Why        runs; it started after the cycle of "}, "requeued"},
+		"evicted, and seen to run again": {func(v *Explanation) {
+			v.Job.State, v.Stays = cluster.Running.String(), []store.Stay{{Stay: cluster.Stay{Start: at.Add(time.Minute), GPUType: "a100", Class: cluster.BE}}}
+			v.Evictions = []store.Eviction{{Victim: v.Job.ID, For: slurmplug.Plain(9), ForUser: "bob", State: "restored", GraceS: 60, Recorded: at}}
+		}, []string{"Why        runs on a100 since "}, "requeued"},
+		"opted out": {func(v *Explanation) {
+			v.Job.State, v.Stays = cluster.Running.String(), []store.Stay{{Stay: cluster.Stay{Start: at, GPUType: "a100", Class: cluster.BE}}}
+			v.Job.Said.Type, v.Decision.Ranked, v.Decision.Why = jobtag.None, false, string(plan.OptedOut)
+		}, []string{"Why        runs on a100 since ", " as a job that priod leaves alone (type=none)", "Class      none: its tag says type=none"}, "BE"},
 		"failed": {func(v *Explanation) {
 			v.Job.State, v.Job.Left = cluster.Running.String(), at
 			v.Failures = []retry.Failure{{End: at, Class: "memory", Means: "out of memory", Advice: "ask for more memory"}}
@@ -141,6 +168,49 @@ func TestExplainAnswersFirst(t *testing.T) {
 		}
 		if c.lacks != "" && strings.Contains(head, c.lacks) {
 			t.Errorf("%s: says %q:\n%s", name, c.lacks, &out)
+		}
+	}
+}
+
+// A job that started since the last cycle is told of as one that runs: it does not wait, and its class is the next cycle's.
+func TestExplainOfAJobThatHasJustStarted(t *testing.T) {
+	at := time.Now().Truncate(time.Second)
+	v := &Explanation{Now: &nowView{State: "RUNNING", Reason: "None"}}
+	v.Job = store.Job{ID: slurmplug.Plain(7), User: "ann", State: cluster.Pending.String(), GPUs: 1, Eligible: at}
+	v.Decision = &store.Decision{Decision: plan.Decision{Job: v.Job.ID, Class: cluster.BE, Why: string(plan.NotYet)}}
+	v.Waits = []waitView{{Submit: at.Add(-2 * time.Second), Until: at, Spans: []spanView{{From: at.Add(-2 * time.Second), Wait: 2, Cause: plan.BeforeTime}}}}
+	v.Since = v.sinceCycle(false)
+	v.date()
+	var out strings.Builder
+	v.Show(&out, false)
+	text := out.String()
+	for _, want := range []string{"Why        runs; it started after the cycle of ", "Wait       waited at least 2s", "Class      the next cycle says as what it runs; as it last waited, not eligible yet"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "waits 2s") || strings.Contains(text, "none:") || strings.Count(text, "as it last waited") > 1 {
+		t.Errorf("it is told of as waiting:\n%s", text)
+	}
+}
+
+// Time owed is told from a minute on, and how long it would run of a job that waits alone.
+func TestExplainOfTimeOwed(t *testing.T) {
+	all, run := 1.0, 3595.0
+	of := func(state cluster.State, received, owed float64) string {
+		v := &Explanation{}
+		v.Job = store.Job{ID: slurmplug.Plain(7), State: state.String(), GPUs: 1}
+		return v.owedWords(&store.ShareOfType{GPUType: "a100", Time: &all, ReceivedS: received, OwedS: owed, RunS: &run})
+	}
+	for want, got := range map[string]string{
+		"; received 5s there":                                      of(cluster.Running, 5, -5),
+		"; received 10m00s there, 5m00s owed":                      of(cluster.Running, 600, 300),
+		"; received 10m00s there, 5m00s more than was promised":    of(cluster.Running, 600, -300),
+		"; received 10m00s there, 5m00s owed, it would run 59m55s": of(cluster.Pending, 600, 300),
+		"; received 10m00s there, it would run 59m55s":             of(cluster.Pending, 600, 3),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func (v *Explanation) showShare(all bool, line liner) {
 		case !all && !telling(&t):
 			continue
 		case !all:
-			line(head, "%s: %s of its time%s", t.GPUType, percent(*t.Time), owedWords(&t))
+			line(head, "%s: %s of its time%s", t.GPUType, percent(*t.Time), v.owedWords(&t))
 		case t.RunS == nil:
 			line(head, "%s: it cannot run there", t.GPUType)
 		case t.Time == nil:

@@ -60,8 +60,11 @@ func (v *Explanation) showWaits(line liner) {
 			}
 		}
 		verb := map[string]string{"": "waits", string(plan.Started): "waited"}[w.Ended]
-		if verb == "" {
+		switch {
+		case verb == "":
 			verb = "waited until it left the queue"
+		case w.Ended == "" && !v.waits(): // a cycle is to see when it ended
+			verb = "waited at least"
 		}
 		if len(w.Spans) == 1 {
 			line("Wait", "%s %s since %s: %s", verb, report.Ago(w.Until.Sub(w.Submit)), report.Clock(w.Submit), w.Spans[0].text())

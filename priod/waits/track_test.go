@@ -261,3 +261,33 @@ func TestWaitOfAnUnreadJob(t *testing.T) {
 		t.Errorf("%d gone, %+v", len(tracker.gone), db)
 	}
 }
+
+// A job that waited for free GPUs no longer than Slurm takes between two passes waited for its start; one that waited for
+// minutes, for fragmentation.
+func TestShortWaitsAreNoFragmentation(t *testing.T) {
+	for waited, want := range map[int]plan.Cause{0: "", 1: plan.Starting, 29: plan.Starting, 240: plan.Fragmentation} {
+		tracker, at := &Tracker{}, []cluster.Job{}
+		cycle := func(now int) {
+			tracker.observe(&look{
+				snapshot: &cluster.Snapshot{At: second(now), Jobs: at}, gap: 5 * time.Minute, sizes: map[string]int{"a": 8},
+				explain: func(v *verdict) (string, string, *plan.FitsNow) { return v.what, "", nil },
+				pools:   func(*cluster.Job) (string, bool) { return "a", true }, ofType: func(string, string) string { return "a" },
+			})
+		}
+		cycle(0)
+		j := cluster.Job{ID: slurmplug.Plain(7), State: cluster.Running, GPUs: 1, GPUType: "a", NodeList: "n0", TaskCount: 1, Submit: second(10), Start: second(10 + waited)}
+		at = append(at, j)
+		cycle(300)
+		var got plan.Cause
+		for _, w := range tracker.Changed() {
+			for i, s := range w.Spans {
+				if w.Length(i) > 0 {
+					got = s.Cause
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("a wait of %d s: %q, want %q", waited, got, want)
+		}
+	}
+}

@@ -18,7 +18,7 @@ func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string, fits *pl
 	}
 	r := g.request
 	most, nodes := w.mostOnOne(g.kinds)
-	have := fmt.Sprintf("requests %s; %d are free on %d nodes, at most %d on one", shape(g), g.free, nodes, most) + w.keptForTE(j, g)
+	have := fmt.Sprintf("requests %s; %s on %d nodes, at most %d on one", shape(g), areFree(g.free), nodes, most) + w.keptForTE(j, g)
 	without := func(change func(r *placement.Request)) bool {
 		relaxed := r
 		relaxed.TaskCPUs, relaxed.NodeCPUs, relaxed.NodeMemMB, relaxed.MemByCPU = 0, 0, 0, false // of the size that it asks for
@@ -56,12 +56,33 @@ func shape(g *group) string {
 	switch nodes := g.request.Nodes; {
 	case nodes > 1:
 		return fmt.Sprintf("%d GPUs on %d nodes", g.asks.GPUs, nodes)
-	case g.asks.GPUs == 1:
-		return "1 GPU"
-	case nodes == 1:
+	case nodes == 1 && g.asks.GPUs > 1:
 		return fmt.Sprintf("%d GPUs on one node", g.asks.GPUs)
 	}
-	return fmt.Sprintf("%d GPUs", g.asks.GPUs)
+	return gpus(g.asks.GPUs)
+}
+
+// gpus is a number of them in words.
+func gpus(n int) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return fmt.Sprintf("%d GPUs", n)
+}
+
+// areFree and gpusFree say that so many are.
+func areFree(n int) string {
+	if n == 1 {
+		return "1 is free"
+	}
+	return fmt.Sprintf("%d are free", n)
+}
+
+func gpusFree(n int) string {
+	if n == 1 {
+		return "1 GPU is free"
+	}
+	return fmt.Sprintf("%d GPUs are free", n)
 }
 
 // keptForTE says how many GPUs are free on nodes that are kept for TE jobs, which it could use if it were one.
@@ -70,7 +91,7 @@ func (w *walk) keptForTE(j *cluster.Job, g *group) string {
 	open.Admitted = true
 	kinds, _ := w.nodes.Types(&open)
 	if free := w.freeOf(kinds &^ g.kinds); free > 0 {
-		return fmt.Sprintf(", %d more are kept for TE jobs", free)
+		return fmt.Sprintf(", %d more kept for TE jobs", free)
 	}
 	return ""
 }
@@ -119,7 +140,7 @@ func (w *walk) fewer(j *cluster.Job, g *group) (fits *plan.FitsNow, words string
 		}
 	}
 	if low > 0 {
-		parts = append(parts, fmt.Sprintf("with %d", low))
+		parts = append(parts, "with "+gpus(int(low)))
 	}
 	types := w.otherTypes(j, g)
 	if len(types) > 0 {
@@ -183,9 +204,9 @@ func (w *walk) tell(v *verdict) (what, words string, fits *plan.FitsNow) {
 	case plan.Precedence:
 		if v.before != (cluster.JobID{}) {
 			before := v.before // the verdicts are not kept
-			return "", fmt.Sprintf("%d GPUs are free for it; job %s is ahead of it", g.free, before), &plan.FitsNow{Before: &before}
+			return "", fmt.Sprintf("%s for it; job %s is ahead of it", gpusFree(g.free), before), &plan.FitsNow{Before: &before}
 		}
-		return "", fmt.Sprintf("%d GPUs are free for it; jobs ahead of it get them", g.free), nil
+		return "", fmt.Sprintf("%s for it; jobs ahead of it get them", gpusFree(g.free)), nil
 	case plan.Locality:
 		return v.what, betterPlace(v.what), nil
 	case plan.NoNode:
@@ -200,7 +221,7 @@ func (w *walk) tell(v *verdict) (what, words string, fits *plan.FitsNow) {
 		switch {
 		case !known && v.cause == plan.Capacity:
 			fits, words := w.fewer(j, g)
-			text = told{fmt.Sprintf("requests %s; %d are free", shape(g), g.free) + w.keptForTE(j, g) + words, fits}
+			text = told{fmt.Sprintf("requests %s; %s", shape(g), areFree(g.free)) + w.keptForTE(j, g) + words, fits}
 			g.told[v.cause] = text
 		case !known:
 			g.what, text.words, text.fits = w.whatShort(j, g)
