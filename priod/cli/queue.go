@@ -73,8 +73,8 @@ func showQueue(w io.Writer, v *view.Queue) {
 		v.Running, v.Cycle, report.Ago(time.Duration(v.AgeS)*time.Second))
 	showHold(w, v.Hold)
 	fmt.Fprintln(w)
-	tabulate(w, []string{"TYPE", "NODES", "GPUS", "IN USE", "FREE", "STRANDED", ""}, v.Types, func(t **view.TypeUse) []any {
-		return []any{cmp.Or((*t).GPUType, "no type"), (*t).Nodes, (*t).GPUs, (*t).InUse, (*t).Free, (*t).Stranded, bar(*t)}
+	tabulate(w, []string{"TYPE", "NODES", "GPUS", "IN USE", "FREE", "STRANDED", "DOWN", ""}, v.Types, func(t **view.TypeUse) []any {
+		return []any{cmp.Or((*t).GPUType, "no type"), (*t).Nodes, (*t).GPUs, (*t).InUse, (*t).Free, (*t).Stranded, (*t).Down, bar(*t)}
 	})
 	if len(v.Evictions) > 0 {
 		fmt.Fprintln(w)

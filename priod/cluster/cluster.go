@@ -362,13 +362,11 @@ func (n *Node) Reserved() bool {
 	return n.Headroom() || strings.Contains(n.State, "RESERVED") || strings.Contains(n.State, "MAINT")
 }
 
-// Stranded is why free GPUs of the node can start no job; "" where they can, or none is free.
+// Stranded is why free GPUs of a node in service can start no job; "" where they can, or none is free.
 func (n *Node) Stranded() string {
 	switch {
-	case n.GPUs <= n.GPUsUsed:
+	case n.GPUs <= n.GPUsUsed, !n.Usable:
 		return ""
-	case !n.Usable:
-		return "the node is " + n.State
 	case n.CPUs > 0 && n.CPUsUsed >= n.CPUs:
 		return "no CPU is free next to them"
 	case n.MemMB > 0 && n.MemUsedMB >= n.MemMB:

@@ -123,7 +123,7 @@ func newMetrics(version string, h *health, dir string) *metrics {
 		unwritten:  gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
 		steered:    gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote.").WithLabelValues(),
 		headroom:   gauge("priod_headroom_gpus", "GPUs of the nodes that are kept for TE jobs.").WithLabelValues(),
-		gpus:       gauge("priod_gpus", "GPUs by type and by whether jobs hold them; stranded ones are free on a node where no job can start.", "type", "state"),
+		gpus:       gauge("priod_gpus", "GPUs by type and by whether jobs hold them; stranded ones are free on a node in service where no job can start, down ones on a node that is down, drained or reserved.", "type", "state"),
 		waiting:    gauge("priod_waiting_gpus", "GPUs that waiting jobs ask for, by cause of the wait.", "cause"),
 		expected:   gauge("priod_expected_wait_seconds", "Mean expected wait from now on of the waiting GPU jobs whose start is expected from past runs.").WithLabelValues(),
 		kept:       gauge("priod_expected_starts_held_ratio", "Fraction of the jobs of 30 days that started by their first estimate for nine of ten; NaN without any.").WithLabelValues(),
@@ -217,10 +217,14 @@ func (m *metrics) sampled(nodes []cluster.Node, causes map[plan.Cause]int) {
 	for i := range nodes {
 		n := &nodes[i]
 		used, free, stranded := min(n.GPUsUsed, n.GPUs), max(n.GPUs-n.GPUsUsed, 0), 0
-		if n.Stranded() != "" {
+		down := 0
+		switch {
+		case !n.Usable:
+			free, down = 0, free
+		case n.Stranded() != "":
 			free, stranded = 0, free
 		}
-		for state, gpus := range map[string]int{"in_use": used, "free": free, "stranded": stranded} {
+		for state, gpus := range map[string]int{"in_use": used, "free": free, "stranded": stranded, "down": down} {
 			if n.GPUs > 0 {
 				m.gpus.WithLabelValues(n.GPUType, state).Add(float64(gpus))
 			}

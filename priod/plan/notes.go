@@ -58,6 +58,9 @@ var NoteKinds = []NoteKind{
 	ForeignValues,
 }
 
+// ForCheck reports whether a kind is of the site as it is set up, not of a cycle: priod check says it, lists of jobs do not.
+func (k NoteKind) ForCheck() bool { return k == NoSwitches || k == ShareSteps }
+
 // Note adds a note about so many jobs, writes, nodes or GPU types.
 func (p *Plan) Note(kind NoteKind, of int, format string, args ...any) {
 	p.Notes = append(p.Notes, Note{kind, of, fmt.Sprintf(format, args...)})

@@ -321,8 +321,9 @@ func (s *Store) summarize(seen *plan.Seen) {
 	sum.Mode, sum.BandLo, sum.BandHi, sum.BandStep = string(slurmplug.SiteFactor), p.Band.Lo, p.Band.Hi, p.Band.Step
 	sum.Actions, sum.Renumbered = int64(len(p.Actions)), int64(p.Renumbered)
 	sum.Hold, sum.Notes = seen.Hold, "[]"
-	if len(p.Notes) > 0 {
-		text, err := json.Marshal(p.Notes)
+	notes := slices.DeleteFunc(slices.Clone(p.Notes), func(n plan.Note) bool { return n.Kind.ForCheck() })
+	if len(notes) > 0 {
+		text, err := json.Marshal(notes)
 		if err == nil {
 			sum.Notes = string(text)
 		}

@@ -21,7 +21,7 @@ type runTimeView struct {
 	HighS   float64 `json:"high_s"`   // nine of ten run no longer
 	Runs    int     `json:"runs"`     // of the group that it rests on first, at most the last 80
 	Of      string  `json:"of"`       // that group
-	Scored  int     `json:"scored"`   // past predictions that the interval was fitted to; 0: too few, it is not
+	Scored  int     `json:"scored"`   // past predictions that the interval was fitted to; 0: too few, or those said before did not hold
 }
 
 // Past runs that are read to expect one job's run time: of its user, and of all.
@@ -107,7 +107,7 @@ func (v *Explanation) showRunTime(line liner) {
 	}
 	text := fmt.Sprintf("%s expected, 80 %% of such jobs %s to %s; from %s of %s", report.Seconds(t.MedianS), report.Seconds(t.LowS), report.Seconds(t.HighS), report.Plural(t.Runs, "run", "runs"), t.Of)
 	if t.Scored == 0 {
-		text = fmt.Sprintf("%s expected, uncertain: %s, of %s", report.Seconds(t.MedianS), report.Plural(t.Runs, "run", "runs"), t.Of)
+		text = fmt.Sprintf("about %s, with no interval yet: those said before have to hold first; from %s of %s", report.Seconds(t.MedianS), report.Plural(t.Runs, "run", "runs"), t.Of)
 	}
 	line("Run time", "%s", text)
 }

@@ -15,6 +15,7 @@ type TypeUse struct {
 	InUse    int    `json:"in_use"`
 	Free     int    `json:"free"`     // of usable nodes, with CPUs and memory beside them
 	Stranded int    `json:"stranded"` // free, and no job can start there
+	Down     int    `json:"down"`     // free, of nodes that are down, drained or reserved
 }
 
 // Parts are the widths of a bar of 100: in use, free, stranded.
@@ -38,9 +39,12 @@ func ByType(all []cluster.Node) []*TypeUse {
 		}
 		free := max(n.GPUs-n.GPUsUsed, 0)
 		t.Nodes, t.GPUs, t.InUse = t.Nodes+1, t.GPUs+n.GPUs, t.InUse+min(n.GPUsUsed, n.GPUs)
-		if n.Stranded() != "" {
+		switch {
+		case !n.Usable:
+			t.Down += free
+		case n.Stranded() != "":
 			t.Stranded += free
-		} else {
+		default:
 			t.Free += free
 		}
 	}

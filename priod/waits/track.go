@@ -433,7 +433,7 @@ func (t *Tracker) relax(l *look, started map[string][]*run) {
 	}
 	for key, p := range t.pools {
 		for _, r := range p.advance(l.snapshot.At, started[key]) {
-			if r.entry != nil && r.start.Sub(r.settled) >= leastBacklog && r.entry.backlog(r.settled) {
+			if r.entry != nil && r.settled.Before(r.start) && r.entry.backlog(r.settled) {
 				t.note(r.entry.wait)
 			}
 			r.entry = nil
@@ -453,13 +453,16 @@ const forgetEvery = 16
 // been placed at once.
 const Backlog = "backlog"
 
-// leastBacklog is what a job waits at least for such GPUs: less is Slurm's own time between two passes (bf_interval).
+// leastBacklog is the shortest wait that may be for such GPUs: less is Slurm's own time between two passes (bf_interval).
 const leastBacklog = 30 * time.Second
 
 // backlog makes fragmentation of what a job waited for room since a time, unless priod kept
 // it waiting.
 func (e *entry) backlog(since time.Time) bool {
 	w := e.wait
+	if w.Until.Sub(w.Submit) < leastBacklog {
+		return false
+	}
 	old := w.Spans
 	w.Spans = nil
 	changed := false

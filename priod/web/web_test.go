@@ -380,12 +380,12 @@ func TestNodes(t *testing.T) {
 	if n := v.Nodes.Nodes[0]; n.Name != "n1" || n.Stranded != "no CPU is free next to them" || len(n.Holders) != 1 || n.Holders[0].Job.ID != 7 {
 		t.Errorf("n1: %+v", n)
 	}
-	if n := v.Nodes.Nodes[2]; n.Stranded != "the node is IDLE+DRAIN" {
+	if n := v.Nodes.Nodes[2]; n.Stranded != "" || n.State != "IDLE+DRAIN" {
 		t.Errorf("n3: %+v", n)
 	}
 	for _, x := range v.Nodes.Types {
 		want := map[string]view.TypeUse{
-			"a100": {GPUType: "a100", Nodes: 1, GPUs: 4, InUse: 2, Stranded: 2}, "v100": {GPUType: "v100", Nodes: 2, GPUs: 8, Free: 4, Stranded: 4},
+			"a100": {GPUType: "a100", Nodes: 1, GPUs: 4, InUse: 2, Stranded: 2}, "v100": {GPUType: "v100", Nodes: 2, GPUs: 8, Free: 4, Down: 4},
 		}[x.GPUType]
 		if *x != want {
 			t.Errorf("%+v, want %+v", *x, want)

@@ -15,7 +15,9 @@ const limitSlack = time.Minute
 type Distribution struct {
 	Group  string // what it rests on first: the narrowest group with runs, in words
 	Runs   int    // of that group, at most the last 80
-	Scored int    // runs on which its intervals are calibrated; 0: too few, they are not
+	Scored int    // runs on which its intervals are calibrated; 0: too few, or those said before did not hold
+
+	median float64 // natural log of s: of this distribution, or the plain one where that was nearer lately
 
 	xs, cums []float64 // rising: natural logs of s, and the part below each
 	highest  float64
@@ -91,19 +93,17 @@ func (d *Distribution) calibrated(p float64) float64 {
 	return d.levels[min(i, len(d.levels)-1)].x
 }
 
-// Quantile is the run time that a part p of such jobs do not exceed, 0 <= p <= 1. The median is that of what was learned;
-// away from it quantiles are calibrated.
+// Quantile is the run time that a part p of such jobs do not exceed, 0 <= p <= 1. The median is that of what was learned, or
+// a plain one where that was nearer lately; away from it quantiles are calibrated.
 func (d *Distribution) Quantile(p float64) time.Duration {
-	level := d.calibrated(p)
-	switch {
-	case p == 0.5:
-		level = p
+	log := d.median
+	switch level := d.calibrated(p); {
 	case p < 0.5:
-		level = min(level, 0.5)
-	default:
-		level = max(level, 0.5)
+		log = min(d.at(min(level, 0.5)), log)
+	case p > 0.5:
+		log = max(d.at(max(level, 0.5)), log)
 	}
-	return time.Duration(math.Exp(d.at(level)) * float64(time.Second))
+	return time.Duration(math.Exp(log) * float64(time.Second))
 }
 
 // Left is the run time, the whole of it, that a part p of such jobs do not exceed of those that have run so long already.

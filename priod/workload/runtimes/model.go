@@ -29,6 +29,8 @@ type Model struct {
 	levels  []point // level that was said by how many of the last runs were below it; nil: as said
 	scores  int
 	longest float64 // run that ended, natural log of s
+	holds   bool    // intervals that were said lately did
+	plain   bool    // a plain median was nearer lately
 }
 
 // group are the last runs of one group, in the order of their starts.
@@ -39,6 +41,7 @@ type life struct {
 	kind   Kind
 	groups [groups]*group
 	said   *Distribution // at its submission; nil: not kept
+	told   told          // the same in figures
 	start  time.Time
 	over   bool
 	cut    bool
@@ -112,7 +115,9 @@ func (m *Model) submit(id uint64, k Kind, at time.Time, scores bool) {
 		return
 	}
 	if m.submits++; m.submits%(1+len(m.jobs)/(2*scored)) == 0 { // a sample of very many jobs, as most are unfinished
-		l.said = m.raw(l.groups, k.Limit, at)
+		if l.said = m.raw(l.groups, k.Limit, at); l.said != nil {
+			l.told = m.tell(l.said, l.groups)
+		}
 	}
 	if m.submits%recheck == 0 {
 		m.calibrate(at)
@@ -172,8 +177,14 @@ func (m *Model) Predict(k Kind, now time.Time) *Distribution {
 		of[i] = m.of[name]
 	}
 	d := m.raw(of, k.Limit, now)
-	if d != nil && m.Calibrated() {
-		d.levels, d.Scored = m.levels, m.scores
+	if d == nil {
+		return nil
+	}
+	if d.levels = m.levels; m.holds {
+		d.Scored = m.scores
+	}
+	if d.median = d.at(0.5); m.plain {
+		d.median = min(plainOf(of, d.median), d.highest)
 	}
 	return d
 }
@@ -302,6 +313,12 @@ func (m *Model) calibrate(now time.Time) {
 			scores = append(scores, score{l.said.level(logOf(now.Sub(l.start))), true})
 		}
 	}
+	m.score(func(l *life) float64 {
+		if l.over {
+			return l.log
+		}
+		return logOf(now.Sub(l.start))
+	})
 	m.levels, m.scores = nil, len(scores)
 	slices.SortFunc(scores, func(a, b score) int { return cmp.Compare(a.level, b.level) })
 	survive := 1.0
