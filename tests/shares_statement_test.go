@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -109,6 +110,34 @@ func TestStatementIsThatOfAccounting(t *testing.T) {
 	}
 	if x.Account != lab.Physics || x.Returns != 1 || x.Missed != 0 || x.Evicted_gpus != 0 || x.Evicted_for_gpus != 4 || x.Return_worst_s == nil {
 		t.Errorf("%s", fmt.Sprintf("%+v", x))
+	}
+	goodputIsOfAccounting(e, used)
+}
+
+// goodputIsOfAccounting: the same account held as much by the report of goodput, and what the eviction cost is lost to its guest.
+func goodputIsOfAccounting(e *evictable, used float64) {
+	e.Helper()
+	type of struct {
+		Name                             string
+		Gpu_h, Good_gpu_h, Evicted_gpu_h float64
+	}
+	var told struct {
+		By_account []of
+		Total      of
+		Cluster    []struct {
+			Part  string
+			Gpu_h float64
+		}
+	}
+	e.json(&told, "report", "goodput", "--since", "2h")
+	text := e.must("report", "goodput", "--since", "2h")
+	e.Log(text)
+	owner := slices.IndexFunc(told.By_account, func(x of) bool { return x.Name == lab.Physics })
+	if owner < 0 || math.Abs(3600*told.By_account[owner].Gpu_h-used) > used/1000 || told.By_account[owner].Evicted_gpu_h != 0 {
+		e.Errorf("%+v, and sacct has %g GPU-seconds of %s", told, used, lab.Physics)
+	}
+	if told.Total.Evicted_gpu_h <= 0 || told.Total.Good_gpu_h+told.Total.Evicted_gpu_h > told.Total.Gpu_h+1e-9 || len(told.Cluster) == 0 || !strings.Contains(text, "eviction") {
+		e.Errorf("%+v", told)
 	}
 }
 
