@@ -150,6 +150,11 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 		c.Pinned, c.Evicted = j.Pins, j.Evicted
 	}
 	if m := set.Retries.Memory; m != nil {
+		if r := &set.Retries.Settings; set.Refusals.Settings.Enabled && r.Rules != nil {
+			for _, x := range retry.Suspects(r, m.Failures, m.Drained, len(snapshot.Nodes), snapshot.At) {
+				set.Refusals.Slow.Failing = append(set.Refusals.Slow.Failing, x.Node)
+			}
+		}
 		c.FailedQuickly = func(j *cluster.Job) int { return m.Quick(&set.Retries.Settings, h, j, c.Snapshot.At) }
 	}
 	stays := make(chan []cluster.Stay, 1)

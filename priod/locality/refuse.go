@@ -22,7 +22,9 @@ import (
 type SlowNodes struct {
 	Known bool // else not looked at yet, and what was written stays
 	Nodes []nodespeed.Node
-	Table *workload.Table // of the workloads that tags name
+	// Failing are nodes on which jobs of several users failed alike (retry.Suspects).
+	Failing []string
+	Table   *workload.Table // of the workloads that tags name
 }
 
 // factor is how many times as long as elsewhere a job runs on a slow node: as its program
@@ -66,10 +68,13 @@ type Refusals struct {
 	}
 }
 
+// failingCost is for how long, s, a job waits for others than nodes that fail jobs: what it would do there is not known, and operators look meanwhile.
+const failingCost = 3600
+
 // refused is a slow node and what lying there costs a job, in seconds of its waiting.
 type refused struct {
 	name   string
-	factor float64
+	factor float64 // 0: it is not slow, jobs fail there
 	cost   float64
 }
 
@@ -80,7 +85,7 @@ func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
 	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || f.Settings.Enabled && !f.Slow.Known {
 		return nil
 	}
-	if wants := f.Settings.Enabled && len(f.Slow.Nodes) > 0; !wants && !anyRequest(c.History, slurmplug.ExcNodeList) {
+	if wants := f.Settings.Enabled && len(f.Slow.Nodes)+len(f.Slow.Failing) > 0; !wants && !anyRequest(c.History, slurmplug.ExcNodeList) {
 		return nil
 	}
 	w := &work{set: &f.Settings, c: c, memory: f.Memory, lever: slurmplug.ExcNodeList, topology: cluster.Topology{MaxWait: -1}}
@@ -139,11 +144,14 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	}
 	if len(nodes) > 0 {
 		worst := slices.MaxFunc(all, func(a, b refused) int { return cmp.Compare(a.factor, b.factor) })
-		c := &plan.RefusedNodes{
-			Nodes: slurmplug.CompactHosts(slices.Clone(nodes)), Worst: worst.name, WorstFactor: math.Round(100*worst.factor) / 100,
-			WaitsAtMost: math.Round(all[len(all)-1].cost/60) * 60,
+		c := &plan.RefusedNodes{Nodes: slurmplug.CompactHosts(slices.Clone(nodes)), WaitsAtMost: math.Round(all[len(all)-1].cost/60) * 60}
+		if worst.factor > 0 {
+			c.Worst, c.WorstFactor = worst.name, math.Round(100*worst.factor)/100
 		}
-		if state.nodes == nil || state.nodes.Nodes != c.Nodes || state.nodes.Worst != c.Worst {
+		if failing := failingOf(all); len(failing) > 0 {
+			c.Failing = slurmplug.CompactHosts(failing)
+		}
+		if state.nodes == nil || state.nodes.Nodes != c.Nodes || state.nodes.Worst != c.Worst || state.nodes.Failing != c.Failing {
 			state.nodes = c
 		}
 		g.decision.Choices.Refused = state.nodes
@@ -152,13 +160,22 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	return nodes, true
 }
 
+func failingOf(all []refused) (names []string) {
+	for _, r := range all {
+		if r.factor == 0 {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
 // alone reports whether a job may not be kept off nodes.
 func (f *Refusals) alone(w *work, j *cluster.Job) bool {
 	return !f.Settings.Enabled || !j.AllowsWaiting() || j.GPUs == 0 || j.HetLeader != 0 || j.Tasks != "" || w.c.History.Claiming[j.ID]
 }
 
-// costs are the slow nodes on which a job could come to lie, and what each costs it, the
-// least first; none for a job of one node, and of one whose run time is not known.
+// costs are the nodes on which a job could come to lie that are slow or fail jobs, and what each costs it, the
+// least first; none for a job of one node. A slow node costs a job nothing whose run time is not known; one that fails jobs costs failingCost.
 func (f *Refusals) costs(w *work, x *cell, g *gang) (all []refused) {
 	if x.nodesOf(g.request) < 2 {
 		return nil
@@ -177,6 +194,11 @@ func (f *Refusals) costs(w *work, x *cell, g *gang) (all []refused) {
 		}
 		if cost = min(cost, rule.Longest); run > 0 && cost >= Shortest.Seconds() {
 			all = append(all, refused{n.Name, factor, cost})
+		}
+	}
+	for _, name := range f.Slow.Failing {
+		if x.has(g.request.Types, name) && !slices.ContainsFunc(all, func(r refused) bool { return r.name == name }) {
+			all = append(all, refused{name: name, cost: min(failingCost, rule.Longest)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b refused) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.name, b.name)) })

@@ -140,6 +140,30 @@ func TestJobsThatRefuseNodes(t *testing.T) {
 	}
 }
 
+// A gang refuses nodes on which others' jobs failed, one of an unknown run time, too; after an hour it takes them.
+func TestRefusesNodesThatFailJobs(t *testing.T) {
+	r, f := newRefusals()
+	f.Slow.Failing = []string{"n3", "n0"}
+	id := r.add(2, tag).ID
+	r.use(0, 3)
+	if got := r.refuses(t, f, time.Minute)[id]; got != "n[0,3]" {
+		t.Fatalf("it refuses %q", got)
+	}
+	if says := r.plan.Decisions[0].Choices.Refused.Words(); says != "slow nodes: it avoids n[0,3], as long as that pays: on n0 it would run 1.50 times as long; jobs of several users failed on n3" {
+		t.Error(says)
+	}
+	f.Slow.Nodes = nil
+	if r.refuses(t, f, time.Minute); r.plan.Decisions[0].Choices.Refused.Words() != "slow nodes: it avoids n[0,3]; jobs of several users failed on n[0,3]" {
+		t.Errorf("%+v", r.plan.Decisions[0].Choices.Refused)
+	}
+	for range 60 {
+		r.refuses(t, f, time.Minute)
+	}
+	if got := r.refuses(t, f, time.Minute)[id]; got != "" {
+		t.Errorf("after an hour it refuses %q", got)
+	}
+}
+
 // A gang that could start on slow nodes waits for others as long as its longer run there
 // would be, the milder node first, and then takes any.
 func TestRefusesAsLongAsItPays(t *testing.T) {

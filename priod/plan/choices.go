@@ -288,12 +288,20 @@ func (c *PlacesChoice) Words() string {
 // RefusedNodes are slow nodes that a job of several nodes refuses.
 type RefusedNodes struct {
 	Nodes       string  `json:"node_list"`
-	Worst       string  `json:"worst_node"`
-	WorstFactor float64 `json:"worst_factor"`    // it would run so many times as long there
-	WaitsAtMost float64 `json:"waits_at_most_s"` // until it refuses none
+	Worst       string  `json:"worst_node"`                  // of those that are slow
+	WorstFactor float64 `json:"worst_factor"`                // it would run so many times as long there
+	Failing     string  `json:"failing_node_list,omitempty"` // those of them on which jobs of several users failed alike
+	WaitsAtMost float64 `json:"waits_at_most_s"`             // until it refuses none
 }
 
 // Words say which nodes the job avoids, and why.
 func (c *RefusedNodes) Words() string {
-	return fmt.Sprintf("slow nodes: it avoids %s, as long as that pays: on %s it would run %.2f times as long", c.Nodes, c.Worst, c.WorstFactor)
+	why := ""
+	if c.Worst != "" {
+		why = fmt.Sprintf(", as long as that pays: on %s it would run %.2f times as long", c.Worst, c.WorstFactor)
+	}
+	if c.Failing != "" {
+		why += "; jobs of several users failed on " + c.Failing
+	}
+	return "slow nodes: it avoids " + c.Nodes + why
 }
