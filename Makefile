@@ -2,11 +2,12 @@
 GO      ?= $(or $(shell command -v go),/usr/local/go/bin/go)
 PREFIX  ?= /usr/local
 DESTDIR ?=
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+RELEASE  = $(shell sed -n 's/^const Release = "\(.*\)"/\1/p' slurmplug/prio/version.go)
+VERSION ?= $(shell etc/package/version.sh $(RELEASE))
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 BIN     ?= bin
 
-.PHONY: demo test charts deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence evidence-weeks evidence-sizing screenshots build man install install-client install-daemon dist deps help clean
+.PHONY: demo test charts deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence evidence-weeks evidence-sizing screenshots build man install install-client install-daemon dist version deps help clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/priod ./priod
@@ -147,6 +148,9 @@ dist: ## tarballs, .deb and .rpm for amd64 and arm64, checksums and SBOMs into d
 
 test-packages: dist ## as root: installs, upgrades, removes and purges these in a clean Debian 12 and 13
 	@GO=$(GO) tests/packages.sh
+
+version: ## what builds and packages are called
+	@echo $(VERSION)
 
 help: ## the targets
 	@awk -F':[^#]*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

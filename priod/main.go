@@ -6,11 +6,11 @@ import (
 	"os"
 
 	"slurmprio/priod/cli"
+	"slurmprio/slurmplug/prio"
 )
 
-// version is set by the Makefile.
-var version = "unknown"
+var version string // set by the linker, as the Makefile has it
 
 func main() {
-	os.Exit(cli.Main(version, os.Args, os.Stdout, os.Stderr))
+	os.Exit(cli.Main(prio.Version(version), os.Args, os.Stdout, os.Stderr))
 }

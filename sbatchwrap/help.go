@@ -15,7 +15,7 @@ import (
 
 // printHelp tells about our own options.
 func printHelp(w io.Writer) {
-	fmt.Fprintf(w, "\nOptions of sbatchwrap (%s), spelled in full:\n", version)
+	fmt.Fprintf(w, "\nOptions of sbatchwrap (%s), spelled in full:\n", prio.Version(version))
 	for _, o := range prio.Options {
 		line := "      --" + o.Name
 		if o.Arg == sbatch.Optional {
@@ -32,9 +32,10 @@ func printHelp(w io.Writer) {
 	}
 	fmt.Fprint(w, `      --prio-print            show the tag and the command that would run; submit nothing
       --prio-help             this help alone
+      --prio-version          the version of sbatchwrap; --version is sbatch's
 
 The same options may stand on #PRIO lines of the script, before its first
-command, and, but for the last two, in variables: SBATCHWRAP_TYPE=te. The
+command, and, but for the last three, in variables: SBATCHWRAP_TYPE=te. The
 command line counts before variables, variables before the script. A bare
 number is a time in minutes, as for sbatch --time.
 `)

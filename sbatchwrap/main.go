@@ -14,7 +14,7 @@ import (
 	"slurmprio/slurmplug/sbatch"
 )
 
-var version = "unknown" // set by the linker
+var version string // set by the linker, as the Makefile has it
 
 // Exit statuses of our own; once the real sbatch runs, its own counts.
 const (

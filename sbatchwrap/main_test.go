@@ -436,6 +436,10 @@ func TestPrintAndHelp(t *testing.T) {
 	if o.code != 0 || o.stderr != "" {
 		t.Errorf("%d %s", o.code, o.stderr)
 	}
+	o = call{args: []string{"--prio-version"}, env: []string{"SBATCHWRAP_SBATCH=/nowhere"}}.run(t)
+	if !strings.HasPrefix(o.stdout, "sbatchwrap "+prio.Release) || o.code != 0 || o.stderr != "" {
+		t.Errorf("--prio-version: %d %q %s", o.code, o.stdout, o.stderr)
+	}
 	// sbatch's help, then ours; its exit status.
 	o = call{args: []string{"--help", "--version"}, env: []string{"RECORD_EXIT=0"}}.run(t)
 	if o.record == nil || !slices.Equal(o.record.Args, []string{"--help", "--version"}) || !strings.Contains(o.stdout, "--prio-type") {

@@ -48,6 +48,7 @@ They are spelled in full and stand before the script.
 	}
 	entry(optionPrint, "", "show the tag and the command that would run; submit nothing")
 	entry(optionHelp, "", "explain these options")
+	entry(optionVersion, "", "print the version of sbatchwrap")
 	b.WriteString(`The same options may stand on *#PRIO* lines of the script, before its first command. The command line counts before
 variables, variables before the script. A bare number is a time in minutes, as for sbatch --time; 90s, 5m and 1h30m are
 understood too.

@@ -17,8 +17,9 @@ import (
 
 // The options that ask something of the wrapper itself: command line only.
 const (
-	optionHelp  = "prio-help"
-	optionPrint = "prio-print"
+	optionHelp    = "prio-help"
+	optionPrint   = "prio-print"
+	optionVersion = "prio-version"
 )
 
 // maxComment is Slurm's limit in bytes (_test_strlen in src/slurmctld/job_mgr.c).
@@ -39,6 +40,9 @@ func run(name string, args []string) error {
 	}
 	if given(p.cmd, optionHelp) {
 		return show(printHelp)
+	}
+	if given(p.cmd, optionVersion) {
+		return show(func(w io.Writer) { fmt.Fprintln(w, "sbatchwrap", prio.Version(version)) })
 	}
 	if notFound != nil {
 		return notFound
@@ -224,7 +228,7 @@ type parser struct {
 }
 
 func (p *parser) use(g *sbatch.Grammar) {
-	p.grammar = g.With(prio.Exact(optionHelp, optionPrint)...)
+	p.grammar = g.With(prio.Exact(optionHelp, optionPrint, optionVersion)...)
 	p.cmd, p.err = p.grammar.ParseArgs(p.args)
 }
 

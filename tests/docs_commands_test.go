@@ -153,7 +153,7 @@ func TestDocsCommandsAreKnown(t *testing.T) {
 			}
 		}
 		for _, name := range regexp.MustCompile("[`= ]--(prio-[a-z-]+)").FindAllStringSubmatch(texts[page], -1) {
-			if !slices.ContainsFunc(prio.Exact("prio-print", "prio-help"), func(o *sbatch.Option) bool { return o.Name == name[1] }) {
+			if !slices.ContainsFunc(prio.Exact("prio-print", "prio-help", "prio-version"), func(o *sbatch.Option) bool { return o.Name == name[1] }) {
 				t.Errorf("%s: sbatchwrap has no option --%s", page, name[1])
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v2"
+
+	"slurmprio/slurmplug/prio"
 )
 
 // What of the packages can be seen without building any; tests/packages.sh installs them.
@@ -147,5 +149,23 @@ func TestUnitIsConfined(t *testing.T) {
 		if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", "../etc/systemd/"+unit).CombinedOutput(); err != nil {
 			t.Errorf("%s: exposure above 2.0: %v\n%s", unit, err, out)
 		}
+	}
+}
+
+// Builds and packages are called by the release, with the revision between two of them.
+func TestVersionOfBuilds(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("no make: the roots of other Slurms have none")
+	}
+	out, err := exec.Command("make", "-C", "..", "-s", "--no-print-directory", "version").Output()
+	if err != nil {
+		t.Fatalf("make version: %v", err)
+	}
+	if want := regexp.MustCompile(`^` + regexp.QuoteMeta(prio.Release) + `(\+g[0-9a-f]{12}(\.dirty)?)?\n$`); !want.Match(out) {
+		t.Errorf("make version says %q, want %s", out, want)
+	}
+	cite, err := os.ReadFile("../CITATION.cff")
+	if err != nil || !strings.Contains(string(cite), "\nversion: "+prio.Release+"\n") {
+		t.Errorf("CITATION.cff does not name %s: %v", prio.Release, err)
 	}
 }

@@ -1,22 +1,20 @@
 #!/usr/bin/env bash
 # Makes what is published, in dist/: for amd64 and arm64 a tarball, the packages slurmprio and
 # slurmprio-client as .deb and .rpm, an SBOM (CycloneDX), and the checksums of all. The version
-# is that of git describe. One commit gives the same bytes again, with the same compilers.
+# is that of make version. One commit gives the same bytes again, with the same compilers.
 #
 # priod uses the C library, for SQLite and for users whom LDAP or SSSD knows, so it cannot be
 # linked statically; sbatchwrap is.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-: "${GO:=go}" "${VERSION:=$(git describe --tags --always --dirty)}"
+: "${GO:=go}" "${VERSION:=$(make --no-print-directory -s version)}"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH MAINTAINER=${MAINTAINER:-slurmprio <slurmprio@localhost>}
 
-# package_version is VERSION as dpkg and rpm compare it: v1.2.0-rc1 comes before v1.2.0, and that
-# before v1.2.0-3-gabcdef0. Without any tag, commits count.
+# package_version is VERSION as dpkg and rpm compare it: 1.2.0-rc1 comes before 1.2.0, and that before
+# 1.2.0+g0123456789ab, where the commits are counted, so that later ones come later.
 package_version() {
-  local v=$VERSION
-  [[ $v =~ ^v?[0-9]+\.[0-9] ]] || v=0.0.0-$(git rev-list --count HEAD)-g$v
-  sed -E 's/^v//; s/-dirty$/.dirty/; s/-([0-9]+)-(g[0-9a-f]+)/+\1.\2/; s/-/~/g' <<<"$v"
+  sed -E "s/^v//; s/\+g/+$(git rev-list --count HEAD).g/; s/-/~/g" <<<"$VERSION"
 }
 
 # compiler names the C compiler for an architecture, and installs Debian's where that is possible.

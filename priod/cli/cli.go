@@ -59,6 +59,9 @@ func Main(version string, args []string, stdout, stderr io.Writer) int {
 		}
 		return exitDone
 	}
+	if len(args) == 2 && args[1] == "version" { // as many programs have it
+		args = []string{args[0], "--version"}
+	}
 	return Run(App(version), args, stdout, stderr)
 }
 

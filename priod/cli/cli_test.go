@@ -86,7 +86,6 @@ func TestWrongUsage(t *testing.T) {
 		"advise --gres=gpu:1 x.sh":      "advise is gone: use priod eta SCRIPT",
 		"evict --dry-run 17":            "evict is gone: use priod explain --victims JOBID",
 		"defrag --json":                 "defrag is gone: use priod explain --victims",
-		"version":                       "version is gone: use priod --version",
 		"explain --history --victims 1": "explain: --history or --victims, not both",
 		"explain --history":             "explain: name one job, such as 17, 17_4 or 17+0",
 		"tune --grid x --goal te-p95":   "tune: --goal=te-p95: with --grid it stands in [base] or [grid] of the file",
@@ -117,6 +116,7 @@ func TestHelpNeedsNothing(t *testing.T) {
 		"explain 17 --help":       "priod explain - ",
 		"workloads export --help": "priod workloads export - ",
 		"--version":               "priod v1 go",
+		"version":                 "priod v1 go",
 	} {
 		var out, errs bytes.Buffer
 		status := Main("v1", append([]string{"priod"}, strings.Fields(in)...), &out, &errs)

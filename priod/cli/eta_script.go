@@ -112,7 +112,7 @@ func (a *adviser) given(name string) bool {
 }
 
 // aboutWrapper are the options of sbatchwrap about itself, which go neither to sbatch nor into the tag.
-var aboutWrapper = []string{"prio-print", "prio-help"}
+var aboutWrapper = []string{"prio-print", "prio-help", "prio-version"}
 
 // newAdviser reads a command line of sbatch and its script, or scripts of which each gets the options before the first one; nil
 // when help is asked for.

@@ -19,7 +19,6 @@ var gone = map[string]string{
 	"history":          "use priod report history, or priod explain --history JOBID for one job",
 	"sweep":            "use priod tune --grid FILE",
 	"top":              "use priod queue, or priod queue --watch --stored on a terminal",
-	"version":          "use priod --version",
 	"allocate":         "to see what the optimiser makes of an instance, go run ./tests/papers allocate FILE in a checkout",
 	"trace":            "the papers' generators are go run ./tests/papers generate in a checkout",
 	"workloads import": "use go run ./tests/papers import in a checkout",

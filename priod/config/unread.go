@@ -52,7 +52,7 @@ func typeWords(name string) string {
 	return name
 }
 
-// renamed are keys of earlier versions with the names that they have now, as CHANGELOG lists them.
+// renamed are keys of versions before 1.0.0 with the names that they have now.
 var renamed = map[string]string{
 	"locality.longest":     "locality.max_wait",
 	"locality.wait":        "locality.wait_weight",
