@@ -11,7 +11,7 @@ import (
 func TestComplete(t *testing.T) {
 	for line, want := range map[string]string{
 		"evi":                          "evictions",
-		"report ":                      "classes eta failures history learning nodes preemptions shares sizing usage value waits",
+		"report ":                      "classes eta failures goodput history learning nodes preemptions shares sizing usage value waits",
 		"report w":                     "waits",
 		"--conf":                       "--config",
 		"--config /etc/x res":          "resume reset",
