@@ -118,6 +118,26 @@ type Result struct {
 	Hold       string         // why nothing was written, although the plan may hold actions
 }
 
+// connect gives a cycle what features know and others ask.
+func (set *Settings) connect(c *plan.Cycle) {
+	if t := set.Waits.Tracker; t != nil {
+		c.ReadNodes()
+		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
+		set.Refusals.Waited = t.Waited
+	}
+	if j := set.Evictions.Journal; j != nil {
+		c.Pinned, c.Evicted = j.Pins, j.Evicted
+	}
+	if m := set.Retries.Memory; m != nil {
+		if r := &set.Retries.Settings; set.Refusals.Settings.Enabled && r.Rules != nil {
+			for _, x := range retry.Suspects(r, m.Failures, m.Drained, len(c.Snapshot.Nodes), c.Snapshot.At) {
+				set.Refusals.Slow.Failing = append(set.Refusals.Slow.Failing, x.Node)
+			}
+		}
+		c.FailedQuickly = func(j *cluster.Job) int { return m.Quick(&set.Retries.Settings, c.History, j, c.Snapshot.At) }
+	}
+}
+
 // Step runs one cycle. An error of Observe or Planned means that nothing was
 // written; an error of Done means that it was, and the Result says what. An
 // error of a feature comes after everything else is done.
@@ -141,22 +161,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	stage("decide")
 	result := Result{Snapshot: snapshot}
 	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
-	if t := set.Waits.Tracker; t != nil {
-		c.ReadNodes()
-		c.Fragmented = func(id cluster.JobID) time.Duration { return t.Fragmented(id, c.Snapshot.At) }
-		set.Refusals.Waited = t.Waited
-	}
-	if j := set.Evictions.Journal; j != nil {
-		c.Pinned, c.Evicted = j.Pins, j.Evicted
-	}
-	if m := set.Retries.Memory; m != nil {
-		if r := &set.Retries.Settings; set.Refusals.Settings.Enabled && r.Rules != nil {
-			for _, x := range retry.Suspects(r, m.Failures, m.Drained, len(snapshot.Nodes), snapshot.At) {
-				set.Refusals.Slow.Failing = append(set.Refusals.Slow.Failing, x.Node)
-			}
-		}
-		c.FailedQuickly = func(j *cluster.Job) int { return m.Quick(&set.Retries.Settings, h, j, c.Snapshot.At) }
-	}
+	set.connect(c)
 	stays := make(chan []cluster.Stay, 1)
 	if !set.DryRun {
 		rec.Observed(ctx, c.Snapshot, func() []cluster.Stay { return <-stays })
