@@ -114,6 +114,36 @@ func TestGuaranteedShare(t *testing.T) {
 	}
 }
 
+// Where each node has a job that stays, a job that asks for GPUs in all has them on several nodes. One that asks for one node waits.
+func TestShareInParts(t *testing.T) {
+	e := newOwned(t)
+	var workers, ids []string
+	for _, node := range []string{"t4-1", "t4-2"} {
+		e.blocker("t4:2", "--account="+lab.Physics, "--nodelist="+node)
+		workers = append(workers, "guest-"+node)
+		ids = append(ids, e.worker("guest-"+node, "t4:2", endless, 5, "save", "--account="+guests, "--nodelist="+node))
+	}
+	e.begun(workers...)
+	d := e.daemon()
+	d.waitLog("started")
+	asks := func(args ...string) string {
+		return e.submit(append([]string{"--account=" + lab.Physics, "--gpus=t4:4", "--time=60", "--wrap", "sleep 600"}, args...)...)
+	}
+	one := asks("--nodes=1")
+	d.cycles(3)
+	e.explains(one, "no evictable jobs make room")
+	if n := e.toldOf(workers); n != 0 {
+		t.Errorf("%d jobs left for a job that wants one node", n)
+	}
+	e.slurm("scancel", one)
+	parts := asks()
+	e.leavesFor(parts, workers, 2)
+	if on := e.shown(parts, "NumNodes"); on != "2" {
+		t.Errorf("it runs on %s nodes", on)
+	}
+	e.slurm("scancel", append(ids, parts)...)
+}
+
 // A begin time of priod's is moved on after a restart too, not while priod is paused, and is taken back by reset. One of a
 // job's user stays as it is.
 func TestBeginTimesOfSharesAreTakenBack(t *testing.T) {

@@ -76,22 +76,23 @@ type Job struct {
 	// SiteFactorKnown is false for jobs that sprio does not list: not yet
 	// eligible, requeued, held, running.
 	SiteFactorKnown bool
-	Dependency      bool  // waits for another job
-	Elsewhere       bool  // Reason is of one of its partitions, which does not start it, and another one admits it
-	Interactive     bool  // of srun or salloc: it cannot be requeued
-	Whole           bool  // it gets nodes for itself, by --exclusive or its partition
-	OneThread       bool  // of each core it takes one CPU and holds all: --hint=nomultithread, --threads-per-core=1
-	AllMem          bool  // it gets all memory of each of its nodes: --mem=0
-	MemByCPU        bool  // MemMB grows with the CPUs that Slurm adds to fill cores: --mem-per-cpu, DefMemPerCPU
-	GPUs            int   // whole job, one task: that it holds, or that Slurm will give it
-	Right           Right // by the guaranteed shares of accounts: set by guarantee, in each cycle
-	Admitted        bool  // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle
-	Nodes, CPUs     int   // whole job
-	SiteFactor      int64 // what Slurm holds now; see SiteFactorKnown
-	Priority        int64 // what Slurm orders by now
-	TaskCount       int   // tasks that the record stands for, at least 1
-	AtOnce          int   // tasks of its array that may run at a time, of a job that waits; 0: any number, or it is not known
-	ArrayRuns       int   // tasks of its array that run, of a job with AtOnce
+	Dependency      bool      // waits for another job
+	Elsewhere       bool      // Reason is of one of its partitions, which does not start it, and another one admits it
+	Interactive     bool      // of srun or salloc: it cannot be requeued
+	Whole           bool      // it gets nodes for itself, by --exclusive or its partition
+	OneThread       bool      // of each core it takes one CPU and holds all: --hint=nomultithread, --threads-per-core=1
+	AllMem          bool      // it gets all memory of each of its nodes: --mem=0
+	MemByCPU        bool      // MemMB grows with the CPUs that Slurm adds to fill cores: --mem-per-cpu, DefMemPerCPU
+	GPUs            int       // whole job, one task: that it holds, or that Slurm will give it
+	Right           Right     // by the guaranteed shares of accounts: set by guarantee, in each cycle
+	EntitledSince   time.Time // of one that waits: likewise
+	Admitted        bool      // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle
+	Nodes, CPUs     int       // whole job
+	SiteFactor      int64     // what Slurm holds now; see SiteFactorKnown
+	Priority        int64     // what Slurm orders by now
+	TaskCount       int       // tasks that the record stands for, at least 1
+	AtOnce          int       // tasks of its array that may run at a time, of a job that waits; 0: any number, or it is not known
+	ArrayRuns       int       // tasks of its array that run, of a job with AtOnce
 
 	Reason    string // Slurm's reason code
 	Partition string

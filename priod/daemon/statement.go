@@ -20,7 +20,7 @@ func (d *Daemon) resumeStatement(ctx context.Context, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	d.state.Lending.Statement.Restore(open, at)
+	d.state.Lending.Restore(open, at)
 	d.stating.stored = len(open) > 0
 	return nil
 }

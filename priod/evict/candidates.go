@@ -61,7 +61,7 @@ func (c *Choice) addCandidates() {
 	}
 	for i, job := range c.running {
 		x := &c.search.Candidates[i]
-		if why := c.Vetoed[job.ID]; why != "" && why != Constraint && why != Bound && x.Stays == "" { // those are about its place as a waiting job
+		if why := c.Vetoed[job.ID]; why != "" && why != Constraint && why != Bound && why != OneNode && x.Stays == "" { // those are about its place as a waiting job
 			c.stay(i, why)
 		}
 		if x.Stays == "" && job.Start.Before(c.Settings.Since) {

@@ -39,6 +39,8 @@ func (c *Claim) Vet(s plan.JobStatus, place cluster.Place) preemption.Why {
 		return Unhelpful
 	case s.ReqNodes != "", place.Excluded != "" && err != nil:
 		return Constraint
+	case place.Bounds.Most > 0 && place.Bounds.Most < len(c.Nodes()):
+		return OneNode
 	case place.Bounds.Open != "", place.Bounds.Binds, !tasksAllow(place.Bounds, len(c.Nodes())):
 		return Uncountable
 	case slices.ContainsFunc(c.Nodes(), func(n string) bool { return slices.Contains(refused, n) }):
@@ -138,7 +140,7 @@ func (v Vetoes) current(at time.Time) map[cluster.JobID]preemption.Why {
 func (v Vetoes) add(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
 	for id, why := range vetoed {
 		switch why {
-		case Vetoed, Expedited, Constraint, Uncountable, ArrayLimit, Bound:
+		case Vetoed, Expedited, Constraint, Uncountable, ArrayLimit, Bound, OneNode:
 			if _, known := v[id]; v != nil && !known {
 				v[id] = veto{why, at}
 			}

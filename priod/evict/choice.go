@@ -2,6 +2,7 @@ package evict
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -96,12 +97,13 @@ type Choice struct {
 	policy   preemption.Settings
 	search   preemption.Snapshot
 	decision preemption.Decision
-	running  []*cluster.Job                // the jobs of search.Candidates
-	claims   map[cluster.JobID]*Claim      // that keep a place
-	underWay map[cluster.JobID]int64       // evictions of jobs that are leaving: see awaits
-	recent   []*Eviction                   // that count against limits
-	released func(cluster.JobID) time.Time // see Journal.releasedUntil
-	careless givenUp                       // of trials
+	running  []*cluster.Job                       // the jobs of search.Candidates
+	claims   map[cluster.JobID]*Claim             // that keep a place
+	underWay map[cluster.JobID]int64              // evictions of jobs that are leaving: see awaits
+	recent   []*Eviction                          // that count against limits
+	released func(cluster.JobID) time.Time        // see Journal.releasedUntil
+	promised func() func(cluster.JobID) time.Time // the same of entitled jobs
+	careless givenUp                              // of trials
 	taught   lessons
 	doubtful time.Duration    // so long after Settings.Since, another priod's victims may still be in their grace
 	after    *placement.Nodes // of gangs: what is free once all that has a place, and all waiting jobs that fit, have started
@@ -117,6 +119,9 @@ func choose(k kind, q Question) *Choice {
 		For: k.purpose, Question: q, policy: q.Settings.Policy, claims: q.Journal.claimsByJob(), underWay: q.Journal.underWay(), recent: q.Journal.recent(q.Snapshot.At),
 		released: q.Journal.releasedUntil(q.Snapshot.At, q.Settings.Retry), taught: q.Journal.lessons(),
 	}
+	c.promised = sync.OnceValue(func() func(cluster.JobID) time.Time {
+		return q.Journal.releasedUntil(q.Snapshot.At, min(q.Settings.Retry, entitledRetry))
+	})
 	c.policy.Limits = q.Settings.limits(q.Snapshot)
 	k.price(&c.policy, q.Settings)
 	c.search.Nodes = q.Nodes.Nodes
@@ -156,16 +161,27 @@ func (c *Choice) barred(x *Claimant) preemption.Why {
 	switch {
 	case x.vain != nil && x.types == 0:
 		return InVain
-	case c.Vetoed[x.Job] != "":
+	case c.Vetoed[x.Job] != "" && !(c.Vetoed[x.Job] == OneNode && c.Nodes.Request(x.job, x.types).Nodes == 1):
 		return c.Vetoed[x.Job]
 	case within(c.doubtful, c.Snapshot.At, c.Settings.Since):
 		return TookOver
-	case !c.released(x.Job).IsZero():
+	case !c.waitsUntil(x).IsZero():
 		return TooSoon
 	case c.FailedQuickly != nil && x.job.Nodes > 1 && c.FailedQuickly(x.job) >= mostQuick:
 		return FailsSoon
 	}
 	return ""
+}
+
+// entitledRetry is Settings.Retry of entitled jobs, if that is not less.
+const entitledRetry = time.Minute
+
+// waitsUntil is until when a claimant gets no other claim; zero: it may get one.
+func (c *Choice) waitsUntil(x *Claimant) time.Time {
+	if x.job.Right == cluster.Entitled {
+		return c.promised()(x.Job)
+	}
+	return c.released(x.Job)
 }
 
 // add adds a claimant, and has the search look for room for it unless a reason stands against that.
@@ -230,8 +246,9 @@ const (
 // addRows adds the rows of a claim and its evictions to the changes, where others leave for a claimant. A trial that
 // fits, though Slurm has not started it, gets a closer look.
 func (c *Choice) addRows(x *Claimant) {
-	fits := c.For == ForTrial && x.Why == preemption.Fits && x.job.Reason == noRoom && len(c.Changes.fit) < maxFit
-	if x.at < 0 || x.Why != preemption.Evicts && !fits {
+	passed := x.Why == preemption.Fits && c.passedOver(x.job)
+	fits := c.For == ForTrial && x.Why == preemption.Fits && !passed && x.job.Reason == noRoom && len(c.Changes.fit) < maxFit
+	if x.at < 0 || x.Why != preemption.Evicts && !fits && !passed {
 		return
 	}
 	verdict := &c.decision.Verdicts[x.at]
@@ -241,10 +258,10 @@ func (c *Choice) addRows(x *Claimant) {
 		return
 	}
 	at := c.Snapshot.At
-	claim.State, claim.At, claim.Changed = Planned, at, at
+	claim.State, claim.At, claim.Changed, claim.Free = Planned, at, at, passed
 	claim.Pin = slurmplug.CompactHosts(claim.Nodes())
 	claim.Awaits = c.awaits(verdict)
-	if len(claim.Awaits) > 0 || c.comesFreeInParts(verdict) {
+	if len(claim.Awaits) > 0 || !passed && c.comesFreeInParts(verdict) {
 		claim.Resv = "yes" // Number gives it its name
 	}
 	index := int64(len(c.Changes.Claims))
@@ -258,6 +275,14 @@ func (c *Choice) addRows(x *Claimant) {
 		})
 		c.underWay[victim.ID] = -int64(len(c.Changes.Evictions))
 	}
+}
+
+// startsBy is how long an entitled job may fit before it gets the place as a claim: Slurm looks at all jobs that wait twice a minute.
+const startsBy = 90 * time.Second
+
+// passedOver reports whether Slurm does not start an entitled job that fits: what is free is kept for a job ahead of it.
+func (c *Choice) passedOver(job *cluster.Job) bool {
+	return c.For == ForTrial && job.Right == cluster.Entitled && !job.EntitledSince.IsZero() && c.Snapshot.At.Sub(job.EntitledSince) >= startsBy
 }
 
 // sharesOf are the shares of a place as rows.

@@ -100,6 +100,7 @@ type Claim struct {
 	Wait    time.Duration `json:"wait_ns"` // until the last victim has left, as it was expected
 	State   ClaimState    `json:"state"`
 	Reason  string        `json:"reason,omitempty"`
+	Free    bool          `json:"free,omitempty"`   // the place was free: no job leaves for it
 	Pin     string        `json:"pin,omitempty"`    // the nodes written into the job's ReqNodeList; "": none, or taken back
 	Resv    string        `json:"resv,omitempty"`   // the reservation that keeps others off the nodes until all victims have left; "": none, or deleted
 	ResvAt  time.Time     `json:"resv_at,omitzero"` // when the reservation was created

@@ -75,12 +75,12 @@ const maxDoubled = 6
 
 // releasedUntil returns a function that tells until when a job gets no other claim; zero: it may get
 // one. After the first release a job waits for retry before its next claim, after each further one
-// twice as long. When no node satisfies a job, that is due to the request, which all tasks of an array
+// twice as long. A place that was free does not count. When no node satisfies a job, that is due to the request, which all tasks of an array
 // share.
 func (j *Journal) releasedUntil(now time.Time, retry time.Duration) func(cluster.JobID) time.Time {
 	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
 	for i := range j.Claims {
-		if x := &j.Claims[i]; x.State == Released {
+		if x := &j.Claims[i]; x.State == Released && (!x.Free || x.Reason == unsatisfied) {
 			id, n := x.Job, 1
 			if x.Reason == unsatisfied {
 				id, n = slurmplug.Plain(x.Job.ID), unsatisfiedWeight
@@ -175,7 +175,7 @@ func (c *Choice) opens(x *Claimant, byTime []*Eviction) (at time.Time) {
 			return !known || owner != x.User
 		}))
 	case TooSoon:
-		return c.released(x.Job)
+		return c.waitsUntil(x)
 	case Cancelled:
 		return c.careless.until[x.User]
 	}

@@ -38,6 +38,7 @@ const (
 	NotYet      preemption.Why = "not-yet"       // moving others would cost more GPU time than the gang has waited
 	NoTag       preemption.Why = "no-tag"        // of a gang
 	Bound       preemption.Why = "names-nodes"   // a victim that has to move elsewhere
+	OneNode     preemption.Why = "on-one-node"   // a waiting job that accepts no more nodes than one: room is not made in parts
 	ArrayLimit  preemption.Why = "array-limit"   // as many tasks of its array run, or have a claim, as may run at a time
 )
 

@@ -73,8 +73,14 @@ func (c *Choice) askTrials() {
 				asked++
 			}
 		}
-		c.add(x, preemption.Claimant{Owner: x.User, Start: math.Inf(1), Run: run, Price: decision.Choices.Budget.Factor(), Due: job.Right == cluster.Entitled})
+		c.add(x, preemption.Claimant{Owner: x.User, Start: math.Inf(1), Run: run, Price: decision.Choices.Budget.Factor(), Due: job.Right == cluster.Entitled, Spreads: c.spreads(job)})
 	}
+}
+
+// spreads reports whether room may be made for an entitled job on several nodes where it would fit on one: it asks for GPUs in
+// all, and not for one node, as far as is known.
+func (c *Choice) spreads(job *cluster.Job) bool {
+	return job.Right == cluster.Entitled && job.GPUs > 1 && job.Node.GPUs == 0 && job.Nodes <= 1 && !job.Whole && c.Vetoed[job.FirstTask()] != OneNode
 }
 
 // vet says why a trial gets no room by what it is and waits for.

@@ -30,16 +30,28 @@ type Memory struct {
 
 // promise is what an account's waiting job was promised.
 type promise struct {
-	account string
+	account string // "": that of an earlier process, which did not keep it
 	since   time.Time
 }
 
 // since is when a waiting job was entitled first; zero: it is not, or another account's since.
 func (m *Memory) since(j *cluster.Job) (at time.Time) {
-	if p, was := m.entitled[j.ID]; was && p.account == j.Account {
+	if p, was := m.entitled[j.ID]; was && (p.account == j.Account || p.account == "") {
 		at = p.since
 	}
 	return at
+}
+
+// Restore takes in which entitled jobs waited when an earlier process last looked.
+func (m *Memory) Restore(open []Return, at time.Time) {
+	m.entitled = map[cluster.JobID]promise{}
+	for i := range open {
+		x := &open[i]
+		if p, known := m.entitled[x.Job]; !known || x.Since.Before(p.since) {
+			m.entitled[x.Job] = promise{since: x.Since}
+		}
+	}
+	m.Statement.Restore(open, at)
 }
 
 // Classify sets the Right of each job of a snapshot.
@@ -56,6 +68,9 @@ func (f *Feature) Classify(s *cluster.Snapshot, h *cluster.History) {
 		s.Jobs[i].Right = f.result.Jobs[i].Right
 	}
 	f.Memory.entitle(s)
+	for i := range s.Jobs {
+		s.Jobs[i].EntitledSince = f.Memory.since(&s.Jobs[i])
+	}
 }
 
 // Plan writes the begin times of jobs that may not borrow, moves them on, and takes them back from jobs that may start. A job
@@ -73,14 +88,14 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		}
 	}
 	slices.SortStableFunc(writes, func(a, b timed) int { return cmp.Compare(a.left, b.left) })
-	if most := f.Settings.WritesPerCycle; most > 0 && len(writes) > most {
-		c.Plan.Note(plan.ShareWrites, len(writes)-most, "%d begin times of jobs beyond their account's share wait for the next cycle: the writes of one cycle are used up", len(writes)-most)
-		writes = writes[:most]
-	}
+	quota := plan.Quota{Most: f.Settings.WritesPerCycle}
 	var actions []plan.Action
 	for _, w := range writes {
-		actions = append(actions, w.Action)
+		if quota.Take() {
+			actions = append(actions, w.Action)
+		}
 	}
+	quota.Note(c.Plan, plan.ShareWrites, "begin times of jobs beyond their account's share")
 	c.Plan.Ask(actions)
 	return nil
 }

@@ -356,7 +356,11 @@ func (st *Statement) PutBack(t *Taken) {
 		st.add(x)
 	}
 	st.ended = append(t.Ended, st.ended...)
+	st.ended = st.ended[max(len(st.ended)-mostEnded, 0):]
 }
+
+// mostEnded is how many returns are kept while they cannot be stored; of more, the last ones.
+const mostEnded = 100_000
 
 // Restore takes in what waited when an earlier process last looked.
 func (st *Statement) Restore(open []Return, at time.Time) {

@@ -75,6 +75,9 @@ func (v *view) choosePlace(t *Claimant) Verdict {
 		return Verdict{Why: Impossible}
 	}
 	verdict := v.bestPlace(t)
+	if t.Spreads && v.set.Policy == LeastLoss && slices.Contains([]Why{Evicts, Impossible, Anyway}, verdict.Why) {
+		verdict = v.orInParts(t, verdict)
+	}
 	switch {
 	case verdict.Why == Impossible && len(v.vain) < maxVain:
 		v.vain = append(v.vain, t)
@@ -86,7 +89,7 @@ func (v *view) choosePlace(t *Claimant) Verdict {
 
 // alike reports whether there is no place for a claimant if there is none for another.
 func (t *Claimant) alike(o *Claimant) bool {
-	return t.Request == o.Request && t.Price == o.Price && t.Due == o.Due && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
+	return t.Request == o.Request && t.Price == o.Price && t.Due == o.Due && t.Spreads == o.Spreads && t.Start == o.Start && slices.Equal(t.Run, o.Run) && slices.Equal(t.Alike, o.Alike)
 }
 
 // within finds a set within the limit.

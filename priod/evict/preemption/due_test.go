@@ -67,3 +67,41 @@ func TestBorrowersLeaveAnyNumberOfTimes(t *testing.T) {
 		}
 	}
 }
+
+// One that may lie on several nodes does where each has a job that stays, or where fewer GPUs leave for that; else on one.
+func TestDueInParts(t *testing.T) {
+	stays := func() Candidate { c := job(4, 0); c.Stays = NoConsent; return c }
+	for name, c := range map[string]struct {
+		s       Snapshot
+		victims []int
+		nodes   int
+	}{
+		"a job that stays on each": {two(8, stays(), stays(), job(2, 0), job(2, 0)), []int{2, 3, 4}, 2},
+		"one node":                 {two(8, job(8, 0), stays(), job(4, 0)), []int{0}, 1},
+	} {
+		if name == "a job that stays on each" {
+			beside := job(4, 0)
+			c.s.Candidates = append(c.s.Candidates, beside)
+			c.s.Nodes.Take(beside.Shares)
+		}
+		c.s.Claimants[0].Due = true
+		set := Settings{Policy: LeastLoss, Spare: 3600}
+		one := Decide(&c.s, set).Verdicts[0]
+		c.s.Claimants[0].Spreads = true
+		v := Decide(&c.s, set).Verdicts[0]
+		if !slices.Equal(v.Victims, c.victims) || len(v.Shares) != c.nodes || (one.Why == Evicts) != (c.nodes == 1) {
+			t.Errorf("%s: %+v, on one node %+v", name, v, one)
+		}
+	}
+	// 4 GPUs: of 6 that one job holds on the first node, or of 2 and 2.
+	six := stays()
+	six.Shares[0].GPUs = 6
+	s := two(4, job(6, 0), six, job(2, 0))
+	beside := job(2, 0)
+	s.Candidates = append(s.Candidates, beside)
+	s.Nodes.Take(beside.Shares)
+	s.Claimants[0].Due, s.Claimants[0].Spreads = true, true
+	if v := Decide(&s, Settings{Policy: LeastLoss, Spare: 3600}).Verdicts[0]; !slices.Equal(v.Victims, []int{2, 3}) {
+		t.Errorf("fewer GPUs: %+v", v)
+	}
+}

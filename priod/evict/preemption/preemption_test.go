@@ -75,6 +75,8 @@ func drawSnapshot(t *rapid.T, parts bool) Snapshot {
 			trial.Request.Nodes = int32(rapid.IntRange(1, min(3, int(trial.Request.GPUs))).Draw(t, "nodes"))
 		}
 		trial.Request.Whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
+		trial.Due = parts && rapid.Bool().Draw(t, "due")
+		trial.Spreads = trial.Due && trial.Request.Nodes == 0 && !trial.Request.Whole && rapid.Bool().Draw(t, "spreads")
 		if parts && rapid.Bool().Draw(t, "speed known") {
 			run := rapid.SampledFrom([]float64{30, 100, 1000, math.Inf(1)})
 			trial.Run, trial.StartsOn = []float64{run.Draw(t, "run"), run.Draw(t, "run")}, int32(rapid.IntRange(0, 1).Draw(t, "starts on"))
