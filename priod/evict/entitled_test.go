@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
 )
 
 // entitled adds a waiting BE job within its account's share.
@@ -54,5 +56,76 @@ func TestEntitledJobsGetRoom(t *testing.T) {
 	c := s.choose()
 	if refused := c.Refusals(&c.Claimants[0]); len(refused) != 1 || refused[0].Why != WithinShare || Text(ForTrial, WithinShare) != "uses GPUs that are guaranteed to its account" {
 		t.Errorf("%+v", refused)
+	}
+}
+
+// A job that asks for GPUs in all has room made in parts where each node has a job that stays. One that accepts one node alone has
+// not, nor one that asks for GPUs of each node, or is not entitled.
+func TestEntitledInParts(t *testing.T) {
+	stays := func(j *cluster.Job) { j.Tag.Type = "" }
+	for name, c := range map[string]struct {
+		change func(*scene, *cluster.Job)
+		want   string
+	}{
+		"in all":       {func(*scene, *cluster.Job) {}, "evicts [2 4]"},
+		"of each node": {func(_ *scene, j *cluster.Job) { j.Node.GPUs = 4 }, "no-victims []"},
+		"whole nodes":  {func(_ *scene, j *cluster.Job) { j.Whole = true }, "no-victims []"},
+		"one node":     {func(s *scene, j *cluster.Job) { s.vetoed = map[cluster.JobID]preemption.Why{j.ID: OneNode} }, "no-victims []"},
+		"not entitled": {func(_ *scene, j *cluster.Job) { j.Right = cluster.Borrows }, "no-victims []"},
+	} {
+		s := newScene(2)
+		s.runs(1, 1, 2, stays)
+		s.runs(2, 1, 2)
+		s.runs(3, 2, 2, stays)
+		s.runs(4, 2, 2)
+		s.entitled(10, 4)
+		c.change(s, &s.Jobs[4])
+		if why, leaving := s.why(10); fmt.Sprint(why, " ", leaving) != c.want {
+			t.Errorf("%s: %s %v, want %s", name, why, leaving, c.want)
+		}
+	}
+	claim := Claim{Shares: []ClaimShare{{Node: "n1"}, {Node: "n2"}}}
+	if why := claim.Vet(plan.JobStatus{Job: cluster.Job{State: cluster.Pending}}, cluster.Place{Bounds: slurmplug.Bounds{Most: 1}}); why != OneNode {
+		t.Errorf("--nodes=1: %q", why)
+	}
+}
+
+// An entitled job that fits and does not start has the place as a claim, for which no job leaves; that it fails keeps it waiting
+// for no other one.
+func TestEntitledPassedOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		since  time.Duration
+		right  cluster.Right
+		claims int
+	}{"in time": {time.Minute, cluster.Entitled, 0}, "late": {2 * time.Minute, cluster.Entitled, 1}, "borrows": {2 * time.Minute, cluster.Borrows, 0}} {
+		s := newScene(1)
+		s.entitled(10, 2)
+		s.Jobs[0].Right, s.Jobs[0].Reason, s.Jobs[0].EntitledSince = c.right, "Priority", at.Add(-c.since)
+		changes := s.choose().Changes
+		if len(changes.Claims) != c.claims || len(changes.Evictions) != 0 || c.claims == 1 && (!changes.Claims[0].Free || changes.Claims[0].Resv != "") {
+			t.Errorf("%s: %+v", name, changes)
+		}
+		if c.claims == 1 {
+			x := changes.Claims[0]
+			x.State, x.Ended = Released, at
+			s.journal.Claims = []Claim{x}
+			if again := s.choose().Changes; len(again.Claims) != 1 {
+				t.Errorf("after it failed: %+v", again)
+			}
+		}
+	}
+}
+
+// The next claim of an entitled job comes a minute after one that failed.
+func TestEntitledRetry(t *testing.T) {
+	s := newScene(1)
+	s.set.Retry = 10 * time.Minute
+	s.runs(1, 1, 4)
+	s.entitled(10, 2)
+	for ago, want := range map[time.Duration]preemption.Why{30 * time.Second: TooSoon, 90 * time.Second: preemption.Evicts} {
+		s.journal.Claims = []Claim{{Number: 1, Job: slurmplug.Plain(10), State: Released, Ended: at.Add(-ago)}}
+		if why, _ := s.why(10); why != want {
+			t.Errorf("%s after: %s", ago, why)
+		}
 	}
 }
