@@ -11,9 +11,11 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
 	"os/user"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -121,6 +123,9 @@ func etaOfJobs(c *cli.Context, cfg *config.Config, r *store.Reader, names []stri
 	if me, err := user.Current(); err == nil && name == "" {
 		name = me.Username
 	}
+	if len(names) == 0 && c.String("user") == "" && runsDaemon(cfg) {
+		name = "" // an operator's are all
+	}
 	if views, err = view.Expectations(c.Context, cfg, r, f, names, name, len(names) == 0); err == nil && view.Unplanned(views) {
 		if f, err := view.NewForecaster(c.Context, cfg, r, nil); err == nil { // else the stored ones have to do
 			f.Plan(views)
@@ -130,6 +135,16 @@ func etaOfJobs(c *cli.Context, cfg *config.Config, r *store.Reader, names []stri
 		addSlurms(c.Context, cfg, views)
 	}
 	return views, err
+}
+
+// runsDaemon reports whether this is root, or the user to whom the state folder belongs.
+func runsDaemon(cfg *config.Config) bool {
+	info, err := os.Stat(cfg.State.Dir)
+	if err != nil || os.Geteuid() == 0 {
+		return os.Geteuid() == 0
+	}
+	owner, known := info.Sys().(*syscall.Stat_t)
+	return known && int(owner.Uid) == os.Geteuid()
 }
 
 // addSlurms adds what Slurm expects of jobs.
@@ -181,6 +196,10 @@ func showExpected(w io.Writer, views []*view.Expectation, at time.Time, named bo
 		return
 	}
 	header := []string{"JOB", "PARTITION", "GPUS", "STARTS", "9 OF 10", "BY TIME LIMITS", "WHY IT WAITS"}
+	users := slices.ContainsFunc(views, func(v *view.Expectation) bool { return v.User != views[0].User })
+	if users {
+		header = slices.Insert(header, 1, "USER")
+	}
 	slurm := slices.ContainsFunc(views, func(v *view.Expectation) bool { return v.Slurm != "" })
 	if slurm {
 		header = append(header, "SLURM")
@@ -201,6 +220,9 @@ func showExpected(w io.Writer, views []*view.Expectation, at time.Time, named bo
 		rows[i] = []any{report.Safe(name), v.Partition, gpus, inWords(v.StartS), inWords(v.P90S), inWords(v.LimitsS), why}
 		if slurm {
 			rows[i] = append(rows[i], v.Slurm)
+		}
+		if users {
+			rows[i] = slices.Insert(rows[i], 1, any(v.User))
 		}
 	}
 	report.Table(w, header, rows)

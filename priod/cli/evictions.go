@@ -29,6 +29,9 @@ func evictionsCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
+				if _, err := r.Job(c.Context, id, 1); err != nil { // as explain has it
+					return err
+				}
 				of = &id
 			}
 			v, err := view.ReadEvictions(c.Context, r, of, c.Int("most"))

@@ -122,3 +122,19 @@ func TestReportWaits(t *testing.T) {
 	}
 	priod(2, "report", "waits", "--since", "yesterday")
 }
+
+// A job that priod never saw is unknown to evictions as it is to explain.
+func TestEvictionsOfAnUnknownJob(t *testing.T) {
+	dir := t.TempDir()
+	state, cfg := filepath.Join(dir, "state"), filepath.Join(dir, "priod.toml")
+	if err := os.WriteFile(cfg, []byte("[state]\ndir = \""+state+"\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fillWaits(t, state)
+	for id, want := range map[string]int{"9999": exitProblem, "3": exitDone} {
+		var out, errs bytes.Buffer
+		if status := Main("test", []string{"priod", "--config", cfg, "evictions", id}, &out, &errs); status != want || want == exitProblem && !strings.Contains(errs.String(), "job 9999") {
+			t.Errorf("evictions %s: status %d, %s%s", id, status, &out, &errs)
+		}
+	}
+}

@@ -268,7 +268,7 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		}
 		return nil
 	default:
-		return usagef("simulate: which nodes? Give --nodes COUNT:TYPE:GPUS, --cluster FILE or --from-slurm")
+		return usagef("%s: which nodes? Give --nodes COUNT:TYPE:GPUS, --cluster FILE or --from-slurm", c.Command.Name)
 	}
 	if err != nil {
 		return usageError{err}

@@ -76,7 +76,7 @@ func TestTune(t *testing.T) {
 		{tune("two", "--try", "preemption.urgancy=1"), exitUsage, "unknown key"},
 		{tune("two", "--part", "2/2"), exitUsage, "want K/N"},
 		{tune("two", "--workers", "0"), exitUsage, "at least 1"},
-		{[]string{"tune", "--out", filepath.Join(dir, "two")}, exitUsage, "which nodes?"},
+		{[]string{"tune", "--out", filepath.Join(dir, "two")}, exitUsage, "tune: which nodes?"},
 		{[]string{"tune", "--trace", write(t, "few.csv", comparedTrace), "--nodes", "1:a100:2", "--out", filepath.Join(dir, "few")}, exitProblem, "want at least 6 days"},
 		{[]string{"tune", "--trace", jobs, "--nodes", "4:a100:4", "--goal", "joy", "--out", filepath.Join(dir, "two")}, exitUsage, "no goal"},
 	} {

@@ -245,7 +245,7 @@ func (c *Config) read(path, text string, set []string) error {
 		return err
 	}
 	if len(unknown) > 0 {
-		return fmt.Errorf("%s: unknown key %q%s", path, unknown[0].String(), suggest(unknown[0].String()))
+		return fmt.Errorf("%s%s: unknown key %q%s", path, lineOf(text, unknown[0]), unknown[0].String(), suggest(unknown[0].String()))
 	}
 	c.note(meta, filepath.Base(path))
 	for _, a := range all {

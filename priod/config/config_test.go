@@ -128,6 +128,8 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"[ranking]\nordr = \"owed\"", `unknown key "ranking.ordr"; did you mean "ranking.order"?`},
 		{"[ranking]\nlever = \"nice\"", `unknown key "ranking.lever"; it was removed: SiteFactor carries the order on each version of Slurm; what nice or priority wrote is given back at the first cycle`},
 		{"[rankin]\norder = \"owed\"", `unknown key "rankin`},
+		{"[[class]]\nname = \"x\"\nmax_tim = \"1h\"", `:3: unknown key "class.max_tim"; [[class]] has name, `},
+		{"[cycle]\ninterval = \"30s\"\nintervl = \"1s\"", `:3: unknown key "cycle.intervl"; did you mean "cycle.interval"?`},
 		{"frobnicate = 1", `unknown key "frobnicate"; priod config show lists all keys`},
 		{"[ranking]\norder = \"magic\"", `ranking.order: want slurm, owed, not "magic"`},
 		{"[ranking]\norder = 5", "priod.toml:2: ranking.order: want a text in quotes, not a whole number"},

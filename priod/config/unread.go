@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -117,10 +118,52 @@ func suggest(key string) string {
 			best, distance = k, d
 		}
 	}
+	if names := keysOf(table); names != "" {
+		return fmt.Sprintf("; [[%s]] has %s", table, names)
+	}
 	if best == "" || distance > most {
 		return "; priod config show lists all keys"
 	}
 	return fmt.Sprintf("; did you mean %q?", best)
+}
+
+// lineOf is where a key stands, ":12"; "": it is written in another way than one a line.
+func lineOf(text string, key toml.Key) string {
+	table, name := strings.Join(key[:len(key)-1], "."), key[len(key)-1]
+	at := ""
+	for n, line := range strings.Split(text, "\n") {
+		word := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(word, "["):
+			at, _, _ = strings.Cut(strings.TrimLeft(word, "[ "), "]")
+			at = strings.TrimSpace(at)
+			if at == key.String() {
+				return fmt.Sprintf(":%d", n+1)
+			}
+		case at == table:
+			if left, _, set := strings.Cut(word, "="); set && strings.Trim(left, " \t\"'") == name {
+				return fmt.Sprintf(":%d", n+1)
+			}
+		}
+	}
+	return ""
+}
+
+// keysOf are the keys of a list of tables, such as [[class]], of which priod.toml shows none; "": it is none.
+func keysOf(table string) string {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if f.Tag.Get("toml") != table || f.Type.Kind() != reflect.Slice || f.Type.Elem().Kind() != reflect.Struct {
+			continue
+		}
+		var names []string
+		for _, k := range reflect.VisibleFields(f.Type.Elem()) {
+			if name := k.Tag.Get("toml"); name != "" && name != "-" {
+				names = append(names, name)
+			}
+		}
+		return strings.Join(names, ", ")
+	}
+	return ""
 }
 
 var knownKeys = sync.OnceValue(func() []string {

@@ -272,3 +272,14 @@ func TestWordsStandInTheManual(t *testing.T) {
 		}
 	}
 }
+
+// While slurmctld is away its commands fail with one text and then with another: that is one trouble.
+func TestOneTroubleOfSeveralTexts(t *testing.T) {
+	silent := func(text string) error { return fmt.Errorf("%s: %w", text, slurmplug.ErrController) }
+	if a, b := troubleOf(silent("squeue")), troubleOf(silent("scontrol ping")); a != b {
+		t.Errorf("%q and %q", a, b)
+	}
+	if a, b := troubleOf(errors.New("a")), troubleOf(errors.New("b")); a == b {
+		t.Errorf("two other errors are one trouble: %q", a)
+	}
+}

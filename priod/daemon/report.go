@@ -61,8 +61,8 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 	counts := d.logWrites(r.Outcomes) // also when the outcomes could not be recorded
 	if err != nil {
 		d.last.failed++
-		if err.Error() != d.last.trouble {
-			d.last.trouble, d.last.err, d.last.failed = err.Error(), err, 1
+		if trouble := troubleOf(err); trouble != d.last.trouble {
+			d.last.trouble, d.last.err, d.last.failed = trouble, err, 1
 			d.Log.Error("cycle failed; nothing is written until one succeeds", "cycle", d.cycles, "error", err)
 		}
 		d.notify(fmt.Sprintf("STATUS=%d cycles in a row failed: %v", d.last.failed, err))
@@ -86,6 +86,16 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 	d.notify(fmt.Sprintf("STATUS=cycle %d at %s: %d jobs, %d pending ranked, %d written",
 		d.cycles, r.Snapshot.At.Format(time.TimeOnly), len(r.Snapshot.Jobs), len(r.Plan.Decisions), counts[slurmplug.Applied]))
 	return nil
+}
+
+// troubleOf tells one trouble from the next: while slurmctld is away its commands fail with one text and then with another.
+func troubleOf(err error) string {
+	switch b := failedBy(err); b {
+	case SlurmFails, OtherError:
+		return err.Error()
+	default:
+		return string(b)
+	}
 }
 
 // logWrites logs a line for each write and counts them by what became of them.

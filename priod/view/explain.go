@@ -87,7 +87,11 @@ func Explain(ctx context.Context, cfg *config.Config, r *store.Reader, names []s
 		}
 		var program string
 		v.Now, program, v.Note = now.of(v.Job.ID, v.Job.RawID)
-		v.Since = v.sinceCycle(v.Note != notInQueue)
+		if v.Note == notInQueue && v.Array != nil && v.Job.ID.Task == slurmplug.NoTask && now.tasks(v.Job.ID.ID) {
+			v.Note = "" // its tasks are, in records of their own
+		} else {
+			v.Since = v.sinceCycle(v.Note != notInQueue)
+		}
 		v.date()
 		v.Err = v.learn(ctx, cfg, r, times, program)
 	}
@@ -255,6 +259,16 @@ func (q *queueNow) read() {
 	}
 }
 
+// tasks reports whether some task of an array is in the queue.
+func (q *queueNow) tasks(array uint32) bool {
+	for id := range q.jobs {
+		if id.ID == array && id.Task != slurmplug.NoTask {
+			return true
+		}
+	}
+	return false
+}
+
 // ended is the record of a job that is not in the queue any more, which slurmctld keeps for
 // MinJobAge; nil: it has none.
 func (q *queueNow) ended(id cluster.JobID, raw uint32) *slurmplug.Job {
@@ -359,6 +373,10 @@ func (v *Explanation) Lines(all bool) (lines []Line) {
 // showJob says what the job is.
 func (v *Explanation) showJob(line liner) {
 	j := &v.Job
+	if v.Decision == nil && j.Partition == "" && len(v.Stays) > 0 && v.Stays[0].Closed { // of accounting alone
+		line("Job", "%s of %s (account %s): it ended before priod saw it, so what it asked for is not known", j.ID, j.User, cmp.Or(j.Account, "not known"))
+		return
+	}
 	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks, HetID: j.HetLeader, HetOffset: j.HetOffset}.Target(), j.User, j.Account,
 		j.Partition, j.QOS, request(j))
 }

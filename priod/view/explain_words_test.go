@@ -111,3 +111,32 @@ func TestExplainOfAJobThatStartedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A run that only accounting knows says so, in place of a request that is empty.
+func TestExplainOfARunBeforePriod(t *testing.T) {
+	v := &Explanation{}
+	v.Job = store.Job{ID: slurmplug.Plain(7), User: "ann", Left: time.Now()}
+	v.Stays = []store.Stay{{}}
+	v.Stays[0].Closed = true
+	if text := v.Lines(false)[0].Text; !strings.Contains(text, "it ended before priod saw it") || strings.Contains(text, "partition ,") {
+		t.Error(text)
+	}
+}
+
+// Of an array whose tasks have records of their own the queue has some.
+func TestTasksOfAnArrayAreInTheQueue(t *testing.T) {
+	q := &queueNow{jobs: map[slurmplug.JobID]*slurmplug.Job{{ID: 9, Task: 3}: {}, slurmplug.Plain(8): {}}}
+	if !q.tasks(9) || q.tasks(8) || q.tasks(7) {
+		t.Errorf("9: %v, 8: %v, 7: %v", q.tasks(9), q.tasks(8), q.tasks(7))
+	}
+}
+
+// A job that is held, or whose begin time is to come, has waited since its submission.
+func TestWaitOfAHeldJob(t *testing.T) {
+	for name, eligible := range map[string]time.Time{"held": {}, "begins later": time.Now().Add(time.Hour)} {
+		q := store.Queued{Job: store.Job{ID: slurmplug.Plain(7), Submit: time.Now().Add(-16 * time.Minute), Eligible: eligible}}
+		if got := jobOf(&q, nil).WaitS; got < 960 || got > 970 {
+			t.Errorf("%s: waits %d s", name, got)
+		}
+	}
+}

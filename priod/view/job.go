@@ -60,6 +60,9 @@ func jobOf(q *store.Queued, now *plan.WaitSpan) Job {
 			since = d.Since
 		}
 	}
+	if since.IsZero() || since.After(time.Now()) { // held, dependent, a begin time
+		since = j.Submit
+	}
 	if !since.IsZero() {
 		v.WaitS = max(int64(time.Since(since).Seconds()), 0)
 	}

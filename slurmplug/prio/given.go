@@ -112,6 +112,9 @@ func FromScript(title string, text []byte) (given []Given, err error) {
 // one is an error even when it would not.
 func Tag(given []Given) (jobtag.Tag, string, error) {
 	var tag jobtag.Tag
+	if err := noneAlone(given); err != nil {
+		return tag, "", err
+	}
 	for _, g := range given {
 		if g.Option.isGone() {
 			return tag, "", g.Option.goneFrom(g.where)
@@ -125,6 +128,24 @@ func Tag(given []Given) (jobtag.Tag, string, error) {
 		return tag, "", Errorf("the --prio-* options don't fit into a tag: %v", err)
 	}
 	return tag, text, nil
+}
+
+// noneAlone refuses a type of job beside --prio-none on one command line: a variable or a script's line gives way to either.
+func noneAlone(given []Given) error {
+	none, kind := "", ""
+	for _, g := range given {
+		switch line, _, _ := strings.Cut(g.where, ":"); {
+		case line != "command line":
+		case g.Option.Name == "prio-none" && g.Value != "no":
+			none = g.where
+		case g.Option.Name == "prio-type" && g.Value != "none":
+			kind = g.Value
+		}
+	}
+	if none != "" && kind != "" {
+		return Errorf("%s beside --prio-type %s: give one of them", none, kind)
+	}
+	return nil
 }
 
 // misplaced finds an option of ours on an #SBATCH line.

@@ -28,3 +28,21 @@ func FuzzParseTime(f *testing.F) {
 		}
 	})
 }
+
+// --prio-none beside a type on one command line contradicts it; a variable, or a line of the script, gives way.
+func TestNoneStandsAlone(t *testing.T) {
+	given := func(where, name, value string) Given { return Given{find(name), value, where + ": --" + name} }
+	for _, c := range []struct {
+		given []Given
+		wrong bool
+	}{
+		{[]Given{given("command line", "prio-none", "yes"), given("command line", "prio-type", "te")}, true},
+		{[]Given{given("command line", "prio-none", "no"), given("command line", "prio-type", "te")}, false},
+		{[]Given{given("command line", "prio-none", "yes"), given("command line", "prio-type", "none")}, false},
+		{[]Given{given("job.sh, line 2", "prio-type", "te"), given("command line", "prio-none", "yes")}, false},
+	} {
+		if _, _, err := Tag(c.given); (err != nil) != c.wrong {
+			t.Errorf("%+v: %v", c.given, err)
+		}
+	}
+}
