@@ -213,3 +213,15 @@ func TestSizesAheadMovesToABetterNode(t *testing.T) {
 		t.Errorf("after a day: %+v, %q", back, q.p.Decisions[4].Size)
 	}
 }
+
+// A job within its account's share waits for no node: others leave for it where they lose least.
+func TestEntitledWaitsForNoNode(t *testing.T) {
+	_, j, _, cycle := plannedQueue(t)
+	j.Right = cluster.Entitled
+	if got := cycle(time.Second); len(got) != 1 || strings.Contains(got[0].After.String(), "ReqNodeList=n") {
+		t.Errorf("%+v", got)
+	}
+	if again := cycle(time.Second); len(again) != 0 {
+		t.Errorf("%+v", again)
+	}
+}

@@ -127,7 +127,7 @@ func (d *decider) isPassed(c *resizable) bool {
 // fastest; false when it gains on none.
 func (d *decider) planFor(c *resizable, ends [][]placement.Amount, taken []bool) bool {
 	at := d.plannedOn(c)
-	if c.dec.Class == cluster.TE || at >= 0 && d.isPassed(c) {
+	if c.dec.Class == cluster.TE || c.job.Right == cluster.Entitled || at >= 0 && d.isPassed(c) { // others may leave for it, on any node
 		return false
 	}
 	best, most, room, fastest := d.fastestNode(c, ends, taken)
