@@ -324,6 +324,30 @@ func TestReturnsAfterARestart(t *testing.T) {
 	}
 }
 
+// A job that was entitled before a restart has its place before one that comes first in the queue.
+func TestEntitledAfterARestart(t *testing.T) {
+	s := newScene(4, Share{Account: "vision", GPUs: 4})
+	since := now.Add(-time.Hour)
+	s.memory.Restore([]Return{{Job: slurmplug.Plain(2), Account: "vision", Tasks: 1, Since: since, Promise: 2 * time.Minute}}, now)
+	s.job(1, "vision", 4, true, "be", time.Hour)
+	s.job(2, "vision", 4, true, "be", time.Hour)
+	f := &Feature{Settings: s.set, Memory: s.memory}
+	f.Classify(&s.Snapshot, s.h)
+	if first, second := s.Jobs[0], s.Jobs[1]; first.Right == cluster.Entitled || second.Right != cluster.Entitled || !second.EntitledSince.Equal(since) {
+		t.Errorf("%s, %s since %s", first.Right, second.Right, second.EntitledSince)
+	}
+}
+
+// What cannot be stored is kept up to a limit, the last of it.
+func TestReturnsThatCannotBeStored(t *testing.T) {
+	var st Statement
+	st.PutBack(&Taken{Ended: make([]Return, mostEnded)})
+	st.PutBack(&Taken{Ended: []Return{{GPUs: 1}}})
+	if n := len(st.Take().Ended); n != mostEnded {
+		t.Errorf("%d returns are kept", n)
+	}
+}
+
 // Why a job waits is what evictions say of it, but for a pause, and for nodes of the share that are down.
 func TestWhyLate(t *testing.T) {
 	for name, c := range map[string]struct {
