@@ -320,6 +320,7 @@ type NodeReservation struct {
 	Nodes string    `json:"nodes"` // as a host list; "": of none, as one of licences
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
+	Part  bool      `json:"part,omitempty"` // of its nodes it has some cores alone
 }
 
 // Reservations are all of them, those to come too.
@@ -351,6 +352,8 @@ func parseReservations(text string, t *table) (all []NodeReservation) {
 				r.Start, err1 = parseEpoch(value)
 			case "EndTime":
 				r.End, err2 = parseEpoch(value)
+			case "CoreIDs":
+				r.Part = true
 			}
 		}
 		t.row(r.Name, cmp.Or(err1, err2))

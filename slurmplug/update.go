@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Lever is one field of a job that scontrol can change. One update carries one
@@ -37,6 +38,9 @@ const (
 
 // StartTime is the lever on the begin time of a waiting job: a value of BeginAt, or AtOnce. Slurm keeps it when it has passed.
 const StartTime Lever = "StartTime"
+
+// TimeLimit is the lever on the time limit of a job that waits or runs, in whole minutes: a value of LimitOf.
+const TimeLimit Lever = "TimeLimit"
 
 // MinMemoryNode is the lever on the memory of a job that asked for it by --mem, in MB. An earlier
 // priod lowered that of running jobs by it: reset gives it back.
@@ -163,6 +167,11 @@ func (u Update) Validate() error {
 	case StartTime: // scontrol has many words for a time
 		if _, at := u.Value.Begin(); !at && u.Value != AtOnce && u.Value.kind != aDelay {
 			return fmt.Errorf("job %s: %s=%.40q is no begin time", u.Job, u.Lever, u.Value)
+		}
+		return nil
+	case TimeLimit: // of less than a minute scontrol makes another
+		if limit, err := ParseTimeLimit(u.Value.String()); err != nil || limit > 0 && limit < time.Minute || limit == 0 {
+			return fmt.Errorf("job %s: %s=%.40q is no time limit", u.Job, u.Lever, u.Value)
 		}
 		return nil
 	case Switches:

@@ -50,6 +50,15 @@ const beginLayout = "2006-01-02T15:04:05"
 // BeginAt is a begin time as a value of the lever StartTime, in whole seconds.
 func BeginAt(t time.Time) Value { return Text(t.Local().Format(beginLayout)) }
 
+// LimitOf is a time limit as a value of the lever TimeLimit.
+func LimitOf(d time.Duration) Value { return Text(FormatTimeLimit(d)) }
+
+// Limit is the time limit of LimitOf; false for any other value.
+func (v Value) Limit() (d time.Duration, is bool) {
+	d, err := ParseTimeLimit(v.text)
+	return d, err == nil && d != 0 && v.kind == aText
+}
+
 // AtOnce is the begin time of a job that may start now.
 var AtOnce = Text("now")
 

@@ -289,6 +289,8 @@ func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 		return slurmplug.Text(j.Switches), j.Switches != ""
 	case l == slurmplug.StartTime:
 		return slurmplug.BeginAt(j.Eligible), j.State == Pending && !j.Eligible.IsZero()
+	case l == slurmplug.TimeLimit:
+		return slurmplug.LimitOf(j.TimeLimit), j.TimeLimit != 0 && (j.State == Pending || j.State == Running)
 	case l == slurmplug.Reservation:
 		return slurmplug.Text(j.Reservation), true
 	case l == slurmplug.NumNodes:
@@ -436,6 +438,7 @@ type Snapshot struct {
 	Jobs        []Job
 	Nodes       []Node
 	Partitions  []Partition // nil: not known
+	Windows     []Window    // by their start; those that are over are left out
 	Multifactor Multifactor
 	MemShared   bool   // Slurm does not hand out memory: a job that names none, or much, leaves the others theirs
 	Config      string // names slurm.conf and the partitions as they are: another name when they change

@@ -20,6 +20,7 @@ type Partition struct {
 	JobFactor   int    // PriorityJobFactor, which counts beside the largest one
 	Preemptable bool   // PreemptMode is not OFF
 	MaxTime     time.Duration
+	DefaultTime time.Duration // of a job without a limit, of which Slurm shows MaxTime while it waits; 0: MaxTime
 	MinNodes    int
 	MaxNodes    int      // 0: any number
 	Accounts    []string // that it admits alone; nil: all
@@ -33,7 +34,7 @@ type Partition struct {
 func NewPartition(p *slurmplug.Partition) Partition {
 	o := Partition{
 		Name: p.Name, Draining: strings.HasPrefix(p.State, "DRAIN"), NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit, Tier: p.PriorityTier, JobFactor: p.JobFactor,
-		Preemptable: p.PreemptMode != "" && p.PreemptMode != "OFF", MaxTime: p.MaxTime, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes,
+		Preemptable: p.PreemptMode != "" && p.PreemptMode != "OFF", MaxTime: p.MaxTime, DefaultTime: p.DefaultTime, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes,
 		Accounts: p.Accounts, NotAccounts: p.NotAccounts, QOS: p.AllowsQOS, NotQOS: p.NotQOS, Groups: p.Groups != nil,
 	}
 	if o.Closed = p.State; p.State == "UP" || o.Draining {

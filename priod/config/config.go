@@ -100,6 +100,9 @@ type Config struct {
 		Grace         Duration `toml:"grace" json:"grace"`
 		MaxGrace      Duration `toml:"max_grace" json:"max_grace"`
 	} `toml:"preemption" json:"preemption"`
+	Windows struct {
+		Enabled bool `toml:"enabled" json:"enabled"`
+	} `toml:"windows" json:"windows"`
 	Retry struct {
 		Enabled bool   `toml:"enabled" json:"enabled"`
 		Rules   string `toml:"rules" json:"rules"`

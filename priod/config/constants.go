@@ -18,6 +18,7 @@ import (
 	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
+	"slurmprio/priod/window"
 	"slurmprio/priod/workload/speed"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/wake"
@@ -36,6 +37,7 @@ type Constants struct {
 	Watch       time.Duration // evictions under way
 	Headroom    headroom.Settings
 	Retries     retry.Settings
+	Window      window.Settings
 	LearnEvery  time.Duration
 	ShortestRun time.Duration
 	Polls       int // by TE submissions in a minute
@@ -45,7 +47,7 @@ func constantsOfRooms() Constants {
 	return Constants{
 		Commands: slurmplug.Constants, Guarantee: guarantee.Constants, Order: order.Constants, Allocation: allocate.Constants, Steering: steer.Constants,
 		Sizing: size.Constants, Locality: locality.Constants,
-		Eviction: evict.Constants, Watch: evict.Watch, Headroom: headroom.Constants, Retries: retry.Constants,
+		Eviction: evict.Constants, Watch: evict.Watch, Headroom: headroom.Constants, Retries: retry.Constants, Window: window.Constants,
 		LearnEvery: speed.LearnEvery, ShortestRun: speed.ShortestRun, Polls: wake.PollsPerMinute,
 	}
 }
@@ -118,6 +120,8 @@ var constants = []constant{
 	{"retry.suspect_users", func(k *Constants) any { return &k.Retries.Users }},
 	{"retry.suspect_window", func(k *Constants) any { return (*Duration)(&k.Retries.Within) }},
 	{"retry.max_drained", func(k *Constants) any { return &k.Retries.MaxDrained }},
+	{"windows.margin", func(k *Constants) any { return (*Duration)(&k.Window.Margin) }},
+	{"windows.pay", func(k *Constants) any { return &k.Window.Pay }},
 	{"limits.writes_per_cycle", func(k *Constants) any { return &k.Order.WritesPerCycle }},
 	{"limits.agent_queue", func(k *Constants) any { return &k.Commands.AgentQueue }},
 	{"limits.dbd_queue", func(k *Constants) any { return &k.Commands.DBDQueue }},

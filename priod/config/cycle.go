@@ -12,6 +12,7 @@ import (
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/waits"
+	"slurmprio/priod/window"
 	"slurmprio/priod/workload"
 )
 
@@ -28,6 +29,7 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	set.Guarantee = guarantee.Feature{Settings: c.Guarantees(&set.Evictions.Settings), Memory: st.Lending}
 	st.Lending.Statement.Gap = c.WaitsGap()
 	costs := set.Evictions
+	set.Windows = window.Feature{Settings: c.WindowSettings(&set.Evictions.Settings), Slurm: slurm, Evictions: &costs}
 	set.Headroom = headroom.Feature{Settings: c.HeadroomSettings(), Memory: st.Headroom, Slurm: slurm, Evictions: &costs}
 	set.Steering = steer.Feature{Settings: c.Steer(), Memory: st.Steering, Slurm: slurm}
 	sizes := c.Sizes()

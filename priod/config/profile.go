@@ -28,6 +28,8 @@ enabled = true
 enabled = true
 [preemption]
 enabled = true
+[windows]
+enabled = true
 `
 
 // removedProfile was balanced with other limits.
@@ -82,7 +84,7 @@ func (c *Config) On() []string {
 		{c.Ranking.Order != "slurm", "order of BE jobs (" + c.Ranking.Order + ")"}, {c.Allocation.Policy != "", "allocation (" + c.Allocation.Policy + ")"},
 		{c.Steering.Enabled, "steering"}, {c.Rounds.Enabled, "rounds"}, {c.Sizing.Enabled, "sizing"},
 		{c.Locality.Enabled, "few switches"}, {c.Locality.SlowNodes, "no slow nodes"},
-		{c.Preemption.Enabled, "evictions for TE jobs"}, {c.Preemption.Headroom, "nodes kept for TE jobs"}, {c.Preemption.Defrag, "room for gangs"}, {c.Retry.Enabled, "classes of failures, requeues"},
+		{c.Preemption.Enabled, "evictions for TE jobs"}, {c.Preemption.Headroom, "nodes kept for TE jobs"}, {c.Preemption.Defrag, "room for gangs"}, {c.Windows.Enabled, "jobs that run until maintenance"}, {c.Retry.Enabled, "classes of failures, requeues"},
 	} {
 		if f.enabled {
 			on = append(on, f.words)

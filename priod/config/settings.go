@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/retry"
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
+	"slurmprio/priod/window"
 	"slurmprio/priod/workload"
 	"slurmprio/priod/workload/speed"
 )
@@ -132,6 +133,13 @@ func (c *Config) Eviction() evict.Settings {
 	set.GraceShare, set.LossShare, set.UserLossShare = p.GraceShare, p.LossShare, p.UserLossShare
 	set.Ranking, set.Rules = c.Decide().Ranking, c.ConsentRules()
 	set.Grace, set.MaxGrace = time.Duration(p.Grace), time.Duration(p.MaxGrace)
+	return set
+}
+
+// WindowSettings returns which jobs run until maintenance; leaving says which agree to leave, and how long they take.
+func (c *Config) WindowSettings(leaving *evict.Settings) window.Settings {
+	set := c.Constants.Window
+	set.Enabled, set.Restart, set.Leaves = c.Windows.Enabled, leaving.Restart, leaving.Leaves
 	return set
 }
 

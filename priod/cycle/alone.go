@@ -12,5 +12,6 @@ func (set *Settings) OrdersTEAlone() bool {
 	sizes := set.Steering.Settings.Enabled || set.Sizing.Sizes.Enabled()
 	reads := set.Retries.Memory != nil || set.Waits.Tracker != nil
 	decides := len(set.Consent.Classes)+len(set.Consent.Tables) > 0
-	return !(decides || moves || shares || places || sizes || reads) && o.Order == order.SlurmOrder && !o.Peers
+	windows := set.Windows.Settings.Enabled
+	return !(windows || decides || moves || shares || places || sizes || reads) && o.Order == order.SlurmOrder && !o.Peers
 }

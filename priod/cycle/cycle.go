@@ -22,6 +22,7 @@ import (
 	"slurmprio/priod/size"
 	"slurmprio/priod/steer"
 	"slurmprio/priod/waits"
+	"slurmprio/priod/window"
 )
 
 // Settings are what a cycle depends on.
@@ -50,6 +51,7 @@ type Settings struct {
 	Refusals   locality.Refusals
 	Retries    retry.Feature
 	Waits      waits.Feature
+	Windows    window.Feature
 }
 
 // decide has the stages plan in turn: what each needs of another is there then.
@@ -81,6 +83,7 @@ func (set *Settings) decide(ctx context.Context, c *plan.Cycle) (failed error) {
 		&set.Locality,  // few switches, with the sizes
 		&set.Refusals,  // no slow nodes
 		&set.Guarantee, // jobs that may not borrow wait
+		&set.Windows,   // jobs that run until maintenance, and that leave before it
 	)
 	return failed
 }

@@ -114,6 +114,9 @@ func notice(e evict.Event) string {
 	if x == nil || e.Of == nil {
 		return ""
 	}
+	if e.Of.Purpose == evict.ForWindow {
+		return noticeOfWindow(e)
+	}
 	purpose := "trial-and-error job"
 	switch e.Of.Purpose {
 	case evict.ForRound:
@@ -128,6 +131,18 @@ func notice(e evict.Event) string {
 	case x.State == evict.Done && e.Before != string(evict.Done) && x.Reason == "" && x.How != evict.Finished:
 		return fmt.Sprintf("priod: this run follows one that was evicted at %s for %s %s (priod explain %s)",
 			x.SignalledAt.Local().Format(time.DateTime), purpose, e.Of.Job, x.Job)
+	}
+	return ""
+}
+
+// noticeOfWindow is notice of a job that leaves before a window.
+func noticeOfWindow(e evict.Event) string {
+	x := e.Eviction
+	switch {
+	case x.State == evict.Recorded && !x.SignalledAt.IsZero() && x.Tries == 0:
+		return fmt.Sprintf("priod: this job leaves before %s: it has %s to save its state, is requeued and starts again on its own afterwards (priod explain %s)", e.Of.Reason, x.Grace, x.Job)
+	case x.State == evict.Done && e.Before != string(evict.Done) && x.Reason == "" && x.How != evict.Finished:
+		return fmt.Sprintf("priod: this run follows one that left at %s before %s (priod explain %s)", x.SignalledAt.Local().Format(time.DateTime), e.Of.Reason, x.Job)
 	}
 	return ""
 }

@@ -179,6 +179,7 @@ func (m *troubleMetrics) read(what string, err error) {
 // claim takes in what a claim came to.
 func (m *troubleMetrics) claim(c *evict.Claim) {
 	switch {
+	case c.Purpose == evict.ForWindow: // it was never open
 	case c.State == evict.Started:
 		m.claims.WithLabelValues(claimStarted).Inc()
 	case c.State == evict.Released && !c.Room.IsZero():

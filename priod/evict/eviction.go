@@ -71,6 +71,9 @@ const (
 	ForTrial Purpose = "te"    // a TE job starts at once
 	ForRound Purpose = "round" // a BE job gets the GPU type that it is owed
 	ForGang  Purpose = "gang"  // small jobs move elsewhere, so that free GPUs get the shape that a gang asks for
+	// ForWindow is no claim of a waiting job: the job itself leaves before nodes are reserved for maintenance. The claim is
+	// never open, keeps no place and counts against no limit.
+	ForWindow Purpose = "window"
 )
 
 // ClaimShare is what a claim takes of one node.

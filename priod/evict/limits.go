@@ -29,7 +29,8 @@ func (e *Eviction) costNow() float64 {
 // recent are the evictions of the last day that count against limits.
 func (j *Journal) recent(now time.Time) (all []*Eviction) {
 	for i := range j.Evictions {
-		if e := &j.Evictions[i]; e.Counts() && within(day, now, e.At) {
+		e := &j.Evictions[i]
+		if c := j.Claim(e.Claim); e.Counts() && within(day, now, e.At) && (c == nil || c.Purpose != ForWindow) {
 			all = append(all, e)
 		}
 	}
@@ -80,7 +81,7 @@ const maxDoubled = 6
 func (j *Journal) releasedUntil(now time.Time, retry time.Duration) func(cluster.JobID) time.Time {
 	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
 	for i := range j.Claims {
-		if x := &j.Claims[i]; x.State == Released && (!x.Free || x.Reason == unsatisfied) {
+		if x := &j.Claims[i]; x.State == Released && x.Purpose != ForWindow && (!x.Free || x.Reason == unsatisfied) {
 			id, n := x.Job, 1
 			if x.Reason == unsatisfied {
 				id, n = slurmplug.Plain(x.Job.ID), unsatisfiedWeight

@@ -62,15 +62,16 @@ func (n *transition) advanceEviction(e *Eviction) {
 // whether the signal arrived.
 func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	c := n.claimOf(e)
+	window := c != nil && c.Purpose == ForWindow // its limit ends it anyway: it leaves while priod is paused, too
 	switch {
 	case !e.isRun(s) || s.Final != "" || s.State == cluster.Completing:
 		e.How = Ended
 		e.close(CalledOff, "its run ended before it was signalled", n.At)
-	case c == nil || !c.Open() || n.isUnwanted(c):
+	case !window && (c == nil || !c.Open() || n.isUnwanted(c)):
 		e.close(CalledOff, "the job that it makes room for no longer waits", n.At)
 	case !s.CanRequeue || s.Expedites || s.OnHold:
 		e.close(CalledOff, "it may no longer be evicted", n.At)
-	case n.Paused:
+	case n.Paused && !window:
 		e.close(CalledOff, "priod is paused", n.At)
 	case e.Tries >= maxTries:
 		e.close(CalledOff, "the signal could not be sent: "+e.Reason, n.At)

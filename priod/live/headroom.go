@@ -19,14 +19,29 @@ func (c *Cluster) KeepNodes(ctx context.Context, nodes string, d time.Duration) 
 	return nil
 }
 
-// findHeadroom marks the nodes that are kept for TE jobs.
-func (c *Cluster) findHeadroom(ctx context.Context, nodes []cluster.Node) error {
-	if !slices.ContainsFunc(nodes, func(n cluster.Node) bool { return strings.Contains(n.State, reserved) }) {
+// reservationsEvery is how often reservations are read while no node is reserved.
+const reservationsEvery = 10 * time.Second
+
+// addReservations marks the nodes that are kept for TE jobs, and adds the windows of other reservations.
+func (c *Cluster) addReservations(ctx context.Context, s *cluster.Snapshot) error {
+	nodes := s.Nodes
+	active := slices.ContainsFunc(nodes, func(n cluster.Node) bool { return strings.Contains(n.State, reserved) })
+	if old := s.At.Sub(c.reservationsAt); active || old < 0 || old >= reservationsEvery {
+		all, err := c.client.Reservations(ctx)
+		if err != nil {
+			return err
+		}
+		c.reservations, c.reservationsAt = all, s.At
+	}
+	s.Windows = cluster.WindowsOf(c.reservations, s.At)
+	if !active {
 		return nil
 	}
-	list, err := c.client.ReservationNodes(ctx, cluster.HeadroomReservation)
-	if err != nil {
-		return err
+	list := ""
+	for i := range c.reservations {
+		if c.reservations[i].Name == cluster.HeadroomReservation {
+			list = c.reservations[i].Nodes
+		}
 	}
 	names, err := slurmplug.ExpandHosts(list)
 	if err != nil {

@@ -53,6 +53,8 @@ type Cluster struct {
 	taskRules        taskRules
 	topology         cluster.Topology // see Topology
 	topologyAt       time.Time
+	reservations     []slurmplug.NodeReservation
+	reservationsAt   time.Time
 	jobs             []slurmplug.Job          // records of the last poll
 	nodeMB           []int64                  // memory of the nodes, each amount once
 	allMB            []int64                  // the same with MemSpecLimit, which no job gets

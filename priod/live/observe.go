@@ -44,7 +44,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	c.jobs, c.countedFor = jobs, nil
 	s := c.snapshot(at, jobs, nodes)
 	c.findFragile(ctx, s.Jobs, jobs)
-	if err := c.findHeadroom(ctx, s.Nodes); err != nil {
+	if err := c.addReservations(ctx, &s); err != nil {
 		return cluster.Snapshot{}, err
 	}
 	c.addArrays(ctx, at, jobs, s.Jobs)

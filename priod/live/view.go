@@ -48,7 +48,7 @@ func (c *Cluster) View(ctx context.Context) (*View, error) {
 	c.addSubAccounts(ctx, v.Config, v.Partitions)
 	c.setLimits(v.Partitions)
 	v.Snapshot = c.snapshot(at, jobs, nodes)
-	return v, c.findHeadroom(ctx, v.Snapshot.Nodes)
+	return v, c.addReservations(ctx, &v.Snapshot)
 }
 
 // explainPrivate adds to an error that the site hides something from users, if it does.

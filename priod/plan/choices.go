@@ -19,6 +19,20 @@ type Choices struct {
 	Eviction *EvictionChoice `json:"eviction,omitempty"`
 	Switches *PlacesChoice   `json:"switches,omitempty"`
 	Refused  *RefusedNodes   `json:"refused_nodes,omitempty"`
+	Window   *WindowChoice   `json:"window,omitempty"`
+}
+
+// WindowChoice is that a job runs until a window with a shorter limit than its own, and goes on after it.
+type WindowChoice struct {
+	Name  string    `json:"name"`
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+	OwnS  float64   `json:"own_limit_s"` // below 0: none
+}
+
+// Words are the choice for people.
+func (w *WindowChoice) Words() string {
+	return fmt.Sprintf("runs until the window of %s (%s), continues after its end at %s", w.Start.Local().Format("Mon Jan 2 15:04"), w.Name, w.End.Local().Format("Mon Jan 2 15:04"))
 }
 
 // ShareChoice is what a waiting job may do by the guaranteed shares of accounts (priod/guarantee), GPUs as charged.

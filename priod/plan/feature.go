@@ -52,8 +52,18 @@ type Cycle struct {
 	// see Keep.
 	Kept map[cluster.JobID]string
 
+	// Vacating are the running jobs that have to leave before a window.
+	Vacating []Vacating
+
 	nodes func() *nodemap.Map
 	begun []func() // waits for what runs in the background
+}
+
+// Vacating is a running job that has to leave before a window.
+type Vacating struct {
+	Job    *cluster.Job
+	Window string    // its name; "": it is not known any more
+	Start  time.Time // of the window
 }
 
 // manyJobs is the queue length from which concurrency pays.

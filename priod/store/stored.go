@@ -217,6 +217,7 @@ func (h *choicesHash) add(c *plan.Choices) {
 	writeTo(h, c.Eviction)
 	writeTo(h, c.Switches)
 	writeTo(h, c.Refused)
+	writeTo(h, c.Window)
 	maphash.WriteComparable(&h.Hash, c.GPUType != nil)
 	if g := c.GPUType; g != nil {
 		own := *g

@@ -228,7 +228,7 @@ func (p *Plan) field(j *cluster.Job, lever slurmplug.Lever, r cluster.Requested,
 	case j.State == cluster.Pending && shown && lever == slurmplug.PartitionList:
 		list, lost := steer.PutBackPartitions(to.String(), p.survey.snapshot.Partitions)
 		p.part(putBack(j, lever, now, slurmplug.Text(list)), to, lost, steer.NoPartition, c)
-	case j.State == cluster.Pending && shown:
+	case j.State == cluster.Pending && shown, j.State == cluster.Running && shown && lever == slurmplug.TimeLimit:
 		p.Actions = append(p.Actions, putBack(j, lever, now, to))
 	case j.State == cluster.Unread:
 		p.block(putBack(j, lever, slurmplug.Value{}, to), "its record in the queue cannot be read")

@@ -34,6 +34,7 @@ type Expectation struct {
 	P90S         *int64         `json:"start_p90_s"`
 	LimitsS      *int64         `json:"start_by_limits_s"` // by time limits alone
 	Moved        string         `json:"moved,omitempty"`   // what was said of it before
+	Window       string         `json:"window,omitempty"`  // until which window of maintenance it runs
 	Slurm        string         `json:"slurm,omitempty"`   // what Slurm itself expects
 	Alternatives []Alternative  `json:"alternatives"`
 
@@ -159,6 +160,7 @@ func (v *Explanation) eta() *Expectation {
 	id := v.Job.ID
 	e := &Expectation{Job: &id, User: v.Job.User, Partition: v.Job.Partition, GPUs: v.Job.GPUs, GPUType: v.Job.GPUType, Alternatives: []Alternative{}}
 	e.Why, _ = v.answer()
+	e.Window = v.untilWindow()
 	from := func(at time.Time) *int64 {
 		if at.IsZero() {
 			return nil

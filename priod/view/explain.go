@@ -417,6 +417,9 @@ func (v *Explanation) showPlace(all bool, line liner, d *store.Decision) {
 	if s := d.Choices.Share; s != nil && (s.Right != cluster.Withheld.String() || !v.waits()) {
 		line("Share", "%s", s.Words())
 	}
+	if text := v.untilWindow(); text != "" {
+		line("Window", "%s", text)
+	}
 	switch {
 	case v.TEPlace > 0:
 		line("Place", "%d of %d TE jobs; all TE jobs rank ahead of all others", v.TEPlace, v.TECount)
@@ -427,6 +430,16 @@ func (v *Explanation) showPlace(all bool, line liner, d *store.Decision) {
 		}
 		line("Place", "behind %s%s; otherwise in Slurm's own order", report.Plural(v.TECount, "TE job", "TE jobs"), ahead)
 	}
+}
+
+// untilWindow is until which window the job runs; "": until none.
+func (v *Explanation) untilWindow() string {
+	if v.Decision == nil || v.Decision.Choices.Window == nil || !v.Decision.Choices.Window.End.After(time.Now()) {
+		return ""
+	}
+	w := v.Decision.Choices.Window
+	limit := slurmplug.FormatTimeLimit(time.Duration(w.OwnS * float64(time.Second)))
+	return fmt.Sprintf("%s; its own time limit, %s, counts again then", w.Words(), limit)
 }
 
 // showWanted tells which GPU type and priority priod wants for the job, and why they are not written.
@@ -505,6 +518,8 @@ func (v *Explanation) showEvictions(line liner) {
 				job = "at the end of a round, for job"
 			case evict.ForGang:
 				job = "to free nodes for gang"
+			case evict.ForWindow:
+				job = "before " + x.ClaimReason + ", job"
 			}
 			if v.Array != nil {
 				job = fmt.Sprintf("%s %s", x.Victim, job)

@@ -27,6 +27,7 @@ type Preemptions struct {
 	Evictions  Evictions  `json:"evictions"`
 	Rounds     Evictions  `json:"rounds"`      // those at the end of rounds; in none of the others
 	Gangs      Evictions  `json:"gangs"`       // those that freed nodes for gangs; in none of the others
+	Windows    Evictions  `json:"windows"`     // those before maintenance; in none of the others
 	ByUser     []Victims  `json:"by_user"`     // of the jobs that left
 	ByWorkload []Victims  `json:"by_workload"` // the same, by the workload of their tag
 	ForUser    []Benefits `json:"for_user"`    // of the TE jobs
@@ -155,7 +156,7 @@ func joined(stays []store.JobTimes, victims map[cluster.JobID]float64) []store.J
 // victim lost, and which jobs were evicted for a TE job.
 func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]float64, forTE map[cluster.JobID]bool) {
 	lost, forTE = map[cluster.JobID]float64{}, map[cluster.JobID]bool{}
-	p.Evictions.How, p.Rounds.How, p.Gangs.How = map[string]int{}, map[string]int{}, map[string]int{}
+	p.Evictions.How, p.Rounds.How, p.Gangs.How, p.Windows.How = map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	users, workloads, benefits := groups{}, groups{}, groups{}
 	for i := range all {
 		x := &all[i]
@@ -165,6 +166,8 @@ func (p *Preemptions) evictions(all []store.Eviction) (lost map[cluster.JobID]fl
 			sum = &p.Rounds
 		case evict.ForGang:
 			sum = &p.Gangs
+		case evict.ForWindow:
+			sum = &p.Windows
 		}
 		paid, kept, broken := sum.add(x)
 		if x.Signalled.IsZero() {
@@ -310,7 +313,7 @@ type evictionsFor struct {
 
 // otherEvictions are those that were for no TE job.
 func otherEvictions(p *Preemptions) (all []evictionsFor) {
-	for _, of := range []evictionsFor{{"At the end of rounds, for BE jobs that were owed their GPUs", &p.Rounds}, {"To free nodes for gangs", &p.Gangs}} {
+	for _, of := range []evictionsFor{{"At the end of rounds, for BE jobs that were owed their GPUs", &p.Rounds}, {"To free nodes for gangs", &p.Gangs}, {"Before windows of maintenance", &p.Windows}} {
 		if of.sum.Any() {
 			all = append(all, of)
 		}

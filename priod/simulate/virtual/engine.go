@@ -64,7 +64,8 @@ type job struct {
 	switchWait   float64 // s that it waits for few switches at most, from
 	switchStart  float64 // when it could first have started on more; -1: it could not yet
 
-	record // as Slurm shows it
+	record  // as Slurm shows it
+	limited limited
 }
 
 type engine struct {

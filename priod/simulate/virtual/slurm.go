@@ -95,6 +95,7 @@ func newSlurm(e *engine) *slurm {
 	set.Evictions.Slurm, set.Evictions.Recorder, set.Evictions.Now = s, s.recorder, s.now
 	set.Retries.Slurm, set.Retries.Recorder = s, s.recorder
 	set.Headroom.Slurm = s
+	set.Windows.Slurm = s
 	d := &e.opt.Daemon
 	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && !d.every
 	if s.evicts() || s.classifies() {
@@ -142,6 +143,7 @@ func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 		}
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUs-int(free.GPUs), n.CPUs-int(free.CPUs), n.MemMB-free.MemMB
 	}
+	s.snapshot.Windows = s.windows()
 	if s.snapshot.Nodes = s.nodes; absentees { // of which Slurm knows nothing yet
 		s.snapshot.Nodes = nil
 		for i := range s.nodes {
@@ -170,7 +172,7 @@ func (s *slurm) apply(a plan.Action) error {
 	if j == nil {
 		return fmt.Errorf("invalid job id %s", a.Job)
 	}
-	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse, slurmplug.StartTime: s.beginAt}[a.Lever]
+	write := map[slurmplug.Lever]func(*job, slurmplug.Value) error{slurmplug.Size: s.resize, slurmplug.Features: s.constrain, slurmplug.PartitionList: s.assign, slurmplug.Switches: s.limitSwitches, slurmplug.ExcNodeList: s.refuse, slurmplug.StartTime: s.beginAt, slurmplug.TimeLimit: s.limit}[a.Lever]
 	if write != nil {
 		err := write(j, a.After)
 		s.changed(j)
@@ -458,7 +460,7 @@ func (s *slurm) unsettled() bool {
 // evicts reports whether the daemon may have jobs leave.
 func (s *slurm) evicts() bool {
 	e := &s.e.opt.Daemon.Settings.Evictions
-	return e.Journal != nil && (e.Settings.Enabled || e.Rounds != nil && e.Settings.Rounds.Enabled)
+	return e.Journal != nil && (e.Settings.Enabled || s.e.opt.Daemon.Settings.Windows.Settings.Enabled || e.Rounds != nil && e.Settings.Rounds.Enabled)
 }
 
 // memory is a Recorder for a run that is not looked up: the outcomes are

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
 )
@@ -16,14 +17,30 @@ const maintenance = "maintenance"
 type window struct {
 	start, end float64
 	nodes      []int32
+	names      []string        // of the nodes, made when first asked for
 	off        map[int32]int32 // by the Off of a request, that without these nodes
 }
 
 // announce takes in that nodes will be reserved.
 func (e *engine) announce(v *trace.NodeEvent) {
-	e.windows = append(e.windows, window{v.At, v.At + v.For, v.Nodes, map[int32]int32{}})
+	e.windows = append(e.windows, window{v.At, v.At + v.For, v.Nodes, nil, map[int32]int32{}})
+	e.slurm.change()
 	slices.SortStableFunc(e.windows, func(a, b window) int { return cmp.Compare(a.start, b.start) })
 	e.moved = true
+}
+
+// windows are those that are announced, as Slurm shows them.
+func (s *slurm) windows() (all []cluster.Window) {
+	for i := range s.e.windows {
+		w := &s.e.windows[i]
+		if w.names == nil {
+			for _, n := range w.nodes {
+				w.names = append(w.names, s.nodes[n].Name)
+			}
+		}
+		all = append(all, cluster.Window{Name: maintenance, Start: instant(w.start), End: instant(w.end), Nodes: w.names})
+	}
+	return all
 }
 
 // pastWindows forgets maintenance that is over.
