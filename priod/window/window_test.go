@@ -279,6 +279,8 @@ func TestWindowsProperty(t *testing.T) {
 		for i := range s.Nodes {
 			names = append(names, s.Nodes[i].Name)
 		}
+		s.f.Settings.Pay = 2
+		s.window(20*time.Minute, time.Hour, names...)
 		own := map[uint32]time.Duration{}
 		for id := uint32(1); id <= uint32(rapid.IntRange(1, 8).Draw(t, "jobs")); id++ {
 			limit := time.Duration(rapid.IntRange(1, 600).Draw(t, "limit")) * time.Minute
@@ -296,7 +298,7 @@ func TestWindowsProperty(t *testing.T) {
 		}
 		for range rapid.IntRange(20, 150).Draw(t, "cycles") {
 			s.At = s.At.Add(time.Duration(rapid.IntRange(1, 55).Draw(t, "seconds")) * time.Second)
-			switch rapid.IntRange(0, 15).Draw(t, "event") {
+			switch rapid.IntRange(0, 30).Draw(t, "event") {
 			case 0:
 				at := s.At.Sub(now) + time.Duration(rapid.IntRange(1, 80).Draw(t, "ahead"))*time.Minute
 				s.window(at, at+time.Duration(rapid.IntRange(1, 60).Draw(t, "long"))*time.Minute, rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, nodes, rapid.ID[string]).Draw(t, "on")...)
