@@ -26,7 +26,6 @@ const (
 	LocalityWrites NoteKind = "locality-writes"  // of locality.Constants
 	ShareWrites    NoteKind = "share-writes"     // of guarantee.Constants
 	TESteps        NoteKind = "te-steps"         // the band holds fewer places than TE jobs wait
-	WindowWrites   NoteKind = "window-writes"    // of window.Constants
 	ShareSteps     NoteKind = "share-steps"      // the same of the order by allocation
 	NodeKinds      NoteKind = "node-kinds"       // nodes of more kinds than placement tells apart
 	FailuresUnseen NoteKind = "failures-unseen"  // more jobs ended than failures are looked for in
@@ -54,7 +53,7 @@ const ForeignValues NoteKind = "foreign-value"
 
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
-	WritesPerCycle, SteeringWrites, LocalityWrites, ShareWrites, WindowWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
+	WritesPerCycle, SteeringWrites, LocalityWrites, ShareWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
 	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain, HistoryUnrecorded,
 	ForeignValues,
 }

@@ -67,8 +67,9 @@ func TestPreemptions(t *testing.T) {
 		Evicted: Slowdowns{Jobs: 1, P50: number(2), P95: number(2), P99: number(2)},
 		Evictions: Evictions{Count: 6, Underway: 1, CalledOff: 1, Promised: 6 * 180.0 / 3600, Lost: 5 * 100.0 / 3600, Kept: 2, Broken: 2,
 			How: map[string]int{"exited": 2, "finished": 1, "forced": 1, "ended": 1}},
-		Rounds: Evictions{Count: 1, Promised: 180.0 / 3600, Lost: 100.0 / 3600, Kept: 1, How: map[string]int{"exited": 1}},
-		Gangs:  Evictions{Count: 1, Promised: 180.0 / 3600, Lost: 100.0 / 3600, Kept: 1, How: map[string]int{"exited": 1}},
+		Rounds:  Evictions{Count: 1, Promised: 180.0 / 3600, Lost: 100.0 / 3600, Kept: 1, How: map[string]int{"exited": 1}},
+		Gangs:   Evictions{Count: 1, Promised: 180.0 / 3600, Lost: 100.0 / 3600, Kept: 1, How: map[string]int{"exited": 1}},
+		Windows: Evictions{How: map[string]int{}},
 		ByUser: []Victims{
 			{Name: "ann", Count: 5, Jobs: 5, Lost: 400.0 / 3600, Kept: 2, Broken: 1, P50: number(8), P95: number(28.7)},
 			{Name: "eve", Count: 1, Jobs: 1, Lost: 100.0 / 3600, Broken: 1, P50: number(33), P95: number(33)},

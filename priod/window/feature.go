@@ -50,7 +50,7 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	r := Decide(q, &f.Settings)
 	c.Vacating = r.Leaving
-	f.write(c, &r)
+	write(c, &r)
 	explain(c, &r)
 	if !r.Next.IsZero() {
 		c.Plan.StandsUntil(r.Next)
@@ -73,18 +73,17 @@ func (f *Feature) requeues(ctx context.Context, c *plan.Cycle, j *cluster.Job) (
 }
 
 // write asks for the limits that jobs have not yet.
-func (f *Feature) write(c *plan.Cycle, r *Result) {
+func write(c *plan.Cycle, r *Result) {
 	if c.Paused != "" {
 		return
 	}
-	quota := plan.Quota{Most: f.Settings.WritesPerCycle}
 	var actions []plan.Action
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		if l.Until != nil && l.Job.State == cluster.Pending {
 			c.Plan.StandsUntil(c.Snapshot.At.Add(time.Minute)) // then a shorter one may be due
 		}
-		if l.To == l.Field.Now || !quota.Take() {
+		if l.To == l.Field.Now {
 			continue
 		}
 		why := HasOwn
@@ -97,7 +96,6 @@ func (f *Feature) write(c *plan.Cycle, r *Result) {
 		}
 		actions = append(actions, a)
 	}
-	quota.Note(c.Plan, plan.WindowWrites, "time limits of jobs that run until a window")
 	c.Plan.Ask(actions)
 }
 

@@ -16,12 +16,11 @@ import (
 
 // Settings say which jobs run until a window. The zero value: none, and those that do leave in time.
 type Settings struct {
-	Enabled        bool
-	Margin         time.Duration // between a limit and the window, for the time until Slurm starts the job; between its grace and the limit
-	Restart        time.Duration // time that starting again costs a job
-	Pay            float64       // a job works so many times as long as its restart and its grace take
-	Depth          int           // so many waiting jobs are looked at in a cycle
-	WritesPerCycle int           // 0: any number
+	Enabled bool
+	Margin  time.Duration // between a limit and the window, for the time until Slurm starts the job; between its grace and the limit
+	Restart time.Duration // time that starting again costs a job
+	Pay     float64       // a job works so many times as long as its restart and its grace take
+	Depth   int           // so many waiting jobs are looked at in a cycle
 
 	// Leaves is how long a job takes to leave once it is told; false: it does not agree to leave.
 	Leaves func(*cluster.Job) (time.Duration, bool)
@@ -29,7 +28,7 @@ type Settings struct {
 
 // Constants are the settings that no site changes. Slurm's limits are in whole minutes; its backfill may take half a minute to
 // start a job.
-var Constants = Settings{Margin: time.Minute, Pay: 10, Depth: 5000, WritesPerCycle: 200}
+var Constants = Settings{Margin: time.Minute, Pay: 10, Depth: 5000}
 
 // raiseBy is by how much more a running job can get before a window for its limit to be raised.
 const raiseBy = 5 * time.Minute

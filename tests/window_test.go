@@ -1,0 +1,93 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"slurmprio/tests/lab"
+)
+
+// windows has jobs run until maintenance, by the minute.
+const windows = quick + "[windows]\nenabled = true\nmargin = \"8s\"\npay = 1.0\n[preemption]\nrestart = \"1s\"\n"
+
+// maintain announces maintenance of a node, some seconds ahead, for a minute.
+func (e *evictable) maintain(name, node string, ahead int) {
+	e.Helper()
+	e.slurm("scontrol", "create", "reservation", "ReservationName="+name, "Flags=MAINT,IGNORE_JOBS", "Nodes="+node, fmt.Sprintf("StartTime=now+%d", ahead), "Duration=1", "Users=root")
+}
+
+// limit is a job's time limit as Slurm shows it.
+func (e *evictable) limit(id string) string {
+	e.Helper()
+	return strings.TrimSpace(e.slurm("squeue", "--noheader", "--format=%l", "--job="+id))
+}
+
+func (e *evictable) hasLimit(id, want string) {
+	e.Helper()
+	e.wait("job "+id+" to have the limit "+want, func() bool { return e.limit(id) == want })
+}
+
+// A job with an hour to run starts although its node has maintenance in a minute, leaves before it, has its own limit again,
+// and goes on after it; a daemon that starts meanwhile knows of it. Where the window is cancelled while a job runs towards it,
+// and at a reset, the job has its own limit at once. One that agreed to nothing waits.
+func TestRunsUntilMaintenance(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a", Count: 1, GPUType: "a100", GPUs: 4}, {Prefix: "v", Count: 1, GPUType: "v100", GPUs: 4}, {Prefix: "t", Count: 1, GPUType: "t4", GPUs: 4}}})
+	e := evictableOn(t, newSiteOn(t, l, windows))
+	for node, ahead := range map[string]int{"a1": 80, "v1": 150, "t1": 150} {
+		e.maintain("of_"+node, node, ahead)
+	}
+	first := e.worker("first", "a100:4", endless, 5, "save")
+	cancelled := e.worker("cancelled", "v100:4", endless, 5, "save")
+	reset := e.worker("reset", "t4:4", endless, 5, "save")
+	other := e.submit("--gres=gpu:a100:4", "--time=60", "--wrap", "sleep 600")
+	e.sleep(3 * time.Second)
+	if got := e.slurm("squeue", "--noheader", "--states=RUNNING"); got != "" {
+		t.Fatalf("Slurm alone starts jobs that reach into maintenance:\n%s", got)
+	}
+	d := e.daemon()
+	e.begun("first", "cancelled", "reset")
+	e.hasLimit(first, "1:00")
+	e.hasLimit(cancelled, "2:00")
+	if out := e.must("explain", first); !strings.Contains(out, "runs until the window of ") {
+		t.Error(out)
+	}
+	d.stop()
+	d = e.daemon()
+	e.slurm("scontrol", "delete", "ReservationName=of_v1")
+	e.hasLimit(cancelled, "1:00:00")
+	e.told("first")
+	e.wait("the first one to wait with its own limit", func() bool {
+		return strings.TrimSpace(e.slurm("squeue", "--noheader", "--format=%T %l", "--job="+first)) == "PENDING 1:00:00"
+	})
+	e.wait("maintenance", func() bool {
+		return strings.Contains(e.slurm("sinfo", "--noheader", "--nodes=a1", "--format=%T"), "maint")
+	})
+	if got := e.slurm("squeue", "--noheader", "--nodelist=a1", "--states=RUNNING"); got != "" {
+		t.Errorf("in maintenance there run\n%s", got)
+	}
+	e.must("reset")
+	e.hasLimit(reset, "1:00:00")
+	e.must("resume")
+	e.slurm("scancel", other, reset, cancelled)
+	e.completes(first)
+	e.leftOnce("first")
+	all := e.settled()
+	if len(all) != 1 || all[0].Purpose != "window" || all[0].State != "done" {
+		t.Errorf("%+v", all)
+	}
+	for _, c := range []struct{ want, args string }{
+		{"before the window of_a1", "explain " + first},
+		{"Before windows of maintenance", "report preemptions"},
+	} {
+		if out := e.must(strings.Fields(c.args)...); !strings.Contains(out, c.want) {
+			t.Errorf("%s does not say %q:\n%s", c.args, c.want, out)
+		}
+	}
+	if text := d.log.String(); strings.Contains(text, "level=ERROR") {
+		t.Error(text)
+	}
+	d.stop()
+}
