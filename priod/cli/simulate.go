@@ -66,6 +66,7 @@ func simulateCommand() *cli.Command {
 func ShowFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "jobs-out", Usage: "write what became of every job to this CSV `FILE`"},
+		&cli.StringFlag{Name: "series-out", Usage: "write GPUs in use and jobs that wait over time to this CSV `FILE`"},
 		&cli.StringFlag{Name: "html", Usage: "write a page with plots, and with --order priod causes of waiting, to `FILE`"},
 		jsonFlag(),
 	}
@@ -414,11 +415,16 @@ func progress(w io.Writer) (tick, finish func()) {
 		}
 }
 
-// Show prints the figures, and writes the files of --jobs-out and --html.
+// Show prints the figures, and writes the files of --jobs-out, --series-out and --html.
 func (s *Simulated) Show(c *cli.Context) error {
 	s.showNotes(c.App.ErrWriter)
 	if path := c.String("jobs-out"); path != "" {
 		if err := writeFile(path, s.writeJobs); err != nil {
+			return err
+		}
+	}
+	if path := c.String("series-out"); path != "" {
+		if err := writeFile(path, s.writeSeries); err != nil {
 			return err
 		}
 	}
@@ -444,6 +450,19 @@ func (s *Simulated) Show(c *cli.Context) error {
 			fmt.Fprintln(w, words)
 		}
 	})
+}
+
+// writeSeries writes the state at each moment that was kept.
+func (s *Simulated) writeSeries(w io.Writer) error {
+	if _, err := fmt.Fprintln(w, "at_s,gpus,queue"); err != nil {
+		return err
+	}
+	for _, p := range s.Series {
+		if _, err := fmt.Fprintf(w, "%g,%d,%d\n", p.At, p.GPUs, p.Queued); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mostShares are shown of each table of the statement; --json has all.

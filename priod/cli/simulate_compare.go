@@ -78,8 +78,8 @@ func between(from, to *measures) differences {
 
 // compareRuns is priod simulate --compare.
 func compareRuns(ctx context.Context, c *cli.Context) error {
-	if c.String("jobs-out") != "" {
-		return usagef("simulate: --jobs-out writes the jobs of one run, and --compare makes two: leave one of them out")
+	if c.String("jobs-out") != "" || c.String("series-out") != "" {
+		return usagef("simulate: --jobs-out writes the jobs of one run, --series-out its GPUs, and --compare makes two: leave one of them out")
 	}
 	r, err := comparison(ctx, c)
 	if err != nil {

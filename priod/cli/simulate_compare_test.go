@@ -145,7 +145,7 @@ func TestCompareRefuses(t *testing.T) {
 		want string
 	}{
 		{[]string{"--order", "srtf"}, `--order "srtf": want one of fifo`},
-		{[]string{"--jobs-out", "jobs.csv"}, "--jobs-out writes the jobs of one run"},
+		{[]string{"--jobs-out", "jobs.csv"}, "--jobs-out writes the jobs of one run, --series-out its GPUs"},
 		{[]string{"--backfill", "some"}, `--backfill "some": want one of`},
 	} {
 		status, out, errs := run(comparing(t, comparedTrace, c.args...)...)

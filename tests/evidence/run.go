@@ -92,6 +92,7 @@ type run struct {
 	trace     string   // file
 	flags     []string
 	json, csv string // set once it is done
+	series    string // the same, of GPUs in use over time; "": not wanted
 }
 
 // all does the runs that were not done before, workers at a time, and stops at the first error.
@@ -138,6 +139,9 @@ func (s *study) one(ctx context.Context, r *run) error {
 	}
 	base := filepath.Join(s.dir, fmt.Sprintf("%s-%x", r.name, sum.Sum(nil)[:8]))
 	r.json, r.csv = base+".json", base+".csv"
+	if r.series != "" {
+		r.series = base + "-series.csv"
+	}
 	if _, err := os.Stat(r.json); err == nil {
 		return nil
 	}
@@ -146,6 +150,9 @@ func (s *study) one(ctx context.Context, r *run) error {
 		return err
 	}
 	args := []string{"--config", conf, "simulate", "--trace", r.trace, "--json", "--jobs-out", r.csv}
+	if r.series != "" {
+		args = append(args, "--series-out", r.series)
+	}
 	if !strings.Contains(strings.Join(r.flags, " "), "--order") {
 		args = append(args, "--order", "priod", "--hold", "20s")
 	}
