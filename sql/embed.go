@@ -8,3 +8,8 @@ import "embed"
 //
 //go:embed migrations/*.sql
 var Migrations embed.FS
+
+// Moment are the views by which the queries answer of a moment, :at.
+//
+//go:embed moment.sql
+var Moment string

@@ -51,6 +51,7 @@ var rows = []string{
 	"sql",
 	"priod/store",
 	"priod/cycle",
+	"priod/expect",
 	"priod/config",
 	"priod/live/tail",
 	"priod/live",

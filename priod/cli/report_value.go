@@ -68,7 +68,7 @@ func replayedValue(ctx context.Context, args []string, since, until time.Time, r
 	app := Within("simulate")
 	app.Flags = append(simulateFlags(), &cli.StringFlag{Name: "config"})
 	app.Action = func(c *cli.Context) error {
-		all, err := comparison(ctx, c)
+		all, err := comparison(ctx, c, nil)
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
@@ -42,14 +43,19 @@ func simulateCommand() *cli.Command {
 			"daemon's own cycles, as --config and --set say. --compare runs the same jobs twice, and shows both beside what\n" +
 			"happened, where the trace has start and end times:\n" +
 			"    priod simulate --from-slurm --since 30d --compare --html compared.html\n" +
-			"    priod simulate --from-slurm --since 30d --order priod --set profile=balanced",
+			"    priod simulate --from-slurm --since 30d --order priod --set profile=balanced\n" +
+			"--state records both runs of --compare as the daemon records its life, to be walked through (nothing is written to Slurm):\n" +
+			"    priod simulate --from-slurm --since 30d --set profile=balanced --state month && priod web --state month",
 		Flags: append(append(simulateFlags(),
 			&cli.BoolFlag{Name: "compare", Usage: "real history, Slurm alone and with priod, side by side; --order is then Slurm's (default: this Slurm's with --from-slurm, else multifactor with easy backfill)"}),
-			ShowFlags()...),
+			append(ShowFlags(), &cli.StringFlag{Name: recordTo, Usage: "record --compare in this `FOLDER`, for --state of web, explain, queue, evictions and report"})...),
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
+			if c.IsSet(recordTo) {
+				return recordRuns(ctx, c)
+			}
 			if c.Bool("compare") {
 				return compareRuns(ctx, c)
 			}
@@ -120,6 +126,7 @@ type Simulated struct {
 	profile []string // what of the profile is not simulated
 
 	spec   simulate.Spec
+	jobID  func(id string, place int) cluster.JobID // nil: by the order of arrival
 	left   unrunnable
 	strict bool
 	// reserved are the reservations of this Slurm from second 0 of a trace on; nil: not asked for.
@@ -590,7 +597,11 @@ func (s *Simulated) writeJobs(w io.Writer) error {
 		if o.Type >= 0 && int(o.Type) < len(s.Types) && row[2] != "" {
 			row[8] = s.Types[o.Type]
 		}
-		if since, waited := s.Entitled[slurmplug.Plain(uint32(i)+1)]; waited {
+		id := slurmplug.Plain(uint32(i) + 1)
+		if s.jobID != nil {
+			id = s.jobID(j.ID, i)
+		}
+		if since, waited := s.Entitled[id]; waited {
 			row = append(row, number(since))
 		} else if s.Entitled != nil {
 			row = append(row, "")

@@ -30,6 +30,7 @@ type compared struct {
 	Skipped map[string]int `json:"skipped_rows"`
 	Left    *leftOutJSON   `json:"left_out,omitempty"`
 
+	last   *Simulated                                                              // with priod
 	jobs   []metrics.Job                                                           // that are measured
 	note   string                                                                  // why what happened is left out
 	origin time.Time                                                               // of the trace; zero: it does not say
@@ -81,10 +82,15 @@ func compareRuns(ctx context.Context, c *cli.Context) error {
 	if c.String("jobs-out") != "" || c.String("series-out") != "" {
 		return usagef("simulate: --jobs-out writes the jobs of one run, --series-out its GPUs, and --compare makes two: leave one of them out")
 	}
-	r, err := comparison(ctx, c)
+	r, err := comparison(ctx, c, nil)
 	if err != nil {
 		return err
 	}
+	return r.Show(c)
+}
+
+// Show prints the comparison, and writes the page of --html.
+func (r *compared) Show(c *cli.Context) error {
 	if path := c.String("html"); path != "" {
 		if err := writeFile(path, r.page().Write); err != nil {
 			return err
@@ -93,8 +99,8 @@ func compareRuns(ctx context.Context, c *cli.Context) error {
 	return answer(c, r, r.show)
 }
 
-// comparison runs the jobs through both policies.
-func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
+// comparison runs the jobs through both policies, and has them recorded; nil: not.
+func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, error) {
 	slurm, err := ownPolicy(ctx, c)
 	if err != nil {
 		return nil, err
@@ -123,21 +129,28 @@ func comparison(ctx context.Context, c *cli.Context) (*compared, error) {
 	}
 	in.Jobs = trace.Each(jobs)
 	r := &compared{origin: s.Stats.Origin, Bad: s.Stats.Bad, Skipped: s.Stats.Skipped, Left: s.leftOut()}
+	if to != nil {
+		to.of(s, in.Config, jobs)
+	}
 	w := metrics.Window{First: 0, Last: len(jobs) - 1}
 	var runs []comparedRun
 	for _, run := range []comparedRun{{Name: "slurm", title: "Slurm, simulated"}, {Name: "priod", title: "with priod"}} {
-		s := Simulated{spec: alone}
+		s := Simulated{spec: alone, jobID: jobIDOf(to)}
 		if run.Name == "priod" {
 			s.spec = with
+		}
+		if to != nil {
+			in.Record = to.side(run.Name)
 		}
 		if err := s.run(ctx, in, c.App.ErrWriter); err != nil {
 			return nil, err
 		}
 		run.Policy, run.series, run.outcomes = s.spec.String(), s.Series, s.Outcomes[w.First:w.Last+1]
 		run.Figures = comparedFigures{s.Figures, &s.Figures.Preemptions, &s.Figures.Wasted}
-		r.jobs = s.Jobs[w.First : w.Last+1]
+		r.jobs, r.last = s.Jobs[w.First:w.Last+1], &s
 		runs = append(runs, run)
 	}
+	in.Record = nil
 	r.again = func(ctx context.Context, draw uint64) (slurm, priod float64, err error) {
 		in.Jobs = trace.Each(trace.Jittered(jobs, draw))
 		var means [2]float64

@@ -8,6 +8,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/expect"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/store"
 	"slurmprio/priod/workload"
@@ -125,7 +126,7 @@ func (d *Daemon) learned(l lesson) {
 		}
 		return
 	}
-	c.trouble, c.last, c.slow, c.past, c.fit = "", l.Lessons, l.slow, l.past, FitOf(l.promises, d.clock.now())
+	c.trouble, c.last, c.slow, c.past, c.fit = "", l.Lessons, l.slow, l.past, expect.FitOf(l.promises, d.clock.now())
 	d.metrics.promised(l.promises, d.clock.now())
 	d.Log.Debug("learned speeds from accounting", "jobs", l.Runs)
 }
@@ -146,8 +147,8 @@ func learnSpeeds(ctx context.Context, cfg *config.Config, slurm Slurm, st Store,
 	}
 	l.past = runtimes.Past(stays)
 	slices.SortFunc(l.past, func(a, b runtimes.Run) int { return a.End.Compare(b.End) })
-	l.past = l.past[max(len(l.past)-PastRuns, 0):]
-	if l.promises, err = st.PromisesSince(ctx, now.Add(-ScoredFor)); err != nil {
+	l.past = l.past[max(len(l.past)-expect.PastRuns, 0):]
+	if l.promises, err = st.PromisesSince(ctx, now.Add(-expect.ScoredFor)); err != nil {
 		return lesson{err: err}
 	}
 	if l.err = ctx.Err(); l.err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/store"
 )
@@ -25,29 +24,8 @@ func (d *Daemon) sample(ctx context.Context, r *cycle.Result, took time.Duration
 	if busy, _, _ := s.busy(); busy || time.Now().Before(s.next) {
 		return
 	}
-	x := &store.Sample{At: r.Snapshot.At, TookS: s.longest.Seconds(), Causes: d.state.Waits.Causes(), Slow: map[string]float64{}}
-	for i := range r.Snapshot.Nodes {
-		n := &r.Snapshot.Nodes[i]
-		x.GPUs, x.InUse = x.GPUs+n.GPUs, x.InUse+min(n.GPUsUsed, n.GPUs)
-		switch free := max(n.GPUs-n.GPUsUsed, 0); {
-		case n.Reserved():
-			x.Reserved += free
-		case !n.Usable:
-			x.Down += free
-		case n.Stranded() != "":
-			x.Stranded += free
-		}
-	}
-	for i := range r.Snapshot.Jobs {
-		switch j := &r.Snapshot.Jobs[i]; {
-		case j.State == cluster.Running:
-			x.Running++
-		case j.State == cluster.Pending && d.history.ClassOf(j) == cluster.TE:
-			x.WaitingTE += max(j.TaskCount, 1)
-		case j.State == cluster.Pending:
-			x.WaitingBE += max(j.TaskCount, 1)
-		}
-	}
+	x := store.SampleOf(&r.Snapshot, d.history, d.state.Waits.Causes())
+	x.TookS = s.longest.Seconds()
 	for i := range d.learning.speeds.slow.Nodes {
 		if n := &d.learning.speeds.slow.Nodes[i]; n.Factor != nil {
 			x.Slow[n.Name] = *n.Factor

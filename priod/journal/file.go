@@ -20,6 +20,8 @@ type file struct {
 	path string
 	info os.FileInfo // as last read or written; nil: there was none
 	good int64       // bytes up to the end of the last whole line
+
+	unsynced bool // it reaches the disk when it may
 }
 
 // load reads the whole file; nil when there is none.
@@ -82,7 +84,10 @@ func (f *file) add(text []byte) (err error) {
 		return err
 	}
 	_, err = open.WriteAt(text, f.good)
-	if err = errors.Join(err, open.Sync()); err != nil {
+	if !f.unsynced {
+		err = errors.Join(err, open.Sync())
+	}
+	if err != nil {
 		err = errors.Join(err, open.Truncate(f.good))
 		f.info, _ = open.Stat() // its time has changed
 		return err

@@ -206,6 +206,9 @@ func (j *Journal) Stands() (bool, error) {
 	return Stands(j.file.path, j.file.info)
 }
 
+// Unsynced has what is appended reach the disk when it may: it is of a simulation.
+func (j *Journal) Unsynced() { j.file.unsynced = true }
+
 // Append adds records with one write and one sync, behind what another process appended since. After an error the file is
 // as before.
 func (j *Journal) Append(records ...Record) error {

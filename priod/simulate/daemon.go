@@ -16,13 +16,13 @@ import (
 // daemonOf is priod as its configuration has it, with nothing learned yet. Where the cluster is not divided, partitions
 // count for jobs without GPUs alone; of programs it knows what the table of workloads says. Causes of
 // waiting are found only where waits asks for them or a feature needs them.
-func daemonOf(c *config.Config, table *workload.Table, divided, waits bool) virtual.Daemon {
+func daemonOf(c *config.Config, table *workload.Table, state *cycle.State, divided, waits bool) virtual.Daemon {
 	everywhere := *c
 	if len(c.Slurm.Partitions) > 0 && !divided {
 		everywhere.Slurm.Partitions = []string{virtual.Partition}
 	}
 	d := virtual.Daemon{
-		Settings:   everywhere.Features(nil, table, cycle.NewState()),
+		Settings:   everywhere.Features(nil, table, state),
 		Partitions: c.Slurm.Partitions,
 		Interval:   time.Duration(c.Cycle.Interval), Watch: c.Constants.Watch,
 	}
@@ -45,6 +45,13 @@ func daemonOf(c *config.Config, table *workload.Table, divided, waits bool) virt
 	if len(c.Wake.Listen) > 0 {
 		d.Calls = c.Constants.Polls
 	}
+	return d
+}
+
+// idle is a priod that watches a Slurm, and writes nothing.
+func idle(c *config.Config, in *Input, state *cycle.State) virtual.Daemon {
+	d := daemonOf(c, in.Table, state, in.Cluster.Divided(), true)
+	d.Calls, d.Settings.Hold = 0, WithoutPriod
 	return d
 }
 

@@ -7,7 +7,6 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/simulate/metrics"
-	"slurmprio/priod/simulate/virtual"
 )
 
 // returns watches the cycles for what guaranteed shares came to.
@@ -16,12 +15,13 @@ type returns struct {
 	waits  []float64                   // s, of those that started
 	first  map[cluster.JobID]float64   // when a job was first entitled while it waited, s from the trace's start
 	prolog time.Duration
+	origin time.Time
 	asked  float64 // GPUs that entitled jobs lacked where room was made for them
 	left   float64 // GPUs of the jobs that left for that
 }
 
-func newReturns(prolog float64) *returns {
-	return &returns{since: map[cluster.JobID]time.Time{}, first: map[cluster.JobID]float64{}, prolog: time.Duration(prolog * float64(time.Second))}
+func newReturns(prolog float64, origin time.Time) *returns {
+	return &returns{origin: origin, since: map[cluster.JobID]time.Time{}, first: map[cluster.JobID]float64{}, prolog: time.Duration(prolog * float64(time.Second))}
 }
 
 // see takes in one cycle.
@@ -37,7 +37,7 @@ func (r *returns) see(c *cycle.Result) {
 			} else if !waited {
 				r.since[j.ID] = c.Snapshot.At
 				if _, before := r.first[j.ID]; !before {
-					r.first[j.ID] = c.Snapshot.At.Sub(virtual.Epoch).Seconds()
+					r.first[j.ID] = c.Snapshot.At.Sub(r.origin).Seconds()
 				}
 			}
 		case waited:

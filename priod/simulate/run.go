@@ -9,6 +9,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
@@ -36,6 +37,7 @@ type Input struct {
 	// Weights are those of Slurm's multifactor priority; the zero value: virtual.DefaultWeights.
 	Weights virtual.Weights
 	Config  *config.Config  // of priod, where it runs
+	Record  *Recording      // nil: the run is not recorded
 	Table   *workload.Table // what that priod knows of programs
 }
 
@@ -54,21 +56,37 @@ type Result struct {
 }
 
 // Run simulates; spec has passed Check.
-func Run(ctx context.Context, spec Spec, in Input) (Result, error) {
+func Run(ctx context.Context, spec Spec, in Input) (r Result, err error) {
+	if in.Record != nil {
+		if err := in.Record.open(ctx); err != nil {
+			return Result{}, err
+		}
+		defer func() { err = in.Record.close(ctx, err) }()
+	}
 	opt, err := spec.Options(&in)
 	if err != nil {
 		return Result{}, err
 	}
-	if !spec.Priod() || len(in.Config.Shares) == 0 {
-		return in.Run(ctx, opt)
+	watch := newReturns(opt.Prolog, cmp.Or(in.origin(), virtual.Epoch))
+	shared := spec.Priod() && len(in.Config.Shares) > 0
+	if shared {
+		opt.Daemon.Seen = watch.see
 	}
-	watch := newReturns(opt.Prolog)
-	opt.Daemon.Seen = watch.see
-	r, err := in.Run(ctx, opt)
-	if err == nil {
+	if in.Record != nil {
+		in.Record.watch(&opt)
+	}
+	if r, err = in.Run(ctx, opt); err == nil && shared {
 		r.Figures.Returns, r.Entitled = watch.figures(), watch.first
 	}
 	return r, err
+}
+
+// origin is second 0 of the trace; zero: left open.
+func (in *Input) origin() (at time.Time) {
+	if in.Record != nil {
+		at = in.Record.Origin
+	}
+	return at
 }
 
 // Run simulates with these options of the virtual Slurm.
@@ -106,8 +124,21 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 		if err != nil {
 			return opt, err
 		}
-		opt.Order, opt.Daemon = virtual.Priod, daemonOf(c, in.Table, in.Cluster.Divided(), s.Waits)
+		state := cycle.NewState()
+		if in.Record != nil {
+			state = in.Record.state
+		}
+		opt.Order, opt.Daemon = virtual.Priod, daemonOf(c, in.Table, state, in.Cluster.Divided(), s.Waits || in.Record != nil)
 		if s.SlurmOrder == "fifo" {
+			opt.Multifactor = virtual.FIFOWeights
+		}
+	} else if in.Record != nil {
+		c, err := config.Defaults()
+		if err != nil {
+			return opt, err
+		}
+		opt.Order, opt.Daemon = virtual.Priod, idle(c, in, in.Record.state)
+		if s.Order == "fifo" {
 			opt.Multifactor = virtual.FIFOWeights
 		}
 	}

@@ -27,11 +27,16 @@ type Reader struct {
 	q      *db.Queries
 	db     *sql.DB
 	frozen bool // no -wal: no process writes, and SQLite needs no lock files
+	at     time.Time
 }
 
-// OpenReader opens the state folder for reading.
+// OpenReader opens the state folder for reading, of a replay as it ended.
 func OpenReader(ctx context.Context, dir string) (*Reader, error) {
-	r := &Reader{dir: dir, q: db.New()}
+	return OpenReaderAt(ctx, dir, time.Time{})
+}
+
+func openReader(ctx context.Context, dir string, at time.Time) (*Reader, error) {
+	r := &Reader{dir: dir, q: db.New(), at: at}
 	if err := r.open(ctx); err != nil {
 		_ = r.Close()
 		return nil, err
@@ -76,12 +81,8 @@ func (r *Reader) connect(ctx context.Context) error {
 	} else {
 		params.Set("readonly_shm", "1")
 	}
-	handle, err := sql.Open("sqlite3", uri(path, params))
-	if err != nil {
-		return err
-	}
-	handle.SetMaxOpenConns(1)
-	r.db = handle
+	r.db = sql.OpenDB(connector{uri(path, params), r.at})
+	r.db.SetMaxOpenConns(1)
 	return r.checkSchema(ctx)
 }
 

@@ -558,6 +558,11 @@ func (s *Store) committed(number int64) {
 	s.unsaved = unsaved{writes: s.unsaved.writes}
 }
 
+// ExtendCycles ends each row of cycles where the next one begins: of a replay, whose cycles that would change nothing are left out.
+func (s *Store) ExtendCycles(ctx context.Context) error {
+	return s.batch(ctx, func(tx db.DBTX) error { return s.q.ExtendCycles(ctx, tx) })
+}
+
 // Done appends to the journal what History took in of the writes of the last Planned, and stores what became of them. Where the
 // database cannot be written, a later cycle stores it.
 func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
 	"slurmprio/slurmplug"
@@ -29,6 +30,34 @@ type Sample struct {
 	Slow      map[string]float64 `json:"slow_nodes"`      // beyond doubt, times as long as typical
 
 	Reservations []slurmplug.NodeReservation `json:"reservations"`
+}
+
+// SampleOf is what a cycle saw of the cluster; causes are those of the waits, by the GPUs that they ask for.
+func SampleOf(s *cluster.Snapshot, h *cluster.History, causes map[plan.Cause]int) *Sample {
+	x := &Sample{At: s.At, Causes: causes, Slow: map[string]float64{}}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		x.GPUs, x.InUse = x.GPUs+n.GPUs, x.InUse+min(n.GPUsUsed, n.GPUs)
+		switch free := max(n.GPUs-n.GPUsUsed, 0); {
+		case n.Reserved():
+			x.Reserved += free
+		case !n.Usable:
+			x.Down += free
+		case n.Stranded() != "":
+			x.Stranded += free
+		}
+	}
+	for i := range s.Jobs {
+		switch j := &s.Jobs[i]; {
+		case j.State == cluster.Running:
+			x.Running++
+		case j.State == cluster.Pending && h.ClassOf(j) == cluster.TE:
+			x.WaitingTE += max(j.TaskCount, 1)
+		case j.State == cluster.Pending:
+			x.WaitingBE += max(j.TaskCount, 1)
+		}
+	}
+	return x
 }
 
 // SaveSample adds one. It may be called alongside the cycles.

@@ -46,6 +46,7 @@ type Options struct {
 	Retention time.Duration // age at which Prune drops what is past, at least two days; 0: never
 	Logger    hclog.Logger  // nil: silent
 	Once      bool          // no daemon: that it has ended is no fault, see Running
+	Replay    bool          // of a simulation: what is written reaches the disk when it may, and the folder is no other process's
 
 	Now func() time.Time // what is past goes by it; nil: the system's clock
 }
@@ -141,6 +142,9 @@ func (s *Store) open(ctx context.Context) error {
 	s.lack(err)
 	if s.told, err = openTold(s.journals, LockOfJournal(s.dir)); err != nil {
 		return err
+	}
+	if s.opts.Replay {
+		s.file.Unsynced()
 	}
 	if !s.shares() { // else the host that takes over says so
 		s.unreadable()

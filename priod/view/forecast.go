@@ -11,7 +11,7 @@ import (
 	"slurmprio/priod/advise"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
-	"slurmprio/priod/daemon"
+	"slurmprio/priod/expect"
 	"slurmprio/priod/live"
 	"slurmprio/priod/placement/forecast"
 	"slurmprio/priod/report"
@@ -44,11 +44,11 @@ func NewForecaster(ctx context.Context, cfg *config.Config, r *store.Reader, sit
 		return nil, err
 	}
 	now := f.site.Snapshot.At
-	stays, err := r.LatestStays(ctx, "", daemon.PastRuns)
+	stays, err := r.LatestStays(ctx, "", expect.PastRuns)
 	if err != nil {
 		return nil, err
 	}
-	promises, err := r.PromisesSince(ctx, now.Add(-daemon.ScoredFor))
+	promises, err := r.PromisesSince(ctx, now.Add(-expect.ScoredFor))
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func NewForecaster(ctx context.Context, cfg *config.Config, r *store.Reader, sit
 	if f.model = runtimes.Learn(append(past, runtimes.Going(f.site.Snapshot.Jobs)...), now); len(past) == 0 || !f.model.Calibrated() {
 		return f, nil
 	}
-	f.forecast = &advise.Forecast{Runs: forecast.ByPast(f.model, now), Draws: daemon.ExpectDraws, Fit: daemon.FitOf(promises, now)}
+	f.forecast = &advise.Forecast{Runs: forecast.ByPast(f.model, now), Draws: expect.Draws, Fit: expect.FitOf(promises, now)}
 	return f, nil
 }
 

@@ -37,3 +37,6 @@ WHERE i.closed = 1 AND i.end_ms > sqlc.arg(since_ms) ORDER BY i.end_ms;
 SELECT
   CAST((SELECT coalesce(max(claim), 0) FROM claims) AS INTEGER) AS claim,
   CAST((SELECT coalesce(max(eviction), 0) FROM evictions) AS INTEGER) AS eviction;
+
+-- name: FirstCycle :one
+SELECT at_ms FROM cycles ORDER BY cycle LIMIT 1;

@@ -53,3 +53,14 @@ DELETE FROM share_hours WHERE (hour_ms, account) IN (
 DELETE FROM share_returns WHERE (id, task, since_ms) IN (
   SELECT r.id, r.task, r.since_ms FROM share_returns AS r WHERE r.until_ms > 0 AND r.until_ms < sqlc.arg(before_ms) LIMIT sqlc.arg(most)
 );
+
+-- name: PruneJobChanges :execrows
+-- Of jobs in the queue; those of others go with their job.
+DELETE FROM job_changes WHERE (job, until_ms) IN (
+  SELECT c.job, c.until_ms FROM jobs AS j JOIN job_changes AS c ON c.job = j.job AND c.until_ms < sqlc.arg(before_ms) WHERE j.left_ms = 0 LIMIT sqlc.arg(most)
+);
+
+-- name: PruneNodeChanges :execrows
+DELETE FROM node_changes WHERE (name, until_ms) IN (
+  SELECT c.name, c.until_ms FROM nodes AS n JOIN node_changes AS c ON c.name = n.name AND c.until_ms < sqlc.arg(before_ms) LIMIT sqlc.arg(most)
+);

@@ -432,7 +432,7 @@ func (o *observer) live(seed uint64, n int, record func(cycle.Slurm) virtual.Rec
 		Daemon: virtual.Daemon{
 			Learn: o.reload, LearnEvery: 20 * time.Minute,
 			Settings: c.Features(nil, table, st), Interval: time.Duration(c.Cycle.Interval), Watch: c.Constants.Watch, Calls: c.Constants.Polls,
-			Record: record, History: h,
+			Record: record, History: h, Every: true,
 		},
 	}
 	opt.Daemon.Settings.Stage = func(stage string) {

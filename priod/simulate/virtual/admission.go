@@ -74,6 +74,9 @@ func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 // newJob is a job that is about to arrive, with what it asks for in terms of the cluster.
 func (e *engine) newJob(t trace.Job) (j *job, why string) {
 	j = &job{Job: t, index: int32(len(e.jobs)), switchStart: -1, record: record{row: -1}}
+	if j.id = number(j.index); e.opt.Number != nil {
+		j.id = e.opt.Number(t.ID, len(e.jobs))
+	}
 	j.todo = j.work()
 	j.height = scatter(j.index)
 	if j.line, why = e.lineOf(&j.Job, j.Partition); why != "" {

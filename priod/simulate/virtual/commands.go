@@ -56,8 +56,8 @@ func (s *slurm) past(id cluster.JobID) plan.JobStatus {
 		return plan.JobStatus{Gone: true}
 	}
 	return plan.JobStatus{
-		Job:  cluster.Job{ID: id, User: r.user, State: cluster.Other, Start: instant(r.start), Restarts: r.restarts, NodeList: r.nodes},
-		Gone: true, Final: cmp.Or(r.ending.State, "COMPLETED"), ExitCode: r.ending.ExitCode, ExitedBy: r.ending.Signal, End: instant(r.end),
+		Job:  cluster.Job{ID: id, User: r.user, State: cluster.Other, Start: s.e.instant(r.start), Restarts: r.restarts, NodeList: r.nodes},
+		Gone: true, Final: cmp.Or(r.ending.State, "COMPLETED"), ExitCode: r.ending.ExitCode, ExitedBy: r.ending.Signal, End: s.e.instant(r.end),
 	}
 }
 
@@ -143,7 +143,7 @@ func (s *slurm) do(c *plan.Command) error {
 
 func (s *slurm) signal(j *job) error {
 	if j.state != running && j.state != leaving {
-		return fmt.Errorf("job %s does not run", number(j.index))
+		return fmt.Errorf("job %s does not run", j.id)
 	}
 	if j.state == running {
 		s.e.signal(j)
@@ -155,7 +155,7 @@ func (s *slurm) signal(j *job) error {
 func (s *slurm) requeue(j *job, wait time.Duration) error {
 	e := s.e
 	if j.pending() || j.returns {
-		return fmt.Errorf("job %s is in the queue", number(j.index))
+		return fmt.Errorf("job %s is in the queue", j.id)
 	}
 	if j.state == running {
 		e.stop(j, false)
@@ -180,7 +180,7 @@ func (s *slurm) begin(j *job, wait time.Duration) error {
 	switch {
 	case j.state == closing && j.returns: // and then it begins later
 	case !j.pending():
-		return fmt.Errorf("job %s is not pending", number(j.index))
+		return fmt.Errorf("job %s is not pending", j.id)
 	case j.state == waiting:
 		s.e.queue.remove(j)
 	}
@@ -197,7 +197,7 @@ func (s *slurm) beginAt(j *job, v slurmplug.Value) error {
 	if !later && v != slurmplug.AtOnce {
 		return fmt.Errorf("%.40q is no begin time", v)
 	}
-	return s.begin(j, time.Duration(max(at.Sub(Epoch).Seconds()-s.e.now, 0)*float64(time.Second)))
+	return s.begin(j, time.Duration(max(at.Sub(s.e.opt.Origin).Seconds()-s.e.now, 0)*float64(time.Second)))
 }
 
 // pin names the nodes on which a pending job has to lie; "": any.
@@ -218,7 +218,7 @@ func (s *slurm) pin(j *job, list string) error {
 // ask changes what a pending job asks for.
 func (s *slurm) ask(j *job, change func()) error {
 	if !j.pending() {
-		return fmt.Errorf("job %s is not pending", number(j.index))
+		return fmt.Errorf("job %s is not pending", j.id)
 	}
 	if j.state != waiting {
 		change()
@@ -348,4 +348,4 @@ func (s *slurm) watch() {
 }
 
 // now is the time for evictions.
-func (s *slurm) now() time.Time { return instant(s.e.now) }
+func (s *slurm) now() time.Time { return s.e.instant(s.e.now) }

@@ -228,7 +228,7 @@ func TestHeldBack(t *testing.T) {
 	if err == nil {
 		err = e.handle(event{kind: arrived, job: j})
 	}
-	if row := e.slurm.snapshot.Jobs[0]; err != nil || row.TimeLimit != 100*time.Second || !row.Begins(instant(0)) {
+	if row := e.slurm.snapshot.Jobs[0]; err != nil || row.TimeLimit != 100*time.Second || !row.Begins(e.instant(0)) {
 		t.Errorf("%+v, %v", row, err)
 	}
 }
@@ -251,7 +251,7 @@ func skippedCycles(t *testing.T, node trace.NodeGroup, jobs []trace.Job, setting
 	outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
 	for _, every := range []bool{true, false} {
 		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Daemon: daemonOf(t, settings, nil)}
-		opt.Daemon.every = every
+		opt.Daemon.Every = every
 		opt.Daemon.Settings.Stage = func(stage string) {
 			if stage == "observe" {
 				cycles[every]++

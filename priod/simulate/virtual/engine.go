@@ -125,6 +125,9 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	if opt.Placement == placement.Pool { // the zero value
 		opt.Placement = placement.Packed
 	}
+	if opt.Origin.IsZero() {
+		opt.Origin = Epoch
+	}
 	e := &engine{
 		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, divided: c.Divided(), lines: map[string]*line{}, parts: map[string]*queuePart{},
 		queue: queue{classes: map[classKey]*class{}},

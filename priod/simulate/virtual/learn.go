@@ -16,7 +16,7 @@ func (s *slurm) ran(j *job, state string) {
 	row := &s.snapshot.Jobs[j.row]
 	s.stays = append(s.stays, cluster.PastStay{
 		Stay: cluster.Stay{
-			Job: row.ID, User: j.User, Start: instant(j.start), End: instant(s.e.now), Closed: true, GPUs: j.GPUs,
+			Job: row.ID, User: j.User, Start: s.e.instant(j.start), End: s.e.instant(s.e.now), Closed: true, GPUs: j.GPUs,
 			GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
 		},
 		RawID: row.RawID, Name: j.Workload, NodeList: s.names(j.nodes()), State: state, Submit: row.Submit, Eligible: row.Eligible, Tag: jobtag.Text{Tag: row.Tag, Text: row.TagText}, Limit: time.Duration(j.Limit * float64(time.Second)),
@@ -30,7 +30,7 @@ func (s *slurm) learn() {
 		return
 	}
 	s.learned = s.e.now
-	oldest := instant(s.e.now).Add(-d.LearnFrom)
+	oldest := s.e.instant(s.e.now).Add(-d.LearnFrom)
 	s.stays = slices.DeleteFunc(s.stays, func(x cluster.PastStay) bool { return x.End.Before(oldest) })
 	if len(s.stays) < s.taught+max(s.taught/20, 1) && len(s.stays) >= s.taught {
 		return // a twentieth more runs teach nothing new

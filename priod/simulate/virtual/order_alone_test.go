@@ -39,7 +39,7 @@ func TestOrderOfTEAlone(tt *testing.T) {
 		outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
 		for _, every := range []bool{true, false} {
 			opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Multifactor: DefaultWeights, MTBF: fails, Repair: 600, Daemon: daemonOf(tt, toml, nil)}
-			opt.Daemon.every, opt.Daemon.Settings.Waits.Tracker = every, nil
+			opt.Daemon.Every, opt.Daemon.Settings.Waits.Tracker = every, nil
 			opt.Daemon.Settings.Stage = func(stage string) {
 				if stage == "observe" {
 					cycles[every]++

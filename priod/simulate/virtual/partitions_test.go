@@ -265,7 +265,7 @@ func TestPriodKeepsPartitions(t *testing.T) {
 			c.Nodes[0].Partitions, c.Nodes[1].Partitions = []string{"fast", "all"}, []string{"slow", "all"}
 			c.Nodes = append(c.Nodes, c.Nodes[1])
 			c.Nodes[2].Partitions = []string{"slow"}
-			opt.Daemon.every = every == 1
+			opt.Daemon.Every = every == 1
 			jobs := waitingJobs(seed, 60)
 			for i := range jobs {
 				if jobs[i].Partition = []string{"fast", "slow,fast", "all", "fast,slow", "slow", ""}[i%6]; jobs[i].Partition == "fast" && jobs[i].GPUs > 6 {

@@ -52,7 +52,7 @@ func (s *slurm) Ask(_ context.Context, jobs []*cluster.Job) error {
 // resize writes a value of the lever Size.
 func (s *slurm) resize(j *job, value slurmplug.Value) error {
 	if !j.pending() {
-		return fmt.Errorf("job %s is not pending", number(j.index))
+		return fmt.Errorf("job %s is not pending", j.id)
 	}
 	size := value.Size()
 	if size.By != slurmplug.ByNode {

@@ -48,6 +48,7 @@ type slurm struct {
 
 // record is what Slurm holds of a job beside what the scheduler needs.
 type record struct {
+	id       cluster.JobID
 	site     int64
 	features string  // the node feature that it is bound to; "": none
 	excluded []int32 // nodes that it refuses
@@ -62,11 +63,12 @@ func (j *job) pending() bool { return j.state == waiting || j.state == delayed }
 // Partition is the only one of jobs with GPUs, and has all nodes, where the cluster is not divided.
 const Partition = "virtual"
 
-// Epoch is second 0 of a trace; any fixed time will do.
+// Epoch is second 0 of a trace where Options.Origin is left open; any fixed time will do.
 var Epoch = time.Unix(1_700_000_000, 0).UTC()
 
-func instant(seconds float64) time.Time {
-	return Epoch.Add(time.Duration(seconds * float64(time.Second)))
+// instant is a second of the trace as a time.
+func (e *engine) instant(seconds float64) time.Time {
+	return e.opt.Origin.Add(time.Duration(seconds * float64(time.Second)))
 }
 
 func newSlurm(e *engine) *slurm {
@@ -97,7 +99,7 @@ func newSlurm(e *engine) *slurm {
 	set.Headroom.Slurm = s
 	set.Windows.Slurm = s
 	d := &e.opt.Daemon
-	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && !d.every
+	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && !d.Every
 	if s.evicts() || s.classifies() {
 		s.ended = map[cluster.JobID]pastRun{}
 	}
@@ -117,7 +119,7 @@ func (s *slurm) share(j *job) placement.Amount {
 // Observe returns the snapshot, which is valid until time advances.
 func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 	e := s.e
-	s.snapshot.At = instant(e.now)
+	s.snapshot.At = e.instant(e.now)
 	for _, j := range s.asked {
 		if j.row >= 0 && j.row < len(s.jobs) && s.jobs[j.row] == j {
 			s.snapshot.Jobs[j.row].Asked = nil
@@ -199,7 +201,7 @@ func (s *slurm) change() {
 		return
 	}
 	if s.left {
-		s.snapshot.At, s.left = instant(s.leftAt), false
+		s.snapshot.At, s.left = s.e.instant(s.leftAt), false
 		s.history.Observe(&s.snapshot)
 	}
 	s.changes = true
@@ -217,7 +219,7 @@ func (s *slurm) changed(j *job) {
 	if j.row < 0 {
 		j.row = len(s.jobs)
 		s.jobs = append(s.jobs, j)
-		s.known[number(j.index)] = j
+		s.known[j.id] = j
 		s.snapshot.Jobs = append(s.snapshot.Jobs, s.describe(j))
 	}
 	s.refresh(j)
@@ -252,21 +254,21 @@ func (s *slurm) refresh(j *job) {
 		if row.State, row.Reason = cluster.Pending, "Priority"; s.e.unsatisfied(j) {
 			row.Reason = "BadConstraints"
 		}
-		row.Eligible = instant(j.since)
+		row.Eligible = s.e.instant(j.since)
 	case delayed:
 		row.State, row.Reason = cluster.Pending, "BeginTime"
-		row.Eligible = instant(j.eligible)
+		row.Eligible = s.e.instant(j.eligible)
 	case running, leaving:
-		row.State, row.Start = cluster.Running, instant(j.start)
+		row.State, row.Start = cluster.Running, s.e.instant(j.start)
 		row.Restarts--
 		if j.GPUs > 0 {
 			row.GPUType = s.e.types[s.e.nodes.Type(j.shares[0].Node)]
 		}
 	case closing:
-		row.State, row.Start = cluster.Completing, instant(j.start)
+		row.State, row.Start = cluster.Completing, s.e.instant(j.start)
 		row.Restarts--
 	case exited: // squeue lists it no more; the store would remember what was written into it
-		row.State, row.Start = cluster.Completing, instant(j.start)
+		row.State, row.Start = cluster.Completing, s.e.instant(j.start)
 		row.Restarts--
 	}
 }
@@ -290,10 +292,10 @@ func (s *slurm) describe(j *job) cluster.Job {
 		tag, text = jobtag.Tag{}, ""
 	}
 	return cluster.Job{
-		ID: number(j.index), RawID: uint32(j.index) + 1, TaskCount: 1,
+		ID: j.id, RawID: rawID(j), TaskCount: 1,
 		User: j.User, Account: j.Account, Partition: s.partition(j), Name: j.Workload, // as people name their jobs
 		Nodes: j.Nodes, GPUs: j.GPUs,
-		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: instant(j.Submit), Tag: tag, TagText: text,
+		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: s.e.instant(j.Submit), Tag: tag, TagText: text,
 	}
 }
 
@@ -308,8 +310,16 @@ func (s *slurm) holdsBack(j *job) bool {
 	return row.AllowsGPUType() && row.Tag.Type != "te"
 }
 
-// number is a job's id in the snapshot: its place in the order of arrival, from 1.
+// number is a job's id in the snapshot where Options.Number is left open: its place in the order of arrival, from 1.
 func number(index int32) cluster.JobID { return slurmplug.Plain(uint32(index) + 1) }
+
+// rawID is an id by which Slurm would find the record of a job.
+func rawID(j *job) uint32 {
+	if j.id.Task == slurmplug.NoTask {
+		return j.id.ID
+	}
+	return uint32(j.index) + 1
+}
 
 // gone takes a job that is over out of the queue.
 func (s *slurm) gone(j *job) {
@@ -317,7 +327,7 @@ func (s *slurm) gone(j *job) {
 		return
 	}
 	if s.evicts() || s.classifies() && j.ending.Failed() {
-		s.ended[number(j.index)] = s.pastOf(j)
+		s.ended[j.id] = s.pastOf(j)
 	}
 	s.remove(j)
 }
@@ -330,10 +340,10 @@ func (s *slurm) remove(j *job) {
 	s.change()
 	if watch := &s.e.opt.Daemon.Settings.Waits; watch.Tracker != nil && j.GPUs > 0 && j.start > s.last && len(j.shares) > 0 { // accounting tells of it
 		watch.Unseen = append(watch.Unseen, cluster.Stay{
-			Job: number(j.index), Start: instant(j.start), End: instant(s.e.now), Closed: true, GPUs: j.GPUs, GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
+			Job: j.id, Start: s.e.instant(j.start), End: s.e.instant(s.e.now), Closed: true, GPUs: j.GPUs, GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
 		})
 	}
-	delete(s.known, number(j.index))
+	delete(s.known, j.id)
 	last := len(s.jobs) - 1
 	s.jobs[j.row], s.snapshot.Jobs[j.row] = s.jobs[last], s.snapshot.Jobs[last]
 	s.jobs[j.row].row = j.row
@@ -391,7 +401,7 @@ const soonest = 2
 func (e *engine) step() error {
 	s := e.slurm
 	s.learn()
-	if !e.opt.Daemon.every && e.opt.Daemon.Record == nil && s.still() {
+	if !e.opt.Daemon.Every && s.still() {
 		s.left, s.leftAt = true, e.now
 	} else if s.ordersTE && !slices.ContainsFunc(s.jobs, s.unranked) { // use of TE budgets alone may have changed
 		s.changes, s.left, s.wrote, s.until = false, false, false, time.Time{}
@@ -421,7 +431,7 @@ func (s *slurm) unranked(j *job) bool {
 	if j.pending() || j.state != running || j.GPUs == 0 || s.e.opt.Daemon.Settings.Order.Settings.Ranking.Boundless() {
 		return j.pending()
 	}
-	_, ranked := s.history.Counted.Find(number(j.index))
+	_, ranked := s.history.Counted.Find(j.id)
 	return !ranked
 }
 
@@ -430,7 +440,7 @@ func (s *slurm) unranked(j *job) bool {
 // share or size goes by the clock for a job that waits, before the time until which its
 // plan stands.
 func (s *slurm) still() bool {
-	if s.changes || s.wrote || s.commanded || s.tending || s.judges() || !s.until.IsZero() && !instant(s.e.now).Before(s.until) {
+	if s.changes || s.wrote || s.commanded || s.tending || s.judges() || !s.until.IsZero() && !s.e.instant(s.e.now).Before(s.until) {
 		return false
 	}
 	if !slices.ContainsFunc(s.jobs, (*job).pending) {
@@ -445,8 +455,8 @@ func (s *slurm) still() bool {
 
 // sizesDue reports whether sizes may change by the clock alone.
 func (s *slurm) sizesDue() bool {
-	z, now := s.e.opt.Daemon.Settings.Sizing.Sizes, instant(s.e.now)
-	begins := func(j *job) bool { return j.state == delayed && instant(j.eligible).Sub(now) > 0 }
+	z, now := s.e.opt.Daemon.Settings.Sizing.Sizes, s.e.instant(s.e.now)
+	begins := func(j *job) bool { return j.state == delayed && s.e.instant(j.eligible).Sub(now) > 0 }
 	return z.Enabled() && (z.Due(now) || slices.ContainsFunc(s.jobs, begins))
 }
 

@@ -89,7 +89,7 @@ func (s *slurm) assign(j *job, value slurmplug.Value) error {
 	list := value.String()
 	for name := range strings.SplitSeq(list, ",") {
 		if s.e.partOf(name) == nil {
-			return fmt.Errorf("invalid partition name specified for job %s: %.80q", number(j.index), name)
+			return fmt.Errorf("invalid partition name specified for job %s: %.80q", j.id, name)
 		}
 	}
 	if list == s.anywhere && j.Partition == "" {
@@ -101,7 +101,7 @@ func (s *slurm) assign(j *job, value slurmplug.Value) error {
 	}
 	types := s.bound(j, j.features) & l.kinds
 	if types == 0 || j.GPUs == 0 {
-		return fmt.Errorf("job %s cannot run in partition %.80q", number(j.index), list)
+		return fmt.Errorf("job %s cannot run in partition %.80q", j.id, list)
 	}
 	return s.ask(j, func() {
 		j.line, j.request.Types = l, types
@@ -116,11 +116,11 @@ func (s *slurm) assign(j *job, value slurmplug.Value) error {
 func (s *slurm) constrain(j *job, value slurmplug.Value) error {
 	feature := value.String()
 	if !j.pending() {
-		return fmt.Errorf("job %s is not pending", number(j.index))
+		return fmt.Errorf("job %s is not pending", j.id)
 	}
 	types := s.bound(j, feature) & j.line.kinds
 	if types == 0 {
-		return fmt.Errorf("job %s cannot run on nodes with feature %.80q", number(j.index), feature)
+		return fmt.Errorf("job %s cannot run on nodes with feature %.80q", j.id, feature)
 	}
 	j.features = feature
 	return s.ask(j, func() {

@@ -180,7 +180,7 @@ func TestSkippedCyclesChangeNothing(t *testing.T) {
 			opt := steering15s(t)
 			opt.RequeueDelay, opt.Evict = 121, eachBurst(30000)
 			opt.Daemon.Settings.Order.Settings.Order, opt.Daemon.Settings.Order.Settings.Lead = order.OwedOrder, evict.Constants.Rounds.Lead
-			opt.Daemon.every, opt.Daemon.Settings.Allocation.Settings.Policy = every, policy
+			opt.Daemon.Every, opt.Daemon.Settings.Allocation.Settings.Policy = every, policy
 			opt.Daemon.Settings.Allocation.Settings.Every = 2 * time.Minute
 			opt.Daemon.Settings.Stage = func(stage string) {
 				if stage == "observe" {
@@ -287,7 +287,7 @@ func TestSkippedCyclesWhileJobsWait(t *testing.T) {
 				if speed := opt.Speed; w.longer > 0 {
 					opt.Speed = func(j *trace.Job, gpuType string) float64 { return speed(j, gpuType) / w.longer }
 				}
-				opt.MTBF, opt.Repair, opt.Seed, opt.Daemon.every = 400000, 3000, seed, every
+				opt.MTBF, opt.Repair, opt.Seed, opt.Daemon.Every = 400000, 3000, seed, every
 				opt.Daemon.Settings.Stage = func(stage string) {
 					if stage == "observe" {
 						cycles[every]++

@@ -28,7 +28,7 @@ func TestSkippedCyclesAndSwitches(t *testing.T) {
 	outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
 	for _, every := range []bool{true, false} {
 		opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, Daemon: daemonOf(t, "[locality]\nenabled = true\n", nil)}
-		opt.Spread, opt.Daemon.every = spread, every
+		opt.Spread, opt.Daemon.Every = spread, every
 		opt.Daemon.Settings.Stage = func(stage string) {
 			if stage == "observe" {
 				cycles[every]++

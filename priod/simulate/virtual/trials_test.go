@@ -136,7 +136,7 @@ func TestSkippedCyclesWhileJobsFail(t *testing.T) {
 		failures := int32(0)
 		for _, every := range []bool{true, false} {
 			c, opt := busy(t, steering+"[preemption]\nenabled = true\n"+retrying+"per_user_hour = 3\n")
-			opt.MTBF, opt.Repair, opt.Seed, opt.Daemon.every = 400000, 3000, seed, every
+			opt.MTBF, opt.Repair, opt.Seed, opt.Daemon.Every = 400000, 3000, seed, every
 			outcomes[every] = run(t, c, jobs, opt).Outcomes
 		}
 		for _, o := range outcomes[true] {

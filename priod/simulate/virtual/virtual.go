@@ -58,6 +58,9 @@ type Options struct {
 	Speed  func(job *trace.Job, gpuType string) float64
 	Window *metrics.Window // stop when these jobs are done
 	Seed   uint64
+	Origin time.Time // second 0 of the trace; zero: Epoch
+	// Number, if set, is a job's id in Slurm, by its id in the trace and its place in the order of arrival.
+	Number func(id string, place int) cluster.JobID
 
 	// Hold is how long, s, a BE job with a workload and no GPU type of its own begins
 	// after its submission: sbatchwrap sends it so, for priod to see it first.
@@ -102,12 +105,11 @@ type Daemon struct {
 	Seen       func(*cycle.Result) // if set, is shown each cycle; it keeps nothing of it
 	Calls      int                 // cycles that TE submissions bring forward within a minute, at most
 
-	// Record, if set, returns what keeps the cycles, of which then none is left out; nil: nothing does.
-	// History is then what an earlier priod knew.
+	// Record, if set, returns what keeps the cycles; nil: nothing does. History is then what an earlier priod knew.
 	Record  func(cycle.Slurm) Recorder
 	History *cluster.History
 
-	every bool // tests: also those cycles that would change nothing
+	Every bool // also those cycles that would change nothing
 }
 
 // Recorder keeps cycles, evictions and failures as the daemon's store does.
@@ -138,7 +140,12 @@ func Run(ctx context.Context, c trace.Cluster, jobs iter.Seq2[trace.Job, error],
 		return Result{}, err
 	}
 	e := newEngine(ctx, c, opt)
-	if err := e.run(jobs); err != nil {
+	err := e.run(jobs)
+	if err == nil && opt.Daemon.Record != nil { // once more, for those that left last
+		e.now = next(e.now, opt.Daemon.Interval.Seconds())
+		err = e.step()
+	}
+	if err != nil {
 		return Result{}, err
 	}
 	return e.finish(), nil

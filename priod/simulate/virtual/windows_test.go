@@ -42,7 +42,7 @@ func TestMaintenanceIsShown(t *testing.T) {
 	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 4}}}
 	var states []string
 	opt := Options{Order: Priod, Placement: placement.Packed, Daemon: daemonOf(t, "", nil), NodeEvents: []trace.NodeEvent{{At: 100, Kind: trace.NodesReserved, Nodes: []int32{1}, For: 100}}}
-	opt.Daemon.every = true
+	opt.Daemon.Every = true
 	opt.Daemon.Seen = func(r *cycle.Result) {
 		if n := &r.Snapshot.Nodes[1]; !slices.Contains(states, n.State) {
 			states = append(states, n.State)

@@ -183,6 +183,17 @@ func (q *Queries) DecisionsInQueue(ctx context.Context, db DBTX) ([]Decision, er
 	return items, nil
 }
 
+const firstCycle = `-- name: FirstCycle :one
+SELECT at_ms FROM cycles ORDER BY cycle LIMIT 1
+`
+
+func (q *Queries) FirstCycle(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRowContext(ctx, firstCycle)
+	var at_ms int64
+	err := row.Scan(&at_ms)
+	return at_ms, err
+}
+
 const jobsInQueue = `-- name: JobsInQueue :many
 SELECT job, id, task, first_submit_ms, seen_ms, changed_ms, left_ms, raw_id, tasks, task_count, het_leader, het_offset, user, account, "partition", qos, reservation, state, reason, priority, nice, site_factor, site_factor_known, restarts, nodes, cpus, mem_mb, gpus, gpu_type, features, prefer, node_list, time_limit_ms, submit_ms, eligible_ms, start_ms, dependency, tag, tag_error FROM jobs WHERE left_ms = 0 ORDER BY job
 `

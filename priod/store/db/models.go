@@ -196,6 +196,30 @@ type Job struct {
 	TagError        string
 }
 
+type JobChange struct {
+	Job             int64
+	UntilMs         int64
+	Tasks           string
+	TaskCount       int64
+	Partition       string
+	State           string
+	Reason          string
+	Priority        int64
+	Nice            int64
+	SiteFactor      int64
+	SiteFactorKnown int64
+	Restarts        int64
+	Cpus            int64
+	MemMb           int64
+	GpuType         string
+	Features        string
+	NodeList        string
+	TimeLimitMs     int64
+	SubmitMs        int64
+	EligibleMs      int64
+	StartMs         int64
+}
+
 type Lesson struct {
 	Lesson int64
 	ReadMs int64
@@ -228,6 +252,21 @@ type Node struct {
 	MemUsedMb  int64
 	MixedTypes bool
 	Partitions string
+}
+
+type NodeChange struct {
+	Name      string
+	UntilMs   int64
+	SinceMs   int64
+	Usable    int64
+	State     string
+	Features  string
+	Gpus      int64
+	GpusUsed  int64
+	Cpus      int64
+	CpusUsed  int64
+	MemMb     int64
+	MemUsedMb int64
 }
 
 type Promise struct {

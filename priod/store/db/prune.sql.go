@@ -100,6 +100,26 @@ func (q *Queries) PruneIntervals(ctx context.Context, db DBTX, arg PruneInterval
 	return result.RowsAffected()
 }
 
+const pruneJobChanges = `-- name: PruneJobChanges :execrows
+DELETE FROM job_changes WHERE (job, until_ms) IN (
+  SELECT c.job, c.until_ms FROM jobs AS j JOIN job_changes AS c ON c.job = j.job AND c.until_ms < ?1 WHERE j.left_ms = 0 LIMIT ?2
+)
+`
+
+type PruneJobChangesParams struct {
+	BeforeMs int64
+	Most     int64
+}
+
+// Of jobs in the queue; those of others go with their job.
+func (q *Queries) PruneJobChanges(ctx context.Context, db DBTX, arg PruneJobChangesParams) (int64, error) {
+	result, err := db.ExecContext(ctx, pruneJobChanges, arg.BeforeMs, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const pruneJobs = `-- name: PruneJobs :execrows
 
 DELETE FROM jobs WHERE job IN (
@@ -122,6 +142,25 @@ type PruneJobsParams struct {
 // a job stays as long as an eviction of it, or for it, is open.
 func (q *Queries) PruneJobs(ctx context.Context, db DBTX, arg PruneJobsParams) (int64, error) {
 	result, err := db.ExecContext(ctx, pruneJobs, arg.BeforeMs, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const pruneNodeChanges = `-- name: PruneNodeChanges :execrows
+DELETE FROM node_changes WHERE (name, until_ms) IN (
+  SELECT c.name, c.until_ms FROM nodes AS n JOIN node_changes AS c ON c.name = n.name AND c.until_ms < ?1 LIMIT ?2
+)
+`
+
+type PruneNodeChangesParams struct {
+	BeforeMs int64
+	Most     int64
+}
+
+func (q *Queries) PruneNodeChanges(ctx context.Context, db DBTX, arg PruneNodeChangesParams) (int64, error) {
+	result, err := db.ExecContext(ctx, pruneNodeChanges, arg.BeforeMs, arg.Most)
 	if err != nil {
 		return 0, err
 	}

@@ -349,6 +349,16 @@ func (q *Queries) ExtendCycle(ctx context.Context, db DBTX, arg ExtendCycleParam
 	return err
 }
 
+const extendCycles = `-- name: ExtendCycles :exec
+UPDATE cycles SET until_ms = max(until_ms, coalesce((SELECT n.at_ms FROM cycles AS n WHERE n.cycle = cycles.cycle + 1), 0))
+`
+
+// Cycles that were left out would have been as the one before.
+func (q *Queries) ExtendCycles(ctx context.Context, db DBTX) error {
+	_, err := db.ExecContext(ctx, extendCycles)
+	return err
+}
+
 const formerJob = `-- name: FormerJob :one
 SELECT job FROM jobs
 WHERE id = ?1 AND task = ?2 AND user = ?3 AND restarts <= ?4

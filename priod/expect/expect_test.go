@@ -1,4 +1,4 @@
-package daemon
+package expect
 
 import (
 	"fmt"
@@ -65,8 +65,8 @@ func BenchmarkExpectedStarts(b *testing.B) {
 		past = append(past, runtimes.Run{Kind: runtimes.KindOf(&j), Submit: start, Start: start, End: start.Add(time.Duration(i%7200) * time.Second)})
 	}
 	for b.Loop() {
-		small, order := planned(r)
-		starts, _ := expected(small, order, past, 1)
+		small, order := Planned(r)
+		starts, _ := Of(small, order, past, 1)
 		if len(starts) == 0 {
 			b.Fatal("no start is expected")
 		}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/config"
+	"slurmprio/priod/report"
+	"slurmprio/priod/simulate"
+	"slurmprio/priod/store"
+	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
+)
+
+// recordTo is the flag of priod simulate that names the folder; readers have one of the same name.
+const recordTo = "state"
+
+// monday is second 0 of a trace that does not say when it was.
+var monday = time.Date(2024, 1, 1, 0, 0, 0, 0, time.Local)
+
+// recording has both runs of a comparison recorded.
+type recording struct {
+	folder *store.ReplayFolder
+	origin time.Time
+	number func(id string, place int) cluster.JobID // nil: the trace's ids are none of Slurm's
+	config []byte                                   // the file
+	set    []string                                 // keys over it
+	jobs   int
+	note   string
+	sides  map[string]*simulate.Recording
+}
+
+// recordRuns is priod simulate --state.
+func recordRuns(ctx context.Context, c *cli.Context) error {
+	dir := c.String(recordTo)
+	if dir == "" {
+		return usagef("simulate: --state wants a folder")
+	}
+	folder, err := store.BeginReplay(dir)
+	if err != nil {
+		return err
+	}
+	to := &recording{folder: folder, sides: map[string]*simulate.Recording{}}
+	r, err := comparison(ctx, c, to)
+	if err == nil {
+		err = to.finish(c, r)
+	}
+	if err != nil {
+		folder.Discard()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("stopped: nothing is kept of it, and %s is as it was", dir)
+		}
+		return err
+	}
+	if to.note != "" {
+		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", to.note)
+	}
+	if path := c.String("jobs-out"); path != "" {
+		if err := writeFile(path, r.last.writeJobs); err != nil {
+			return err
+		}
+	}
+	if err := r.Show(c); err != nil || c.Bool("json") {
+		return err
+	}
+	fmt.Fprintf(c.App.Writer, "\nRecorded, nothing was written to Slurm: priod web --state %s\n", report.Safe(dir))
+	return nil
+}
+
+// of takes in what is recorded.
+func (to *recording) of(s *Simulated, c *config.Config, jobs []trace.Job) {
+	to.origin, to.jobs = cmp.Or(s.Stats.Origin, monday), len(jobs)
+	if to.number = ownIDs(jobs); to.number == nil {
+		to.note = "the ids of the trace are none of Slurm's: jobs are numbered by their arrival, from 1"
+	}
+	if c.Path != "" {
+		to.config, _ = os.ReadFile(c.Path) // it was read a moment ago
+	}
+	to.set = []string{"sizing.enabled=" + strconv.FormatBool(c.Sizing.Enabled), "locality.enabled=" + strconv.FormatBool(c.Locality.Enabled)} // see Unprofile
+}
+
+// ownIDs are the ids of a trace where each is one of Slurm's; else nil.
+func ownIDs(jobs []trace.Job) func(id string, place int) cluster.JobID {
+	seen := make(map[cluster.JobID]bool, len(jobs))
+	for i := range jobs {
+		id, err := slurmplug.ParseJobID(jobs[i].ID)
+		if err != nil || seen[id] {
+			return nil
+		}
+		seen[id] = true
+	}
+	return func(id string, place int) cluster.JobID {
+		number, _ := slurmplug.ParseJobID(id)
+		return number
+	}
+}
+
+func jobIDOf(to *recording) func(id string, place int) cluster.JobID {
+	if to == nil {
+		return nil
+	}
+	return to.number
+}
+
+// side is the recording of a run of a comparison.
+func (to *recording) side(run string) *simulate.Recording {
+	side := ""
+	if run == "slurm" {
+		side = store.Without
+	}
+	to.sides[side] = &simulate.Recording{Dir: to.folder.Dir(side), Origin: to.origin, Number: to.number}
+	return to.sides[side]
+}
+
+// finish puts the folder in its place.
+func (to *recording) finish(c *cli.Context, r *compared) error {
+	sides := map[string]*store.Replay{}
+	set := append(c.StringSlice("set"), to.set...)
+	for side, x := range to.sides {
+		run := &r.Runs[len(r.Runs)-1]
+		if side == store.Without {
+			run = &r.Runs[len(r.Runs)-2]
+		}
+		if x.First.IsZero() {
+			return errors.New("no cycle saw a job")
+		}
+		sides[side] = &store.Replay{Version: c.App.Version, Policy: run.Policy, Jobs: to.jobs, From: x.First, Until: x.Last, Set: set}
+	}
+	return to.folder.Finish(sides, to.config)
+}

@@ -1,0 +1,175 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"slurmprio/priod/cluster"
+	"slurmprio/priod/cycle"
+	"slurmprio/priod/expect"
+	"slurmprio/priod/plan"
+	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/store"
+	"slurmprio/priod/workload/runtimes"
+)
+
+// WithoutPriod is why nothing is written in a replay of Slurm alone.
+const WithoutPriod = "this is the replay without priod"
+
+const (
+	sampleEvery = time.Minute      // as the daemon
+	expectEvery = 30 * time.Minute // the daemon: a minute
+)
+
+// Recording keeps a run in a state folder as the daemon keeps its life. Where priod does not run, it watches.
+type Recording struct {
+	Dir    string
+	Origin time.Time                                // second 0 of the trace
+	Number func(id string, place int) cluster.JobID // nil: jobs are numbered by their arrival
+	First  time.Time                                // the first cycle
+	Last   time.Time                                // the last
+
+	store    *store.Store
+	state    *cycle.State
+	history  *cluster.History
+	causes   func() map[plan.Cause]int
+	sample   *store.Sample // the last
+	expected time.Time     // when starts were last expected
+	kinds    map[cluster.JobID]runtimes.Kind
+	past     []runtimes.Run
+	err      error // of what a cycle does not wait for
+}
+
+// open makes the state folder.
+func (r *Recording) open(ctx context.Context) (err error) {
+	if r.store, err = store.Open(ctx, r.Dir, store.Options{Once: true, Replay: true}); err != nil {
+		return err
+	}
+	r.state, r.kinds = cycle.NewState(), map[cluster.JobID]runtimes.Kind{}
+	if r.history, err = r.store.Load(ctx); err != nil {
+		return err
+	}
+	if r.state.Journal, err = r.store.LoadEvictions(ctx); err != nil {
+		return err
+	}
+	r.state.Failures, err = r.store.LoadFailures(ctx)
+	return err
+}
+
+// watch has the virtual Slurm recorded.
+func (r *Recording) watch(opt *virtual.Options) {
+	opt.Origin, opt.Number = r.Origin, r.Number
+	d := &opt.Daemon
+	d.Record, d.History = func(cycle.Slurm) virtual.Recorder { return recorder{r.store, r} }, r.history
+	r.causes = d.Settings.Waits.Tracker.Causes
+	seen := d.Seen
+	d.Seen = func(c *cycle.Result) {
+		r.see(c)
+		if seen != nil {
+			seen(c)
+		}
+	}
+}
+
+// recorder is the store, whose failure ends the run.
+type recorder struct {
+	*store.Store
+	of *Recording
+}
+
+// Planned is that of the store.
+func (r recorder) Planned(ctx context.Context, seen plan.Seen) error {
+	err := r.Store.Planned(ctx, seen)
+	if trouble := r.Unrecorded(); err == nil && trouble != "" {
+		err = errors.New(trouble)
+	}
+	if err == nil {
+		err = r.of.err
+	}
+	r.of.learn(&seen)
+	return err
+}
+
+// learn takes in runs that ended.
+func (r *Recording) learn(seen *plan.Seen) {
+	s := seen.Snapshot
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.GPUs > 0 && j.State == cluster.Running {
+			if _, known := r.kinds[j.ID]; !known {
+				r.kinds[j.ID] = runtimes.KindOf(j)
+			}
+		}
+	}
+	for i := range seen.Stays {
+		x := &seen.Stays[i]
+		k, known := r.kinds[x.Job]
+		if !x.Closed || !known {
+			continue
+		}
+		cut := k.Limit > 0 && x.End.Sub(x.Start) >= k.Limit || slices.ContainsFunc(s.Jobs, func(j cluster.Job) bool { return j.ID == x.Job })
+		r.past = append(r.past, runtimes.Run{Kind: k, Submit: x.Start, Start: x.Start, End: x.End, Cut: cut})
+		delete(r.kinds, x.Job)
+	}
+	r.past = r.past[max(len(r.past)-expect.PastRuns, 0):]
+}
+
+// see samples the cluster, and says when jobs are expected to start, as the daemon does beside its cycles.
+func (r *Recording) see(c *cycle.Result) {
+	at := c.Snapshot.At
+	if r.First.IsZero() {
+		r.First = at
+	}
+	hour := r.Last.Truncate(time.Hour) != at.Truncate(time.Hour)
+	r.Last = at
+	r.err = errors.Join(r.err, r.takeSamples(c), r.expect(c))
+	if r.err == nil && hour {
+		r.err = r.store.Checkpoint()
+	}
+}
+
+// takeSamples takes one for each minute; cycles that were left out saw what the one before them saw.
+func (r *Recording) takeSamples(c *cycle.Result) error {
+	at := c.Snapshot.At
+	if r.sample != nil {
+		for at.Sub(r.sample.At) > 2*sampleEvery {
+			r.sample.At = r.sample.At.Add(sampleEvery)
+			if err := r.store.SaveSample(context.Background(), r.sample); err != nil {
+				return err
+			}
+		}
+		if at.Sub(r.sample.At) < sampleEvery {
+			return nil
+		}
+	}
+	r.sample = store.SampleOf(&c.Snapshot, r.history, r.causes())
+	return r.store.SaveSample(context.Background(), r.sample)
+}
+
+func (r *Recording) expect(c *cycle.Result) error {
+	at := c.Snapshot.At
+	if at.Sub(r.expected) < expectEvery || len(c.Plan.Queue) == 0 {
+		return nil
+	}
+	r.expected = at
+	ctx := context.Background()
+	promises, err := r.store.PromisesSince(ctx, at.Add(-expect.ScoredFor))
+	if err != nil {
+		return err
+	}
+	s, order := expect.Planned(c)
+	starts, ends := expect.Of(s, order, r.past, expect.FitOf(promises, at))
+	return errors.Join(r.store.SaveStarts(ctx, at, starts), r.store.SaveEnds(ctx, at, ends))
+}
+
+// close ends the recording of a run that ended with an error, nil for none.
+func (r *Recording) close(ctx context.Context, failed error) error {
+	if failed == nil && r.err == nil {
+		shares := &r.state.Lending.Statement
+		t := shares.Take()
+		r.err = errors.Join(r.store.SaveStatement(ctx, t), r.store.ExtendCycles(ctx))
+		shares.PutBack(t)
+	}
+	return errors.Join(failed, r.err, r.store.Close())
+}

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
+
+	files "slurmprio/sql"
+)
+
+// OpenReaderAt opens the state folder for reading as it was at a time; the zero time: as it is now, or as a replay ended.
+func OpenReaderAt(ctx context.Context, dir string, at time.Time) (*Reader, error) {
+	replay, err := ReadReplay(dir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := openReader(ctx, dir, time.Time{})
+	if err != nil || at.IsZero() && replay == nil {
+		return r, err
+	}
+	first, until, err := r.span(ctx, replay)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return nil, err
+	}
+	if at.IsZero() {
+		at = until
+	}
+	if err := outside(at, first, until); err != nil {
+		return nil, err
+	}
+	return openReader(ctx, dir, at)
+}
+
+// OutsideError says that nothing is known of a moment.
+type OutsideError struct{ At, First, Until time.Time }
+
+func (e *OutsideError) Error() string {
+	said := func(t time.Time) string { return t.Local().Format(time.DateTime) }
+	return fmt.Sprintf("nothing is known of %s: what is recorded goes from %s to %s", said(e.At), said(e.First), said(e.Until))
+}
+
+func outside(at, first, until time.Time) error {
+	if at.Before(first) || at.After(until) {
+		return &OutsideError{at, first, until}
+	}
+	return nil
+}
+
+// span is the time that can be read: of a replay from its first cycle to its last; else until now.
+func (r *Reader) span(ctx context.Context, replay *Replay) (first, until time.Time, err error) {
+	if replay != nil {
+		return replay.From, replay.Until, nil
+	}
+	first, err = one(ctx, r, func(tx *sql.Tx) (time.Time, error) {
+		at, err := r.q.FirstCycle(ctx, tx)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = fmt.Errorf("%w: priod has not finished a cycle yet", ErrNone)
+		}
+		return instant(at), err
+	})
+	return first, time.Now(), err
+}
+
+// Moment is the time as of which it reads; zero: now.
+func (r *Reader) Moment() time.Time { return r.at }
+
+// Now is the time as of which it reads.
+func (r *Reader) Now() time.Time {
+	if r == nil || r.at.IsZero() {
+		return time.Now()
+	}
+	return r.at
+}
+
+// connector opens connections on which the tables are as they were at a time; zero: as they are.
+type connector struct {
+	name string
+	at   time.Time
+}
+
+func (c connector) Driver() driver.Driver {
+	return &sqlite3.SQLiteDriver{ConnectHook: func(conn *sqlite3.SQLiteConn) error {
+		if c.at.IsZero() {
+			return nil
+		}
+		views := strings.ReplaceAll(files.Moment, ":at", strconv.FormatInt(millis(c.at), 10))
+		_, err := conn.Exec("PRAGMA temp_store = memory; PRAGMA query_only = off; "+views+"PRAGMA query_only = on", nil)
+		return err
+	}}
+}
+
+func (c connector) Connect(context.Context) (driver.Conn, error) { return c.Driver().Open(c.name) }
