@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -295,6 +296,37 @@ func sinceOf(c *cli.Context, optional bool) (time.Duration, error) {
 		return 0, usagef("%s: --since %.40q: want a time such as 12h or 30d", c.Command.FullName(), text)
 	}
 	return time.Duration(d), nil
+}
+
+// stateFlags are those of verbs that read a state folder.
+func stateFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "state", Usage: "read this `FOLDER` in place of state.dir: a replay that priod simulate --state recorded, or another state folder"},
+		&cli.StringFlag{Name: "at", Usage: "as of a `TIME`: 2026-11-03T14:00, or 14:00 of the day on which what is recorded ends"},
+	}
+}
+
+// stateConfig is the configuration of a verb that has --state: of a replay its own.
+func stateConfig(c *cli.Context) (*config.Config, *store.Replay, error) {
+	dir := c.String("state")
+	if dir == "" {
+		cfg, err := loadConfig(c)
+		return cfg, nil, err
+	}
+	replay, err := store.ReadReplay(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	var cfg *config.Config
+	if replay == nil {
+		cfg, err = loadConfig(c)
+	} else if cfg, err = config.Load(filepath.Join(dir, store.ReplayConfig), replay.Set...); err != nil {
+		err = usageError{err}
+	}
+	if err == nil {
+		cfg.State.Dir, cfg.State.Shared = dir, ""
+	}
+	return cfg, replay, err
 }
 
 func newLogger(cfg *config.Config, w io.Writer) hclog.Logger {

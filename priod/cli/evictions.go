@@ -15,10 +15,10 @@ func evictionsCommand() *cli.Command {
 		Description: "Costs are GPU-seconds of work lost: as promised when the victim was chosen, and as paid.\n" +
 			"FOR is the reason: a TE job (te), a BE job that is owed its GPUs at the end of a round (round), or a gang (gang).\n" +
 			"With a job, those of its own runs and those on its behalf.",
-		Flags: []cli.Flag{
+		Flags: append(stateFlags(),
 			mostFlag(50, "how many `ROWS`"),
 			jsonFlag(),
-		},
+		),
 		Before: checked(validMost, func(c *cli.Context) error { _, err := optionalJob(c); return err }),
 		Action: reading(func(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 			var of *cluster.JobID

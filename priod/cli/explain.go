@@ -28,18 +28,20 @@ func explainCommand() *cli.Command {
 			"Users who may not read the state folder are answered about their own jobs by the daemon, on its host.\n" +
 			"For programs --json says all of it as fields, which --schema describes as a JSON Schema (draft 2020-12). Several\n" +
 			"jobs cost Slurm no more than one.",
-		Flags: []cli.Flag{
+		Flags: append(stateFlags(),
 			jsonFlag(), &cli.BoolFlag{Name: "all", Usage: "print every figure"},
 			&cli.BoolFlag{Name: "history", Usage: "show all that happened to one job"},
 			&cli.BoolFlag{Name: "victims", Usage: "show the jobs that would leave for one job, or without JOBID for all gangs, and why others stay"},
 			mostFlag(50, "how many `ROWS` of each table of --history and --victims"),
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of what --json prints for one job"},
-		},
+		),
 		Before: validMost,
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.Bool("history") && c.Bool("victims"):
 				return usagef("explain: --history or --victims, not both")
+			case c.Bool("victims") && (c.IsSet("at") || c.IsSet("state")):
+				return usagef("explain: --victims asks Slurm as it is now: leave --state and --at out")
 			case c.Bool("history"):
 				if _, err := oneJob(c); err != nil {
 					return err
@@ -88,6 +90,9 @@ func explainJobs(c *cli.Context) error {
 		}
 	}
 	cfg, r, err := openReader(c)
+	if err != nil && (c.IsSet("at") || c.IsSet("state")) {
+		return err
+	}
 	if err != nil {
 		return askDaemon(c, cfg, c.Args().Slice(), err)
 	}

@@ -37,13 +37,19 @@ func explainHistory(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 }
 
 func openReader(c *cli.Context) (*config.Config, *store.Reader, error) {
-	cfg, err := loadConfig(c)
+	cfg, _, err := stateConfig(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := store.OpenReader(c.Context, cfg.State.Dir)
-	if err == nil {
+	at, err := view.ReadMoment(c.String("at"), cfg.State.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := store.OpenReaderAt(c.Context, cfg.State.Dir, at)
+	if err == nil && r.Moment().IsZero() {
 		stamp(c, howSure(c.Context, cfg, r))
+	} else if err == nil || c.String("state") != "" {
+		return cfg, r, err
 	} else if state, unasked := askState(c.Context, cfg); unasked == nil && state.Dir != cfg.State.Dir {
 		err = fmt.Errorf("%w; the priod that runs here (process %d) has the state folder %s", err, state.PID, state.Dir)
 	}

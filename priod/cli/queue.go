@@ -24,16 +24,19 @@ func queueCommand() *cli.Command {
 		Description: "CLASS: te, be, or - where priod leaves the job alone. WHY: the reason in one word, which\n" +
 			"priod explain JOBID spells out. SLURM SAYS: squeue's reason. WAITS FOR: what keeps it from starting.\n" +
 			"Slurm is read for the order, each time with --watch; --stored shows that of the last cycle, at no cost for slurmctld.",
-		Flags: []cli.Flag{
+		Flags: append(stateFlags(),
 			&cli.IntFlag{Name: "most", Aliases: []string{"n"}, Usage: "only the first `ROWS`; 0: all"},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
 			&cli.BoolFlag{Name: "stored", Usage: "do not ask Slurm: the order of the last cycle"},
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "refresh on a terminal until Ctrl-C"},
 			everyFlag(), jsonFlag(),
-		},
+		),
 		Before: checked(noArgs, validEvery, func(c *cli.Context) error {
 			if c.Bool("watch") && c.Bool("json") {
 				return usagef("queue: --watch shows a screen, --json an object: give one of them")
+			}
+			if c.Bool("watch") && (c.IsSet("at") || c.IsSet("state")) {
+				return usagef("queue: --watch follows the present, --state and --at read the past: leave one of them out")
 			}
 			if n := c.Int("most"); n < 0 {
 				return usagef("queue: --most %d: want 0 (all) or more", n)

@@ -115,9 +115,15 @@ func (k *kind) command() *cli.Command {
 	if k.name != "history" {
 		flags = append([]cli.Flag{span}, flags...)
 	}
+	if k.stored {
+		flags = append(flags, stateFlags()...)
+	}
 	do := func(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 		last, _ := sinceOf(c, k.since == "")
 		until := time.Now()
+		if r != nil {
+			until = r.Now()
+		}
 		v, err := k.make(c, cfg, r, until.Add(-last), until)
 		if err != nil {
 			return err

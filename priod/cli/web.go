@@ -25,12 +25,18 @@ func webCommand() *cli.Command {
 		Name: "web", Usage: "serve the pages without the daemon, from the state folder",
 		Description: "The daemon serves the same if web.listen is set. Read-only; ends with SIGTERM or Ctrl-C.\n" +
 			"    priod web                                  # http://127.0.0.1:9818/\n" +
-			"    priod web --listen unix:/run/user/1000/priod.sock",
+			"    priod web --listen unix:/run/user/1000/priod.sock\n" +
+			"    priod web --state month                    # a replay that priod simulate --state recorded",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9818", Usage: "`ADDRESS` is a loopback address with a port, or unix:/absolute/path"},
+			stateFlags()[0],
 		},
 		Before: noArgs,
-		Action: configured(func(c *cli.Context, cfg *config.Config) error {
+		Action: func(c *cli.Context) error {
+			cfg, _, err := stateConfig(c)
+			if err != nil {
+				return err
+			}
 			address := c.String("listen")
 			if address == "" || !config.LocalAddress(address) {
 				return usagef("--listen %.80q: want a loopback address such as 127.0.0.1:9818 or [::1]:9818, or unix:/absolute/path", address)
@@ -48,7 +54,7 @@ func webCommand() *cli.Command {
 			ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			return servePages(ctx, c, cfg, address)
-		}),
+		},
 	}
 }
 

@@ -36,7 +36,7 @@ func (d *Daemon) expect(ctx context.Context, r *cycle.Result) {
 	past, fit := d.learning.speeds.past, d.learning.speeds.fit
 	e.begin(func() time.Duration {
 		began := time.Now()
-		starts, ends := expect.Of(s, order, past, fit)
+		starts, ends := expect.Of(s, order, expect.Learn(s, past), fit)
 		d.metrics.starting(starts, s.At)
 		if err := errors.Join(d.Store.SaveStarts(ctx, s.At, starts), d.Store.SaveEnds(ctx, s.At, ends)); err != nil && ctx.Err() == nil {
 			d.Log.Warn("when jobs are expected to start is not stored", "error", err)

@@ -44,20 +44,16 @@ func Planned(r *cycle.Result) (s *cluster.Snapshot, order []*cluster.Job) {
 	return s, order
 }
 
-// Of are the starts of jobs in their order: by time limits, and where past runs are known, by what these took; and the ends of
+// Of are the starts of jobs in their order: by time limits, and where past runs taught a model, by what these took; and the ends of
 // those that run. fit is by what to multiply what nine of ten do not exceed.
-func Of(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.Run, fit float64) (starts map[cluster.JobID]store.ExpectedStart, ends map[cluster.JobID]store.ExpectedEnd) {
+func Of(s *cluster.Snapshot, order []*cluster.Job, m *runtimes.Model, fit float64) (starts map[cluster.JobID]store.ExpectedStart, ends map[cluster.JobID]store.ExpectedEnd) {
 	after := func(seconds float64) time.Time { return s.At.Add(time.Duration(seconds * float64(time.Second))) }
 	queue := forecast.Queue{Now: s, Order: order, Memory: true}
 	starts, ends = map[cluster.JobID]store.ExpectedStart{}, map[cluster.JobID]store.ExpectedEnd{}
 	for id, at := range queue.Starts() {
 		starts[id] = store.ExpectedStart{At: after(at)}
 	}
-	if len(past) == 0 {
-		return starts, ends
-	}
-	m := runtimes.Learn(slices.Concat(past, runtimes.Going(s.Jobs)), s.At)
-	if !m.Calibrated() { // too few runs to promise anything
+	if m == nil || !m.Calibrated() { // too few runs to promise anything
 		return starts, ends
 	}
 	runs := forecast.ByPast(m, s.At)
@@ -90,6 +86,14 @@ func Of(s *cluster.Snapshot, order []*cluster.Job, past []runtimes.Run, fit floa
 		starts[id] = x
 	}
 	return starts, ends
+}
+
+// Learn learns run times from past runs and those that go on; nil: there are no past ones.
+func Learn(s *cluster.Snapshot, past []runtimes.Run) *runtimes.Model {
+	if len(past) == 0 {
+		return nil
+	}
+	return runtimes.Learn(slices.Concat(past, runtimes.Going(s.Jobs)), s.At)
 }
 
 // FitOf is by what earlier promises were too short or too long.

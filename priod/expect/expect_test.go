@@ -66,7 +66,7 @@ func BenchmarkExpectedStarts(b *testing.B) {
 	}
 	for b.Loop() {
 		small, order := Planned(r)
-		starts, _ := Of(small, order, past, 1)
+		starts, _ := Of(small, order, Learn(small, past), 1)
 		if len(starts) == 0 {
 			b.Fatal("no start is expected")
 		}

@@ -1,9 +1,10 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"math"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -35,10 +36,10 @@ type Recording struct {
 	state    *cycle.State
 	history  *cluster.History
 	causes   func() map[plan.Cause]int
-	sample   *store.Sample // the last
-	expected time.Time     // when starts were last expected
-	kinds    map[cluster.JobID]runtimes.Kind
-	past     []runtimes.Run
+	sample   *store.Sample                   // the last
+	expected time.Time                       // when starts were last expected
+	running  map[cluster.JobID]time.Duration // with their time limits
+	model    *runtimes.Model
 	err      error // of what a cycle does not wait for
 }
 
@@ -47,7 +48,7 @@ func (r *Recording) open(ctx context.Context) (err error) {
 	if r.store, err = store.Open(ctx, r.Dir, store.Options{Once: true, Replay: true}); err != nil {
 		return err
 	}
-	r.state, r.kinds = cycle.NewState(), map[cluster.JobID]runtimes.Kind{}
+	r.state, r.running, r.model = cycle.NewState(), map[cluster.JobID]time.Duration{}, runtimes.NewModel()
 	if r.history, err = r.store.Load(ctx); err != nil {
 		return err
 	}
@@ -92,27 +93,26 @@ func (r recorder) Planned(ctx context.Context, seen plan.Seen) error {
 	return err
 }
 
-// learn takes in runs that ended.
+// learn takes in runs that began or ended.
 func (r *Recording) learn(seen *plan.Seen) {
-	s := seen.Snapshot
-	for i := range s.Jobs {
-		if j := &s.Jobs[i]; j.GPUs > 0 && j.State == cluster.Running {
-			if _, known := r.kinds[j.ID]; !known {
-				r.kinds[j.ID] = runtimes.KindOf(j)
-			}
-		}
-	}
-	for i := range seen.Stays {
-		x := &seen.Stays[i]
-		k, known := r.kinds[x.Job]
-		if !x.Closed || !known {
+	number := func(id cluster.JobID) uint64 { return uint64(id.ID)<<32 | uint64(uint32(id.Task)) }
+	here := map[cluster.JobID]bool{}
+	for i := range seen.Snapshot.Jobs {
+		j := &seen.Snapshot.Jobs[i]
+		if here[j.ID] = true; j.GPUs == 0 || j.State != cluster.Running || r.running[j.ID] != 0 {
 			continue
 		}
-		cut := k.Limit > 0 && x.End.Sub(x.Start) >= k.Limit || slices.ContainsFunc(s.Jobs, func(j cluster.Job) bool { return j.ID == x.Job })
-		r.past = append(r.past, runtimes.Run{Kind: k, Submit: x.Start, Start: x.Start, End: x.End, Cut: cut})
-		delete(r.kinds, x.Job)
+		k := runtimes.KindOf(j)
+		r.running[j.ID] = cmp.Or(k.Limit, math.MaxInt64)
+		r.model.Submit(number(j.ID), k, j.Start)
+		r.model.Start(number(j.ID), j.Start)
 	}
-	r.past = r.past[max(len(r.past)-expect.PastRuns, 0):]
+	for i := range seen.Stays {
+		if x := &seen.Stays[i]; x.Closed && r.running[x.Job] != 0 {
+			r.model.End(number(x.Job), x.End, here[x.Job] || x.End.Sub(x.Start) >= r.running[x.Job])
+			delete(r.running, x.Job)
+		}
+	}
 }
 
 // see samples the cluster, and says when jobs are expected to start, as the daemon does beside its cycles.
@@ -159,7 +159,7 @@ func (r *Recording) expect(c *cycle.Result) error {
 		return err
 	}
 	s, order := expect.Planned(c)
-	starts, ends := expect.Of(s, order, r.past, expect.FitOf(promises, at))
+	starts, ends := expect.Of(s, order, r.model, expect.FitOf(promises, at))
 	return errors.Join(r.store.SaveStarts(ctx, at, starts), r.store.SaveEnds(ctx, at, ends))
 }
 

@@ -73,6 +73,16 @@ type ExpectedStart struct {
 	Most  time.Time `json:"median_most,omitzero"`
 
 	RunS float64 `json:"run_s,omitempty"` // half of such jobs run no longer; 0: not known
+
+	Moment time.Time `json:"-"` // as of which it was read; zero: now
+}
+
+// Now is the time as of which it was read.
+func (x *ExpectedStart) Now() time.Time {
+	if x == nil {
+		return time.Now()
+	}
+	return AsOf(x.Moment)
 }
 
 // ExpectedEnd is when a running job is expected to end, by what past jobs ran: half of such jobs by the one, nine of ten by the other.
@@ -226,12 +236,12 @@ func (r *Reader) startOf(ctx context.Context, tx *sql.Tx, row *db.Job) (*Expecte
 		}
 		return nil, err
 	}
-	return showStart(&x), nil
+	return r.showStart(&x), nil
 }
 
-func showStart(x *db.Start) *ExpectedStart {
+func (r *Reader) showStart(x *db.Start) *ExpectedStart {
 	return &ExpectedStart{
-		At: instant(x.StartMs), Planned: instant(x.AtMs), Median: instant(x.MedianMs), P90: instant(x.P90Ms),
+		At: instant(x.StartMs), Planned: instant(x.AtMs), Moment: r.at, Median: instant(x.MedianMs), P90: instant(x.P90Ms),
 		Least: instant(x.LeastMs), Most: instant(x.MostMs), RunS: float64(x.RunMs) / 1000,
 	}
 }

@@ -72,11 +72,22 @@ func (r *Reader) span(ctx context.Context, replay *Replay) (first, until time.Ti
 func (r *Reader) Moment() time.Time { return r.at }
 
 // Now is the time as of which it reads.
-func (r *Reader) Now() time.Time {
-	if r == nil || r.at.IsZero() {
+func (r *Reader) Now() time.Time { return AsOf(r.at) }
+
+// AsOf is a moment, where it is not zero: then it is now.
+func AsOf(moment time.Time) time.Time {
+	if moment.IsZero() {
 		return time.Now()
 	}
-	return r.at
+	return moment
+}
+
+// Hold is why nothing was written: HoldNow, and of a moment what its last cycle found.
+func (r *Reader) Hold(journals string, last *Cycle) string {
+	if r.at.IsZero() {
+		return HoldNow(journals, last.Hold)
+	}
+	return last.Hold
 }
 
 // connector opens connections on which the tables are as they were at a time; zero: as they are.

@@ -84,7 +84,7 @@ func (r *Reader) PendingOf(ctx context.Context, keys []WaitingKey) (page []Waiti
 
 // waiting is a waiting job with its last decision, what it waits for and when it is expected to start.
 func (r *Reader) waiting(ctx context.Context, tx *sql.Tx, row *db.Job) (w Waiting, err error) {
-	w.Job = showJob(row)
+	w.Job, w.Moment = showJob(row), r.at
 	if w.Now, err = r.waitsFor(ctx, tx, w.Job.ID); err != nil {
 		return w, err
 	}

@@ -124,6 +124,8 @@ type Queued struct {
 	Known    *Known    `json:"known,omitempty"`
 
 	Start *ExpectedStart `json:"expected_start,omitempty"` // nil: it waits for more than room, is far behind, or was not looked at
+
+	Moment time.Time `json:"-"` // as of which it was read; zero: now
 }
 
 // Story is all that is stored about one job; lists are latest first.
@@ -205,7 +207,7 @@ func (r *Reader) Queue(ctx context.Context) (all []Queued, err error) {
 		}
 		all = make([]Queued, len(jobs))
 		for i := range jobs {
-			q := Queued{Job: showJob(&jobs[i])}
+			q := Queued{Job: showJob(&jobs[i]), Moment: r.at}
 			var last *db.Decision
 			if len(decisions) > 0 && decisions[0].Job == jobs[i].Job { // both by row
 				last, decisions = &decisions[0], decisions[1:]
@@ -213,7 +215,7 @@ func (r *Reader) Queue(ctx context.Context) (all []Queued, err error) {
 			}
 			q.Known = showKnown(last, known[q.Job.ID])
 			if x := starts[jobs[i].Job]; x != nil && q.Job.State == cluster.Pending.String() {
-				q.Start = showStart(x)
+				q.Start = r.showStart(x)
 			}
 			all[i] = q
 		}
@@ -341,7 +343,7 @@ func hasTask(tasks string, task int32) bool {
 }
 
 func (r *Reader) story(ctx context.Context, tx *sql.Tx, row *db.Job, most int) (s Story, err error) {
-	s.Job = showJob(row)
+	s.Job, s.Moment = showJob(row), r.at
 	id := s.Job.ID
 	if s.Start, err = r.startOf(ctx, tx, row); err != nil {
 		return s, err

@@ -75,7 +75,7 @@ func ReadEvictions(ctx context.Context, r *store.Reader, of *cluster.JobID, most
 	for i, x := range all {
 		v.Evictions[i].Eviction = x
 		if x.Ended.IsZero() && x.Left.IsZero() && !x.Signalled.IsZero() {
-			v.Evictions[i].LeftS = max(0, x.GraceS-time.Since(x.Signalled).Seconds())
+			v.Evictions[i].LeftS = max(0, x.GraceS-r.Now().Sub(x.Signalled).Seconds())
 		}
 	}
 	return v, err

@@ -72,7 +72,7 @@ type Explained struct {
 	Err error
 }
 
-// Explain explains jobs from the state folder, and asks Slurm once for all of them.
+// Explain explains jobs from the state folder, and asks Slurm once for all of them, but of a moment.
 func Explain(ctx context.Context, cfg *config.Config, r *store.Reader, names []slurmplug.JobName) []Explained {
 	all, now := make([]Explained, len(names)), queueNow{ctx: ctx, client: cfg.Client(0)}
 	times := &RunTimes{}
@@ -86,13 +86,15 @@ func Explain(ctx context.Context, cfg *config.Config, r *store.Reader, names []s
 			continue
 		}
 		var program string
-		v.Now, program, v.Note = now.of(v.Job.ID, v.Job.RawID)
-		if v.Note == notInQueue && v.Array != nil && v.Job.ID.Task == slurmplug.NoTask && now.tasks(v.Job.ID.ID) {
-			v.Note = "" // its tasks are, in records of their own
-		} else {
-			v.Since = v.sinceCycle(v.Note != notInQueue)
+		if r.Moment().IsZero() {
+			v.Now, program, v.Note = now.of(v.Job.ID, v.Job.RawID)
+			if v.Note == notInQueue && v.Array != nil && v.Job.ID.Task == slurmplug.NoTask && now.tasks(v.Job.ID.ID) {
+				v.Note = "" // its tasks are, in records of their own
+			} else {
+				v.Since = v.sinceCycle(v.Note != notInQueue)
+			}
+			v.date()
 		}
-		v.date()
 		v.Err = v.learn(ctx, cfg, r, times, program)
 	}
 	return all
@@ -144,7 +146,7 @@ func stored(ctx context.Context, cfg *config.Config, r *store.Reader, id cluster
 	if v.Cycle, err = r.LastCycle(ctx); err != nil {
 		return nil, err
 	}
-	v.Cycle.Hold = store.HoldNow(cfg.Journals(), v.Cycle.Hold)
+	v.Cycle.Hold = r.Hold(cfg.Journals(), &v.Cycle)
 	if v.Story, err = r.Job(ctx, id, 10); err != nil {
 		return nil, err
 	}
@@ -397,7 +399,7 @@ func (v *Explanation) showTag(line liner) {
 // showPlace tells the job's class, why, and which jobs rank ahead of it.
 func (v *Explanation) showPlace(all bool, line liner, d *store.Decision) {
 	if !d.Since.IsZero() && v.waits() && (all || len(v.Waits) == 0) {
-		line("Waiting", "%s, since it could first have run at %s", report.Ago(time.Since(d.Since)), report.Clock(d.Since))
+		line("Waiting", "%s, since it could first have run at %s", report.Ago(store.AsOf(v.Moment).Sub(d.Since)), report.Clock(d.Since))
 	}
 	switch {
 	case d.Ranked || d.Why == string(plan.Overrun) || plan.Reason(d.Why).Started():

@@ -36,21 +36,22 @@ type RunTimes struct {
 	all     []cluster.PastStay
 	holders []store.Holder
 	models  map[string]*runtimes.Model
-	now     time.Time
+	now     time.Time // as of which they were read
+	made    time.Time
 }
 
 // model is what the user's runs and the last ones of all teach.
 func (x *RunTimes) model(ctx context.Context, r *store.Reader, user string) (m *runtimes.Model, now time.Time, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if time.Since(x.now) > time.Minute {
+	if time.Since(x.made) > time.Minute {
 		if x.all, err = r.LatestStays(ctx, "", allRuns); err != nil {
 			return nil, now, err
 		}
 		if x.holders, err = r.Holders(ctx); err != nil {
 			return nil, now, err
 		}
-		x.models, x.now = map[string]*runtimes.Model{}, time.Now()
+		x.models, x.now, x.made = map[string]*runtimes.Model{}, r.Now(), time.Now()
 	}
 	if x.models[user] == nil {
 		own, err := r.LatestStays(ctx, user, ownRuns)

@@ -17,6 +17,8 @@ func (w Wrong) Unwrap() error { return w.error }
 
 func wrongf(format string, a ...any) error { return Wrong{fmt.Errorf(format, a...)} }
 
+var errSLUID = fmt.Errorf("%w under a SLUID: ask by the job's number", store.ErrNone)
+
 // Find finds the id of a job that was named: a component in what the cycles stored, or
 // without a reader in Slurm's queue, a run by its SLUID there alone.
 func Find(ctx context.Context, cfg *config.Config, r *store.Reader, name slurmplug.JobName) (cluster.JobID, error) {
@@ -25,6 +27,9 @@ func Find(ctx context.Context, cfg *config.Config, r *store.Reader, name slurmpl
 		return name.Job, nil
 	case name.SLUID == "" && r != nil:
 		return r.Component(ctx, name.Job.ID, name.Offset)
+	}
+	if r != nil && !r.Moment().IsZero() {
+		return cluster.JobID{}, errSLUID
 	}
 	jobs, err := cfg.Client(0).Jobs(ctx)
 	if err != nil {
@@ -51,7 +56,7 @@ func FindStored(ctx context.Context, r *store.Reader, text string) (cluster.JobI
 	case err != nil:
 		return cluster.JobID{}, Wrong{err}
 	case name.SLUID != "":
-		return cluster.JobID{}, fmt.Errorf("%w under a SLUID: ask by the job's number", store.ErrNone)
+		return cluster.JobID{}, errSLUID
 	case name.Offset >= 0:
 		return r.Component(ctx, name.Job.ID, name.Offset)
 	}

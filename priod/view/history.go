@@ -65,7 +65,7 @@ func (v *JobPage) Life() *report.Timeline {
 	if len(v.History) == 0 {
 		return nil
 	}
-	line := &report.Timeline{Title: "Its life", From: v.History[0].From.Unix(), Now: time.Now().Unix()}
+	line := &report.Timeline{Title: "Its life", From: v.History[0].From.Unix(), Now: store.AsOf(v.Moment).Unix()}
 	for _, e := range v.History {
 		line.From, line.Until = min(line.From, e.From.Unix()), max(line.Until, e.From.Unix()+60, e.Until.Unix())
 	}
@@ -98,7 +98,7 @@ func (a *Asked) job(ctx context.Context) (shown, error) {
 		return nil, err
 	}
 	v.Explanation = all[0]
-	if a.Values.Get("if") == "1" && v.waits() {
+	if a.Values.Get("if") == "1" && v.waits() && a.Store.Moment().IsZero() {
 		all, err := a.Kept.forecasts.alternatives(ctx, a.Config, a.Store, v.Name)
 		if v.Alternatives = &all; err != nil {
 			v.Trouble = err.Error()

@@ -64,7 +64,7 @@ func jobOf(q *store.Queued, now *plan.WaitSpan) Job {
 		since = j.Submit
 	}
 	if !since.IsZero() {
-		v.WaitS = max(int64(time.Since(since).Seconds()), 0)
+		v.WaitS = max(int64(store.AsOf(q.Moment).Sub(since).Seconds()), 0)
 	}
 	return v
 }
@@ -91,12 +91,12 @@ func drawBars(jobs []Job) {
 	last := time.Minute
 	for i := range jobs {
 		if s := jobs[i].Start; s != nil && !s.P90.IsZero() {
-			last = max(last, time.Until(s.P90))
+			last = max(last, s.P90.Sub(s.Now()))
 		}
 	}
 	for i := range jobs {
 		if s := jobs[i].Start; s != nil && !s.P90.IsZero() {
-			at := func(t time.Time) int { return int(barWidth * max(time.Until(t), 0) / last) }
+			at := func(t time.Time) int { return int(barWidth * max(t.Sub(s.Now()), 0) / last) }
 			x := min(at(s.Median), barWidth-2)
 			jobs[i].Bar = &Bar{x, max(at(s.P90)-x, 2)}
 		}

@@ -170,8 +170,8 @@ func (v *Overview) attend(ctx context.Context, r *store.Reader, all []cluster.No
 		add("map?colour=health", "node %s is slow: jobs run %.1f times as long", name, last.Slow[name])
 	}
 	for i := range v.Evictions {
-		if x := &v.Evictions[i]; time.Since(x.Recorded) > time.Hour {
-			add("evictions", "the eviction of job %s has been under way for %s: %s", x.Victim, report.Ago(time.Since(x.Recorded)), x.State)
+		if x := &v.Evictions[i]; r.Now().Sub(x.Recorded) > time.Hour {
+			add("evictions", "the eviction of job %s has been under way for %s: %s", x.Victim, report.Ago(r.Now().Sub(x.Recorded)), x.State)
 		}
 	}
 	return cmp.Or(err, failure)

@@ -32,7 +32,7 @@ type Queue struct {
 	Left int `json:"-"` // jobs that are left out of so many as were asked for
 }
 
-// ReadQueue is the queue as the last cycle saw it; live: in Slurm's present order, without what has started or left since.
+// ReadQueue is the queue as the last cycle saw it; live, but of a moment: in Slurm's present order, without what has started or left since.
 func ReadQueue(ctx context.Context, cfg *config.Config, r *store.Reader, live bool) (*Queue, error) {
 	last, err := r.LastCycle(ctx)
 	if err != nil {
@@ -51,14 +51,14 @@ func ReadQueue(ctx context.Context, cfg *config.Config, r *store.Reader, live bo
 		return nil, err
 	}
 	v := &Queue{
-		Cluster: last.Cluster, At: last.Until, AgeS: int64(time.Since(last.Until).Round(time.Second) / time.Second), Cycle: last.Number, Hold: store.HoldNow(cfg.Journals(), last.Hold),
+		Cluster: last.Cluster, At: last.Until, AgeS: int64(r.Now().Sub(last.Until).Round(time.Second) / time.Second), Cycle: last.Number, Hold: r.Hold(cfg.Journals(), &last),
 		Notes: append([]string{}, last.Notes...), Running: last.Running, Types: ByType(nodes), Jobs: []Job{},
 	}
 	if v.Evictions, err = openEvictions(ctx, r); err != nil {
 		return nil, err
 	}
 	var now map[cluster.JobID]*slurmplug.Job
-	if live {
+	if live && r.Moment().IsZero() {
 		now = v.ask(ctx, cfg)
 	}
 	causes := make(map[cluster.JobID]*plan.WaitSpan, len(waits))

@@ -26,7 +26,7 @@ const soonAfter = time.Minute
 func whenOf(s *store.ExpectedStart, cause plan.Cause, room time.Time) When {
 	w := When{Room: room, Plan: s}
 	fits := cause == plan.Starting || cause == "" && s != nil // why it waits may not be known
-	w.Now = room.IsZero() && fits && (s == nil || w.at().Sub(cluster.Later(s.Planned, time.Now())) <= soonAfter)
+	w.Now = room.IsZero() && fits && (s == nil || w.at().Sub(cluster.Later(s.Planned, s.Now())) <= soonAfter)
 	return w
 }
 
@@ -40,7 +40,7 @@ func (w *When) at() time.Time {
 
 // Times are by when half and nine of ten of such jobs start, and the time by limits alone; zero: not known.
 func (w *When) Times() (median, p90, limits time.Time) {
-	switch now := time.Now(); {
+	switch now := w.Plan.Now(); {
 	case !w.Room.IsZero():
 		return w.Room, w.Room, limits
 	case w.Now:
@@ -65,7 +65,7 @@ func (w *When) Words() string {
 	case s == nil:
 		return ""
 	}
-	in := func(t time.Time) string { return report.Ago(max(time.Until(t), time.Minute).Round(time.Minute)) }
+	in := func(t time.Time) string { return report.Ago(max(t.Sub(s.Now()), time.Minute).Round(time.Minute)) }
 	text := fmt.Sprintf("within %s by time limits, %s", in(s.At), byTimeLimits(s.Planned))
 	if !s.Median.IsZero() {
 		text = fmt.Sprintf("in about %s, nine of ten within %s (by time limits within %s)", in(s.Median), in(s.P90), in(s.At))
@@ -78,7 +78,7 @@ func (w *When) Words() string {
 
 // Short is the times by which half and nine of ten of such jobs start, for tables; "-": not known.
 func (w *When) Short() string {
-	in := func(t time.Time) string { return minutes(max(time.Until(t), time.Minute)) }
+	in := func(t time.Time) string { return minutes(max(t.Sub(w.Plan.Now()), time.Minute)) }
 	median, p90, limits := w.Times()
 	switch {
 	case w.Now:
@@ -106,7 +106,7 @@ func byTimeLimits(planned time.Time) string {
 
 // Moved says that an expected start has moved to and fro while the job waited, by more than what is left and ten minutes; "": it has not.
 func Moved(s *store.ExpectedStart) string {
-	if s.Least.IsZero() || s.Median.IsZero() || s.Most.Sub(s.Least) <= max(10*time.Minute, time.Until(s.Median)) {
+	if s.Least.IsZero() || s.Median.IsZero() || s.Most.Sub(s.Least) <= max(10*time.Minute, s.Median.Sub(s.Now())) {
 		return ""
 	}
 	return fmt.Sprintf("earlier estimates: between %s and %s", TimeOfDay(s.Least), TimeOfDay(s.Most))
