@@ -25,7 +25,7 @@ func OpenReaderAt(ctx context.Context, dir string, at time.Time) (*Reader, error
 	if err != nil || at.IsZero() && replay == nil {
 		return r, err
 	}
-	first, until, err := r.span(ctx, replay)
+	first, until, err := r.Span(ctx)
 	if err = errors.Join(err, r.Close()); err != nil {
 		return nil, err
 	}
@@ -53,10 +53,13 @@ func outside(at, first, until time.Time) error {
 	return nil
 }
 
-// span is the time that can be read: of a replay from its first cycle to its last; else until now.
-func (r *Reader) span(ctx context.Context, replay *Replay) (first, until time.Time, err error) {
-	if replay != nil {
-		return replay.From, replay.Until, nil
+// Span is the time that can be read: of a replay from its first cycle to its last, else until now.
+func (r *Reader) Span(ctx context.Context) (first, until time.Time, err error) {
+	if replay, err := ReadReplay(r.dir); replay != nil || err != nil {
+		if err == nil {
+			first, until = replay.From, replay.Until
+		}
+		return first, until, err
 	}
 	first, err = one(ctx, r, func(tx *sql.Tx) (time.Time, error) {
 		at, err := r.q.FirstCycle(ctx, tx)

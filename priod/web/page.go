@@ -62,10 +62,13 @@ type page struct {
 	Version string
 	Viewer  string // sees what is this user's own; "": all
 	Shared  bool   // accounts are guaranteed GPUs
+	Slider  *Slider
 }
 
 // Stale says that the last cycle is older than cycles should be.
-func (p page) Stale() bool { return p.Cycle != nil && time.Since(p.Cycle.Until) > 5*time.Minute }
+func (p page) Stale() bool {
+	return p.Cycle != nil && (p.Slider == nil || !p.Slider.Past) && time.Since(p.Cycle.Until) > 5*time.Minute
+}
 
 // Pages are the names in the navigation.
 func (p page) Pages() []string {

@@ -6,6 +6,7 @@
 //	cache.go       answers that many ask for at once; how they are sent
 //	page.go        what all pages share
 //	live.go        the stream that tells a page of the next cycle
+//	moment.go      pages of the past, and of replays
 //	pages/         templates, style and scripts; figures are drawn by priod/report/charts
 //
 // What each page shows, as data, is in priod/view.
@@ -52,7 +53,7 @@ type Pages struct {
 }
 
 // assets are the files that pages load.
-var assets = map[string]string{"style.css": "text/css", "chart.css": "text/css", "uPlot.min.css": "text/css", "live.js": "text/javascript", "map.js": "text/javascript", "chart.js": "text/javascript", "uPlot.iife.min.js": "text/javascript"}
+var assets = map[string]string{"style.css": "text/css", "chart.css": "text/css", "uPlot.min.css": "text/css", "live.js": "text/javascript", "moment.js": "text/javascript", "map.js": "text/javascript", "chart.js": "text/javascript", "uPlot.iife.min.js": "text/javascript"}
 
 func asset(name string) []byte {
 	if text, err := files.ReadFile("pages/" + name); err == nil {
@@ -116,7 +117,8 @@ func (p *Pages) Handler() http.Handler {
 		p.failed(wantsJSON(r), http.StatusNotFound, errors.New("there is no such page")).send(w, r)
 	})
 	mux.Handle("GET /events", p.stream(listeners))
-	return p.guard(mux)
+	mux.HandleFunc("GET /moment", p.choose)
+	return p.guard(p.dated(mux))
 }
 
 // guard lets through who may ask, and sets what every answer carries.
@@ -152,10 +154,11 @@ func (p *Pages) answer(r *http.Request, name string, asJSON bool) *rendered {
 	if id := r.PathValue("id"); id != "" {
 		asked.Set("id", id)
 	}
-	made := p.cache.get(fmt.Sprint(name, "?", asked.Encode(), " ", viewer(r.Context())), p.age(name, asked), func() (int, page) {
+	m := momentOf(r.Context())
+	made := p.cache.get(fmt.Sprint(m.prefix(), name, "?", asked.Encode(), " ", viewer(r.Context())), p.age(name, asked), func() (int, page) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), deadline) // others may wait for the same
 		defer cancel()
-		return p.read(ctx, name, asked)
+		return p.read(ctx, m, name, asked)
 	})
 	return made.in(asJSON)
 }
@@ -174,7 +177,7 @@ func (p *Pages) age(name string, asked url.Values) time.Duration {
 }
 
 // read makes the data of one page.
-func (p *Pages) read(ctx context.Context, name string, asked url.Values) (status int, data page) {
+func (p *Pages) read(ctx context.Context, m moment, name string, asked url.Values) (status int, data page) {
 	data = page{Name: cmp.Or(pageNames[name], name), Data: name, Version: p.Version, On: p.Config.On(), Shared: len(p.Config.Shares) > 0, Viewer: viewer(ctx)}
 	question := view.Asked{Config: p.Config, Values: asked, User: data.Viewer, Kept: &p.kept}
 	if p.Health != nil {
@@ -185,16 +188,28 @@ func (p *Pages) read(ctx context.Context, name string, asked url.Values) (status
 		data.Name, data.Data, data.View, data.Error = "error", "", nil, err.Error()
 		return status, data
 	}
-	reader, err := store.OpenReader(ctx, p.Config.State.Dir)
+	reader, err := store.OpenReaderAt(ctx, m.dir(p.Config), m.at)
+	if errors.As(err, new(*store.OutsideError)) {
+		return failed(http.StatusNotFound, err)
+	}
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, err)
 	}
 	defer reader.Close()
 	last, err := reader.LastCycle(ctx)
+	if err == nil {
+		data.Slider, err = p.slider(ctx, m, reader, address(data.Name, asked))
+	}
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, err)
 	}
-	last.Hold = store.HoldNow(p.Config.Journals(), last.Hold)
+	if !reader.Moment().IsZero() { // of the past nothing is kept for other answers
+		question.Config, question.Kept, question.Health = at(p.Config, m), &view.Kept{}, nil
+	}
+	if m.without {
+		data.On = nil
+	}
+	last.Hold = reader.Hold(p.Config.Journals(), &last)
 	data.Cycle = &last
 	question.Store, question.Last = reader, &last
 	data.View, err = question.Answer(ctx, name)
@@ -212,6 +227,21 @@ func (p *Pages) read(ctx context.Context, name string, asked url.Values) (status
 		return failed(http.StatusServiceUnavailable, err)
 	}
 	return http.StatusOK, data
+}
+
+// at is the configuration of a moment.
+func at(c *config.Config, m moment) *config.Config {
+	own := *c
+	own.State.Dir, own.State.Shared = m.dir(c), ""
+	return &own
+}
+
+// address is that of a page from its folder.
+func address(name string, asked url.Values) string {
+	if name == "overview" {
+		name = ""
+	}
+	return strings.TrimSuffix(name+"?"+asked.Encode(), "?")
 }
 
 // json is what a program gets.

@@ -3,13 +3,14 @@
 "use strict";
 let shown = document.getElementById("last")?.dataset.cycle ?? "", pending = false;
 
-async function renew() {
+async function renew(also) {
   if (pending || document.hidden || document.querySelector("main :is(select, input):focus")) return;
   pending = true;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    const next = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main"), main = document.querySelector("main");
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html"), next = page.querySelector("main"), main = document.querySelector("main");
     if (!next) return;
+    if (typeof also === "function") also(page);
     const focused = document.activeElement?.closest("figure.chart, .map")?.id;
     for (const figure of next.querySelectorAll("figure.chart")) {
       const old = document.getElementById(figure.id);
@@ -38,7 +39,7 @@ function say(text) {
   if (last) last.textContent = text;
 }
 
-const stream = new EventSource("events");
+const stream = document.getElementById("moment") ? new EventTarget() : new EventSource("events"); // a moment stays as it is
 stream.addEventListener("cycle", (event) => {
   const [cycle] = event.data.split(" "), at = event.data.slice(cycle.length + 1);
   if (at) say(at);
