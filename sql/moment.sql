@@ -26,7 +26,7 @@ FROM main.nodes AS n LEFT JOIN main.node_changes AS c ON c.name = n.name
 WHERE coalesce(c.since_ms, n.changed_ms) <= :at;
 
 CREATE TEMP VIEW intervals AS
-SELECT job, start_ms, min(end_ms, :at) AS end_ms, iif(end_ms > :at, 1, running) AS running, iif(end_ms > :at, 0, closed) AS closed, gpu_type, gpus, user, account,
+SELECT job, start_ms, min(end_ms, :at) AS end_ms, iif(end_ms >= :at, 1, running) AS running, iif(end_ms >= :at, 0, closed) AS closed, gpu_type, gpus, user, account,
   class, restarts, charge
 FROM main.intervals WHERE start_ms <= :at;
 
@@ -55,7 +55,7 @@ SELECT id, task, since_ms, iif(until_ms > :at, 0, until_ms) AS until_ms, iif(unt
 FROM main.share_returns WHERE since_ms <= :at;
 
 CREATE TEMP VIEW claims AS
-SELECT claim, job, cycle, iif(ended_ms BETWEEN 1 AND :at, state, 'holding') AS state, iif(ended_ms BETWEEN 1 AND :at, reason, '') AS reason, node_list, at_ms,
+SELECT claim, job, cycle, CASE WHEN ended_ms BETWEEN 1 AND :at THEN state WHEN room_ms BETWEEN 1 AND :at THEN 'holding' ELSE 'planned' END AS state, iif(ended_ms BETWEEN 1 AND :at, reason, '') AS reason, node_list, at_ms,
   min(changed_ms, :at) AS changed_ms, raw_id, gpus, shares, wait_ms, pin, resv, iif(resv_ms > :at, 0, resv_ms) AS resv_ms, iif(room_ms > :at, 0, room_ms) AS room_ms,
   iif(ended_ms > :at, 0, ended_ms) AS ended_ms, purpose
 FROM main.claims WHERE at_ms <= :at;
@@ -71,7 +71,9 @@ SELECT eviction, claim, job, start_ms, restarts, gpus, signal, grace_ms, eligibl
 FROM main.evictions WHERE recorded_ms <= :at;
 
 CREATE TEMP VIEW waits AS
-SELECT id, task, submit_ms, iif(until_ms > :at, 0, until_ms) AS until_ms, iif(until_ms > :at, '', ended) AS ended, user, account, partition, gpu_type, gpus, tasks,
+SELECT id, task, submit_ms, iif(until_ms >= :at, 0, until_ms) AS until_ms, iif(until_ms >= :at, '', ended) AS ended, user, account, partition,
+  iif(until_ms BETWEEN 1 AND :at, gpu_type, coalesce((SELECT j.gpu_type FROM temp.jobs AS j WHERE j.id = w.id AND j.task = w.task ORDER BY j.job DESC LIMIT 1), gpu_type)) AS gpu_type,
+  gpus, tasks,
   iif(until_ms > :at, '', pool) AS pool, iif(until_ms > :at, 0, pool_gpus) AS pool_gpus, room_ms, torn_ms,
   iif(until_ms BETWEEN 1 AND :at, spans, (
     SELECT coalesce(json_group_array(json_array(s.value ->> 0, iif(s.value ->> 1 > :at, 0, s.value ->> 1), s.value ->> 2, s.value ->> 3, s.value ->> 4, json(s.value -> 5))), '[]')

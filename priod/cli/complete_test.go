@@ -19,7 +19,7 @@ func TestComplete(t *testing.T) {
 		"resume --":                    "--json --help",
 		"explain 17 ":                  "",
 		"explain 17 --js":              "--json",
-		"explain --s":                  "--schema",
+		"explain --s":                  "--state --schema",
 		"simulate --comp":              "--compare",
 		"eta -- --":                    "",
 		"profile -- --gres=gpu:1 x.s":  "",

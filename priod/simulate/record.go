@@ -40,7 +40,8 @@ type Recording struct {
 	expected time.Time                       // when starts were last expected
 	running  map[cluster.JobID]time.Duration // with their time limits
 	model    *runtimes.Model
-	err      error // of what a cycle does not wait for
+	seen     func(*cycle.Result) // tests: shown each cycle
+	err      error               // of what a cycle does not wait for
 }
 
 // open makes the state folder.
@@ -68,6 +69,9 @@ func (r *Recording) watch(opt *virtual.Options) {
 	seen := d.Seen
 	d.Seen = func(c *cycle.Result) {
 		r.see(c)
+		if r.seen != nil {
+			r.seen(c)
+		}
 		if seen != nil {
 			seen(c)
 		}
