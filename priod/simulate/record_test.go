@@ -62,11 +62,11 @@ func BenchmarkRecorded(b *testing.B) {
 	if err := spec.Check(); err != nil {
 		b.Fatal(err)
 	}
-	for _, recorded := range []bool{false, true} {
-		b.Run(fmt.Sprint("recorded=", recorded), func(b *testing.B) {
+	for _, how := range []string{"unrecorded", "with causes of waiting", "recorded"} {
+		b.Run(how, func(b *testing.B) {
 			for b.Loop() {
 				in := replayed(b, 2000, 3, 0.85, "profile=balanced", "locality.enabled=false", "sizing.enabled=false")
-				if recorded {
+				if spec.Waits = how != "unrecorded"; how == "recorded" {
 					in.Record = &Recording{Dir: b.TempDir()}
 				}
 				if _, err := Run(b.Context(), spec, in); err != nil {

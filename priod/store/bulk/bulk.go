@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 
 	_ "github.com/mattn/go-sqlite3" // defines what bulk.c calls
 )
@@ -24,11 +25,15 @@ func init() {
 }
 
 // Rows are those for which a statement is to run: its arguments in each. The zero value has none.
-type Rows struct{ bytes []byte }
+type Rows struct {
+	bytes []byte
+	n     int
+}
 
 // Add adds a row: a pointer to the struct whose fields, int64, bool, float64 or string, are the
 // statement's parameters in their order, as sqlc makes such structs; or to the only parameter.
 func (r *Rows) Add(row any) error {
+	r.n++
 	v := reflect.ValueOf(row).Elem()
 	if v.Kind() != reflect.Struct {
 		return r.value(v)
@@ -69,7 +74,7 @@ func (r *Rows) number(kind byte, n uint64) {
 }
 
 // Reset forgets the rows and keeps their memory.
-func (r *Rows) Reset() { r.bytes = r.bytes[:0] }
+func (r *Rows) Reset() { r.bytes, r.n = r.bytes[:0], 0 }
 
 // Size is how much memory, in bytes, the rows take.
 func (r *Rows) Size() int { return len(r.bytes) }
@@ -79,10 +84,39 @@ type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
+// few rows cost less one by one, by a statement that the driver keeps, than a statement that is prepared anew.
+const few = 3
+
+// values are those of all rows.
+func (r *Rows) values() (all []any) {
+	for at := r.bytes; len(at) > 0; {
+		kind, n := at[0], binary.NativeEndian.Uint64(at[1:])
+		at = at[9:]
+		switch kind {
+		case 'i':
+			all = append(all, int64(n))
+		case 'f':
+			all = append(all, math.Float64frombits(n))
+		default:
+			all, at = append(all, string(at[:n])), at[n:]
+		}
+	}
+	return all
+}
+
 // Run runs the statement for the rows, one after the other, up to one that fails. What the ones
 // before it changed stays, unless the transaction is rolled back. The error is SQLite's own.
 func (r *Rows) Run(ctx context.Context, tx Execer, statement string) error {
 	if len(r.bytes) == 0 {
+		return nil
+	}
+	if 0 < r.n && r.n <= few {
+		values := r.values()
+		for row := range slices.Chunk(values, len(values)/r.n) {
+			if _, err := tx.ExecContext(ctx, statement, row...); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	_, err := tx.ExecContext(ctx, "SELECT for_each_row(?, ?)", statement, r.bytes)
