@@ -137,6 +137,7 @@ func TestErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		c.rows.n = few + 1 // with one call
 		err = c.rows.Run(ctx, tx, c.statement)
 		var e sqlite3.Error
 		if !errors.As(err, &e) || e.Code != c.code || c.extended != 0 && e.ExtendedCode != c.extended || !strings.Contains(fmt.Sprint(err), c.words) {
