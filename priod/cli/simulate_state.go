@@ -134,5 +134,16 @@ func (to *recording) finish(c *cli.Context, r *compared) error {
 		}
 		sides[side] = &store.Replay{Version: c.App.Version, Policy: run.Policy, Jobs: to.jobs, From: x.First, Until: x.Last, Set: set}
 	}
+	own, runs := *r, r.Runs[len(r.Runs)-2:]
+	own.Runs = []comparedRun{runs[1], runs[0], runs[1]} // what happened is the replay with priod
+	v := valueOf(&own)
+	v.Made, v.Since, v.Until, v.Replays = sides[""].Until, sides[""].From, sides[""].Until, 1
+	if v.Completion.Without > 0 {
+		v.Low = 1 - v.Completion.With/v.Completion.Without
+		v.High = v.Low
+	}
+	if err := store.SaveValue(to.folder.Dir(""), v); err != nil {
+		return err
+	}
 	return to.folder.Finish(sides, to.config)
 }

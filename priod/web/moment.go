@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,12 +61,16 @@ func (p *Pages) dated(next http.Handler) http.Handler {
 		path := r.URL.Path
 		if rest, below := strings.CutPrefix(path, "/"+store.Without+"/"); below {
 			m.without, path = true, "/"+rest
+			if replay, err := store.ReadReplay(m.dir(p.Config)); err != nil || replay == nil {
+				p.failed(wantsJSON(r), http.StatusNotFound, cmp.Or(err, errors.New("this is no replay: nothing was recorded without priod"))).send(w, r)
+				return
+			}
 		}
 		if rest, below := strings.CutPrefix(path, "/at/"); below {
 			text, rest, _ := strings.Cut(rest, "/")
 			at, err := view.ReadMoment(text, m.dir(p.Config))
 			if err != nil || at.IsZero() {
-				p.failed(wantsJSON(r), http.StatusBadRequest, errors.Join(err)).send(w, r)
+				p.failed(wantsJSON(r), http.StatusBadRequest, cmp.Or(err, errors.New("which moment?"))).send(w, r)
 				return
 			}
 			m.at, path = at, "/"+rest
@@ -94,7 +99,7 @@ func (p *Pages) choose(w http.ResponseWriter, r *http.Request) {
 	if !known(page) {
 		page = ""
 	}
-	w.Header().Set("Location", cmpPath(root+m.prefix()+page))
+	w.Header().Set("Location", cmp.Or(root+m.prefix()+page, "./"))
 	w.WriteHeader(http.StatusSeeOther)
 }
 
@@ -106,13 +111,6 @@ func known(path string) bool {
 		}
 	}
 	return false
-}
-
-func cmpPath(path string) string {
-	if path == "" {
-		return "./"
-	}
-	return path
 }
 
 // Slider is by what the moment of a page is chosen.
@@ -137,7 +135,7 @@ func (s *Slider) link(m moment) string {
 			m.at = s.Until.Truncate(time.Second)
 		}
 	}
-	return cmpPath(s.moment.root() + m.prefix() + s.rest)
+	return cmp.Or(s.moment.root()+m.prefix()+s.rest, "./")
 }
 
 // Step is a link to an earlier or later moment.

@@ -189,16 +189,21 @@ func (p *Pages) read(ctx context.Context, m moment, name string, asked url.Value
 		return status, data
 	}
 	reader, err := store.OpenReaderAt(ctx, m.dir(p.Config), m.at)
-	if errors.As(err, new(*store.OutsideError)) {
-		return failed(http.StatusNotFound, err)
+	outside := err
+	if errors.As(err, new(*store.OutsideError)) { // the page says what is there
+		reader, err = store.OpenReader(ctx, m.dir(p.Config))
 	}
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, err)
 	}
 	defer reader.Close()
-	last, err := reader.LastCycle(ctx)
+	data.Slider, err = p.slider(ctx, m, reader, address(data.Name, asked))
+	if err == nil && outside != nil {
+		return failed(http.StatusNotFound, outside)
+	}
+	var last store.Cycle
 	if err == nil {
-		data.Slider, err = p.slider(ctx, m, reader, address(data.Name, asked))
+		last, err = reader.LastCycle(ctx)
 	}
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, err)
