@@ -28,6 +28,7 @@ var runBy = []struct{ page, heading, file, has string }{
 	{"docs/users/profiling.md", "", "profile_test.go", "func TestProfilePrintsLinesToCopy("},
 	{"docs/users/canary.md", "", "try_first_test.go", "func TestTryFirst("},
 	{"docs/two-hosts.md", "", "two_hosts_test.go", "func TestTwoHostsByThePage("},
+	{"docs/first-day.md", "2. Walk through your own month", "replay_test.go", "func TestReplayOfALab("},
 }
 
 // ends are the exit statuses of commands that the pages show as wrong.
