@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -312,6 +313,9 @@ func stateConfig(c *cli.Context) (*config.Config, *store.Replay, error) {
 	if dir == "" {
 		cfg, err := loadConfig(c)
 		return cfg, nil, err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, usagef("--state %s: there is no such folder; priod simulate --state makes one when it has ended", dir)
 	}
 	replay, err := store.ReadReplay(dir)
 	if err != nil {

@@ -40,6 +40,9 @@ func replayOf(t *testing.T, jobs int) (dir string, rows map[string]*outcome) {
 		if i%3 == 0 {
 			class, gpus, duration = "te", 1, 60+300*r.Float64()
 		}
+		if i == 30 { // no cycle sees it
+			gpus, duration = 1, 3
+		}
 		id, user := fmt.Sprint(7001+i), fmt.Sprintf("u%d", r.IntN(8))
 		text += fmt.Sprintf("%s,%d,%d,%.0f,%.0f,%s,30,%s,a%d\n", id, i*90, gpus, duration, 2*duration, class, user, r.IntN(3))
 		rows[id] = &outcome{job: id, user: user}
@@ -123,6 +126,10 @@ func TestReplayAnswers(t *testing.T) {
 	answerOf(t, &x, "explain", longest.job, "--state", dir)
 	if d := x.Job.Left.Sub(monday).Seconds() - longest.end; d < 0 || d > 60 {
 		t.Errorf("it left %v s after its end", d)
+	}
+
+	if said := ran(t, "explain", "7031", "--state", dir); !strings.Contains(said, rows["7031"].user) {
+		t.Errorf("a job that no cycle saw: %s", said)
 	}
 
 	var v struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -36,6 +37,8 @@ type Recording struct {
 	state    *cycle.State
 	history  *cluster.History
 	causes   func() map[plan.Cause]int
+	unseen   []cluster.Stay                  // runs that no cycle saw
+	told     []cluster.Stay                  // to the store, in this cycle
 	sample   *store.Sample                   // the last
 	expected time.Time                       // when starts were last expected
 	running  map[cluster.JobID]time.Duration // with their time limits
@@ -66,6 +69,7 @@ func (r *Recording) watch(opt *virtual.Options) {
 	d := &opt.Daemon
 	d.Record, d.History = func(cycle.Slurm) virtual.Recorder { return recorder{r.store, r} }, r.history
 	r.causes = d.Settings.Waits.Tracker.Causes
+	d.Unseen = func(s cluster.Stay) { r.unseen = append(r.unseen, s) }
 	seen := d.Seen
 	d.Seen = func(c *cycle.Result) {
 		r.see(c)
@@ -84,8 +88,16 @@ type recorder struct {
 	of *Recording
 }
 
+// Observed is that of the store, with the runs of which accounting tells.
+func (r recorder) Observed(ctx context.Context, s *cluster.Snapshot, stays func() []cluster.Stay) {
+	r.of.told, r.of.unseen = r.of.unseen, nil
+	told := r.of.told
+	r.Store.Observed(ctx, s, func() []cluster.Stay { return slices.Concat(stays(), told) })
+}
+
 // Planned is that of the store.
 func (r recorder) Planned(ctx context.Context, seen plan.Seen) error {
+	seen.Stays = slices.Concat(seen.Stays, r.of.told)
 	err := r.Store.Planned(ctx, seen)
 	if trouble := r.Unrecorded(); err == nil && trouble != "" {
 		err = errors.New(trouble)

@@ -339,9 +339,14 @@ func (s *slurm) remove(j *job) {
 	}
 	s.change()
 	if watch := &s.e.opt.Daemon.Settings.Waits; watch.Tracker != nil && j.GPUs > 0 && j.start > s.last && len(j.shares) > 0 { // accounting tells of it
-		watch.Unseen = append(watch.Unseen, cluster.Stay{
+		stay := cluster.Stay{
 			Job: j.id, Start: s.e.instant(j.start), End: s.e.instant(s.e.now), Closed: true, GPUs: j.GPUs, GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
-		})
+			User: j.User, Account: j.Account, Class: j.Class,
+		}
+		watch.Unseen = append(watch.Unseen, stay)
+		if told := s.e.opt.Daemon.Unseen; told != nil {
+			told(stay)
+		}
 	}
 	delete(s.known, j.id)
 	last := len(s.jobs) - 1

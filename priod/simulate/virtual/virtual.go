@@ -103,6 +103,7 @@ type Daemon struct {
 	// Partitions are those of jobs without GPUs that priod looks at, beside Partition; none: all.
 	Partitions []string
 	Seen       func(*cycle.Result) // if set, is shown each cycle; it keeps nothing of it
+	Unseen     func(cluster.Stay)  // if set, hears of each run that no cycle saw, as accounting tells of it
 	Calls      int                 // cycles that TE submissions bring forward within a minute, at most
 
 	// Record, if set, returns what keeps the cycles; nil: nothing does. History is then what an earlier priod knew.
