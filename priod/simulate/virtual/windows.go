@@ -38,7 +38,7 @@ func (s *slurm) windows() (all []cluster.Window) {
 				w.names = append(w.names, s.nodes[n].Name)
 			}
 		}
-		all = append(all, cluster.Window{Name: maintenance, Start: instant(w.start), End: instant(w.end), Nodes: w.names})
+		all = append(all, cluster.Window{Name: maintenance, Start: s.e.instant(w.start), End: s.e.instant(w.end), Nodes: w.names})
 	}
 	return all
 }
