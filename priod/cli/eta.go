@@ -23,6 +23,7 @@ import (
 	"slurmprio/priod/advise"
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/view"
@@ -217,6 +218,7 @@ func showExpected(w io.Writer, views []*view.Expectation, at time.Time, named bo
 		if v.Moved != "" {
 			why += " (" + v.Moved + ")"
 		}
+		why = plan.Joined(why, v.Window)
 		rows[i] = []any{report.Safe(name), v.Partition, gpus, inWords(v.StartS), inWords(v.P90S), inWords(v.LimitsS), why}
 		if slurm {
 			rows[i] = append(rows[i], v.Slurm)

@@ -102,3 +102,25 @@ func TestNoJobReachesIntoMaintenance(t *testing.T) {
 		}
 	})
 }
+
+// A job that agrees to leave and saves its state runs until maintenance, whatever its limit, leaves before it and goes on after
+// it; one that agrees to nothing waits. Cycles that are left out change nothing.
+func TestRunsUntilMaintenance(t *testing.T) {
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 4}}}
+	events := nodeEvents(t, &c, "[[events]]\nat = \"10000s\"\nevent = \"maintenance\"\nnodes = \"n[0-1]\"\nfor = \"1000s\"\nannounced = \"10000s\"\n")
+	jobs := numbered(
+		trace.Job{GPUs: 4, Duration: 12000, Limit: 20000, Grace: 30, Submit: 10},
+		trace.Job{GPUs: 4, Duration: 12000, Limit: 20000, NoTag: true, Submit: 10},
+	)
+	for _, every := range []bool{true, false} {
+		opt := Options{Order: Priod, Backfill: EASY, Placement: placement.Packed, Daemon: daemonOf(t, "[windows]\nenabled = true\n", nil), NodeEvents: events}
+		opt.Daemon.every = every
+		o := run(t, c, jobs, opt).Outcomes
+		if a := &o[0]; a.Start > 100 || a.Preemptions != 1 || a.End < 13000 || a.End > 13500 || a.Wasted > 4*200 {
+			t.Errorf("%+v", *a)
+		}
+		if b := &o[1]; b.Start < 11000 || b.Preemptions != 0 {
+			t.Errorf("%+v", *b)
+		}
+	}
+}
