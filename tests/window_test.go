@@ -81,6 +81,7 @@ func TestRunsUntilMaintenance(t *testing.T) {
 	for _, c := range []struct{ want, args string }{
 		{"before the window of_a1", "explain " + first},
 		{"Before windows of maintenance", "report preemptions"},
+		{"of_a1 ", "report windows"},
 	} {
 		if out := e.must(strings.Fields(c.args)...); !strings.Contains(out, c.want) {
 			t.Errorf("%s does not say %q:\n%s", c.args, c.want, out)

@@ -96,6 +96,9 @@ func kinds() []kind {
 			"by the size of jobs, user, account, partition and GPU type. Lists the jobs that were overtaken and\n" +
 			"started later than with first come, first served. Causes, and what helps: docs/features/waits.md.",
 			since: "7d", stored: true, make: readWaits},
+		{name: "windows", usage: "what windows of maintenance cost, and what they would have", words: "Sums up the jobs that ran until a window within the last TIME and left before it: the GPU-hours that else were idle,\n" +
+			"and what of them was lost. docs/features/maintenance.md.",
+			since: "30d", stored: true, make: readWindows},
 	}
 }
 
@@ -166,6 +169,11 @@ func readPreemptions(c *cli.Context, _ *config.Config, r *store.Reader, since, u
 	}
 	evictions, err := r.EvictionsSince(c.Context, since)
 	return view.OfPreemptions(since, until, stays, evictions), err
+}
+
+func readWindows(c *cli.Context, _ *config.Config, r *store.Reader, since, until time.Time) (paged, error) {
+	evictions, err := r.EvictionsSince(c.Context, since)
+	return view.OfWindows(since, until, evictions), err
 }
 
 func readFailures(c *cli.Context, cfg *config.Config, r *store.Reader, since, until time.Time) (_ paged, err error) {

@@ -289,6 +289,7 @@ type Eviction struct {
 	Paid          *float64      `json:"cost_paid_gpu_s"`
 	ExitCode      int           `json:"exit_code"`
 	ExitSignal    int           `json:"exit_signal"`
+	Start         time.Time     `json:"start"` // of the run
 	Recorded      time.Time     `json:"recorded"`
 	Signalled     time.Time     `json:"signalled,omitzero"`
 	Left          time.Time     `json:"left,omitzero"`
@@ -296,7 +297,7 @@ type Eviction struct {
 	Restored      time.Time     `json:"restored,omitzero"`
 	Ended         time.Time     `json:"ended,omitzero"`
 	Claim         int64         `json:"claim"`
-	Purpose       string        `json:"purpose"` // te, round, gang
+	Purpose       string        `json:"purpose"` // te, round, gang, window
 	ClaimState    string        `json:"claim_state"`
 	ClaimReason   string        `json:"claim_reason,omitempty"`
 	Nodes         string        `json:"node_list"`
@@ -329,7 +330,7 @@ func showEviction[R db.RecentEvictionsRow | db.EvictionsSinceRow | db.EvictionsO
 		Number: e.Eviction, Victim: jobID(r.VictimID, r.VictimTask), VictimUser: r.VictimUser, VictimAccount: r.VictimAccount, VictimTag: r.VictimTag,
 		For: jobID(r.TeID, r.TeTask), ForUser: r.TeUser, ForAccount: r.TeAccount, State: e.State, Reason: e.Reason, How: e.How, GPUs: int(e.Gpus),
 		Signal: e.Signal, GraceS: inSeconds(e.GraceMs), Promised: e.CostPromised, ExitCode: int(e.ExitCode), ExitSignal: int(e.ExitSignal),
-		Recorded: instant(e.RecordedMs), Signalled: instant(e.SignalledMs), Left: instant(e.LeftMs), Requeued: instant(e.RequeuedMs),
+		Start: instant(e.StartMs), Recorded: instant(e.RecordedMs), Signalled: instant(e.SignalledMs), Left: instant(e.LeftMs), Requeued: instant(e.RequeuedMs),
 		Restored: instant(e.RestoredMs), Ended: instant(e.EndedMs), Claim: c.Claim, Purpose: c.Purpose, ClaimState: c.State, ClaimReason: c.Reason,
 		Nodes: c.NodeList, WaitS: inSeconds(c.WaitMs), Room: instant(c.RoomMs), ClaimEnded: instant(c.EndedMs),
 	}
