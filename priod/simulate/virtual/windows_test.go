@@ -114,7 +114,7 @@ func TestRunsUntilMaintenance(t *testing.T) {
 	)
 	for _, every := range []bool{true, false} {
 		opt := Options{Order: Priod, Backfill: EASY, Placement: placement.Packed, Daemon: daemonOf(t, "[windows]\nenabled = true\n", nil), NodeEvents: events}
-		opt.Daemon.every = every
+		opt.Daemon.Every = every
 		o := run(t, c, jobs, opt).Outcomes
 		if a := &o[0]; a.Start > 100 || a.Preemptions != 1 || a.End < 13000 || a.End > 13500 || a.Wasted > 4*200 {
 			t.Errorf("%+v", *a)
