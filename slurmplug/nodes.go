@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -113,6 +114,10 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 			n.RealMB, err = nodeNumber[int64](value)
 		case "MemSpecLimit": // memory of slurmd and the system, which no job gets
 			special, err = nodeNumber[int64](value)
+		case "CPULoad": // "N/A" of a node that does not answer
+			if load, err := strconv.ParseFloat(string(value), 64); err == nil && load >= 0 && load < 1e6 {
+				n.Load, n.LoadKnown = load, true
+			}
 		case "TmpDisk":
 			n.TmpMB, err = nodeNumber[int64](value)
 		case "Owner":

@@ -75,10 +75,12 @@ type Node struct {
 	Gres       []Gres // configured
 	GresUsed   []Gres // in use now
 
-	TmpMB    int64  // TmpDisk
-	Owner    string // uid of the only user whose jobs may start there now (ExclusiveUser, --exclusive=user); "": any
-	Weight   int    // Slurm takes nodes of the least weight first
-	GPUCores int    // cores for each GPU that jobs without GPUs do not get (RestrictedCoresPerGPU, 24.05)
+	TmpMB     int64   // TmpDisk
+	Load      float64 // CPULoad, a mean of five minutes of the whole machine; of a node with LoadKnown
+	LoadKnown bool
+	Owner     string // uid of the only user whose jobs may start there now (ExclusiveUser, --exclusive=user); "": any
+	Weight    int    // Slurm takes nodes of the least weight first
+	GPUCores  int    // cores for each GPU that jobs without GPUs do not get (RestrictedCoresPerGPU, 24.05)
 
 	Unread string // why the record cannot be read, with the text as it was; at most its name counts
 }

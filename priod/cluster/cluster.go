@@ -86,6 +86,7 @@ type Job struct {
 	GPUs            int       // whole job, one task: that it holds, or that Slurm will give it
 	Right           Right     // by the guaranteed shares of accounts: set by guarantee, in each cycle
 	EntitledSince   time.Time // of one that waits: likewise
+	Idle            bool      // it holds GPUs and does not work, and leaves first where it agrees to leave: set by idle, in each cycle
 	Admitted        bool      // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle
 	Nodes, CPUs     int       // whole job
 	SiteFactor      int64     // what Slurm holds now; see SiteFactorKnown
@@ -321,6 +322,7 @@ type Node struct {
 	MemMB      int64
 	MemUsedMB  int64
 	MixedTypes bool      // more than one GPU type on this node
+	Load       Load      // of its CPUs
 	Parts      []GPUPart // of a node with several GPU types; nil of others, and where they could not be read
 }
 
@@ -332,6 +334,12 @@ func (n *Node) In(partitions string) bool {
 		}
 	}
 	return false
+}
+
+// Load is the load of a node's CPUs, as Slurm shows it: a mean of five minutes of the whole machine.
+type Load struct {
+	Known bool
+	CPUs  float64 // that run or wait for the disk
 }
 
 // GresCount is one generic resource of a node.

@@ -181,6 +181,7 @@ func ConvertNodes(nodes []slurmplug.Node) []cluster.Node {
 		o := cluster.Node{
 			Name: n.Name, State: strings.Join(n.State, "+"), Features: n.Features, Partitions: n.Partitions,
 			CPUs: n.CPUs, CPUsUsed: n.CPUsAlloc, Threads: n.Threads, MemMB: n.MemMB, MemUsedMB: n.MemAllocMB, TmpMB: n.TmpMB, Owned: n.Owner != "",
+			Load: cluster.Load{Known: n.LoadKnown, CPUs: n.Load},
 		}
 		for _, f := range n.Available {
 			if !slices.Contains(n.Features, f) {

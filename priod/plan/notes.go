@@ -45,6 +45,9 @@ const (
 	RecordsUnread    NoteKind = "records-unread"  // nodes, jobs, partitions
 	EvictedInVain    NoteKind = "evicted-in-vain" // the place was free, and the job did not start
 
+	IdleTogether NoteKind = "idle-together" // nothing is done about jobs of several users that stopped together
+	IdleUnread   NoteKind = "idle-unread"   // a source of what jobs do
+
 	HistoryUnrecorded NoteKind = "history-unrecorded" // the database cannot be written
 )
 
@@ -54,7 +57,7 @@ const ForeignValues NoteKind = "foreign-value"
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
 	WritesPerCycle, SteeringWrites, LocalityWrites, ShareWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
-	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain, HistoryUnrecorded,
+	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain, IdleTogether, IdleUnread, HistoryUnrecorded,
 	ForeignValues,
 }
 
