@@ -43,6 +43,7 @@ var rows = []string{
 	"priod/headroom",
 	"priod/evict",
 	"priod/retry",
+	"priod/idle",
 	"priod/waits",
 	"priod/window",
 	"priod/advise",
@@ -81,7 +82,7 @@ func row(pkg string) int {
 }
 
 // features are the rooms that take part in a cycle; none imports another.
-var features = []string{"priod/guarantee", "priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/headroom", "priod/evict", "priod/retry", "priod/waits", "priod/window"}
+var features = []string{"priod/guarantee", "priod/order", "priod/allocate", "priod/steer", "priod/size", "priod/locality", "priod/headroom", "priod/evict", "priod/retry", "priod/idle", "priod/waits", "priod/window"}
 
 // feature is the feature's room that holds a package; "": none.
 func feature(pkg string) string {

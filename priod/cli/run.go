@@ -70,7 +70,7 @@ func runCommand() *cli.Command {
 				},
 				Connect: func(cfg *config.Config) daemon.Slurm {
 					st.SetRetention(time.Duration(cfg.State.Retention))
-					return live.New(newClient(cfg))
+					return live.New(newClient(cfg)).Watching(sources(cfg))
 				},
 				Lock:  daemon.NewHostLock,
 				Pages: Pages(c.App.Version), OwnJobs: ownHandler,
@@ -220,3 +220,8 @@ func showResult(c *cli.Context, r *cycle.Result) error {
 
 // seconds rounds a span of time to whole seconds, as JSON shows it.
 func seconds(d time.Duration) int64 { return int64(d.Round(time.Second) / time.Second) }
+
+// sources are those that show which running jobs work.
+func sources(cfg *config.Config) live.Sources {
+	return live.Sources{Prometheus: cfg.Usage.Prometheus, Output: cfg.Retry.Output, Every: min(cfg.Constants.Idle.After/6, time.Minute)}
+}

@@ -109,6 +109,10 @@ type Config struct {
 		Output  bool   `toml:"output" json:"output"`
 		Drain   bool   `toml:"drain" json:"drain"`
 	} `toml:"retry" json:"retry"`
+	Usage struct {
+		Prometheus string   `toml:"prometheus" json:"prometheus"`
+		OnIdle     []string `toml:"on_idle" json:"on_idle"`
+	} `toml:"usage" json:"usage"`
 	Log struct {
 		Level  string `toml:"level" json:"level"`
 		Format string `toml:"format" json:"format"`

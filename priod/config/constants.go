@@ -13,6 +13,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
@@ -38,6 +39,7 @@ type Constants struct {
 	Headroom    headroom.Settings
 	Retries     retry.Settings
 	Window      window.Settings
+	Idle        idle.Settings
 	LearnEvery  time.Duration
 	ShortestRun time.Duration
 	Polls       int // by TE submissions in a minute
@@ -47,7 +49,7 @@ func constantsOfRooms() Constants {
 	return Constants{
 		Commands: slurmplug.Constants, Guarantee: guarantee.Constants, Order: order.Constants, Allocation: allocate.Constants, Steering: steer.Constants,
 		Sizing: size.Constants, Locality: locality.Constants,
-		Eviction: evict.Constants, Watch: evict.Watch, Headroom: headroom.Constants, Retries: retry.Constants, Window: window.Constants,
+		Eviction: evict.Constants, Watch: evict.Watch, Headroom: headroom.Constants, Retries: retry.Constants, Idle: idle.Constants, Window: window.Constants,
 		LearnEvery: speed.LearnEvery, ShortestRun: speed.ShortestRun, Polls: wake.PollsPerMinute,
 	}
 }
@@ -122,6 +124,7 @@ var constants = []constant{
 	{"retry.max_drained", func(k *Constants) any { return &k.Retries.MaxDrained }},
 	{"windows.margin", func(k *Constants) any { return (*Duration)(&k.Window.Margin) }},
 	{"windows.pay", func(k *Constants) any { return &k.Window.Pay }},
+	{"usage.idle_after", func(k *Constants) any { return (*Duration)(&k.Idle.After) }},
 	{"limits.writes_per_cycle", func(k *Constants) any { return &k.Order.WritesPerCycle }},
 	{"limits.agent_queue", func(k *Constants) any { return &k.Commands.AgentQueue }},
 	{"limits.dbd_queue", func(k *Constants) any { return &k.Commands.DBDQueue }},

@@ -6,6 +6,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
@@ -41,6 +42,7 @@ func (c *Config) Features(slurm cycle.Slurm, table *workload.Table, st *cycle.St
 	if c.Retry.Enabled {
 		set.Retries = retry.Feature{Settings: c.Retries(), Slurm: slurm, Memory: st.Failures}
 	}
+	set.Idle = idle.Feature{Settings: c.Idle(), Slurm: slurm, Memory: st.Idle}
 	set.Waits = waits.Feature{Tracker: st.Waits, Gap: c.WaitsGap()}
 	return set
 }

@@ -10,6 +10,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/headroom"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/nodespeed"
 	"slurmprio/priod/order"
@@ -155,6 +156,16 @@ func (c *Config) HeadroomSettings() headroom.Settings {
 func (c *Config) Retries() retry.Settings {
 	set := c.Constants.Retries
 	set.Rules, set.Output, set.Drain = c.failures, c.Retry.Output, c.Retry.Drain
+	return set
+}
+
+// Idle returns when a running job counts as idle, and what is done then.
+func (c *Config) Idle() idle.Settings {
+	set := c.Constants.Idle
+	set.Enabled = true
+	for _, do := range c.Usage.OnIdle {
+		set.Do = append(set.Do, idle.Do(do))
+	}
 	return set
 }
 

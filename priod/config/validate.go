@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"slurmprio/priod/allocate"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/order"
 	"slurmprio/priod/retry"
 	"slurmprio/slurmplug"
@@ -45,7 +47,7 @@ type rule struct {
 
 // Check refuses values that make no sense, or do not go together, by their key.
 func (c *Config) Check() error {
-	for _, r := range slices.Concat(c.hostRules(), c.orderRules(), c.steeringRules(), c.sizeRules(), c.localityRules(), c.evictionRules(), c.retryRules(), c.daemonRules()) {
+	for _, r := range slices.Concat(c.hostRules(), c.orderRules(), c.steeringRules(), c.sizeRules(), c.localityRules(), c.evictionRules(), c.retryRules(), c.usageRules(), c.daemonRules()) {
 		if !r.ok {
 			return fmt.Errorf("%s: want %s%s", r.key, r.want, c.not(r.key))
 		}
@@ -134,6 +136,20 @@ func (c *Config) retryRules() []rule {
 	r := &c.Retry
 	return []rule{
 		{"retry.rules", r.Rules == "" || filepath.IsAbs(r.Rules), "an absolute path, or empty"},
+	}
+}
+
+// usageRules hold for what is read and done of running jobs that do not work.
+func (c *Config) usageRules() []rule {
+	known := true
+	for _, do := range c.Usage.OnIdle {
+		known = known && slices.Contains(idle.All, idle.Do(do))
+	}
+	address, err := url.Parse(c.Usage.Prometheus)
+	web := err == nil && slices.Contains([]string{"http", "https"}, address.Scheme) && address.Host != ""
+	return []rule{
+		{"usage.prometheus", c.Usage.Prometheus == "" || web, "http://HOST:PORT or https://..., or empty"},
+		{"usage.on_idle", known, "a list of notify, victim, requeue and cancel"},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/order"
 	"slurmprio/priod/plan"
@@ -39,6 +40,8 @@ type Settings struct {
 	Consent consent.Rules
 	// Guarantee says which jobs stand within the GPUs that are guaranteed to their accounts.
 	Guarantee guarantee.Feature
+	// Idle says which running jobs hold GPUs and do not work.
+	Idle idle.Feature
 
 	// What the features need. The zero value of each takes no part.
 	Allocation allocate.Feature
@@ -63,6 +66,7 @@ func (set *Settings) decide(ctx context.Context, c *plan.Cycle) (failed error) {
 	}
 	shares := set.Allocation.Begin(c) // in the background, until the order needs them
 	set.Retries.Begin(c)              // which jobs left the queue: in the background, until sizes are given
+	run(&set.Idle)                    // what is not known of running jobs
 	run(&set.Evictions)               // jobs with a claim rank ahead of others of the order
 	set.Order.Rank(c, shares)         // SiteFactor of each job
 	set.Waits.Begin(c)                // from here on a core would be idle
@@ -91,7 +95,7 @@ func (set *Settings) decide(ctx context.Context, c *plan.Cycle) (failed error) {
 // act does what is no write into a job: signals, requeues, reservations. What failed comes last: it waits for no place.
 func (set *Settings) act(ctx context.Context, c *plan.Cycle) (failed error) {
 	set.Allocation.Exclude(set.Steering.RuledOut) // from the next allocation on
-	for _, f := range []plan.Feature{&set.Evictions, &set.Headroom, &set.Retries} {
+	for _, f := range []plan.Feature{&set.Evictions, &set.Headroom, &set.Retries, &set.Idle} {
 		failed = errors.Join(failed, f.Act(ctx, c))
 	}
 	return failed
@@ -159,6 +163,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	h.KeepTags(&snapshot)
 	set.Consent.Apply(&snapshot, h)
+	if !set.DryRun {
+		set.Idle.Classify(ctx, &snapshot)
+	}
 	set.Guarantee.Classify(&snapshot, h)
 
 	stage("decide")

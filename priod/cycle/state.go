@@ -9,6 +9,7 @@ import (
 	"slurmprio/priod/evict"
 	"slurmprio/priod/guarantee"
 	"slurmprio/priod/headroom"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/locality"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
@@ -23,6 +24,7 @@ import (
 type Slurm interface {
 	plan.Slurm
 	headroom.Slurm
+	plan.Working
 	plan.Failing // and what evictions ask of a cluster
 	size.Asker
 	locality.Slurm
@@ -45,6 +47,7 @@ type State struct {
 	Uses     Uses
 	Waits    *waits.Tracker
 	Lending  *guarantee.Memory
+	Idle     *idle.Memory
 }
 
 // Uses are what accounting taught of CPUs and memory; the zero value: nothing.
@@ -58,7 +61,7 @@ type Uses struct {
 func NewState() *State {
 	return &State{
 		Ledger: &allocate.Ledger{}, Journal: evict.NewJournal(), Rounds: &evict.Rounds{}, Vetoes: evict.Vetoes{}, Steering: &steer.Memory{},
-		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{}, Lending: &guarantee.Memory{},
+		Sizes: &size.Sizes{}, Locality: &locality.Memory{}, Refusals: &locality.Memory{}, Headroom: &headroom.Memory{}, Failures: retry.NewMemory(), Waits: &waits.Tracker{}, Lending: &guarantee.Memory{}, Idle: idle.NewMemory(),
 	}
 }
 
@@ -67,6 +70,12 @@ type Failures = retry.Changes
 
 // Evictions are the rows of claims and evictions that a Recorder makes safe.
 type Evictions = evict.Changes
+
+// Spells are times without work of running jobs, which a Recorder makes safe.
+type Spells = []*idle.Spell
+
+// IdleJobs are what is kept of running jobs that may not work.
+type IdleJobs = idle.Memory
 
 // Statement is what became of guaranteed shares.
 type Statement = guarantee.Taken

@@ -21,6 +21,7 @@ import (
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/guarantee"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
@@ -47,6 +48,9 @@ type Store interface {
 	// LoadFailures and SaveFailures are the same for jobs that failed.
 	LoadFailures(context.Context) (*retry.Memory, error)
 	SaveFailures(context.Context, *retry.Changes) error
+	// Spells are those without work that last or taught something, SaveSpells those of store.Store.
+	Spells(context.Context, time.Time) ([]idle.Spell, error)
+	SaveSpells(context.Context, []*idle.Spell) error
 	// LoadShares returns what they allocated, and Lessons what they learned of speeds.
 	LoadShares(context.Context) (*allocate.Ledger, error)
 	Lessons(context.Context) (store.Lessons, error)
@@ -323,6 +327,9 @@ func (d *Daemon) load(ctx context.Context) (err error) {
 	}
 	d.state.Waits.Restore(open, at)
 	d.state.Rounds.Restore(at)
+	if err := d.resumeIdle(ctx, at); err != nil {
+		return err
+	}
 	if err := d.resumeStatement(ctx, at); err != nil {
 		return err
 	}
@@ -415,6 +422,7 @@ func (d *Daemon) features() cycle.Settings {
 	set.Refusals.Slow = d.learning.speeds.slow
 	set.Guarantee.Settings.Parents = d.learning.accounts.of.Parents
 	d.failures(&set.Retries)
+	d.idle(&set.Idle)
 	return set
 }
 

@@ -18,6 +18,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/guarantee"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/live"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/retry"
@@ -151,6 +152,14 @@ func (f *fake) Ends(context.Context, map[cluster.JobID]plan.JobStatus, bool, map
 func (f *fake) MostRestarts() int { return 0 }
 
 func (f *fake) LoadFailures(context.Context) (*retry.Memory, error) { return retry.NewMemory(), nil }
+
+func (f *fake) Spells(context.Context, time.Time) ([]idle.Spell, error) { return nil, nil }
+
+func (f *fake) SaveSpells(context.Context, []*idle.Spell) error { return nil }
+
+func (f *fake) Signs(context.Context, *cluster.Snapshot, []cluster.JobID) (map[cluster.JobID][]cluster.Sign, error) {
+	return nil, nil
+}
 
 func (f *fake) SaveFailures(context.Context, *retry.Changes) error { return nil }
 func (f *fake) Look(context.Context, []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {

@@ -55,6 +55,7 @@ type metrics struct {
 	rival         prometheus.Gauge
 	trouble       *troubleMetrics
 	sharing       *shareMetrics
+	idling        *idleMetrics
 }
 
 // Values of the label "result".
@@ -138,6 +139,7 @@ func newMetrics(version string, h *health, dir string) *metrics {
 	m.kept.Set(math.NaN())
 	m.trouble = newTroubleMetrics(factory)
 	m.sharing = newShareMetrics(factory)
+	m.idling = newIdleMetrics(factory)
 	m.checked(&store.Findings{})
 	for _, s := range stages {
 		m.stages.WithLabelValues(s)

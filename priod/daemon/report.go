@@ -52,6 +52,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 	}
 	d.metrics.cycle(r, d.history, err)
 	d.metrics.shares(&d.state.Lending.Statement)
+	d.metrics.idle(d.state.Idle.Tally())
 	switch {
 	case standby != "":
 		d.metrics.trouble.standBy()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -22,6 +23,7 @@ type Feature struct {
 		// SaveSpells returns once the spells are safe; on error no command is sent.
 		SaveSpells(context.Context, []*Spell) error
 	}
+	unread   error
 	OnChange func(*Spell) // is called with each spell that was found, acted on or ended; may be nil
 }
 
@@ -30,7 +32,9 @@ func (f *Feature) Classify(ctx context.Context, s *cluster.Snapshot) {
 	if f.Memory == nil || !f.Settings.Enabled {
 		return
 	}
-	f.Memory.Observe(s, f.Slurm.Signs(ctx, s), &f.Settings)
+	var signs map[cluster.JobID][]cluster.Sign
+	signs, f.unread = f.Slurm.Signs(ctx, s, f.Memory.wanted)
+	f.Memory.Observe(s, signs, &f.Settings)
 	if !slices.Contains(f.Settings.Do, Victim) {
 		for i := range s.Jobs {
 			s.Jobs[i].Idle = false
@@ -38,8 +42,13 @@ func (f *Feature) Classify(ctx context.Context, s *cluster.Snapshot) {
 	}
 }
 
-// Plan has nothing to add: others go by cluster.Job.Idle.
-func (f *Feature) Plan(context.Context, *plan.Cycle) error { return nil }
+// Plan notes what cannot be read: others go by cluster.Job.Idle.
+func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
+	if f.unread != nil {
+		c.Plan.Note(plan.IdleUnread, 1, "idle: what jobs do is not read: %s", strings.ReplaceAll(f.unread.Error(), "\n", "; "))
+	}
+	return nil
+}
 
 // Act saves the spells that began or ended, and does what is due about those that last.
 func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
@@ -62,12 +71,11 @@ func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 			rows = append(rows, s)
 		}
 	}
-	if err := f.save(ctx, rows); err != nil {
-		return fmt.Errorf("idle jobs: %w", err)
-	}
-	m.ended = nil
-	for _, r := range open {
-		r.kept = true
+	if f.save(ctx, rows) == nil { // else the next cycle tries again; that history is not recorded is said elsewhere
+		m.ended = nil
+		for _, r := range open {
+			r.kept = true
+		}
 	}
 	if err := f.act(ctx, c, open); err != nil {
 		return fmt.Errorf("idle jobs: %w", err)

@@ -254,8 +254,8 @@ type deed struct {
 	sees  func(plan.Target) plan.JobStatus
 }
 
-func (d *deed) Signs(context.Context, *cluster.Snapshot) map[cluster.JobID][]cluster.Sign {
-	return d.signs
+func (d *deed) Signs(context.Context, *cluster.Snapshot, []cluster.JobID) (map[cluster.JobID][]cluster.Sign, error) {
+	return d.signs, nil
 }
 
 func (d *deed) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {

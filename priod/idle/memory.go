@@ -18,8 +18,9 @@ type Memory struct {
 	restored map[cluster.JobID]*Spell
 	at       time.Time // of the last cycle of an earlier process
 	alarms   int
-	watched  int // jobs of which a source tells
-	unseen   int // jobs of which none does
+	watched  int             // jobs of which a source tells
+	unseen   int             // jobs of which none does
+	wanted   []cluster.JobID // of which no source that sees GPUs tells
 }
 
 // run is a run of a job on GPUs.
@@ -52,7 +53,7 @@ func (m *Memory) Restore(spells []Spell, at time.Time) {
 func (m *Memory) Observe(s *cluster.Snapshot, signs map[cluster.JobID][]cluster.Sign, set *Settings) {
 	look := s.At.Sub(m.looked).Abs() >= min(set.After/30, 20*time.Second)
 	if look {
-		m.looked, m.watched, m.unseen = s.At, 0, 0
+		m.looked, m.watched, m.unseen, m.wanted = s.At, 0, 0, m.wanted[:0]
 		m.loads.see(s)
 	}
 	for _, r := range m.runs.All() {
@@ -117,6 +118,9 @@ func (m *Memory) forget(at time.Time) {
 // take takes in the signs of a job.
 func (m *Memory) take(r *run, j *cluster.Job, at time.Time, signs []cluster.Sign, set *Settings) {
 	v, by, sure := Combine(signs)
+	if v == Unknown || by.Shows != cluster.GPUs {
+		m.wanted = append(m.wanted, j.ID)
+	}
 	if v == Unknown {
 		m.unseen++
 		return
@@ -185,8 +189,13 @@ func (m *Memory) end(r *run, at time.Time, how How) {
 	if x.FalseAlarm() {
 		m.alarms++
 	}
-	m.ended = append(m.ended, x)
+	if m.ended = append(m.ended, x); len(m.ended) > mostEnded {
+		m.ended = m.ended[len(m.ended)-mostEnded:]
+	}
 }
+
+// mostEnded is how many wait to be saved at most, while history is not recorded.
+const mostEnded = 20_000
 
 // open are the spells that last and count, by their begins.
 func (m *Memory) open() (all []*run) {

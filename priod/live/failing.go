@@ -88,6 +88,13 @@ func (c *Cluster) MostRestarts() int { return c.conf.MaxBatchRequeue() }
 // doFailed sends a command about a job that failed, or about its node.
 func (c *Cluster) doFailed(ctx context.Context, cmd *plan.Command) slurmplug.Result {
 	switch cmd.Kind {
+	case plan.Tell:
+		if !c.conf.Superuser() { // slurmctld would log each try as a violation
+			return slurmplug.Result{Status: slurmplug.Refused, Message: "a job's user is told only by root or SlurmUser"}
+		}
+		return c.client.Notify(ctx, cmd.Job, cmd.Value.String())
+	case plan.Cancel:
+		return c.client.Signal(ctx, slurmplug.RunID{Job: cmd.Job, SLUID: cmd.SLUID}, "KILL", slurmplug.Whole)
 	case plan.Exclude:
 		return c.set(ctx, cmd, slurmplug.ExcNodeList)
 	case plan.HoldBack:

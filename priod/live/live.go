@@ -60,6 +60,7 @@ type Cluster struct {
 	allMB            []int64                  // the same with MemSpecLimit, which no job gets
 	runs             map[cluster.JobID]string // SLUIDs of the jobs that Apply writes to
 	outputs          *tail.Reader
+	working          *working // nil: nothing beside the poll shows which jobs work
 }
 
 // New returns the cluster that the client talks to.

@@ -8,8 +8,9 @@ import (
 
 // Working is a cluster that shows which jobs work.
 type Working interface {
-	// Signs are what sources beside the snapshot last showed of its running jobs. It waits for none of them.
-	Signs(context.Context, *cluster.Snapshot) map[cluster.JobID][]cluster.Sign
+	// Signs are what sources beside the snapshot last showed of its running jobs; it waits for none of them. wanted are the
+	// jobs of which they may ask alone. The error names sources that fail.
+	Signs(ctx context.Context, s *cluster.Snapshot, wanted []cluster.JobID) (map[cluster.JobID][]cluster.Sign, error)
 }
 
 // What can be done about a running job that does not work, beside Requeue.

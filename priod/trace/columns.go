@@ -85,6 +85,7 @@ var columns = append([]column{
 	secondsColumn("start_s", func(j *Job) *float64 { return &j.Start }),
 	secondsColumn("end_s", func(j *Job) *float64 { return &j.End }),
 	secondsColumn("ran_s", func(j *Job) *float64 { return &j.Ran }),
+	secondsColumn("idle_after_s", func(j *Job) *float64 { return &j.IdleAfter }),
 }, trialColumns()...)
 
 func spoken(c column) column {

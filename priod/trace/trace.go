@@ -48,6 +48,8 @@ type Job struct {
 	Retry  string  // what its tag says of failures: never, infra, always; "": nothing
 	Trials []Trial // its runs before the last one that failed, in order
 	Ending Ending  // of the last one, which Duration or Steps are of
+
+	IdleAfter float64 // s of its first run after which it holds its GPUs and works no more; 0: it works to its end
 }
 
 // NoDeadline is the Deadline of a job without one.

@@ -209,6 +209,7 @@ type nothing struct{}
 func (nothing) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}
 func (nothing) Planned(context.Context, plan.Seen) error                           { return nil }
 func (nothing) SaveEvictions(context.Context, *cycle.Evictions) error              { return nil }
+func (nothing) SaveSpells(context.Context, cycle.Spells) error                     { return nil }
 func (nothing) SaveFailures(context.Context, *cycle.Failures) error                { return nil }
 func (nothing) Done(context.Context, []plan.Outcome) error                         { return nil }
 

@@ -439,3 +439,8 @@ func (l *life) Past(since, until time.Time) (past []cluster.PastStay) {
 	}
 	return past
 }
+
+// Signs: no source beside the nodes' load.
+func (l *life) Signs(context.Context, *cluster.Snapshot, []cluster.JobID) (map[cluster.JobID][]cluster.Sign, error) {
+	return nil, nil
+}

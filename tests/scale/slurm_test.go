@@ -432,3 +432,8 @@ func (s *slurm) Do(_ context.Context, commands []plan.Command) []plan.Result {
 	}
 	return results
 }
+
+// Signs: no source beside the nodes' load.
+func (s *slurm) Signs(context.Context, *cluster.Snapshot, []cluster.JobID) (map[cluster.JobID][]cluster.Sign, error) {
+	return nil, nil
+}

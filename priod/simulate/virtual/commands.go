@@ -133,6 +133,10 @@ func (s *slurm) do(c *plan.Command) error {
 		return s.signal(j)
 	case plan.Requeue:
 		return s.requeue(j, c.Value.Delay())
+	case plan.Cancel:
+		return s.cancel(j)
+	case plan.Tell:
+		return nil
 	case plan.Begin:
 		return s.begin(j, c.Value.Delay())
 	case plan.Pin, plan.Unpin:

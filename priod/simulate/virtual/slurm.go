@@ -19,6 +19,7 @@ import (
 // slurm is the virtual cluster behind plan.Slurm. The snapshot stays in place
 // and changes with the jobs, so that a cycle costs what the policies cost.
 type slurm struct {
+	idle      *cycle.IdleJobs // of a daemon that looks at no job yet
 	e         *engine
 	snapshot  cluster.Snapshot
 	nodes     []cluster.Node // all, also those that have not joined yet
@@ -98,6 +99,8 @@ func newSlurm(e *engine) *slurm {
 	set.Retries.Slurm, set.Retries.Recorder = s, s.recorder
 	set.Headroom.Slurm = s
 	set.Windows.Slurm = s
+	set.Idle.Slurm, set.Idle.Recorder = s, s.recorder
+	s.idle, set.Idle.Memory = set.Idle.Memory, nil
 	d := &e.opt.Daemon
 	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && !d.Every
 	if s.evicts() || s.classifies() {
@@ -221,6 +224,7 @@ func (s *slurm) changed(j *job) {
 		s.jobs = append(s.jobs, j)
 		s.known[j.id] = j
 		s.snapshot.Jobs = append(s.snapshot.Jobs, s.describe(j))
+		s.watchWork(j)
 	}
 	s.refresh(j)
 }
@@ -424,6 +428,7 @@ func (e *engine) step() error {
 			seen(&result)
 		}
 		s.wrote, s.until = len(result.Outcomes) > 0, result.Plan.Until
+		s.lookAgain()
 		s.settle()
 		s.watch()
 	}
@@ -488,6 +493,9 @@ func (memory) Done(context.Context, []plan.Outcome) error                       
 
 // SaveFailures has nothing to keep: priod's memory of them itself is.
 func (memory) SaveFailures(context.Context, *cycle.Failures) error { return nil }
+
+// SaveSpells has nothing to keep either.
+func (memory) SaveSpells(context.Context, cycle.Spells) error { return nil }
 
 // SaveEvictions has nothing to keep: the journal itself is.
 func (memory) SaveEvictions(context.Context, *cycle.Evictions) error { return nil }

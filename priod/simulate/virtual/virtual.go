@@ -118,6 +118,7 @@ type Recorder interface {
 	cycle.Recorder
 	SaveEvictions(context.Context, *cycle.Evictions) error
 	SaveFailures(context.Context, *cycle.Failures) error
+	SaveSpells(context.Context, cycle.Spells) error
 }
 
 // Result is a finished run.

@@ -139,6 +139,16 @@ type History struct {
 	Reverts         int64
 }
 
+type IdleSpell struct {
+	ID      int64
+	Task    int64
+	StartMs int64
+	FoundMs int64
+	AtMs    int64
+	Ended   bool
+	Body    string
+}
+
 type Interval struct {
 	Job      int64
 	StartMs  int64
