@@ -21,6 +21,7 @@ import (
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/daemon"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/live"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
@@ -87,6 +88,7 @@ func check(ctx context.Context, cfg *config.Config) []live.Finding {
 	findings = append(findings, checkBudgets(ctx, slurm, cfg)...)
 	findings = append(findings, checkShares(ctx, slurm, cfg)...)
 	findings = append(findings, checkPrivate(ctx, cfg)...)
+	findings = append(findings, slurm.CheckWorking(ctx, sources(cfg), slices.Contains(cfg.Usage.OnIdle, string(idle.Notify)))...)
 	return append(findings, checkShared(cfg, stateSave(ctx, cfg))...)
 }
 

@@ -254,6 +254,12 @@ func readUsage(c *cli.Context, cfg *config.Config, _ *store.Reader, since, until
 	if err != nil {
 		return nil, fmt.Errorf("read Slurm: %w", err)
 	}
+	if r, err := store.OpenReader(c.Context, cfg.State.Dir); err == nil {
+		defer r.Close()
+		if u.Held, err = view.ReadWithoutWork(c.Context, r, since, until); err != nil {
+			return nil, err
+		}
+	}
 	return u, nil
 }
 

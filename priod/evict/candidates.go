@@ -47,7 +47,9 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 		case len(shares) > 1 && job.Parts == nil && (job.CPUs%len(shares) != 0 || job.MemMB%int64(len(shares)) != 0):
 			x.Stays = Scattered
 		}
-		x.Grace, x.Unsaved = learned.expect(job, set, x.Elapsed)
+		if x.Grace, x.Unsaved = learned.expect(job, set, x.Elapsed); job.Idle { // what it did not save is lost in any case
+			x.Idle, x.Unsaved, x.Restart = true, 0, 0
+		}
 		h.all, h.jobs = append(h.all, x), append(h.jobs, job)
 	}
 	return h

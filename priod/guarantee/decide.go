@@ -31,8 +31,8 @@ type decider struct {
 
 // Decide says which jobs are entitled, which borrow, and which wait because they may not borrow.
 //
-// An account's running jobs and those with a claim are packed into its share, those first that do not agree to leave, then
-// by their start; the others are in excess. A waiting job is entitled where these and its own GPUs fit the share, asked in
+// An account's running jobs and those with a claim are packed into its share, those first that do not agree to leave, last
+// those that do not work (cluster.Job.Idle), else by their start; the others are in excess. A waiting job is entitled where these and its own GPUs fit the share, asked in
 // the order of the queue, so that an account that submits many jobs has as many entitled as its share holds. GPUs are what
 // Slurm allocates (cluster.Charges). A waiting job that
 // was entitled in an earlier cycle is packed as if it had started then. Jobs that wait for something else than room, but for
@@ -113,7 +113,7 @@ func (d *decider) pack() {
 			}
 			return 0
 		}
-		return cmp.Or(cmp.Compare(after(a.leaves), after(b.leaves)), a.start.Compare(b.start),
+		return cmp.Or(cmp.Compare(after(a.leaves), after(b.leaves)), cmp.Compare(after(a.leaves && d.s.Jobs[a.at].Idle), after(b.leaves && d.s.Jobs[b.at].Idle)), a.start.Compare(b.start),
 			d.s.Jobs[a.at].ID.Compare(d.s.Jobs[b.at].ID))
 	})
 	for _, x := range jobs {

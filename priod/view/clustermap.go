@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
@@ -113,6 +114,7 @@ type onNodes struct {
 	leaves  map[cluster.JobID]string // of those signalled, the job for which
 	vacated map[string]string        // node -> job for which others leave it
 	slow    map[string]float64
+	idle    map[cluster.JobID]idle.Spell
 }
 
 func readNodes(ctx context.Context, r *store.Reader) (x onNodes, err error) {
@@ -131,6 +133,9 @@ func readNodes(ctx context.Context, r *store.Reader) (x onNodes, err error) {
 		for _, name := range hosts(open[i].Nodes) {
 			x.vacated[name] = open[i].For.String()
 		}
+	}
+	if x.idle, err = r.OpenSpells(ctx); err != nil {
+		return x, err
 	}
 	last, err := r.LastSample(ctx)
 	x.slow = last.Slow
@@ -164,6 +169,7 @@ type MapJob struct {
 	End     int64  `json:"end,omitempty"`   // as half of such jobs end
 	Limit   int64  `json:"limit,omitempty"` // its time limit ends
 	Leaves  string `json:"leaves_for,omitempty"`
+	Idle    string `json:"idle,omitempty"` // it shows no work: idle, hung or never-used
 
 	user string // as it is
 }
@@ -200,7 +206,7 @@ func (a *Asked) clusterMap(ctx context.Context) (shown, error) {
 		if h.GPUs == 0 {
 			continue
 		}
-		j := MapJob{Job: h.Job.String(), User: report.Name(h.User), Account: report.Name(h.Account), Class: h.Class, GPUs: h.GPUs, Start: h.Start.Unix(), Leaves: x.leaves[h.Job], user: h.User}
+		j := MapJob{Job: h.Job.String(), User: report.Name(h.User), Account: report.Name(h.Account), Class: h.Class, GPUs: h.GPUs, Start: h.Start.Unix(), Leaves: x.leaves[h.Job], Idle: string(x.idle[h.Job].Kind), user: h.User}
 		if !h.End.Median.IsZero() {
 			j.End = h.End.Median.Unix()
 		}

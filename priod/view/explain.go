@@ -15,6 +15,7 @@ import (
 	"slurmprio/priod/config"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/evict/preemption"
+	"slurmprio/priod/idle"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
@@ -37,6 +38,7 @@ type Explanation struct {
 	Evictions []store.Eviction `json:"evictions"`                  // of its own runs, and on its behalf
 	Waits     []waitView       `json:"waits"`                      // the last one first
 	Failures  []retry.Failure  `json:"failures"`                   // the latest first
+	Idle      []idle.Spell     `json:"idle"`                       // times without work, the latest first
 	Now       *nowView         `json:"slurm_now,omitempty"`        // nil when Slurm has no such job or does not answer
 	Since     string           `json:"since_last_cycle,omitempty"` // started, requeued, ended, gone, waits (an array's own record, again); left out: nothing
 	Note      string           `json:"note,omitempty"`
@@ -162,6 +164,10 @@ func stored(ctx context.Context, cfg *config.Config, r *store.Reader, id cluster
 		return nil, err
 	}
 	v.Failures = ofUser(v.Failures, v.Job.User)
+	if v.Idle, err = r.SpellsOf(ctx, id, 5); err != nil {
+		return nil, err
+	}
+	v.Idle = slices.DeleteFunc(v.Idle, func(x idle.Spell) bool { return !cluster.SameUser(x.User, v.Job.User) })
 	if v.Own, err = ownRequest(cfg.Journals(), &v.Job); err != nil {
 		return nil, err
 	}
@@ -366,6 +372,7 @@ func (v *Explanation) Lines(all bool) (lines []Line) {
 	v.showWrites(line)
 	v.showEvictions(line)
 	v.showFailures(line)
+	v.showIdle(line)
 	if d != nil && v.Note != "" {
 		line("Note", "%s", v.Note)
 	}
@@ -565,6 +572,14 @@ func (v *Explanation) showFailures(line liner) {
 	}
 }
 
+// showIdle tells when the job held its GPUs without work, and what was done about it.
+func (v *Explanation) showIdle(line liner) {
+	for i := range v.Idle {
+		x := &v.Idle[i]
+		line("Idle", "since %s: %s", report.Clock(x.Since), x.Words(v.Cycle.Until))
+	}
+}
+
 // left says how a victim left in words.
 var left = map[evict.How]string{
 	evict.Exited: "exited by itself", evict.Finished: "finished its work", evict.Forced: "was ended after its grace",
@@ -604,5 +619,6 @@ func request(j *store.Job) string {
 // not one user's, such as a number, is not taken for the asker's.
 func (v *Explanation) only(user string) {
 	v.Failures = slices.DeleteFunc(v.Failures, func(f retry.Failure) bool { return f.User != user })
+	v.Idle = slices.DeleteFunc(v.Idle, func(x idle.Spell) bool { return x.User != user })
 	v.Evictions = ownEvictions(v.Evictions, user)
 }

@@ -174,7 +174,15 @@ func (v *Overview) attend(ctx context.Context, r *store.Reader, all []cluster.No
 			add("evictions", "the eviction of job %s has been under way for %s: %s", x.Victim, report.Ago(r.Now().Sub(x.Recorded)), x.State)
 		}
 	}
-	return cmp.Or(err, failure)
+	spells, unread := r.OpenSpells(ctx)
+	held := 0
+	for _, x := range spells {
+		held += x.GPUs
+	}
+	if held > 0 {
+		add("map", "without work: %s with %s", report.Count(len(spells), "running job"), report.Count(held, "GPU"))
+	}
+	return cmp.Or(err, failure, unread)
 }
 
 // Tiles are the four figures.

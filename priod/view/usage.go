@@ -34,12 +34,13 @@ type Usage struct {
 	ByUser    []UsageOf `json:"by_user"`
 	ByAccount []UsageOf `json:"by_account"`
 
-	Spread   []SpreadRun `json:"spread"`   // that held more nodes than they needed, the largest first
-	Idle     []IdleRun   `json:"idle"`     // that used hardly any CPU, the largest first
-	Measured int         `json:"measured"` // runs of which accounting says what they used
-	Unread   []string    `json:"unread"`   // rows of accounting that are left out, and why
-	Budgets  []BudgetOf  `json:"te_budgets"`
-	Notes    []string    `json:"-"` // what the figures lack
+	Spread   []SpreadRun  `json:"spread"`       // that held more nodes than they needed, the largest first
+	Idle     []IdleRun    `json:"idle"`         // that used hardly any CPU, the largest first
+	Held     *WithoutWork `json:"without_work"` // nil: the state folder cannot be read
+	Measured int          `json:"measured"`     // runs of which accounting says what they used
+	Unread   []string     `json:"unread"`       // rows of accounting that are left out, and why
+	Budgets  []BudgetOf   `json:"te_budgets"`
+	Notes    []string     `json:"-"` // what the figures lack
 
 	groups [5]map[string]*UsageOf
 	types  map[string]gpuNodes
@@ -280,6 +281,9 @@ func (u *Usage) tables() []report.PageTable {
 func (u *Usage) Page() *report.Page {
 	p := &report.Page{Title: "GPU use", Tables: u.tables(), Notes: append(u.Notes, UnreadWords(u.Unread)...),
 		Words: []string{fmt.Sprintf("%s: %s with GPUs, %.1f GPU-hours.", report.Between(u.Since, u.Until), report.Count(u.Runs, "run"), u.GPUHours)}}
+	if p.Words = append(p.Words, u.Held.words()...); u.Held != nil && len(u.Held.Spells) > 0 {
+		p.Tables = append(p.Tables, u.Held.table())
+	}
 	part := u.Until.Sub(u.Since).Hours() / plotParts
 	f := report.Figure{Title: "GPUs in use", XLabel: "hours", YLabel: "GPUs", Steps: true}
 	for _, of := range u.ByType {

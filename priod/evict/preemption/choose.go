@@ -13,18 +13,28 @@ func (v *view) price() {
 	if v.set.Policy == LeastLoss {
 		for i := range v.Candidates {
 			c := &v.Candidates[i]
+			if c.Idle {
+				v.cost[i] = idleCost * float64(c.gpus())
+				continue
+			}
 			v.cost[i] = (c.Loss() + float64(c.gpus())*max(v.set.Young-c.Elapsed, 0) + v.set.Each) * (1 + float64(c.Evicted)*v.set.Rise)
 		}
 		return
 	}
 	v.cost = Scores(v.Snapshot, v.set.S)
 	for i, why := range v.standing {
+		if v.Candidates[i].Idle {
+			v.cost[i] = 0
+		}
 		if why == Allowed {
 			v.order = append(v.order, int32(i))
 		}
 	}
 	slices.SortStableFunc(v.order, func(a, b int32) int { return cmp.Compare(v.cost[a], v.cost[b]) })
 }
+
+// idleCost is what each GPU costs of a job that does not work: less than any work lost.
+const idleCost = 1e-3
 
 // Scores are FitGpp's of each candidate (Yabuuchi et al., OpML 2019), over all running BE jobs k:
 //

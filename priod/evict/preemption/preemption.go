@@ -74,6 +74,7 @@ type Candidate struct {
 	Stays     Why               // why it leaves for no claimant; "": it may leave
 	Leaving   bool              // evicted: in its grace period, or about to be told
 	Borrows   bool              // it holds GPUs that are guaranteed to others: Settings.MaxEvictions does not count
+	Idle      bool              // it holds its GPUs and does not work: it leaves first
 	Evicted   int               // times, in its life
 	Elapsed   float64           // since its start
 	Remaining float64           // until its end, as expected

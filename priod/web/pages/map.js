@@ -42,8 +42,8 @@ const clustermap = (() => {
         return { of: (j, n) => n.down ? down : n.slow_factor ? slow : good, key: [good, slow, down] };
       }
     }
-    const te = ["trial (TE)", "hatch", colour(1)], be = ["best-effort (BE)", "solid", colour(0)], other = ["not seen to start", "dots", css("--dim")], leaves = ["told to leave", "cross", css("--bad")];
-    return { of: (j) => j.leaves_for ? leaves : j.class === "te" ? te : j.class === "be" ? be : other, key: [te, be, leaves, other] };
+    const te = ["trial (TE)", "hatch", colour(1)], be = ["best-effort (BE)", "solid", colour(0)], other = ["not seen to start", "dots", css("--dim")], leaves = ["told to leave", "cross", css("--bad")], idle = ["held without work", "dots", css("--bad")];
+    return { of: (j) => j.leaves_for ? leaves : j.idle ? idle : j.class === "te" ? te : j.class === "be" ? be : other, key: [te, be, idle, leaves, other] };
   }
 
   const states = () => {
@@ -160,7 +160,7 @@ const clustermap = (() => {
       const link = document.createElement("a"), now = seconds(data.at), end = job.end ?? job.limit;
       link.href = "job?id=" + encodeURIComponent(job.job);
       link.textContent = "Job " + job.job;
-      tip.append(link, ` of ${job.user} (${job.account}), ${job.class ?? "class not known"}, ${job.gpus} ${job.gpus === 1 ? "GPU" : "GPUs"}, runs for ${hours(now - job.start)}` + (end ? `, ${job.end ? "expected to end" : "limit"} in ${hours(end - now)}` : "") + (job.leaves_for ? `, evicted for job ${job.leaves_for}` : ""));
+      tip.append(link, ` of ${job.user} (${job.account}), ${job.class ?? "class not known"}, ${job.gpus} ${job.gpus === 1 ? "GPU" : "GPUs"}, runs for ${hours(now - job.start)}` + (end ? `, ${job.end ? "expected to end" : "limit"} in ${hours(end - now)}` : "") + (job.idle ? `, without work: ${job.idle}` : "") + (job.leaves_for ? `, evicted for job ${job.leaves_for}` : ""));
     } else if (chosen.gpu >= n.gpus_in_use) tip.append("This GPU is free.");
   }
 
