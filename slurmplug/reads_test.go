@@ -34,7 +34,10 @@ func testRecordedNodes(t *testing.T, version string) {
 	}
 	got := byName["mix-1"]
 	used := got.GresUsed
-	got.GresUsed, got.CPUsAlloc, got.MemAllocMB = nil, 0, 0
+	if !got.LoadKnown || got.Load < 1 {
+		t.Errorf("mix-1 has load %v, known %v", got.Load, got.LoadKnown)
+	}
+	got.GresUsed, got.CPUsAlloc, got.MemAllocMB, got.Load, got.LoadKnown = nil, 0, 0, 0, false
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

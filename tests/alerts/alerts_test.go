@@ -67,6 +67,8 @@ var states = map[string][]Test{
 			Firing: map[int][]string{35: nil}},
 	},
 	"PriodEvictedInVain": {{Series: With(Up, `priod_notes{note="evicted-in-vain"}`, "0x29 1x30 2x30 3x30 0x60"), Firing: map[int][]string{29: nil, 85: nil, 92: {"PriodEvictedInVain"}, 130: nil}}},
+	"PriodGPUsIdle": {{Series: With(Up, `priod_idle_gpus{kind="hung"}`, "0x29 4x90 0x110", `priod_idle_gpus{kind="idle"}`, "0x229"),
+		Firing: map[int][]string{29: nil, 80: nil, 95: {"PriodGPUsIdle"}, 125: nil}}},
 	"PriodShareReturnLate": {{Series: With(Up, `priod_share_returns_total{account="vision",result="late"}`, "0x29 1x200", `priod_share_returns_total{account="vision",result="in-time"}`, "0+1x229"),
 		Firing: map[int][]string{29: nil, 31: {"PriodShareReturnLate"}, 95: nil}}},
 	"PriodHostAbsent": {{
