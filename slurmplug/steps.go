@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -97,14 +99,9 @@ func parseWork(out string, t *table) (map[uint32]Work, error) {
 	if err := t.read(); err != nil {
 		return nil, err
 	}
-	for job := range unmeasured {
-		delete(all, job)
-	}
+	maps.DeleteFunc(all, func(job uint32, _ Work) bool { return unmeasured[job] })
 	return all, nil
 }
-
-// noSample is what Slurm shows of a GPU that it could not ask: 2^64 - 1, or - 2.
-const noSample = 1e15
 
 // add adds what one step has used.
 func (w *Work) add(total, most string) error {
@@ -119,12 +116,9 @@ func (w *Work) add(total, most string) error {
 	}
 	for item := range strings.SplitSeq(most, ",") {
 		if amount, is := strings.CutPrefix(item, "gres/gpuutil="); is && amount != "" {
-			use, err := parseUnits(amount, 0)
-			if err != nil {
-				return fmt.Errorf("TRESUsageInMax: %w", err)
-			}
-			if use < noSample && use <= 100 {
-				w.GPUUse = max(w.GPUUse, use)
+			// Of a GPU that it could not ask Slurm shows 2^64 - 1, or - 2.
+			if use, err := strconv.ParseUint(amount, 10, 8); err == nil && use <= 100 {
+				w.GPUUse = max(w.GPUUse, float64(use))
 			}
 		}
 	}

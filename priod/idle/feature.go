@@ -23,7 +23,6 @@ type Feature struct {
 		// SaveSpells returns once the spells are safe; on error no command is sent.
 		SaveSpells(context.Context, []*Spell) error
 	}
-	unread   error
 	OnChange func(*Spell) // is called with each spell that was found, acted on or ended; may be nil
 }
 
@@ -33,7 +32,9 @@ func (f *Feature) Classify(ctx context.Context, s *cluster.Snapshot) {
 		return
 	}
 	var signs map[cluster.JobID][]cluster.Sign
-	signs, f.unread = f.Slurm.Signs(ctx, s, f.Memory.wanted)
+	if m := f.Memory; m.due(s.At, &f.Settings) {
+		signs, m.unread = f.Slurm.Signs(ctx, s, m.wanted)
+	}
 	f.Memory.Observe(s, signs, &f.Settings)
 	if !slices.Contains(f.Settings.Do, Victim) {
 		for i := range s.Jobs {
@@ -44,8 +45,8 @@ func (f *Feature) Classify(ctx context.Context, s *cluster.Snapshot) {
 
 // Plan notes what cannot be read: others go by cluster.Job.Idle.
 func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
-	if f.unread != nil {
-		c.Plan.Note(plan.IdleUnread, 1, "idle: what jobs do is not read: %s", strings.ReplaceAll(f.unread.Error(), "\n", "; "))
+	if f.Memory != nil && f.Memory.unread != nil {
+		c.Plan.Note(plan.IdleUnread, 1, "idle: what jobs do is not read: %s", strings.ReplaceAll(f.Memory.unread.Error(), "\n", "; "))
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type Memory struct {
 	alarms   int
 	watched  int             // jobs of which a source tells
 	unseen   int             // jobs of which none does
+	unread   error           // why a source was not
 	wanted   []cluster.JobID // of which no source that sees GPUs tells
 }
 
@@ -51,7 +52,7 @@ func (m *Memory) Restore(spells []Spell, at time.Time) {
 // Observe takes in what a snapshot and its sources show, and sets the Idle of its jobs. Between looks, which are a
 // thirtieth of After apart, it only does the latter.
 func (m *Memory) Observe(s *cluster.Snapshot, signs map[cluster.JobID][]cluster.Sign, set *Settings) {
-	look := s.At.Sub(m.looked).Abs() >= min(set.After/30, 20*time.Second)
+	look := m.due(s.At, set)
 	if look {
 		m.looked, m.watched, m.unseen, m.wanted = s.At, 0, 0, m.wanted[:0]
 		m.loads.see(s)
@@ -93,6 +94,11 @@ func (m *Memory) Observe(s *cluster.Snapshot, signs map[cluster.JobID][]cluster.
 		}
 	}
 	m.forget(s.At)
+}
+
+// due reports whether it is time for another look.
+func (m *Memory) due(at time.Time, set *Settings) bool {
+	return at.Sub(m.looked).Abs() >= min(set.After/30, 20*time.Second)
 }
 
 // begin begins to watch a run.

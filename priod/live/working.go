@@ -232,6 +232,9 @@ func (w *working) sawWork(jobs []cluster.Job, used map[uint32]slurmplug.Work, at
 			cpus := (now.CPU - x.work.CPU).Seconds() / span.Seconds()
 			x.signs[cluster.FromSstat] = stamped{cluster.Sign{Shows: cluster.CPUs, Source: cluster.FromSstat, Works: cpus >= quietCPUs*float64(j.GPUs), Value: cpus}, at}
 		}
+		if now.GPUUse > idleUse && now.GPUUse > x.work.GPUUse { // the largest so far: that it stands says nothing
+			x.signs[cluster.FromSstat] = stamped{cluster.Sign{Shows: cluster.GPUs, Source: cluster.FromSstat, Works: true, Value: now.GPUUse}, at}
+		}
 		x.work, x.workAt = now, at
 	}
 }
