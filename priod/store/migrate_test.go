@@ -56,7 +56,7 @@ var rowsOf = map[int64]string{
 	21: `INSERT INTO share_hours VALUES (0, 'physics', '["physics"]', 8, 3600, 1800, 600, 60, 900); INSERT INTO share_returns VALUES (17, -1, 1000, 0, 0, 1, 'physics', 'alice', 2, 120000, '');`,
 	22: `UPDATE samples SET gpus_down = 1, gpus_reserved = 2, gpus_idle = 1;`,
 	23: `UPDATE jobs SET state = 'running', changed_ms = 4000; UPDATE nodes SET gpus_used = 2, changed_ms = 4000;`,
-	23: `INSERT INTO idle_spells VALUES (17, -1, 1000, 5000, 5000, 0, '{"job":"17","start":"1970-01-01T00:00:01Z","kind":"hung"}');`,
+	24: `INSERT INTO idle_spells VALUES (17, -1, 1000, 5000, 5000, 0, '{"job":"17","start":"1970-01-01T00:00:01Z","kind":"hung"}');`,
 	19: `UPDATE nodes SET partitions = 'gpu';`,
 	14: `UPDATE starts SET median_ms = 3000, p90_ms = 4000; INSERT INTO promises VALUES (3, 2000, 9000, 3000, 4000, 3500);`,
 }

@@ -37,7 +37,7 @@ func (s *Store) Prune(ctx context.Context, now time.Time) error {
 		olderThan(ctx, before, s.q.PruneFailures), olderThan(ctx, before, s.q.PruneDrained), olderThan(ctx, before, s.q.PruneSamples),
 		olderThan(ctx, before, s.q.PruneShareHours), olderThan(ctx, before, s.q.PruneReturns),
 		olderThan(ctx, before, s.q.PruneJobChanges), olderThan(ctx, before, s.q.PruneNodeChanges),
-		olderThan(ctx, before, s.q.PruneShareHours), olderThan(ctx, before, s.q.PruneReturns), olderThan(ctx, before, s.q.PruneSpells),
+		olderThan(ctx, before, s.q.PruneSpells),
 	}
 	dropped := int64(0)
 	for _, drop := range drops {

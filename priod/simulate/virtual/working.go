@@ -14,13 +14,13 @@ const looks = 60
 // watchWork has priod look at what running jobs do from the first job on of which the trace says that it stops working.
 func (s *slurm) watchWork(j *job) {
 	if set := &s.e.opt.Daemon.Settings.Idle; j.IdleAfter > 0 && set.Memory == nil {
-		set.Memory, s.until = s.idle, instant(s.e.now)
+		set.Memory, s.until = s.idle, s.e.instant(s.e.now)
 	}
 }
 
 // lookAgain has a plan stand no longer than until jobs are looked at again.
 func (s *slurm) lookAgain() {
-	if at := instant(s.e.now + looks); s.e.opt.Daemon.Settings.Idle.Memory != nil && (s.until.IsZero() || s.until.After(at)) {
+	if at := s.e.instant(s.e.now + looks); s.e.opt.Daemon.Settings.Idle.Memory != nil && (s.until.IsZero() || s.until.After(at)) {
 		s.until = at
 	}
 }
