@@ -62,6 +62,15 @@ type nodeParser struct {
 	gres    map[string][]Gres
 }
 
+// loadOf reads a CPULoad; it is "N/A" of a node that does not answer.
+func loadOf(value []byte) (load float64, known bool) {
+	load, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || !(load >= 0 && load < 1e6) {
+		return 0, false
+	}
+	return load, true
+}
+
 // node reads the words KEY=VALUE of one line. Name and state count where they
 // first stand, and nothing counts behind Reason, which is free text.
 func (p *nodeParser) node(n *Node, line []byte) error {
@@ -114,10 +123,8 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 			n.RealMB, err = nodeNumber[int64](value)
 		case "MemSpecLimit": // memory of slurmd and the system, which no job gets
 			special, err = nodeNumber[int64](value)
-		case "CPULoad": // "N/A" of a node that does not answer
-			if load, err := strconv.ParseFloat(string(value), 64); err == nil && load >= 0 && load < 1e6 {
-				n.Load, n.LoadKnown = load, true
-			}
+		case "CPULoad":
+			n.Load, n.LoadKnown = loadOf(value)
 		case "TmpDisk":
 			n.TmpMB, err = nodeNumber[int64](value)
 		case "Owner":

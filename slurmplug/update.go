@@ -185,6 +185,11 @@ func (u Update) Validate() error {
 		}
 		return nil
 	}
+	return u.validText()
+}
+
+// validText checks a value that is any text.
+func (u Update) validText() error {
 	if !isLever(string(u.Lever)) {
 		return fmt.Errorf("job %s: %.40q is no field of a job", u.Job, u.Lever)
 	}

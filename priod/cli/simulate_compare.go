@@ -153,15 +153,7 @@ func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, 
 	in.Record = nil
 	r.again = func(ctx context.Context, draw uint64) (slurm, priod float64, err error) {
 		in.Jobs = trace.Each(trace.Jittered(jobs, draw))
-		var means [2]float64
-		for k, spec := range []simulate.Spec{alone, with} {
-			s := Simulated{spec: spec}
-			if err := s.run(ctx, in, io.Discard); err != nil {
-				return 0, 0, err
-			}
-			means[k] = s.Figures.MeanJCT
-		}
-		return means[0], means[1], nil
+		return meansOf(ctx, in, alone, with)
 	}
 	outcomes, series, missing := compare.Recorded(jobs)
 	if missing > 0 {
@@ -181,6 +173,19 @@ func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, 
 	r.Runs = runs
 	r.measure(jobs[w.First : w.Last+1])
 	return r, nil
+}
+
+// meansOf are the mean completion times, s, of the same jobs without priod and with it.
+func meansOf(ctx context.Context, in simulate.Input, alone, with simulate.Spec) (slurm, priod float64, err error) {
+	var means [2]float64
+	for k, spec := range []simulate.Spec{alone, with} {
+		s := Simulated{spec: spec}
+		if err := s.run(ctx, in, io.Discard); err != nil {
+			return 0, 0, err
+		}
+		means[k] = s.Figures.MeanJCT
+	}
+	return means[0], means[1], nil
 }
 
 // measure works out what differs, of the jobs that are measured.

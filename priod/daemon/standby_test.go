@@ -97,10 +97,10 @@ func TestStandsByAndTakesOver(t *testing.T) {
 		{all: second, standby: takingOver},
 		{all: second, acts: true},
 		{all: second, acts: true},
-		{ping: errors.New("timed out"), trouble: "timed out"},
-		{all: second, trouble: "timed out"}, // another one may have acted meanwhile: two looks again
+		{ping: errors.New("timed out"), trouble: "slurm-silent"},
+		{all: second, trouble: "slurm-silent"}, // another one may have acted meanwhile: two looks again
 		{all: second, acts: true},
-		{ping: errors.New("timed out"), trouble: "timed out"},
+		{ping: errors.New("timed out"), trouble: "slurm-silent"},
 		{all: first, standby: elsewhere},
 	} {
 		f.queue()
