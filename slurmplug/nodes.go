@@ -62,6 +62,13 @@ type nodeParser struct {
 	gres    map[string][]Gres
 }
 
+func ownerOf(value []byte) string {
+	if owner := string(value); !isUnset(owner) {
+		return owner
+	}
+	return ""
+}
+
 // loadOf reads a CPULoad; it is "N/A" of a node that does not answer.
 func loadOf(value []byte) (load float64, known bool) {
 	load, err := strconv.ParseFloat(string(value), 64)
@@ -128,9 +135,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 		case "TmpDisk":
 			n.TmpMB, err = nodeNumber[int64](value)
 		case "Owner":
-			if n.Owner = string(value); isUnset(n.Owner) {
-				n.Owner = ""
-			}
+			n.Owner = ownerOf(value)
 		case "AllocMem":
 			n.MemAllocMB, err = nodeNumber[int64](value)
 		case "Gres":

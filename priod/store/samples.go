@@ -50,7 +50,9 @@ func SampleOf(s *cluster.Snapshot, h *cluster.History, causes map[plan.Cause]int
 	for i := range s.Jobs {
 		switch j := &s.Jobs[i]; {
 		case j.State == cluster.Running:
-			x.Running++
+			if x.Running++; j.Idle {
+				x.Idle += j.GPUs
+			}
 		case j.State == cluster.Pending && h.ClassOf(j) == cluster.TE:
 			x.WaitingTE += max(j.TaskCount, 1)
 		case j.State == cluster.Pending:
