@@ -61,8 +61,7 @@ type seen struct {
 	path   string
 	wrote  time.Time // when its output was first seen as it is
 	writes int       // times that it changed
-	reads  *tail.Reading
-	tasks  bool // a step of srun was seen
+	tasks  bool      // a step of srun was seen
 	signs  map[string]stamped
 }
 

@@ -11,6 +11,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/cycle"
+	"slurmprio/priod/placement"
 	"slurmprio/priod/placement/nodemap"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
@@ -46,6 +47,22 @@ func (p *promises) see(c *cycle.Result) {
 			free.Release(m.Shares(j))
 		}
 	}
+	request := func(j *cluster.Job) placement.Request {
+		types, _ := m.Types(j)
+		r := m.Request(j, types)
+		if r.Nodes == 1 { // it asks for GPUs in all
+			r.Nodes = 0
+		}
+		return r
+	}
+	behind := free.Clone()
+	for i := range c.Snapshot.Jobs { // trials stand before entitled best-effort jobs, whose turn comes after them
+		if j := &c.Snapshot.Jobs[i]; j.State == cluster.Pending && j.Tag.Type == "te" && !claiming[j.ID] {
+			if place, fits := behind.Fit(request(j), nil); fits {
+				behind.Take(slices.Clone(place))
+			}
+		}
+	}
 	before := p.since
 	p.since = map[cluster.JobID]time.Time{}
 	for i := range c.Snapshot.Jobs {
@@ -53,12 +70,11 @@ func (p *promises) see(c *cycle.Result) {
 		if j.State != cluster.Pending || j.Right != cluster.Entitled || claiming[j.ID] {
 			continue
 		}
-		types, _ := m.Types(j)
-		request := m.Request(j, types)
-		if request.Nodes == 1 { // it asks for GPUs in all
-			request.Nodes = 0
+		room := free
+		if j.Tag.Type != "te" {
+			room = behind
 		}
-		if _, fits := free.Fit(request, nil); !fits {
+		if _, fits := room.Fit(request(j), nil); !fits {
 			continue
 		}
 		p.since[j.ID] = c.Snapshot.At
