@@ -90,7 +90,7 @@ func TestSpeedsFromAccounting(t *testing.T) {
 		out, _, _ := s.priod("explain", job)
 		return strings.Contains(out, "2 runs there, by this site's history")
 	})
-	if out := s.must("explain", job); !regexp.MustCompile(`(?m)^Run time +.* expected, .* of this program of the user`).MatchString(out) {
+	if out := s.must("explain", job); !regexp.MustCompile(`(?m)^Run time +about .*, with no interval yet: .* of this program of the user`).MatchString(out) {
 		t.Errorf("explain has no run time from this program's runs:\n%s", out)
 	}
 	if status := d.stop(); status != 0 {
