@@ -170,6 +170,8 @@ func (s *slurm) Run(_ context.Context, cmd slurmplug.Command) (slurmplug.Output,
 		out = recorded("config")
 	case strings.HasSuffix(line, "show partition"):
 		out = []byte("PartitionName=gpu DefaultTime=NONE MaxTime=UNLIMITED PriorityTier=1 OverSubscribe=NO State=UP\nPartitionName=long DefaultTime=NONE MaxTime=UNLIMITED PriorityTier=1 OverSubscribe=NO State=UP\n")
+	case strings.HasSuffix(line, "show reservation"):
+		out = []byte("No reservations in the system\n")
 	case strings.HasSuffix(line, "show node"):
 		out = s.texts["node"]
 	case cmd.Name == "sprio":
