@@ -174,7 +174,7 @@ func (d *decider) choose() {
 		x.own, _ = x.field.Own.Limit()
 		x.reaches = d.reaches(x.own)
 		for n := 0; n < j.TasksNow(); n++ {
-			if !d.take(&x, x.reaches) {
+			if d.take(&x, x.reaches) == nil {
 				if n == 0 {
 					all = append(all, x)
 				}
@@ -235,20 +235,20 @@ func (d *decider) unsaid(j *cluster.Job) bool {
 	})
 }
 
-// take gives a job a place on nodes that are in none of the first windows.
-func (d *decider) take(x *candidate, windows int) bool {
+// take gives a job a place on nodes that are in none of the first windows; nil: there is none.
+func (d *decider) take(x *candidate, windows int) []placement.Share {
 	r := x.request
 	r.Off = d.keepsOff(windows)
 	if d.failed[r] {
-		return false
+		return nil
 	}
 	shares, fits := d.Free.Fit(r, nil)
 	if !fits {
 		d.failed[r] = true
-		return false
+		return nil
 	}
 	d.Free.Take(shares)
-	return true
+	return shares
 }
 
 // keepsOff is a request's Off for none of the nodes of the first windows.
@@ -287,12 +287,17 @@ func (d *decider) shorten(x *candidate) {
 		if to < time.Minute || x.own > 0 && to >= x.own || d.set.pays(x.j, to) < d.set.Pay {
 			continue
 		}
-		tasks := 0
-		for tasks < x.j.TasksNow() && (tasks > 0 || d.Requeues == nil || x.field.Ours || d.Requeues(x.j)) && d.take(x, n) {
-			tasks++
-		}
-		if tasks == 0 {
+		place := d.take(x, n)
+		if place == nil {
 			continue
+		}
+		if d.Requeues != nil && !x.field.Ours && !d.Requeues(x.j) { // a look costs a command: only jobs that have a place get one
+			d.Free.Release(place)
+			return
+		}
+		tasks := 1
+		for tasks < x.j.TasksNow() && d.take(x, n) != nil {
+			tasks++
 		}
 		l := Limit{Job: x.j, Field: x.field, To: slurmplug.LimitOf(to), Until: w}
 		if tasks < x.j.TaskCount {

@@ -28,6 +28,7 @@ type scene struct {
 	decisions []plan.Decision
 	refuses   bool // Slurm refuses writes
 	kept      map[cluster.JobID]bool
+	looks     int
 }
 
 func newScene(nodes int) *scene {
@@ -46,6 +47,7 @@ func (s *scene) Beside(m *nodemap.Map) (*placement.Nodes, map[cluster.JobID]bool
 }
 
 func (s *scene) Look(_ context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
+	s.looks += len(targets)
 	all := map[cluster.JobID]plan.JobStatus{}
 	for _, t := range targets {
 		all[t.Job] = plan.JobStatus{Job: cluster.Job{ID: t.Job, State: cluster.Pending}, CanRequeue: !s.kept[t.Job]}
@@ -216,6 +218,24 @@ func TestWhichRun(t *testing.T) {
 		if got := fmt.Sprint(wrote); got != c.want || leave != nil {
 			t.Errorf("%s: %s %v, want %s", name, got, leave, c.want)
 		}
+	}
+}
+
+// A closer look costs a command: of a long queue only jobs that have a place get one, and a job that cannot be requeued leaves its
+// place to the next.
+func TestLooksAtJobsThatHaveAPlace(t *testing.T) {
+	s := newScene(2)
+	s.window(6*time.Hour, 14*time.Hour, "n0", "n1")
+	for id := range uint32(50) {
+		s.job(id+1, 8, 24*time.Hour)
+	}
+	s.kept[slurmplug.Plain(1)] = true
+	if wrote, _ := s.cycle(""); len(wrote) != 2 || wrote[1] != "" || s.looks != 3 {
+		t.Errorf("%d looks, wrote %v", s.looks, wrote)
+	}
+	s.cycle("")
+	if s.looks != 3 {
+		t.Errorf("%d looks after a cycle in which nothing changed", s.looks)
 	}
 }
 
