@@ -21,7 +21,7 @@ type file struct {
 	info os.FileInfo // as last read or written; nil: there was none
 	good int64       // bytes up to the end of the last whole line
 
-	unsynced bool // it reaches the disk when it may
+	alone    bool // no other process writes it, and it reaches the disk when it may
 }
 
 // load reads the whole file; nil when there is none.
@@ -84,7 +84,7 @@ func (f *file) add(text []byte) (err error) {
 		return err
 	}
 	_, err = open.WriteAt(text, f.good)
-	if !f.unsynced {
+	if !f.alone {
 		err = errors.Join(err, open.Sync())
 	}
 	if err != nil {

@@ -206,8 +206,8 @@ func (j *Journal) Stands() (bool, error) {
 	return Stands(j.file.path, j.file.info)
 }
 
-// Unsynced has what is appended reach the disk when it may: it is of a simulation.
-func (j *Journal) Unsynced() { j.file.unsynced = true }
+// Alone says that no other process writes the journal, and has what is appended reach the disk when it may: it is of a simulation.
+func (j *Journal) Alone() { j.file.alone, j.lock = true, "" }
 
 // Append adds records with one write and one sync, behind what another process appended since. After an error the file is
 // as before.
@@ -300,6 +300,9 @@ func (j *Journal) rewrite() error {
 func (j *Journal) Follow() error { return j.locked(j.follow) }
 
 func (j *Journal) follow() error {
+	if j.file.alone && j.file.info != nil {
+		return nil
+	}
 	now, err := os.Stat(j.file.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && j.file.info == nil:

@@ -21,8 +21,11 @@ import (
 const WithoutPriod = "this is the replay without priod"
 
 const (
-	sampleEvery = time.Minute      // as the daemon
-	expectEvery = 30 * time.Minute // the daemon: a minute
+	sampleEvery = time.Minute    // as the daemon
+	watchEvery  = time.Minute    // where priod does not run; the daemon: cycle.interval
+	expectEvery = time.Hour      // the daemon: a minute
+	saidAfter   = 10 * time.Minute
+	fitEvery    = 24 * time.Hour // the daemon: an hour
 )
 
 // Recording keeps a run in a state folder as the daemon keeps its life. Where priod does not run, it watches.
@@ -41,6 +44,9 @@ type Recording struct {
 	told     []cluster.Stay                  // to the store, in this cycle
 	sample   *store.Sample                   // the last
 	expected time.Time                       // when starts were last expected
+	said     map[cluster.JobID]bool          // for which jobs that wait
+	fitted   time.Time                       // and when fit was found
+	fit      float64                         // see expect.FitOf
 	running  map[cluster.JobID]time.Duration // with their time limits
 	model    *runtimes.Model
 	seen     func(*cycle.Result) // tests: shown each cycle
@@ -53,6 +59,7 @@ func (r *Recording) open(ctx context.Context) (err error) {
 		return err
 	}
 	r.state, r.running, r.model = cycle.NewState(), map[cluster.JobID]time.Duration{}, runtimes.NewModel()
+	r.said = map[cluster.JobID]bool{}
 	if r.history, err = r.store.Load(ctx); err != nil {
 		return err
 	}
@@ -165,18 +172,31 @@ func (r *Recording) takeSamples(c *cycle.Result) error {
 
 func (r *Recording) expect(c *cycle.Result) error {
 	at := c.Snapshot.At
-	if at.Sub(r.expected) < expectEvery || len(c.Plan.Queue) == 0 {
+	if at.Sub(r.expected) < expectEvery || !slices.ContainsFunc(c.Plan.Queue, func(q plan.Queued) bool { return r.unsaid(&c.Snapshot.Jobs[q.Job], at) }) {
 		return nil
 	}
 	r.expected = at
 	ctx := context.Background()
-	promises, err := r.store.PromisesSince(ctx, at.Add(-expect.ScoredFor))
-	if err != nil {
-		return err
+	if at.Sub(r.fitted) >= fitEvery {
+		promises, err := r.store.PromisesSince(ctx, at.Add(-expect.ScoredFor))
+		if err != nil {
+			return err
+		}
+		r.fitted, r.fit = at, expect.FitOf(promises, at)
 	}
 	s, order := expect.Planned(c)
-	starts, ends := expect.Of(s, order, r.model, expect.FitOf(promises, at))
-	return errors.Join(r.store.SaveStarts(ctx, at, starts), r.store.SaveEnds(ctx, at, ends))
+	starts, _ := expect.Of(s, order, r.model, r.fit) // of a moment no ends are shown
+	if clear(r.said); r.model.Calibrated() {
+		for _, j := range order {
+			r.said[j.ID] = true
+		}
+	}
+	return r.store.SaveStarts(ctx, at, starts)
+}
+
+// unsaid reports whether a job has waited for a while and it was not said when it starts. A moment shows what was said first.
+func (r *Recording) unsaid(j *cluster.Job, at time.Time) bool {
+	return j.GPUs > 0 && !r.said[j.ID] && at.Sub(j.Eligible) >= saidAfter
 }
 
 // close ends the recording of a run that ended with an error, nil for none.

@@ -188,7 +188,9 @@ func (s *Store) compareDecided(seen *plan.Seen) {
 			}
 			s.compareHistory(e)
 		}
-		if shares := seen.Plan.Shares; shares != nil {
+		if shares := seen.Plan.Shares; s.opts.Replay {
+			continue // a moment shows none: see moment.sql
+		} else if shares != nil {
 			s.compareShare(e, shares.Of(&seen.Snapshot.Jobs[i], i), shares.Types)
 		} else if e.shared != 0 {
 			s.compareShare(e, nil, nil)
@@ -251,7 +253,7 @@ func (s *Store) formerRow(j *cluster.Job) int64 {
 	if j.Restarts == 0 || s.db == nil {
 		return 0
 	}
-	row, err := s.q.FormerJob(context.Background(), s.db, db.FormerJobParams{
+	row, err := s.q.FormerJob(context.Background(), s.rows(), db.FormerJobParams{
 		ID: int64(j.ID.ID), Task: int64(j.ID.Task), User: j.User, Restarts: int64(j.Restarts),
 	})
 	if err != nil {
@@ -270,6 +272,9 @@ func eligibleSince(j *cluster.Job, at time.Time) int64 {
 }
 
 func (s *Store) compareHistory(e *entry) {
+	if s.opts.Replay {
+		return // a moment shows nothing of it: see moment.sql
+	}
 	known := uint64(0)
 	if row, stored := historyParams(s.history, e); stored {
 		known = digest(&s.stored.digester, row)

@@ -68,6 +68,7 @@ func (s *Store) openDatabase(ctx context.Context) error {
 	}
 	if s.opts.Replay {
 		params.Set("_synchronous", "off")
+		params.Set("_foreign_keys", "off") // nothing is deleted
 	}
 	handle, err := sql.Open("sqlite3", uri(path, params))
 	if err != nil {
@@ -129,9 +130,26 @@ func (s *Store) closeDatabase() error {
 	if s.db == nil {
 		return nil
 	}
-	err := s.db.Close()
+	err := errors.Join(s.commit(), s.db.Close())
 	s.db = nil
 	return err
+}
+
+// commit ends the transaction of a replay; a reader sees what is committed.
+func (s *Store) commit() (err error) {
+	if s.many != nil {
+		err = s.many.Commit()
+		s.many = nil
+	}
+	return err
+}
+
+// rows is where single statements run.
+func (s *Store) rows() db.DBTX {
+	if s.many != nil {
+		return s.many
+	}
+	return s.db
 }
 
 // isBroken reports whether an error says that the file is no sound database.
@@ -208,6 +226,9 @@ const checkpointAt = 4 << 20
 func (s *Store) Checkpoint() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.commit(); err != nil {
+		return s.explain(err)
+	}
 	if info, err := os.Stat(databasePath(s.dir) + "-wal"); s.db == nil || err != nil || info.Size() < checkpointAt {
 		return nil // the next writer says what is wrong with the database
 	}
@@ -343,8 +364,17 @@ func (s *Store) sound(ctx context.Context, do func() error) error {
 	return s.explain(err)
 }
 
-// transact commits what do does unless that fails.
-func (s *Store) transact(ctx context.Context, do func(tx *sql.Tx) error) error {
+// transact commits what do does unless that fails; of a replay, later: a transaction is of many cycles there, and a failure ends it.
+func (s *Store) transact(ctx context.Context, do func(tx *sql.Tx) error) (err error) {
+	if s.opts.Replay {
+		if s.many == nil {
+			s.many, err = s.db.BeginTx(context.WithoutCancel(ctx), nil)
+		}
+		if err != nil {
+			return err
+		}
+		return do(s.many)
+	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -397,9 +427,20 @@ func (s *statements) reset() {
 	}
 }
 
+// few things are not worth a goroutine.
+const few = 16
+
 // ahead runs the statements that put makes of some things, until one fails: those to come are made
 // while the connection runs some. Those of the same text run in the order of the things.
 func ahead[T any](ctx context.Context, tx db.DBTX, all []T, put func(*statements, *T) error) (err error) {
+	if len(all) <= few {
+		var each statements
+		err := every(all, func(x *T) error { return put(&each, x) })
+		if err != nil {
+			return err
+		}
+		return each.run(ctx, tx)
+	}
 	type batch struct {
 		statements
 		err error

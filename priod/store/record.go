@@ -327,7 +327,7 @@ func (s *Store) noticeReset() error {
 func (s *Store) save(ctx context.Context, seen *plan.Seen) error {
 	at, number := seen.Snapshot.At, s.stored.cycle
 	if s.quiet() && s.noteWaits(seen.Waits) {
-		return s.q.ExtendCycle(ctx, s.db, db.ExtendCycleParams{UntilMs: millis(at), Journal: s.file.Number(), Cycle: number})
+		return s.q.ExtendCycle(ctx, s.rows(), db.ExtendCycleParams{UntilMs: millis(at), Journal: s.file.Number(), Cycle: number})
 	}
 	number++
 	err := s.transact(ctx, func(tx *sql.Tx) error {

@@ -62,6 +62,7 @@ type Store struct {
 
 	mu         sync.Mutex // one cycle, or one batch of Prune, at a time
 	db         *sql.DB
+	many       *sql.Tx // of a replay, over many cycles; nil: none is open
 	q          *db.Queries
 	opened     os.FileInfo            // priod.db as it was opened
 	beside     map[string]os.FileInfo // SQLite's own files beside it, by suffix
@@ -144,7 +145,7 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	if s.opts.Replay {
-		s.file.Unsynced()
+		s.file.Alone()
 	}
 	if !s.shares() { // else the host that takes over says so
 		s.unreadable()
