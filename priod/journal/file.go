@@ -21,7 +21,7 @@ type file struct {
 	info os.FileInfo // as last read or written; nil: there was none
 	good int64       // bytes up to the end of the last whole line
 
-	alone    bool // no other process writes it, and it reaches the disk when it may
+	alone bool // no other process writes it, and it reaches the disk when it may
 }
 
 // load reads the whole file; nil when there is none.

@@ -21,9 +21,9 @@ import (
 const WithoutPriod = "this is the replay without priod"
 
 const (
-	sampleEvery = time.Minute    // as the daemon
-	watchEvery  = time.Minute    // where priod does not run; the daemon: cycle.interval
-	expectEvery = time.Hour      // the daemon: a minute
+	sampleEvery = time.Minute // as the daemon
+	watchEvery  = time.Minute // where priod does not run; the daemon: cycle.interval
+	expectEvery = time.Hour   // the daemon: a minute
 	saidAfter   = 10 * time.Minute
 	fitEvery    = 24 * time.Hour // the daemon: an hour
 )
