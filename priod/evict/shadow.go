@@ -1,11 +1,8 @@
 package evict
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
-	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/placement"
 )
 
@@ -23,57 +20,29 @@ func (c *Choice) setShadowTimes() {
 		}
 	}
 	horizon := longest + c.policy.MinGain + patience // a job that ends later than that makes no eviction needless
-	var releases []*preemption.Candidate
+	line := placement.NewTimeline(0, c.search.Nodes)
 	for i := range c.search.Candidates {
 		if x := &c.search.Candidates[i]; !x.Leaving && x.Remaining <= horizon {
-			releases = append(releases, x)
+			line.Free(x.Shares, max(x.Remaining, 0), math.Inf(1))
 		}
 	}
-	slices.SortStableFunc(releases, func(a, b *preemption.Candidate) int { return cmp.Compare(a.Remaining, b.Remaining) })
-	var taken []placement.Share
 	claimed := map[int]bool{}
 	for _, x := range c.search.Claims {
-		taken = append(taken, x.Shares...)
+		line.Reserve(x.Shares, 0, math.Inf(1))
 		claimed[x.Of] = true
 	}
-	views := map[placement.Request]*futureView{}
+	last := map[placement.Request]float64{} // when the claimant before started: no later one with the same request starts sooner
 	for i := range c.search.Claimants {
-		if claimed[i] {
+		t := &c.search.Claimants[i]
+		if claimed[i] || math.IsInf(last[t.Request], 1) {
 			continue
 		}
-		t := &c.search.Claimants[i]
-		v := views[t.Request]
-		if v == nil {
-			v = &futureView{nodes: c.search.Nodes.Clone()}
-			if len(views) < maxViews {
-				views[t.Request] = v
-			}
+		start, shares, fits := line.Earliest(t.Request, last[t.Request], math.Inf(1))
+		if !fits {
+			last[t.Request] = math.Inf(1)
+			continue
 		}
-		v.nodes.Take(taken[v.taken:])
-		v.taken = len(taken)
-		at := v.nodes.Shadow(v.at, t.Request, func(yield func(float64, []placement.Share) bool) {
-			for ; v.next < len(releases) && yield(releases[v.next].Remaining, releases[v.next].Shares); v.next++ {
-			}
-		})
-		if !math.IsInf(at, 1) {
-			t.Start, v.at = at, at
-			shares, _ := v.nodes.Fit(t.Request, nil)
-			if len(shares) > 0 {
-				t.StartsOn = c.search.Nodes.Type(shares[0].Node)
-			}
-			taken = append(taken, shares...)
-		}
+		last[t.Request], t.Start, t.StartsOn = start, start, c.search.Nodes.Type(shares[0].Node)
+		line.Reserve(shares, start, math.Inf(1))
 	}
-}
-
-// maxViews is for how many requests setShadowTimes keeps a view: each is the whole cluster.
-const maxViews = 32
-
-// futureView is the cluster when the last claimant with some request would start: no later one with
-// the same request starts before, because more is taken then.
-type futureView struct {
-	nodes *placement.Nodes
-	at    float64
-	next  int // release that is not in nodes
-	taken int // shares of the claimants before that are
 }

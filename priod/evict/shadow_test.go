@@ -12,8 +12,7 @@ import (
 	"slurmprio/priod/placement/nodemap"
 )
 
-// What is kept from one trial to the next with the same request changes no start: each is that of
-// a schedule made from the beginning.
+// That trials begin to look where the one before with the same request starts changes no start.
 func TestShadowTimesAreTheirDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		amount := func(most int) placement.Amount {
@@ -46,22 +45,17 @@ func TestShadowTimesAreTheirDefinition(t *testing.T) {
 		for range rapid.IntRange(1, 20).Draw(t, "trials") {
 			c.search.Claimants = append(c.search.Claimants, preemption.Claimant{Request: rapid.SampledFrom(requests).Draw(t, "request"), Start: math.Inf(1)})
 		}
-		want, taken := make([]float64, len(c.search.Claimants)), []placement.Share(nil)
-		ends := slices.Clone(c.search.Candidates)
-		slices.SortStableFunc(ends, func(a, b preemption.Candidate) int { return int(a.Remaining - b.Remaining) })
+		line, want := placement.NewTimeline(0, m.Nodes), make([]float64, len(c.search.Claimants))
+		for _, x := range c.search.Candidates {
+			if x.Remaining <= 60+patience {
+				line.Free(x.Shares, x.Remaining, math.Inf(1))
+			}
+		}
 		for i := range want {
-			future := m.Nodes.Clone()
-			future.Take(taken)
-			want[i] = future.Shadow(0, c.search.Claimants[i].Request, func(yield func(float64, []placement.Share) bool) {
-				for _, x := range ends {
-					if x.Remaining <= 60+patience && !yield(x.Remaining, x.Shares) {
-						return
-					}
-				}
-			})
-			if !math.IsInf(want[i], 1) {
-				shares, _ := future.Fit(c.search.Claimants[i].Request, nil)
-				taken = append(taken, shares...)
+			start, shares, fits := line.Earliest(c.search.Claimants[i].Request, 0, math.Inf(1))
+			if want[i] = math.Inf(1); fits {
+				want[i] = start
+				line.Reserve(shares, start, math.Inf(1))
 			}
 		}
 		c.setShadowTimes()

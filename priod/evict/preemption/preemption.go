@@ -99,7 +99,7 @@ type Claimant struct {
 	Spreads bool
 	Owner   string // whose part of Limits.UserGPUMinutesPerDay counts; "": none
 	// Start is the time, from now, at which it would start without evictions
-	// (placement.Nodes.Shadow); infinite when that is not known to come.
+	// infinite when that is not known to come.
 	Start float64
 	// Run is how long the claimant would run on each kind of node, infinite where it cannot run; nil: unknown,
 	// assumed equal. StartsOn is the kind on which it would start at Start.
