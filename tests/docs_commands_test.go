@@ -277,7 +277,6 @@ func TestDocsConfigurationsAreRead(t *testing.T) {
 		}
 		var err error
 		switch {
-		case strings.HasPrefix(b.text, "title = "): // TestDocsCommandsRun sweeps it
 		case strings.HasPrefix(b.text, "[[nodes]]"):
 			_, err = trace.ReadCluster(path)
 		case strings.HasPrefix(b.text, "[[events]]"), strings.HasPrefix(b.text, "events = "):

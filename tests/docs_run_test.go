@@ -167,11 +167,6 @@ func newReader(t *testing.T) *reader {
 	} {
 		r.write(name, text)
 	}
-	for _, b := range pageBlocks(t) {
-		if b.kind == "toml" && strings.HasPrefix(b.text, "title = ") {
-			r.write("study.toml", b.text)
-		}
-	}
 	r.serve()
 	return r
 }

@@ -187,38 +187,6 @@ func TestSimulateJobsWithoutGPUs(t *testing.T) {
 	}
 }
 
-// A grid runs as a job array on the cluster that it is about, goes on where it
-// was stopped, and has the results of a run on one machine.
-func TestSweepThroughSlurm(t *testing.T) {
-	s := newSite(t, "")
-	file := filepath.Join(s.dir, "it's a study.toml")
-	text := fmt.Sprintf("[base]\ntrace = %q\nnodes = [\"4:gpu:8:32:262144\"]\nmtbf = \"20h\"\nrepair = \"1h\"\n[grid]\nbackfill = [\"none\", \"easy\"]\nseed = [1, 2]\n", syntheticTrace(t, s.dir, "--jobs=200", "--load=1"))
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	type table struct {
-		Rows []struct {
-			Runs    int                `json:"runs"`
-			Metrics map[string]float64 `json:"metrics"`
-		} `json:"rows"`
-	}
-	cluster, local := filepath.Join(s.dir, "cluster"), filepath.Join(s.dir, "local")
-	s.must("tune", "--grid", file, "--sbatch", "--tasks", "2", "--out", cluster, "--", "--gres=gpu:1", "--time=5")
-	var far, near table
-	s.wait("all points of the grid", func() bool {
-		far = table{}
-		s.json(&far, "tune", "--show", "--out", cluster, "--grid", file)
-		return len(far.Rows) == 2 && far.Rows[0].Runs == 2 && far.Rows[1].Runs == 2
-	})
-	s.json(&near, "tune", "--grid", file, "--out", local)
-	if a, b := fmt.Sprint(far), fmt.Sprint(near); a != b {
-		t.Errorf("through Slurm\n%s\non this machine\n%s", a, b)
-	}
-	if out := s.must("tune", "--grid", file, "--sbatch", "--out", cluster); !strings.Contains(out, "Every point has its result") {
-		t.Errorf("a finished grid is sent again: %s", out)
-	}
-}
-
 // syntheticTrace writes FitGpp's synthetic jobs to a file of the folder, and returns its path.
 func syntheticTrace(t *testing.T, dir string, args ...string) string {
 	t.Helper()

@@ -17,7 +17,7 @@ var gone = map[string]string{
 	"defrag":           "use priod explain --victims, or priod explain --victims JOBID for one gang",
 	"evict":            "use priod explain --victims JOBID",
 	"history":          "use priod report history, or priod explain --history JOBID for one job",
-	"sweep":            "use priod tune --grid FILE",
+	"sweep":            "use priod tune, with --try for settings of your own; grids are go run ./tests/papers sweep FILE in a checkout",
 	"top":              "use priod queue, or priod queue --watch --stored on a terminal",
 	"allocate":         "to see what the optimiser makes of an instance, go run ./tests/papers allocate FILE in a checkout",
 	"trace":            "the papers' generators are go run ./tests/papers generate in a checkout",
@@ -40,6 +40,8 @@ var gone = map[string]string{
 	"simulate --waits":                      "use --html, whose page has the causes of waiting", "simulate --sort": "traces are sorted",
 	"simulate --skip-bad": "of accounting bad rows are left out",
 
+	"tune --grid": "use --try; grids are go run ./tests/papers sweep FILE in a checkout", "tune --show": "priod tune shows existing results",
+
 	"simulate --generate": inPapers, "simulate --jobs-per-hour": inPapers, "simulate --pairs": inPapers, "simulate --pairs-tried": inPapers,
 	"simulate --pair-references": inPapers, "simulate --retry": inPapers, "simulate --window": inPapers, "simulate --engine": inPapers,
 	"simulate --las-queues": inPapers, "simulate --slurm-order": inPapers, "simulate --depth": inPapers, "simulate --placement": inPapers,
@@ -54,5 +56,5 @@ func goneAs(words ...string) error {
 	if gone[name] == "" {
 		return nil
 	}
-	return usagef("%s is gone: %s", strings.TrimPrefix(name, "simulate "), gone[name])
+	return usagef("%s is gone: %s", name[max(strings.Index(name, "--"), 0):], gone[name])
 }

@@ -72,12 +72,3 @@ func TestCompareCountsJobsWithoutGPUsApart(t *testing.T) {
 		t.Errorf("a trace without such jobs speaks of them: %s", out)
 	}
 }
-
-func TestSweepKnowsFiguresOfJobsWithoutGPUs(t *testing.T) {
-	names := strings.Join(figureNames(), " ")
-	for _, want := range []string{"mean_wait_s", "cpu_only_jobs", "cpu_only_mean_wait_s"} {
-		if !strings.Contains(names, want) {
-			t.Errorf("no %s in %s", want, names)
-		}
-	}
-}

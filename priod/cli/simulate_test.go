@@ -202,27 +202,6 @@ func TestSimulateDaemonsKeys(t *testing.T) {
 	}
 }
 
-func TestSweepRefuses(t *testing.T) {
-	good := write(t, "s.toml", "[base]\ntrace = \"jobs.csv\"\nnodes = \"4:gpu:8:32:262144\"\n[grid]\nbackfill = [\"none\", \"bad\"]\n")
-	for _, c := range []struct {
-		args   []string
-		status int
-		want   string
-	}{
-		{[]string{"/nowhere.toml"}, exitUsage, "/nowhere.toml"},
-		{[]string{write(t, "s.toml", "[grid]\n")}, exitUsage, "nothing to sweep"},
-		{[]string{write(t, "s.toml", "metrics = [\"mean_wait\"]\n[grid]\nbackfill = [\"none\"]\n")}, exitUsage, `metrics: no figure "mean_wait"; there are jobs, mean_jct_s, `},
-		{[]string{good, "--part", "3/2"}, exitUsage, "--part"},
-		{[]string{good, "--workers", "0"}, exitUsage, "at least 1"},
-		{[]string{good, "--out", filepath.Join(t.TempDir(), "r")}, exitUsage, `--backfill "bad": want one of`},
-	} {
-		status, _, errs := run(append([]string{"tune", "--grid"}, c.args...)...)
-		if status != c.status || !strings.Contains(errs, c.want) {
-			t.Errorf("%q: exit status %d, want %d; said %q, want %q", c.args, status, c.status, errs, c.want)
-		}
-	}
-}
-
 // A profile never stops a simulation: what this cluster has no data for is left off, with a note.
 func TestSimulateWithAProfile(t *testing.T) {
 	dir := t.TempDir()

@@ -37,22 +37,18 @@ func tuneCommand() *cli.Command {
 			"of time choose a setting, the other half measure it. Shows the settings that no other beats, one\n" +
 			"recommended change as a diff of priod.toml with the worth of each line, and writes a page into --out. Results are\n" +
 			"kept there, so an interrupted study can be resumed. A month of 30,000 jobs takes about 20 s of CPU for each of about\n" +
-			"20 settings. --grid simulates the points of a FILE instead: title, metrics, [base] and [grid], whose keys are flags of\n" +
-			"simulate and keys of priod.toml; the seed axis is averaged over. Options behind -- go to sbatch.\n" +
+			"20 settings. Options behind -- go to sbatch.\n" +
 			"    priod tune --from-slurm --since 60d\n" +
-			"    priod tune --from-slurm --since 60d --goal te-p95 --bound completion=5.5\n" +
-			"    priod tune --grid study.toml && priod tune --grid study.toml --show",
+			"    priod tune --from-slurm --since 60d --goal te-p95 --bound completion=5.5",
 		Flags: append(tuneInput(),
 			&cli.StringFlag{Name: "goal", Value: string(tune.Completion), Usage: "what to minimise: " + goalNames()},
 			&cli.StringSliceFlag{Name: "bound", Usage: "`GOAL=MOST` that may not be exceeded; again for more (default: completion, te-p95 and worst-user no worse than now)"},
 			&cli.StringSliceFlag{Name: "try", Usage: "further `KEY=VALUE...` of priod.toml to try, several together with spaces; again for more"},
-			&cli.StringFlag{Name: "grid", Usage: "simulate the policies, loads and seeds that `FILE` has, and recommend nothing"},
-			&cli.BoolFlag{Name: "show", Usage: "with --grid: simulate nothing, show existing results"},
-			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: "priod-tune", Usage: "keep jobs, results and the page in `FOLDER` (with --grid: FILE without .toml, .results)"},
+			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: "priod-tune", Usage: "keep jobs, results and the page in `FOLDER`"},
 			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate `SETTINGS` in parallel"},
 			&cli.StringFlag{Name: "part", Usage: "simulate only part `K/N` of the settings that are missing, K from 0"},
 			&cli.BoolFlag{Name: "sbatch", Usage: "run on the cluster, as a job array; run priod tune again when it is done"},
-			&cli.IntFlag{Name: "tasks", Value: 20, Usage: "`TASKS` of the job array at most (with --grid: 100)"},
+			&cli.IntFlag{Name: "tasks", Value: 20, Usage: "`TASKS` of the job array at most"},
 			jsonFlag(),
 		),
 		Action: runTune,
@@ -107,12 +103,6 @@ type tuning struct {
 }
 
 func runTune(c *cli.Context) error {
-	if file := c.String("grid"); file != "" {
-		return runGrid(c, file)
-	}
-	if c.Bool("show") {
-		return usagef("tune: --show goes with --grid")
-	}
 	t, err := openTuning(c)
 	if err != nil {
 		return err
@@ -127,21 +117,6 @@ func runTune(c *cli.Context) error {
 		return err
 	}
 	return t.show(c, choice)
-}
-
-// gridTasks is how many tasks of a job array simulate a grid, unless --tasks says so.
-const gridTasks = 100
-
-// runGrid simulates the points of a file, which says all that the other flags do.
-func runGrid(c *cli.Context, file string) error {
-	if stray := givenFlags(c, "grid", "show", "out", "workers", "part", "sbatch", "tasks", "json"); len(stray) > 0 {
-		return usagef("tune: %.80s: with --grid it stands in [base] or [grid] of the file", stray[0])
-	}
-	s := Sweep{Simulate: simulatePoint, File: file, Verb: []string{"tune", "--grid"}, Sbatch: c.Args().Slice(), Tasks: gridTasks}
-	if c.IsSet("tasks") {
-		s.Tasks = c.Int("tasks")
-	}
-	return RunSweep(c, s)
 }
 
 // openTuning reads the flags.

@@ -1,7 +1,11 @@
+// Package sweep runs simulations under many settings: each is done once and kept in a file of its own, so that a study continues
+// where it was stopped, and its points may run anywhere that shares the folder.
 package sweep
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,10 +13,24 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
+
+// Point is one simulation of a study.
+type Point struct {
+	At   []string // what tells it from the others
+	Args []string // what Simulate is given
+	Key  string   // names its file: a digest of Args
+}
+
+// PointOf is a point that stands for itself.
+func PointOf(args []string) Point {
+	sum := sha256.Sum256([]byte(strings.Join(args, "\x00")))
+	return Point{At: args, Args: args, Key: hex.EncodeToString(sum[:8])}
+}
 
 // Result is what one point's simulation measured.
 type Result struct {
@@ -21,7 +39,7 @@ type Result struct {
 	Metrics map[string]float64 `json:"metrics"`
 }
 
-// Simulate runs one command line of priod simulate and returns what it measured.
+// Simulate simulates what the arguments of a point say, and returns what it measured.
 type Simulate func(ctx context.Context, args []string) (map[string]float64, error)
 
 // Runner runs points and keeps their results in a folder.

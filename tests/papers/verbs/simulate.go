@@ -63,7 +63,7 @@ func simulatePoint(ctx context.Context, config string, args []string) (measured 
 		if err != nil {
 			return err
 		}
-		measured, err = priod.FiguresByName(&s.Figures)
+		measured, err = figuresByName(&s.Figures)
 		return err
 	}
 	err = app.RunContext(ctx, append([]string{app.Name, "--config=" + config}, args...))

@@ -1,9 +1,11 @@
-package sweep
+package grid
 
 import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"slurmprio/priod/simulate/sweep"
 )
 
 // seedFlag is the axis that is repetition, not a question: rows average over it.
@@ -23,7 +25,7 @@ func (s *Study) Questions() []Axis {
 }
 
 // Rows gathers what the runner's folder holds, in the grid's order.
-func (s *Study) Rows(r *Runner, points []Point) ([]Row, error) {
+func (s *Study) Rows(r *sweep.Runner, points []sweep.Point) ([]Row, error) {
 	var rows []Row
 	index := map[string]int{}
 	for _, p := range points {
@@ -42,7 +44,7 @@ func (s *Study) Rows(r *Runner, points []Point) ([]Row, error) {
 		}
 		row := &rows[i]
 		row.Of++
-		res, ok, err := r.read(p)
+		measured, ok, err := r.Result(p)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +52,7 @@ func (s *Study) Rows(r *Runner, points []Point) ([]Row, error) {
 			continue
 		}
 		row.Runs++
-		for name, v := range res.Metrics {
+		for name, v := range measured {
 			row.Mean[name] += (v - row.Mean[name]) / float64(row.Runs)
 		}
 	}

@@ -1,11 +1,7 @@
-// Package sweep runs a grid of simulations: every point is one command line of
-// priod simulate, done once, kept in a file of its own, so that a study continues
-// where it was stopped and its points may run anywhere that shares the folder.
-package sweep
+// Package grid reads the grids of simulations that the papers' tables need, and gathers their results.
+package grid
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
@@ -13,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"slurmprio/priod/simulate/sweep"
 )
 
 // Study is a grid: the settings that all points share, and the axes.
@@ -30,13 +28,6 @@ type Study struct {
 type Axis struct {
 	Flag   string
 	Values []string
-}
-
-// Point is one simulation of a study.
-type Point struct {
-	At   []string // its value on each axis
-	Args []string // what follows "priod simulate"
-	Key  string   // names its file: a digest of Args
 }
 
 type setting struct{ flag, value string }
@@ -167,13 +158,13 @@ func words(v any) ([]string, error) {
 }
 
 // Points lists the grid, the last axis fastest.
-func (s *Study) Points() []Point {
-	points := []Point{{}}
+func (s *Study) Points() []sweep.Point {
+	points := []sweep.Point{{}}
 	for _, axis := range s.Axes {
-		longer := make([]Point, 0, len(points)*len(axis.Values))
+		longer := make([]sweep.Point, 0, len(points)*len(axis.Values))
 		for _, p := range points {
 			for _, v := range axis.Values {
-				longer = append(longer, Point{At: append(slices.Clone(p.At), v)})
+				longer = append(longer, sweep.Point{At: append(slices.Clone(p.At), v)})
 			}
 		}
 		points = longer
@@ -193,17 +184,11 @@ func (s *Study) Points() []Point {
 				p.Args = append(p.Args, argument(axis.Flag, p.At[j]))
 			}
 		}
-		p.Key = PointOf(p.Args).Key
+		p.Key = sweep.PointOf(p.Args).Key
 	}
 	return points
 }
 
 func (s *Study) inBraces(flag string) bool {
 	return slices.ContainsFunc(s.base, func(b setting) bool { return strings.Contains(b.value, "{"+flag+"}") })
-}
-
-// PointOf is a point that stands for itself.
-func PointOf(args []string) Point {
-	sum := sha256.Sum256([]byte(strings.Join(args, "\x00")))
-	return Point{At: args, Args: args, Key: hex.EncodeToString(sum[:8])}
 }

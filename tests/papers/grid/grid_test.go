@@ -1,4 +1,4 @@
-package sweep
+package grid
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"slurmprio/priod/simulate/sweep"
 )
 
 const study = `
@@ -100,7 +102,7 @@ func TestStoppedStudyGoesOn(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var runs atomic.Int64
-	r := &Runner{Dir: filepath.Join(t.TempDir(), "results"), Version: "1", Workers: 2,
+	r := &sweep.Runner{Dir: filepath.Join(t.TempDir(), "results"), Version: "1", Workers: 2,
 		Simulate: func(_ context.Context, args []string) (map[string]float64, error) {
 			if runs.Add(1) == 3 {
 				stop()
@@ -144,7 +146,7 @@ func TestStoppedStudyGoesOn(t *testing.T) {
 func TestOneFailureStopsNothing(t *testing.T) {
 	points := load(t).Points()
 	done := 0
-	r := &Runner{Dir: t.TempDir(), Workers: 3, Done: func(Point, error) { done++ },
+	r := &sweep.Runner{Dir: t.TempDir(), Workers: 3, Done: func(sweep.Point, error) { done++ },
 		Simulate: func(_ context.Context, args []string) (map[string]float64, error) {
 			if slices.Contains(args, "--generate=fitgpp --load=0.7") {
 				return nil, errors.New("stuck")
@@ -166,8 +168,8 @@ func TestOneFailureStopsNothing(t *testing.T) {
 
 func TestDamagedResultSaysWhatToDo(t *testing.T) {
 	points := load(t).Points()
-	r := &Runner{Dir: t.TempDir()}
-	if err := os.WriteFile(r.file(points[0]), []byte("{"), 0o644); err != nil {
+	r := &sweep.Runner{Dir: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(r.Dir, points[0].Key+".json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Missing(points); err == nil || !strings.Contains(err.Error(), "delete it") {
