@@ -49,8 +49,8 @@ func TestRunsUntilMaintenance(t *testing.T) {
 	}
 	d := e.daemon()
 	e.begun("first", "cancelled", "reset")
-	e.hasLimit(first, "1:00")
-	e.hasLimit(cancelled, "2:00")
+	e.hasLimit(first, "1:01:00") // no more what fits before the window
+	e.hasLimit(cancelled, "1:01:00")
 	if out := e.must("explain", first); !strings.Contains(out, "runs until the window of ") {
 		t.Error(out)
 	}
@@ -91,4 +91,29 @@ func TestRunsUntilMaintenance(t *testing.T) {
 		t.Error(text)
 	}
 	d.stop()
+}
+
+// While no priod runs, no job that runs until maintenance ends by a limit of priod's: it runs into the window, and has its own
+// limit again when priod is back.
+func TestPriodDiesBeforeMaintenance(t *testing.T) {
+	if !long() {
+		t.Skip("takes three minutes: SLURMPRIO_LONG=1")
+	}
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a", Count: 1, GPUType: "a100", GPUs: 4}}})
+	e := evictableOn(t, newSiteOn(t, l, windows))
+	e.maintain("of_a1", "a1", 80)
+	job := e.worker("job", "a100:4", endless, 5, "save")
+	d := e.daemon()
+	e.begun("job")
+	e.hasLimit(job, "1:01:00")
+	d.kill()
+	in := func() bool { return strings.Contains(e.slurm("scontrol", "show", "node", "a1"), "+MAINTENANCE") }
+	e.wait("maintenance", in)
+	e.wait("its end", func() bool { return !in() })
+	if got := strings.TrimSpace(e.slurm("squeue", "--noheader", "--format=%T %l", "--job="+job)); got != "RUNNING 1:01:00" {
+		t.Errorf("after the window the job is %q", got)
+	}
+	e.daemon()
+	e.hasLimit(job, "1:00:00")
 }

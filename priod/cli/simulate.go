@@ -447,7 +447,8 @@ func (s *Simulated) Show(c *cli.Context) error {
 		Skipped map[string]int         `json:"skipped_rows"` // by why
 		Left    *leftOutJSON           `json:"left_out,omitempty"`
 		Shares  *view.Shares           `json:"shares,omitempty"`
-	}{s.Figures, s.Waited, s.Stats.Bad, s.Stats.Skipped, s.leftOut(), s.shares()}, func(w io.Writer) {
+		Windows []float64              `json:"ran_again_at_s,omitempty"` // the jobs that left before windows; -1: they did not
+	}{s.Figures, s.Waited, s.Stats.Bad, s.Stats.Skipped, s.leftOut(), s.shares(), s.Returned}, func(w io.Writer) {
 		report.Table(w, []string{"FIGURE", "VALUE"}, s.rows())
 		if v := s.shares(); v != nil {
 			fmt.Fprintln(w)

@@ -3,6 +3,7 @@ package evict
 import (
 	"context"
 	"slices"
+	"time"
 
 	"slurmprio/priod/plan"
 )
@@ -42,4 +43,21 @@ func (e *Feature) vacate(ctx context.Context, c *plan.Cycle) error {
 	}
 	e.Journal.Number(&t)
 	return e.save(ctx, &t, "none was begun")
+}
+
+// BackFromWindows is when jobs that left before windows ran again, as far as the journal reaches; zero: they did not yet, or
+// not any more.
+func (j *Journal) BackFromWindows() (all []time.Time) {
+	for i := range j.Evictions {
+		x := &j.Evictions[i]
+		if c := j.Claim(x.Claim); c == nil || c.Purpose != ForWindow || x.SignalledAt.IsZero() {
+			continue
+		}
+		back := time.Time{}
+		if x.State == Done && x.Reason == "" {
+			back = x.Ended
+		}
+		all = append(all, back)
+	}
+	return all
 }

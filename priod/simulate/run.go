@@ -53,6 +53,8 @@ type Result struct {
 
 	Waited map[plan.Cause]float64 // s, of all jobs together, by what priod saw them wait for; nil without priod
 	Shares *cycle.Statement       // what became of guaranteed shares; nil: there are none
+
+	Returned []float64 // when jobs that left before windows ran again, s; -1: they did not
 }
 
 // Run simulates; spec has passed Check.
@@ -93,6 +95,7 @@ func (in *Input) origin() (at time.Time) {
 func (in *Input) Run(ctx context.Context, opt virtual.Options) (Result, error) {
 	v, err := virtual.Run(ctx, in.Cluster, in.Jobs, opt)
 	r := Result{Types: v.Types, Jobs: v.Jobs, Outcomes: v.Outcomes, Series: v.Series, Waited: waited(&opt.Daemon), Shares: statement(&opt.Daemon)}
+	r.Returned = returned(&opt.Daemon, cmp.Or(in.origin(), virtual.Epoch))
 	if err == nil {
 		r.Figures, err = metrics.Measure(r.Jobs, r.Outcomes, opt.Window, in.Cluster.TotalGPUs())
 	}
@@ -195,6 +198,19 @@ func waited(d *virtual.Daemon) map[plan.Cause]float64 {
 		}
 	}
 	return sums
+}
+
+func returned(d *virtual.Daemon, from time.Time) (all []float64) {
+	if j := d.Settings.Evictions.Journal; j != nil {
+		for _, at := range j.BackFromWindows() {
+			seconds := at.Sub(from).Seconds()
+			if at.IsZero() {
+				seconds = -1
+			}
+			all = append(all, seconds)
+		}
+	}
+	return all
 }
 
 func statement(d *virtual.Daemon) *cycle.Statement {

@@ -2,6 +2,7 @@ package window
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -79,35 +80,32 @@ func (d *decider) next(nodes string) *cluster.Window {
 	return nil
 }
 
-// running looks after a job that runs with a limit by priod. Where no window is ahead any more it gets its own again; the
-// limit follows a window that was moved; and before the job ends by its limit it has to leave.
+// running looks after a job that runs with a limit by priod. It gets a limit beyond its own at once, so that it does not end by
+// a limit of priod's should no priod run then; where no window is ahead any more, its own. Before the window it has to leave.
 func (d *decider) running(j *cluster.Job) {
 	f := d.History.Field(j, slurmplug.TimeLimit)
 	own, known := f.Own.Limit()
 	if !f.Ours || !known || j.TimeLimit <= 0 {
 		return
 	}
-	w, ends := d.next(j.NodeList), j.TimeLimit
-	if w == nil || own > 0 && !j.Start.Add(own).After(w.Start) {
-		d.result.Limits = append(d.result.Limits, Limit{Job: j, Field: f, To: f.Own})
-		w = nil
+	l, ends := Limit{Job: j, Field: f, To: beyond(own), Until: d.next(j.NodeList)}, time.Duration(math.MaxInt64)
+	if f.Now != l.To {
+		ends = j.TimeLimit
+	}
+	v := plan.Vacating{Job: j}
+	if w := l.Until; w == nil || own > 0 && !j.Start.Add(own).After(w.Start) {
+		l.To, l.Until = f.Own, nil
 	} else {
-		l, fits := Limit{Job: j, Field: f, To: f.Now, Until: w}, until(j.Start, w.Start)
-		if (fits < ends || fits >= ends+raiseBy) && fits > d.now.Sub(j.Start)+d.set.Margin {
-			l.To = slurmplug.LimitOf(fits)
-		}
-		d.result.Limits = append(d.result.Limits, l)
-		if fits < ends || l.To != f.Now {
-			ends = fits
-		}
+		v.Window, v.Start, ends = w.Name, w.Start, min(ends, until(j.Start, w.Start))
+	}
+	d.result.Limits = append(d.result.Limits, l)
+	if ends == math.MaxInt64 {
+		return
 	}
 	after, _ := d.set.leavesAfter(j, ends)
-	at := j.Start.Add(after)
-	switch {
-	case !at.After(d.now) && w != nil:
-		d.result.Leaving = append(d.result.Leaving, plan.Vacating{Job: j, Window: w.Name, Start: w.Start})
-	case !at.After(d.now): // its own limit, should it not be written
-		d.result.Leaving = append(d.result.Leaving, plan.Vacating{Job: j})
+	switch at := j.Start.Add(after); {
+	case !at.After(d.now):
+		d.result.Leaving = append(d.result.Leaving, v)
 	case d.result.Next.IsZero() || at.Before(d.result.Next):
 		d.result.Next = at
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
 )
 
 // Settings say which jobs run until a window. The zero value: none, and those that do leave in time.
@@ -30,8 +31,13 @@ type Settings struct {
 // start a job.
 var Constants = Settings{Margin: time.Minute, Pay: 10, Depth: 5000}
 
-// raiseBy is by how much more a running job can get before a window for its limit to be raised.
-const raiseBy = 5 * time.Minute
+// beyond is the limit of a job that runs until a window: not its own, so that the History of writes tells of it, and no shorter.
+func beyond(own time.Duration) slurmplug.Value {
+	if own < 0 {
+		own = 365 * 24 * time.Hour
+	}
+	return slurmplug.LimitOf(own + time.Minute)
+}
 
 // until is the longest limit in whole minutes with which a job that starts now ends before a time; 0 or less: there is none.
 func until(now, end time.Time) time.Duration { return end.Sub(now).Truncate(time.Minute) }

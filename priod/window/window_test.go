@@ -149,7 +149,7 @@ func TestRunsUntilAWindow(t *testing.T) {
 	}
 	s.step(t, 30*time.Second, "map[] []")
 	s.begin(1, "n0")
-	s.step(t, time.Minute, "map[] []")
+	s.step(t, time.Minute, "map[1:2-00:01:00] []")
 	s.step(t, 4*time.Hour+54*time.Minute, "map[] []")
 	s.step(t, 2*time.Minute, "map[] [1]") // the limit ends 30 s before the window
 	s.requeue(1)
@@ -157,7 +157,7 @@ func TestRunsUntilAWindow(t *testing.T) {
 	s.step(t, 9*time.Hour, "map[] []")
 }
 
-// Of a window that is moved, cancelled or extended the limit of a running job follows; one that waits gets its own again.
+// Of a window that is moved, cancelled or extended the time at which a job leaves follows; one that waits gets its own limit again.
 func TestWindowsThatMove(t *testing.T) {
 	s := newScene(2)
 	s.job(1, 8, 48*time.Hour)
@@ -166,18 +166,39 @@ func TestWindowsThatMove(t *testing.T) {
 	s.step(t, 0, "map[1:04:59:00 2:04:59:00] []")
 	s.begin(1, "n0")
 	s.Windows[0].Start = now.Add(3 * time.Hour)
-	s.step(t, time.Minute, "map[1:03:00:00 2:02:58:00] []")
+	s.step(t, time.Minute, "map[1:2-00:01:00 2:02:58:00] []")
 	s.Windows[0].Start, s.Windows[0].End = now.Add(10*time.Hour), now.Add(30*time.Hour)
-	s.step(t, time.Minute, "map[1:10:00:00] []") // the other fits as it is
-	s.window(2*time.Hour, 4*time.Hour, "n0")     // another one, before
+	s.step(t, time.Minute, "map[] []")       // the other fits as it is
+	s.window(2*time.Hour, 4*time.Hour, "n0") // another one, before
 	s.Windows[0], s.Windows[1] = s.Windows[1], s.Windows[0]
-	s.step(t, time.Minute, "map[1:02:00:00] []")
+	s.step(t, time.Minute, "map[] []")
+	s.step(t, time.Hour+55*time.Minute, "map[] [1]")
+	s.At = now.Add(4 * time.Minute)
 	s.Windows = nil
 	s.step(t, time.Minute, "map[1:2-00:00:00 2:UNLIMITED] []")
 	s.window(10*time.Minute, time.Hour, "n0", "n1") // reaches into it with its own limit: its site's matter
 	s.step(t, time.Minute, "map[] []")
 	s.At = now // the clock jumps back
 	s.step(t, 0, "map[] []")
+}
+
+// No job ends by a limit of priod's because priod does not run: not the one that the last cycle has seen to run. What runs into
+// the window meanwhile leaves when priod is back, or has its own limit again once the window is over.
+func TestPriodIsGone(t *testing.T) {
+	for _, own := range []time.Duration{48 * time.Hour, slurmplug.Unlimited} {
+		s := newScene(1)
+		j := s.job(1, 8, own)
+		s.window(5*time.Hour, 13*time.Hour, "n0")
+		s.step(t, 0, "map[1:04:59:00] []")
+		s.begin(1, "n0")
+		s.step(t, time.Second, fmt.Sprintf("map[1:%s] []", beyond(own)))
+		if j.TimeLimit <= own {
+			t.Errorf("%s of %s", j.TimeLimit, own)
+		}
+		s.step(t, 6*time.Hour, "map[] [1]")
+		s.Windows = nil
+		s.step(t, 9*time.Hour, fmt.Sprintf("map[1:%s] []", slurmplug.LimitOf(own)))
+	}
 }
 
 // Jobs that do not run until a window: their owners do not agree, they would lose all, too little is left, they cannot be
@@ -247,7 +268,7 @@ func TestLeavesAfterACheckpoint(t *testing.T) {
 	s.window(5*time.Hour, 13*time.Hour, "n0")
 	s.step(t, 0, "map[1:04:59:00] []")
 	s.begin(1, "n0")
-	s.step(t, 4*time.Hour+time.Minute, "map[] []")
+	s.step(t, 4*time.Hour+time.Minute, "map[1:2-00:01:00] []")
 	s.step(t, 30*time.Second, "map[] [1]")
 }
 
@@ -301,7 +322,7 @@ func TestWindowsProperty(t *testing.T) {
 		}
 		s.f.Settings.Pay = 2
 		s.window(20*time.Minute, time.Hour, names...)
-		own := map[uint32]time.Duration{}
+		own, seen := map[uint32]time.Duration{}, map[uint32]bool{} // its limit; the last cycle saw it run, and could write
 		for id := uint32(1); id <= uint32(rapid.IntRange(1, 8).Draw(t, "jobs")); id++ {
 			limit := time.Duration(rapid.IntRange(1, 600).Draw(t, "limit")) * time.Minute
 			if rapid.IntRange(0, 5).Draw(t, "unlimited") == 0 {
@@ -332,9 +353,11 @@ func TestWindowsProperty(t *testing.T) {
 					w, by := &s.Windows[rapid.IntRange(0, n-1).Draw(t, "which")], time.Duration(rapid.IntRange(-100, 100).Draw(t, "by"))*time.Minute
 					w.Start, w.End = w.Start.Add(by), w.End.Add(by)
 				}
+			case 3: // priod does not run
+				s.At = s.At.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "minutes")) * time.Minute)
 			}
 			tidy(s)
-			live(t, s, own)
+			live(t, s, own, seen)
 			s.f.Settings.Enabled = rapid.IntRange(0, 9).Draw(t, "enabled") > 0
 			paused := ""
 			if rapid.IntRange(0, 9).Draw(t, "paused") == 0 {
@@ -344,9 +367,15 @@ func TestWindowsProperty(t *testing.T) {
 			for _, id := range leave {
 				s.requeue(id)
 			}
+			clear(seen)
 			for i := range s.Jobs {
-				if j := &s.Jobs[i]; paused == "" && j.State == cluster.Running && j.TimeLimit != own[j.ID.ID] && s.reaches(j, j.Start, j.NodeList) {
-					t.Fatalf("job %s runs until %s", j.ID, j.Start.Add(j.TimeLimit))
+				j := &s.Jobs[i]
+				if j.State != cluster.Running {
+					continue
+				}
+				seen[j.ID.ID] = paused == ""
+				if w := s.in(j.NodeList); j.TimeLimit != own[j.ID.ID] && w && s.reaches(j, j.Start, j.NodeList) {
+					t.Fatalf("job %s runs in a window: limit %s, its own is %s", j.ID, j.TimeLimit, own[j.ID.ID])
 				}
 			}
 			begin(t, s)
@@ -368,13 +397,13 @@ func tidy(s *scene) {
 	slices.SortStableFunc(s.Windows, func(a, b cluster.Window) int { return a.Start.Compare(b.Start) })
 }
 
-// live ends jobs at their limits, none of them by a limit of priod's.
-func live(t *rapid.T, s *scene, own map[uint32]time.Duration) {
+// live ends jobs at their limits, none that a cycle saw to run before its own.
+func live(t *rapid.T, s *scene, own map[uint32]time.Duration, seen map[uint32]bool) {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.State == cluster.Running && j.TimeLimit > 0 && !j.Start.Add(j.TimeLimit).After(s.At) {
-			if j.TimeLimit != own[j.ID.ID] {
-				t.Fatalf("job %s was not told to leave before its limit of %s", j.ID, j.TimeLimit)
+			if limit := own[j.ID.ID]; seen[j.ID.ID] && (limit < 0 || j.TimeLimit < limit) {
+				t.Fatalf("job %s ends by its limit of %s, its own is %s", j.ID, j.TimeLimit, limit)
 			}
 			s.requeue(j.ID.ID)
 			j.State = cluster.Other
@@ -402,5 +431,12 @@ func begin(t *rapid.T, s *scene) {
 func (s *scene) reaches(j *cluster.Job, start time.Time, node string) bool {
 	return slices.ContainsFunc(s.Windows, func(w cluster.Window) bool {
 		return slices.Contains(w.Nodes, node) && w.End.After(s.At) && (j.TimeLimit < 0 || start.Add(j.TimeLimit).After(w.Start))
+	})
+}
+
+// in reports whether a window has begun on a node.
+func (s *scene) in(node string) bool {
+	return slices.ContainsFunc(s.Windows, func(w cluster.Window) bool {
+		return slices.Contains(w.Nodes, node) && !w.Start.After(s.At) && w.End.After(s.At)
 	})
 }

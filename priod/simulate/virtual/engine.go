@@ -291,13 +291,23 @@ func (e *engine) moment() error {
 		if e.hopeless != nil {
 			return e.hopeless
 		}
-		used := e.gpus
-		for t := range e.types {
-			used -= e.nodes.FreeGPUs(int32(t))
-		}
-		e.series.Add(metrics.Point{At: e.now, GPUs: used, Queued: e.queue.n - e.queue.others, Others: e.queue.others})
+		e.series.Add(metrics.Point{At: e.now, GPUs: e.held(), Queued: e.queue.n - e.queue.others, Others: e.queue.others})
 	}
 	return nil
+}
+
+// held is how many GPUs jobs hold, also on nodes that start none: those that are down, drained or reserved.
+func (e *engine) held() int {
+	held := e.gpus
+	for t := range e.types {
+		held -= e.nodes.FreeGPUs(int32(t))
+	}
+	for n := range int32(e.nodes.Len()) {
+		if e.nodes.Down(n) {
+			held -= int(e.nodes.FreeOn(n).GPUs)
+		}
+	}
+	return held
 }
 
 func (e *engine) handle(v event) error {

@@ -119,8 +119,25 @@ func TestRunsUntilMaintenance(t *testing.T) {
 		if a := &o[0]; a.Start > 100 || a.Preemptions != 1 || a.End < 13000 || a.End > 13500 || a.Wasted > 4*200 {
 			t.Errorf("%+v", *a)
 		}
+		if back := opt.Daemon.Settings.Evictions.Journal.BackFromWindows(); len(back) != 1 || back[0].Sub(Epoch).Seconds() < 11000 || back[0].Sub(Epoch).Seconds() > 11060 {
+			t.Errorf("back at %v", back)
+		}
 		if b := &o[1]; b.Start < 11000 || b.Preemptions != 0 {
 			t.Errorf("%+v", *b)
+		}
+	}
+}
+
+// GPUs of nodes that are reserved, drained or down and hold no job are not in use.
+func TestSeriesCountsWhatJobsHold(t *testing.T) {
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 3, GPUType: "a100", GPUs: 4}}}
+	jobs := numbered(trace.Job{GPUs: 3, Duration: 1000}, trace.Job{GPUs: 1, Duration: 10, Submit: 300})
+	for _, kind := range []string{"maintenance", "drain", "fail"} {
+		events := nodeEvents(t, &c, "[[events]]\nat = \"200s\"\nevent = \""+kind+"\"\nnodes = \"n[1-2]\"\nfor = \"500s\"\n")
+		for _, p := range run(t, c, jobs, Options{Placement: placement.Packed, NodeEvents: events}).Series {
+			if want := map[bool]int{true: 3}[p.At < 1000]; p.GPUs != want && p.GPUs != want+1 {
+				t.Errorf("%s: %+v", kind, p)
+			}
 		}
 	}
 }
