@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -223,39 +221,6 @@ func TestSimulationIsRepeatable(t *testing.T) {
 	}
 	if pages[0] != pages[1] {
 		t.Error("two runs with one seed differ")
-	}
-}
-
-// A study of settings goes through Slurm stage by stage, and finds what it finds on this machine.
-func TestTuneThroughSlurm(t *testing.T) {
-	s := newOwnSite(t, "")
-	r := rand.New(rand.NewPCG(7, 7))
-	var b strings.Builder
-	b.WriteString("job_id,submit_s,gpus,duration_s,limit_s,type,grace_s,ckpt_s,user\n")
-	for i := range 300 {
-		if i%3 == 0 {
-			fmt.Fprintf(&b, "%d,%d,%d,%d,90000,be,30,600,u%d\n", i, i*2000, 1+r.IntN(4), 20_000+r.IntN(20_000), r.IntN(6))
-		} else {
-			fmt.Fprintf(&b, "%d,%d,%d,%d,3600,te,,,u%d\n", i, i*2000, 1+r.IntN(2), 60+r.IntN(600), r.IntN(6))
-		}
-	}
-	jobs := filepath.Join(s.dir, "a week's jobs.csv")
-	if err := os.WriteFile(jobs, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	tune := func(more ...string) []string {
-		return append([]string{"tune", "--trace", jobs, "--nodes", "4:a100:4:32:256000", "--goal", "te-p95"}, more...)
-	}
-	far, near := filepath.Join(s.dir, "far"), filepath.Join(s.dir, "near")
-	stages := 0
-	for out := ""; !strings.Contains(out, "SETTING"); stages++ {
-		if stages == 5 {
-			t.Fatalf("after %d stages: %s", stages, out)
-		}
-		out = s.must(tune("--sbatch", "--tasks", "2", "--out", far, "--", "--gres=gpu:1", "--time=5", "--wait")...)
-	}
-	if a, b := s.must(tune("--json", "--out", far)...), s.must(tune("--json", "--out", near)...); a != b || stages < 3 {
-		t.Errorf("through Slurm, in %d stages\n%s\non this machine\n%s", stages, a, b)
 	}
 }
 

@@ -46,9 +46,6 @@ func isWrong(err error) bool {
 	return errors.As(err, new(usageError)) || errors.As(err, new(view.Wrong))
 }
 
-// WrongUsage makes an error one of exit status 2.
-func WrongUsage(err error) error { return usageError{err} }
-
 // errProblem is something a verb found and already showed: exit status 1.
 var errProblem = errors.New("problem found")
 

@@ -6,8 +6,9 @@ import (
 
 // What stands for a flag whose value no site changes, and for one that compares with the papers.
 const (
-	aConstant = "it is a constant"
-	inPapers  = "it compares with the papers: use go run ./tests/papers simulate in a checkout"
+	aConstant    = "it is a constant"
+	throughSlurm = "use sbatch --wrap='priod tune ...': a study takes minutes"
+	inPapers     = "it compares with the papers: use go run ./tests/papers simulate in a checkout"
 )
 
 // gone are verbs, and flags behind theirs, that priod had, and what stands for each; a year after the release without one its line
@@ -41,6 +42,7 @@ var gone = map[string]string{
 	"simulate --skip-bad": "of accounting bad rows are left out",
 
 	"tune --grid": "use --try; grids are go run ./tests/papers sweep FILE in a checkout", "tune --show": "priod tune shows existing results",
+	"tune --sbatch": throughSlurm, "tune --part": throughSlurm, "tune --tasks": throughSlurm,
 
 	"simulate --generate": inPapers, "simulate --jobs-per-hour": inPapers, "simulate --pairs": inPapers, "simulate --pairs-tried": inPapers,
 	"simulate --pair-references": inPapers, "simulate --retry": inPapers, "simulate --window": inPapers, "simulate --engine": inPapers,

@@ -32,12 +32,12 @@ import (
 
 func tuneCommand() *cli.Command {
 	return &cli.Command{
-		Name: "tune", Usage: "find settings on the site's own history; writes no configuration", ArgsUsage: "[-- SBATCH-OPTIONS]",
+		Name: "tune", Usage: "find settings on the site's own history; writes no configuration",
 		Description: "Replays the jobs under priod.toml as it is, under each profile, and with keys changed one by one. Half of the blocks\n" +
 			"of time choose a setting, the other half measure it. Shows the settings that no other beats, one\n" +
 			"recommended change as a diff of priod.toml with the worth of each line, and writes a page into --out. Results are\n" +
 			"kept there, so an interrupted study can be resumed. A month of 30,000 jobs takes about 20 s of CPU for each of about\n" +
-			"20 settings. Options behind -- go to sbatch.\n" +
+			"20 settings.\n" +
 			"    priod tune --from-slurm --since 60d\n" +
 			"    priod tune --from-slurm --since 60d --goal te-p95 --bound completion=5.5",
 		Flags: append(tuneInput(),
@@ -46,11 +46,9 @@ func tuneCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "try", Usage: "further `KEY=VALUE...` of priod.toml to try, several together with spaces; again for more"},
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Value: "priod-tune", Usage: "keep jobs, results and the page in `FOLDER`"},
 			&cli.IntFlag{Name: "workers", DefaultText: "all cores", Usage: "simulate `SETTINGS` in parallel"},
-			&cli.StringFlag{Name: "part", Usage: "simulate only part `K/N` of the settings that are missing, K from 0"},
-			&cli.BoolFlag{Name: "sbatch", Usage: "run on the cluster, as a job array; run priod tune again when it is done"},
-			&cli.IntFlag{Name: "tasks", Value: 20, Usage: "`TASKS` of the job array at most"},
 			jsonFlag(),
 		),
+		Before: noArgs,
 		Action: runTune,
 	}
 }
@@ -112,8 +110,8 @@ func runTune(c *cli.Context) error {
 	if err := t.prepare(ctx, c); err != nil {
 		return err
 	}
-	choice, err := t.study(ctx, c)
-	if err != nil || choice == nil {
+	choice, err := t.study(ctx)
+	if err != nil {
 		return err
 	}
 	return t.show(c, choice)
@@ -149,14 +147,8 @@ func openTuning(c *cli.Context) (*tuning, error) {
 	if !c.IsSet("workers") {
 		workers = runtime.NumCPU()
 	}
-	if workers < 1 || c.Int("tasks") < 1 {
-		return nil, usagef("tune: --workers and --tasks are at least 1")
-	}
-	if c.NArg() > 0 && !c.Bool("sbatch") {
-		return nil, usagef("tune: %q: options of sbatch go with --sbatch", c.Args().First())
-	}
-	if _, err := part(nil, c.String("part")); err != nil {
-		return nil, err
+	if workers < 1 {
+		return nil, usagef("tune: --workers is at least 1")
 	}
 	if t.spec, err = flagSpec(c); err != nil {
 		return nil, usageError{err}
@@ -200,7 +192,7 @@ type kept struct {
 
 // prepare reads jobs and nodes, or those of the study that the folder holds.
 func (t *tuning) prepare(ctx context.Context, c *cli.Context) error {
-	flags := givenFlags(c, "out", "workers", "part", "sbatch", "tasks", "json", "goal", "bound", "try")
+	flags := givenFlags(c, "out", "workers", "json", "goal", "bound", "try")
 	study, jobs, nodes := filepath.Join(t.Dir, "study.json"), filepath.Join(t.Dir, "jobs.csv"), filepath.Join(t.Dir, "nodes.toml")
 	var k kept
 	text, err := os.ReadFile(study)

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
@@ -40,8 +42,8 @@ type tunedLine struct {
 }
 
 // study replays settings in three stages: profiles, changes of the best one, and the changes that win together; then the change
-// without each of its lines. nil: the rest is Slurm's, or another part's.
-func (t *tuning) study(ctx context.Context, c *cli.Context) (*tuned, error) {
+// without each of its lines.
+func (t *tuning) study(ctx context.Context) (*tuned, error) {
 	choose, rest := tune.Split(t.blocks)
 	first := [][]string{nil, {slurmAlone}}
 	for _, p := range config.Profiles {
@@ -50,7 +52,7 @@ func (t *tuning) study(ctx context.Context, c *cli.Context) (*tuned, error) {
 	for _, try := range t.tries {
 		first = append(first, strings.Fields(try))
 	}
-	if done, err := t.stage(ctx, c, first); !done || err != nil {
+	if err := t.stage(ctx, first); err != nil {
 		return nil, err
 	}
 	d := &tuned{now: t.settings[0], slurm: t.settings[1], report: rest}
@@ -70,7 +72,7 @@ func (t *tuning) study(ctx context.Context, c *cli.Context) (*tuned, error) {
 		}
 		second = append(second, together)
 	}
-	if done, err := t.stage(ctx, c, second); !done || err != nil {
+	if err := t.stage(ctx, second); err != nil {
 		return nil, err
 	}
 	var winners []*tune.Setting
@@ -87,7 +89,7 @@ func (t *tuning) study(ctx context.Context, c *cli.Context) (*tuned, error) {
 		}
 	}
 	before := len(t.settings)
-	if done, err := t.stage(ctx, c, third); !done || err != nil {
+	if err := t.stage(ctx, third); err != nil {
 		return nil, err
 	}
 	// A change of the base that does not win against it by more than its doubt is none, whatever its mean.
@@ -100,7 +102,7 @@ func (t *tuning) study(ctx context.Context, c *cli.Context) (*tuned, error) {
 	d.choice = t.aim.Choose(sure, d.now, choose, rest)
 	if s := d.choice.Setting; s != nil {
 		var err error
-		if d.lines, err = t.lines(ctx, c, s, rest); err != nil || d.lines == nil {
+		if d.lines, err = t.lines(ctx, s, rest); err != nil {
 			return nil, err
 		}
 	}
@@ -108,13 +110,13 @@ func (t *tuning) study(ctx context.Context, c *cli.Context) (*tuned, error) {
 }
 
 // lines are those of the recommended change, with what each is worth in some blocks.
-func (t *tuning) lines(ctx context.Context, c *cli.Context, s *tune.Setting, which []int) ([]tunedLine, error) {
+func (t *tuning) lines(ctx context.Context, s *tune.Setting, which []int) ([]tunedLine, error) {
 	var less [][]string
 	for i := range s.Set {
 		less = append(less, slices.Delete(slices.Clone(s.Set), i, i+1))
 	}
 	if len(less) > 1 {
-		if done, err := t.stage(ctx, c, less); !done || err != nil {
+		if err := t.stage(ctx, less); err != nil {
 			return nil, err
 		}
 	}
@@ -191,38 +193,27 @@ func (t *tuning) add(sets [][]string) (added []*tune.Setting, points []sweep.Poi
 	return added, points, nil
 }
 
-// stage replays the settings under which nothing holds that was replayed before; done is false where that is left to Slurm, or
-// other parts are missing.
-func (t *tuning) stage(ctx context.Context, c *cli.Context, sets [][]string) (done bool, err error) {
+// stage replays the settings under which nothing holds that was replayed before.
+func (t *tuning) stage(ctx context.Context, sets [][]string) error {
 	added, points, err := t.add(sets)
 	if err != nil {
-		return false, err
+		return err
 	}
 	missing, err := t.Missing(points)
 	if err != nil {
-		return false, err
+		return err
 	}
-	mine, err := part(missing, c.String("part"))
-	switch {
-	case err != nil:
-		return false, err
-	case c.Bool("sbatch") && len(missing) > 0:
-		return false, t.submit(c, len(missing))
-	}
-	tick, finish := pointsDone(t.errs, &t.Runner, mine)
+	tick, finish := t.progress(len(missing))
 	t.Done = tick
-	failed := t.Run(ctx, mine)
+	failed := t.Run(ctx, missing)
 	finish()
 	if ctx.Err() != nil {
-		return false, ctx.Err()
-	}
-	if c.String("part") != "" && len(missing) > 0 {
-		return false, failed
+		return ctx.Err()
 	}
 	for i, p := range points {
 		flat, known, err := t.Result(p)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if known {
 			added[i].Blocks = tune.Unflat(flat)
@@ -231,22 +222,20 @@ func (t *tuning) stage(ctx context.Context, c *cli.Context, sets [][]string) (do
 	if failed != nil {
 		fmt.Fprintf(t.errs, "priod: note: settings that could not be replayed: %s\n", report.Safe(failed.Error()))
 	}
-	return true, nil
+	return nil
 }
 
-// submit has Slurm replay what is missing.
-func (t *tuning) submit(c *cli.Context, missing int) error {
-	dir, err := filepath.Abs(t.Dir)
-	if err != nil {
-		return err
+// progress shows on a terminal how many of the settings are done.
+func (t *tuning) progress(missing int) (tick func(sweep.Point, error), finish func()) {
+	if missing == 0 || !isTerminal(t.errs) {
+		return nil, func() {}
 	}
-	tasks := min(c.Int("tasks"), missing)
-	verb := append([]string{"tune", "--out=" + dir, "--workers=1"}, givenFlags(c, "out", "workers", "part", "sbatch", "tasks", "json")...)
-	if err := submitArray(c, "priod-tune", dir, tasks, verb, c.Args().Slice()); err != nil {
-		return err
+	p := mpb.New(mpb.WithOutput(t.errs))
+	bar := p.AddBar(int64(missing), mpb.PrependDecorators(decor.CountersNoUnit("%d of %d points")), mpb.AppendDecorators(decor.AverageETA(decor.ET_STYLE_GO)))
+	return func(sweep.Point, error) { bar.Increment() }, func() {
+		bar.Abort(false)
+		p.Wait()
 	}
-	fmt.Fprintf(t.out, "%d settings in %d tasks. Run the same command again when they are done: what comes next depends on them.\n", missing, tasks)
-	return nil
 }
 
 // goals in words.

@@ -74,7 +74,7 @@ func TestTune(t *testing.T) {
 		{tune("two", "--bound", "te-p95=x"), exitUsage, "want GOAL=MOST"},
 		{tune("two", "--bound", "speed=1"), exitUsage, "no goal \"speed\"; there are completion, te-p95, worst-user, lost"},
 		{tune("two", "--try", "preemption.urgancy=1"), exitUsage, "unknown key"},
-		{tune("two", "--part", "2/2"), exitUsage, "want K/N"},
+		{tune("two", "--part", "0/2"), exitUsage, "--part is gone: use sbatch"},
 		{tune("two", "--workers", "0"), exitUsage, "at least 1"},
 		{[]string{"tune", "--out", filepath.Join(dir, "two")}, exitUsage, "tune: which nodes?"},
 		{[]string{"tune", "--trace", write(t, "few.csv", comparedTrace), "--nodes", "1:a100:2", "--out", filepath.Join(dir, "few")}, exitProblem, "want at least 6 days"},
@@ -86,18 +86,6 @@ func TestTune(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "two")); err == nil {
 		t.Error("a refused study leaves a folder")
-	}
-	// In parts, until nothing is missing, it is the same study.
-	for range 4 {
-		for _, part := range []string{"0/2", "1/2"} {
-			if status, _, errs := run(tune("parts", "--part", part)...); status != exitDone {
-				t.Fatal(status, errs)
-			}
-		}
-	}
-	_, parts, _ := run(tune("parts", "--json")...)
-	if parts != out {
-		t.Errorf("in parts %s\nat once %s", parts, out)
 	}
 }
 

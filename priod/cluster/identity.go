@@ -94,16 +94,6 @@ func RunOf(id JobID, start time.Time) Run { return Run{id, start.Unix()} }
 func Lineage(id JobID) [2]JobID { return [2]JobID{id, slurmplug.Plain(id.ID)} }
 
 // Inherited is what is known of a job and, of a task of which nothing is known, what is known of its array.
-func Inherited[T any](of map[JobID]T, id JobID) (v T, known bool) {
-	for _, id := range Lineage(id) {
-		if v, known = of[id]; known {
-			break
-		}
-	}
-	return v, known
-}
-
-// Inherited is what is known of a job and, of a task of which nothing is known, what is known of its array.
 func (m *JobMap[T]) Inherited(id JobID) (v T, known bool) {
 	for _, id := range Lineage(id) {
 		if v, known = m.Find(id); known {

@@ -24,14 +24,6 @@ type Verdict struct {
 	Tasks int
 }
 
-// Rank returns a verdict for each pending job, each running TE job that overran and each that started before a cycle
-// saw it, in the order of the snapshot, and the indices of the verdicts of TE jobs, first to last.
-func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts []Verdict, te []int) {
-	r := newRanker(s, h, set)
-	verdicts, te = r.all()
-	return verdicts, r.admit(verdicts, te)
-}
-
 func newRanker(s *cluster.Snapshot, h *cluster.History, set plan.Classes) *ranker {
 	r := &ranker{s: s, h: h, set: set, charged: cluster.NewCharges(s)}
 	r.use = teUseOf(s, h, &r.set)

@@ -301,3 +301,11 @@ func TestHeterogeneousJobsAreChargedWhole(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// Rank returns a verdict for each pending job, each running TE job that overran and each that started before a cycle
+// saw it, in the order of the snapshot, and the indices of the verdicts of TE jobs, first to last.
+func Rank(s *cluster.Snapshot, h *cluster.History, set plan.Classes) (verdicts []Verdict, te []int) {
+	r := newRanker(s, h, set)
+	verdicts, te = r.all()
+	return verdicts, r.admit(verdicts, te)
+}
