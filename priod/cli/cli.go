@@ -41,6 +41,9 @@ func (u usageError) Unwrap() error { return u.error }
 
 func usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 
+// WrongUsage makes an error one of exit status 2.
+func WrongUsage(err error) error { return usageError{err} }
+
 // isWrong reports whether an error is wrong usage.
 func isWrong(err error) bool {
 	return errors.As(err, new(usageError)) || errors.As(err, new(view.Wrong))
