@@ -123,7 +123,9 @@ type Simulated struct {
 	Stats  trace.Stats
 	Notes  []string
 
-	profile []string // what of the profile is not simulated
+	profile  []string // what of the profile is not simulated
+	title    string   // of the run, for its progress
+	expected int64    // jobs; 0: it is not known how many
 
 	spec   simulate.Spec
 	jobID  func(id string, place int) cluster.JobID // nil: by the order of arrival
@@ -223,7 +225,7 @@ func accounting(c *cli.Context) bool {
 // run simulates.
 func (s *Simulated) run(ctx context.Context, in simulate.Input, bar io.Writer) (err error) {
 	debug.SetGCPercent(400) // a simulation keeps little, and makes and drops much
-	tick, finish := progress(bar)
+	tick, finish := progress(bar, s.title, s.expected)
 	jobs := in.Jobs
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
@@ -405,16 +407,20 @@ func numbers(flag, text string) (all []float64, err error) {
 }
 
 // progress shows on a terminal how many jobs have arrived.
-func progress(w io.Writer) (tick, finish func()) {
+func progress(w io.Writer, title string, of int64) (tick, finish func()) {
 	if !isTerminal(w) {
 		return func() {}, func() {}
 	}
 	p := mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(200*time.Millisecond))
-	bar := p.New(0, mpb.SpinnerStyle(), mpb.AppendDecorators(decor.CurrentNoUnit(" %d jobs submitted")), mpb.BarRemoveOnComplete())
+	words := decor.CurrentNoUnit(" %d jobs submitted")
+	if of > 0 {
+		words = decor.CountersNoUnit(" " + title + ": %d of %d jobs submitted")
+	}
+	bar := p.New(of, mpb.SpinnerStyle(), mpb.AppendDecorators(words), mpb.BarRemoveOnComplete())
 	n := int64(0)
 	return func() {
-			if n++; n%1024 == 0 {
-				bar.IncrBy(1024)
+			if n++; n%256 == 0 && n < of || of == 0 && n%1024 == 0 {
+				bar.SetCurrent(n)
 			}
 		}, func() {
 			bar.SetTotal(-1, true)

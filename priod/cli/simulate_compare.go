@@ -131,11 +131,12 @@ func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, 
 	r := &compared{origin: s.Stats.Origin, Bad: s.Stats.Bad, Skipped: s.Stats.Skipped, Left: s.leftOut()}
 	if to != nil {
 		to.of(s, in.Config, jobs)
+		in.Jobs = to.counted(jobs)
 	}
 	w := metrics.Window{First: 0, Last: len(jobs) - 1}
 	var runs []comparedRun
 	for _, run := range []comparedRun{{Name: "slurm", title: "Slurm, simulated"}, {Name: "priod", title: "with priod"}} {
-		s := Simulated{spec: alone, jobID: jobIDOf(to)}
+		s := Simulated{spec: alone, jobID: jobIDOf(to), title: run.title, expected: int64(len(jobs))}
 		if run.Name == "priod" {
 			s.spec = with
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"strconv"
 	"time"
@@ -36,6 +37,8 @@ type recording struct {
 	jobs   int
 	note   string
 	sides  map[string]*simulate.Recording
+
+	submitted int // jobs, on the side under way
 }
 
 // recordRuns is priod simulate --state.
@@ -53,11 +56,11 @@ func recordRuns(ctx context.Context, c *cli.Context) error {
 	if err == nil {
 		err = to.finish(c, r)
 	}
+	if err != nil && ctx.Err() != nil {
+		return to.stopped(c, dir)
+	}
 	if err != nil {
 		folder.Discard()
-		if ctx.Err() != nil {
-			err = fmt.Errorf("stopped: nothing is kept of it, and %s is as it was", dir)
-		}
 		return err
 	}
 	if to.note != "" {
@@ -120,10 +123,45 @@ func (to *recording) side(run string) *simulate.Recording {
 	return to.sides[side]
 }
 
+// counted are jobs of which those that were submitted are counted.
+func (to *recording) counted(jobs []trace.Job) iter.Seq2[trace.Job, error] {
+	return func(yield func(trace.Job, error) bool) {
+		to.submitted = 0
+		for _, j := range jobs {
+			if to.submitted++; !yield(j, nil) {
+				return
+			}
+		}
+	}
+}
+
+// stopped keeps of a replay that was stopped what can be read, which is both sides or nothing, and says how far it came.
+func (to *recording) stopped(c *cli.Context, dir string) error {
+	with := to.sides[""]
+	if with == nil || with.First.IsZero() {
+		to.folder.Discard()
+		return fmt.Errorf("stopped before the replay with priod began: nothing is kept of it, and %s is as it was", dir)
+	}
+	sides := map[string]*store.Replay{}
+	for side, x := range to.sides {
+		sides[side] = to.replay(c, x, "")
+	}
+	sides[""].Stopped = to.submitted
+	if err := to.folder.Finish(sides, to.config); err != nil {
+		to.folder.Discard()
+		return err
+	}
+	return fmt.Errorf("stopped after %d of %d jobs: %s holds the replay until %s; the same command begins it anew", to.submitted, to.jobs, dir, with.Last.Local().Format(time.DateTime))
+}
+
+// replay describes a side, with its policy.
+func (to *recording) replay(c *cli.Context, x *simulate.Recording, policy string) *store.Replay {
+	return &store.Replay{Version: c.App.Version, Policy: policy, Jobs: to.jobs, From: x.First, Until: x.Last, Set: append(c.StringSlice("set"), to.set...)}
+}
+
 // finish puts the folder in its place.
 func (to *recording) finish(c *cli.Context, r *compared) error {
 	sides := map[string]*store.Replay{}
-	set := append(c.StringSlice("set"), to.set...)
 	for side, x := range to.sides {
 		run := &r.Runs[len(r.Runs)-1]
 		if side == store.Without {
@@ -132,7 +170,7 @@ func (to *recording) finish(c *cli.Context, r *compared) error {
 		if x.First.IsZero() {
 			return errors.New("no cycle saw a job")
 		}
-		sides[side] = &store.Replay{Version: c.App.Version, Policy: run.Policy, Jobs: to.jobs, From: x.First, Until: x.Last, Set: set}
+		sides[side] = to.replay(c, x, run.Policy)
 	}
 	own, runs := *r, r.Runs[len(r.Runs)-2:]
 	own.Runs = []comparedRun{runs[1], runs[0], runs[1]} // what happened is the replay with priod

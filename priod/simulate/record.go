@@ -201,7 +201,7 @@ func (r *Recording) unsaid(j *cluster.Job, at time.Time) bool {
 
 // close ends the recording of a run that ended with an error, nil for none.
 func (r *Recording) close(ctx context.Context, failed error) error {
-	if failed == nil && r.err == nil {
+	if ctx = context.WithoutCancel(ctx); (failed == nil || errors.Is(failed, context.Canceled)) && r.err == nil {
 		shares := &r.state.Lending.Statement
 		t := shares.Take()
 		r.err = errors.Join(r.store.SaveStatement(ctx, t), r.store.ExtendCycles(ctx))

@@ -17,9 +17,10 @@ type Replay struct {
 	Version string    `json:"version"` // of the priod that made it
 	Policy  string    `json:"policy"`  // in the words of the flags
 	Jobs    int       `json:"jobs"`
-	From    time.Time `json:"from"`  // the first cycle
-	Until   time.Time `json:"until"` // the last
-	Set     []string  `json:"set"`   // keys of priod.toml over the file beside it, as --set has them
+	Stopped int       `json:"stopped,omitempty"` // so many jobs were submitted when it was stopped; 0: it is whole
+	From    time.Time `json:"from"`              // the first cycle
+	Until   time.Time `json:"until"`             // the last
+	Set     []string  `json:"set"`               // keys of priod.toml over the file beside it, as --set has them
 }
 
 // Names in the folder of a replay, beside those of a state folder.

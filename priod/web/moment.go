@@ -183,8 +183,8 @@ func (s *Slider) Position() int { return int(s.At.Sub(s.From).Minutes()) }
 // End is that of Until.
 func (s *Slider) End() int { return int(s.Until.Sub(s.From).Minutes()) }
 
-// Origin is From in seconds since 1970.
-func (s *Slider) Origin() int64 { return s.From.Unix() }
+// Origin is the first whole second of it, since 1970.
+func (s *Slider) Origin() int64 { return s.From.Add(time.Second - 1).Unix() }
 
 // Local is the moment as a field of a form takes it.
 func (s *Slider) Local() string { return s.At.Local().Format("2006-01-02T15:04") }
@@ -192,6 +192,9 @@ func (s *Slider) Local() string { return s.At.Local().Format("2006-01-02T15:04")
 // Title says what is replayed.
 func (s *Slider) Title() string {
 	jobs := report.Plural(s.Replay.Jobs, "job", "jobs")
+	if s.Replay.Stopped > 0 {
+		jobs = fmt.Sprintf("stopped after %d of %s:", s.Replay.Stopped, jobs)
+	}
 	from, until := s.From.Local().Format("2 January 2006"), s.Until.Local().Format("2 January 2006")
 	return fmt.Sprintf("%s from %s to %s, in virtual time", jobs, from, until)
 }
