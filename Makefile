@@ -80,8 +80,8 @@ lint: ## gofmt, go vet, staticcheck
 bench: deps ## figures, side by side with the bare Slurm command
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
-screenshots: deps-browser ## docs/pages: the pages of a lab, in Chromium
-	SLURMPRIO_SCREENSHOTS=$(CURDIR)/docs/pages SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -count=1 ./tests -run '^TestScreenshots$$'
+screenshots: deps-browser build ## docs/pages: the pages of a replay of a week, in Chromium
+	SLURMPRIO_SCREENSHOTS=$(CURDIR)/docs/pages SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test -count=1 ./tests -run '^TestScreenshots$$'
 
 UPLOT = 1.6.32
 AXE   = 4.14.1
