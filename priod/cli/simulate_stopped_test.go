@@ -37,7 +37,7 @@ func TestReplayIsStopped(t *testing.T) {
 		ended <- Main("v", []string{"priod", "--config", os.DevNull, "simulate", "--trace", long(t, 1500), "--nodes", "2:a100:8", "--state", dir}, &out, &errs)
 	}()
 	for { // until the side with priod has committed; the one without is whole then
-		if info, err := os.Stat(filepath.Join(dir+".unfinished", "priod.db-wal")); err == nil && info.Size() > 1<<17 {
+		if info, err := os.Stat(filepath.Join(dir+".unfinished", "priod.db-wal")); err == nil && info.Size() > 1<<20 {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
