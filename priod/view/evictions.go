@@ -56,6 +56,9 @@ type EvictionPage struct {
 	Promised float64     `json:"promised_gpu_h"` // what the choices took it to cost
 	Times    []time.Time `json:"times"`          // of the plot: its bins begin
 	Week     Plot        `json:"week"`
+
+	Coming []ComingWindow `json:"coming_windows"`
+	Past   []WindowCost   `json:"past_windows"` // of the week
 }
 
 // EvictionList is the evictions under way, and the latest others.
@@ -128,7 +131,14 @@ func (a *Asked) evictions(ctx context.Context) (shown, error) {
 	}
 	b := bins{from: v.Since, until: a.Last.Until, bin: 6 * time.Hour}
 	v.Times, v.Week = b.times(), Plot{Title: "Evictions of the last week, each six hours", Unit: "evictions", Series: b.evictions(past)[:1]}
-	return v, nil
+	v.Past = OfWindows(v.Since, a.Last.Until, past).Windows
+	sample, err := a.Store.LastSample(ctx)
+	if err != nil {
+		return nil, err
+	}
+	holders, err := a.Store.Holders(ctx)
+	v.Coming = comingWindows(cluster.WindowsOf(sample.Reservations, a.Store.Now()), holders)
+	return v, err
 }
 
 // Figure draws them; nil: there were none.
@@ -144,5 +154,9 @@ func (v *EvictionPage) only(user string) {
 	v.Evictions = v.Evictions[:min(len(v.Evictions), rowsOfPage)]
 	for i := range v.Evictions {
 		v.Evictions[i].Eviction = ownEvictions([]store.Eviction{v.Evictions[i].Eviction}, user)[0]
+	}
+	for i := range v.Coming {
+		w := &v.Coming[i]
+		w.Until = slices.DeleteFunc(w.Until, func(j WindowJob) bool { return j.User != user })
 	}
 }

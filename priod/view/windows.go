@@ -2,9 +2,11 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
@@ -26,6 +28,64 @@ type WindowCost struct {
 	Ran   float64   `json:"ran_gpu_h"`   // by these runs; else idle
 	Lost  float64   `json:"lost_gpu_h"`  // work of them, with the time to leave and to start again
 	Ended int       `json:"ended_early"` // jobs that had to be requeued at the end of their grace
+}
+
+// ComingWindow is a window that has not ended, and the jobs that run until it, or into it: those on its nodes whose limits reach
+// into it.
+type ComingWindow struct {
+	Name  string      `json:"name"`
+	Start time.Time   `json:"start"`
+	End   time.Time   `json:"end"`
+	Nodes int         `json:"nodes"`
+	Here  int         `json:"jobs_on_its_nodes"`
+	Until []WindowJob `json:"run_until_it"`
+}
+
+// WindowJob is a running job.
+type WindowJob struct {
+	Job  cluster.JobID `json:"job"`
+	User string        `json:"user"`
+	GPUs int           `json:"gpus"`
+}
+
+// GPUs are those of the jobs that run until it.
+func (w *ComingWindow) GPUs() (n int) {
+	for i := range w.Until {
+		n += w.Until[i].GPUs
+	}
+	return n
+}
+
+// windowJobs are shown of a window.
+const windowJobs = 20
+
+// Shown are the first of the jobs that run until it, and More how many others there are.
+func (w *ComingWindow) Shown() []WindowJob { return w.Until[:min(len(w.Until), windowJobs)] }
+
+// More is that of Shown.
+func (w *ComingWindow) More() int { return len(w.Until) - len(w.Shown()) }
+
+func comingWindows(all []cluster.Window, holders []store.Holder) []ComingWindow {
+	coming := make([]ComingWindow, len(all))
+	for i := range all {
+		w := &all[i]
+		v := ComingWindow{Name: w.Name, Start: w.Start, End: w.End, Nodes: len(w.Nodes), Until: []WindowJob{}}
+		in := map[string]bool{}
+		for _, name := range w.Nodes {
+			in[name] = true
+		}
+		for k := range holders {
+			h := &holders[k]
+			if !slices.ContainsFunc(hosts(h.Nodes), func(name string) bool { return in[name] }) {
+				continue
+			}
+			if v.Here++; h.Limit == 0 || h.Start.Add(h.Limit).After(w.Start) {
+				v.Until = append(v.Until, WindowJob{h.Job, h.User, h.GPUs})
+			}
+		}
+		coming[i] = v
+	}
+	return coming
 }
 
 // OfWindows sums up the evictions before windows.

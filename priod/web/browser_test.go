@@ -20,6 +20,7 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/evict"
 	"slurmprio/priod/guarantee"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
@@ -92,8 +93,15 @@ func (s *site) full(nodes, waiting int) {
 		save(s.store.SaveSample(s.Context(), &store.Sample{
 			At: now.Add(-time.Duration(i) * time.Minute), GPUs: nodes * 7, InUse: busy, Stranded: nodes / 10, Down: i * nodes / 6000, Reserved: i / 300 * nodes / 20, Idle: nodes/2 + i%200*nodes/800, Running: n, WaitingTE: i % 40, WaitingBE: waiting, TookS: 0.2 + float64(i%60)/100,
 			Causes: map[plan.Cause]int{plan.Capacity: 100 + i%300, plan.Fragmentation: 50, plan.Precedence: max(0, 300-i%200-i/4)}, Slow: map[string]float64{"r00n03": 1.4},
+			Reservations: []slurmplug.NodeReservation{{Name: "maint_of_december", Nodes: "r00n[00-09]", Start: now.Add(time.Hour), End: now.Add(9 * time.Hour)}, {Name: "login", Nodes: "login1", Start: now.Add(200 * time.Hour), End: now.Add(209 * time.Hour)}},
 		}))
 	}
+	const number = 9001
+	save(s.store.SaveEvictions(s.Context(), &evict.Changes{
+		Claims: []evict.Claim{{Number: number, Purpose: evict.ForWindow, Job: slurmplug.Plain(1000), User: users[0], GPUs: 8, State: evict.Released, Reason: "the window maint_of_november", At: now.Add(-50 * time.Hour), Changed: now, Ended: now}},
+		Evictions: []evict.Eviction{{Number: number, Claim: number, Job: slurmplug.Plain(1000), User: users[0], Start: now.Add(-60 * time.Hour), GPUs: 8, At: now.Add(-50 * time.Hour), SignalledAt: now.Add(-50 * time.Hour),
+			LeftAt: now.Add(-49 * time.Hour), How: evict.Exited, Paid: 3600, State: evict.Done, Ended: now.Add(-40 * time.Hour)}},
+	}))
 	s.pages.Config.Shares = []config.Share{{Account: "group1", GPUs: 64}, {Account: "group2", Part: 0.25}}
 	save(s.store.SaveStatement(s.Context(), shares(now, users)))
 	save(s.store.SaveFindings(s.Context(), &store.Findings{At: now, Findings: []store.Finding{{Level: "FAIL", Name: "rights", Text: "user priod may not change others' jobs", Fix: "sacctmgr -i add user priod"}, {Level: "PASS", Name: "version", Text: "Slurm 24.11"}}}))
