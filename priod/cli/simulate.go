@@ -337,7 +337,11 @@ func (s *Simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config
 		return nil, err
 	}
 	now := time.Now()
-	runs, err := newClient(cfg).History(ctx, now.Add(-last), now)
+	client := newClient(cfg)
+	runs, err := client.History(ctx, now.Add(-last), now)
+	if err == nil {
+		opts.Lines, err = client.SubmitLines(ctx, now.Add(-last), now)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read accounting: %w", err)
 	}

@@ -276,9 +276,9 @@ func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
 }
 
 // ownOf is what slurm.conf says (PriorityType, PriorityWeight*, PriorityMaxAge,
-// PriorityDecayHalfLife, PriorityCalcPeriod, SchedulerType, PreemptType, PreemptMode) of what a trace has data for.
+// PriorityDecayHalfLife, PriorityCalcPeriod, PriorityFavorSmall, SchedulerType, PreemptType, PreemptMode) of what a trace has data for.
 func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
-	own = ownSlurm{order: "multifactor", backfill: "easy"}
+	own = ownSlurm{order: "multifactor", backfill: string(virtual.Conservative)}
 	if conf.Get("SchedulerType") == "sched/builtin" {
 		own.backfill = "none"
 	}
@@ -294,6 +294,7 @@ func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
 		return own, err
 	}
 	w := &own.weights
+	w.ByNodes, w.FavorSmall = true, strings.EqualFold(conf.Get("PriorityFavorSmall"), "yes")
 	w.Age, w.JobSize, w.FairShare, w.Partition = weights["Age"], weights["JobSize"], weights["FairShare"], weights["Partition"]
 	if w.Age+w.JobSize+w.FairShare+w.Partition == 0 {
 		*w = virtual.FIFOWeights // equal priorities go by job id

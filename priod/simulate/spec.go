@@ -54,7 +54,7 @@ type Choice struct {
 var (
 	Orders      = Choice{"order", []string{"fifo", "multifactor", FairShare, Quotas, Owners, "priod"}}
 	SlurmOrders = Choice{"slurm-order", []string{"multifactor", "fifo"}}
-	Backfills   = Choice{"backfill", []string{"none", "easy"}}
+	Backfills   = Choice{"backfill", []string{"none", "easy", "conservative"}}
 	Placements  = Choice{"placement", []string{"packed", "consolidated"}}
 )
 

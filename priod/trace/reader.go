@@ -42,6 +42,8 @@ type Options struct {
 	Workloads *workload.Table
 	// CPUs are those that users asked for, by job or array of accounting, where priod wrote another number.
 	CPUs map[string]int
+	// Lines are the commands by which jobs of accounting were submitted, by raw id: a run has one partition of their lists.
+	Lines map[uint32]string
 	// Source, if set, reads a format of the caller's in place of Format.
 	Source func(name string, text io.Reader) (Source, error)
 	// GPUsOnly leaves out of accounting the jobs without GPUs: the engine knows GPUs alone.

@@ -323,7 +323,7 @@ func TestSacctWorkload(t *testing.T) {
 	}
 }
 
-// Accounting says how many CPUs and nodes a job without GPUs had, and in which partition.
+// Accounting says how many CPUs and nodes a job had, and in which partition.
 func TestRunsWithoutGPUs(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	run := slurmplug.Run{
@@ -337,7 +337,7 @@ func TestRunsWithoutGPUs(t *testing.T) {
 		j.ID, j.User, j.CPUs, j.MemMB, j.Nodes, j.Partition = "7", "ann", 96, 10240, 3, "cpu"
 		j.Duration, j.Workload, j.End, j.Ran = 3600, "a3c", 3600, 3600
 	})
-	if err != nil || len(jobs) != 2 || cmp.Diff(want, jobs[0]) != "" || jobs[1].Nodes != 0 {
+	if err != nil || len(jobs) != 2 || cmp.Diff(want, jobs[0]) != "" || jobs[1].Nodes != 1 {
 		t.Fatal(err, jobs, cmp.Diff(want, jobs[0]))
 	}
 	// Where no job has any, it is accounting that knows none.
@@ -583,6 +583,29 @@ func TestAccountingOfEvictedJobs(t *testing.T) {
 	for _, j := range jobs {
 		if got := (said{j.GPUType, j.Steps, j.Duration, j.CPUs}); got != want[j.ID] {
 			t.Errorf("job %s: %+v, want %+v", j.ID, got, want[j.ID])
+		}
+	}
+}
+
+// Accounting keeps the partition in which a job ran, and the number of its nodes; the list that its user named is in the
+// command line, if at all.
+func TestPlacesOfAccounting(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	for i, c := range []struct {
+		line, tres, partition string
+		nodes                 int
+	}{
+		{"", "gres/gpu=4,node=1", "v100", 1},
+		{"sbatch -p a100,v100 --gres=gpu:4 job.sh -p t4,v100", "gres/gpu=4,node=1", "a100,v100", 1},
+		{"/opt/bin/sbatch --wrap sleep 5", "gres/gpu=8,node=2", "v100", 2},
+		{"sbatch --partition=t4,v100,a100 -J x -pt4,v100 job.sh", "gres/gpu=5,node=2", "t4,v100", 0},
+		{"sbatch --partition=a100,t4 job.sh", "gres/gpu=1", "v100", 0},
+		{"srun --nonsense -p t4,v100 a", "gres/gpu=1", "v100", 0},
+	} {
+		run := slurmplug.Run{ID: slurmplug.Plain(7), RawID: 7, Partition: "v100", Submit: at, Start: at, End: at.Add(time.Hour), State: "COMPLETED", AllocTRES: c.tres}
+		jobs, _, err := FromRuns([]slurmplug.Run{run}, Options{Lines: map[uint32]string{7: c.line}})
+		if err != nil || len(jobs) != 1 || jobs[0].Partition != c.partition || jobs[0].Nodes != c.nodes {
+			t.Errorf("case %d: %+v, %v", i, jobs, err)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
+	"slurmprio/slurmplug/sbatch"
 )
 
 // SacctColumns is what to ask sacct for, the user's own words last: sacct does
@@ -74,13 +75,33 @@ func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 		}
 		tag, _ := jobtag.Split(r.Comment)
 		all = append(all, past{
-			id: r.ID.String(), user: r.User, account: r.Account, partition: r.Partition, qos: r.QOS, req: cmp.Or(r.ReqTRES, r.AllocTRES), alloc: r.AllocTRES, tag: tag,
+			id: r.ID.String(), user: r.User, account: r.Account, partition: named(r.Partition, opts.Lines[r.RawID]), qos: r.QOS, req: cmp.Or(r.ReqTRES, r.AllocTRES), alloc: r.AllocTRES, tag: tag,
 			ready: cluster.Later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit, ending: endedAs(r.State, r.ExitCode, r.Signal),
 		})
 	}
 	jobs, err := fold(all, known, opts, &stats)
 	stats.Jobs = len(jobs)
 	return jobs, stats, err
+}
+
+// named is the list of partitions that the options of a command line name, where the one in which a run was is among
+// them; else that one.
+func named(partition, line string) string {
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return partition
+	}
+	list := ""
+	found, _, _, _ := sbatch.AnyRelease().Getopt(words[1:]) // up to what is no option
+	for _, f := range found {
+		if f.Option.Name == "partition" {
+			list = f.Value
+		}
+	}
+	if slices.Contains(strings.Split(list, ","), partition) {
+		return list
+	}
+	return partition
 }
 
 // fold makes jobs of runs: the runs of a requeued job are one job that was
@@ -139,7 +160,7 @@ func (p *runs) job(req, alloc demand, known demands, tag *jobtag.Tag, opts Optio
 	j.ID, j.User, j.Account, j.Partition = p.id, p.user, p.account, p.partition
 	j.Submit = float64(p.ready.Unix())
 	j.GPUs, j.CPUs, j.MemMB, j.Nodes, j.GPUType = alloc.gpus, alloc.cpus, alloc.memMB, p.nodes, req.gpuType
-	if j.GPUs == 0 {
+	if j.GPUs == 0 || alloc.nodes > 0 && j.GPUs%alloc.nodes == 0 { // else its parts are not equal
 		j.Nodes = cmp.Or(j.Nodes, alloc.nodes)
 	}
 	if !validText(j.GPUType) || j.GPUs == 0 {

@@ -11,7 +11,11 @@ import (
 func (e *engine) schedule() {
 	for e.strict() {
 	}
-	if e.opt.Backfill == EASY {
+	switch e.opt.Backfill {
+	case EASY:
+		e.backfill()
+	case Conservative:
+		e.inTurn()
 		e.backfill()
 	}
 	e.waitForSwitches()
@@ -98,7 +102,7 @@ func (e *engine) starts(j *job, s *slot) bool {
 		before--
 	}
 	var within *placement.Nodes
-	if before > 0 && (e.opt.Backfill == EASY || e.shared()) {
+	if before > 0 && (e.opt.Backfill != NoBackfill || e.shared()) {
 		e.reserve(before)
 		within = e.leftFor(j, s)
 	}
@@ -136,6 +140,56 @@ func (e *engine) backfill() {
 	}
 }
 
+// placesKept is for how many waiting jobs the backfill of Slurm keeps places; those behind them go by the heads alone.
+const placesKept = 100
+
+// inTurn starts, in order, what delays no job before it: as Slurm's backfill, it keeps a place for each job that it
+// looks at, in each of its partitions.
+func (e *engine) inTurn() {
+	if len(e.heads) == 0 || !e.usable() || e.queue.n == e.headed() {
+		return
+	}
+	e.reserve(len(e.heads))
+	e.queue.pass++
+	for _, j := range e.queue.list(placesKept) {
+		if !e.startsInTurn(j) {
+			e.keepPlaces(j)
+		}
+		if !e.usable() {
+			return
+		}
+	}
+}
+
+// startsInTurn starts a job in the first of its partitions in which it is not the head and has room beside all places kept.
+func (e *engine) startsInTurn(j *job) bool {
+	for i := range j.class.slots {
+		s := &j.class.slots[i]
+		if s.part.head == nil || s.part.head == j || !s.owners.admit(j.GPUs) {
+			continue
+		}
+		if shares, fits := e.nodes.Fit(e.asks(j, s), e.leftFor(j, s)); fits {
+			e.fill(j, s, shares)
+			return true
+		}
+	}
+	return false
+}
+
+// keepPlaces keeps a place for a job that waits in each partition in which it is not the head. Where jobs like it find none, it does not look.
+func (e *engine) keepPlaces(j *job) {
+	for i := range j.class.slots {
+		s := &j.class.slots[i]
+		if s.part.head == j || s.ruledOut == e.queue.pass || !s.owners.admit(j.GPUs) {
+			continue
+		}
+		kept := len(e.reserved)
+		if e.reserveFor(j, s); len(e.reserved) == kept {
+			s.ruledOut = e.queue.pass
+		}
+	}
+}
+
 // headed counts the jobs that are heads in all of their partitions.
 func (e *engine) headed() (n int) {
 	for _, s := range e.heads {
@@ -150,7 +204,7 @@ func (e *engine) headed() (n int) {
 // fill starts a job beside the reservations. What it has until a head needs it is taken from
 // what the heads leave.
 func (e *engine) fill(j *job, s *slot, shares []placement.Share) {
-	if len(e.heads) > 0 && e.opt.Backfill == EASY {
+	if len(e.heads) > 0 && e.opt.Backfill != NoBackfill {
 		if at := e.shadows[e.nodes.Type(shares[0].Node)]; math.IsInf(at, 1) || j.occupancy > at-e.now {
 			e.beyond.Take(shares)
 		}
@@ -209,7 +263,7 @@ func (e *engine) reserve(heads int) {
 		if e.shared() {
 			e.keep(e.heads[e.kept].part)
 		} else {
-			e.reserveFor(e.heads[e.kept])
+			e.reserveFor(e.heads[e.kept].part.head, e.heads[e.kept])
 		}
 	}
 }
@@ -217,13 +271,12 @@ func (e *engine) reserve(heads int) {
 // reserveFor finds when the running jobs, by their time limits, will have made room for a
 // head of a partition beside the heads before it, and takes its place there from what all leave to others.
 // It takes none when they never make room: a node is down.
-func (e *engine) reserveFor(head *slot) {
-	j := head.part.head
+func (e *engine) reserveFor(j *job, head *slot) {
 	windows := e.reached(e.now + j.occupancy)
-	at, best, request := e.roomFor(head, windows)
+	at, best, request := e.roomFor(j, head, windows)
 	for best >= 0 && e.reached(at+j.occupancy) > windows { // by then it might run into more of them
 		windows = e.reached(at + j.occupancy)
-		at, best, request = e.roomFor(head, windows)
+		at, best, request = e.roomFor(j, head, windows)
 	}
 	if best < 0 {
 		return
@@ -246,8 +299,8 @@ func (e *engine) reserveFor(head *slot) {
 }
 
 // roomFor is when, and on nodes of which type, a head will have room beside the first windows; -1: on none.
-func (e *engine) roomFor(head *slot, windows int) (at float64, best int32, r placement.Request) {
-	at, best, r = math.Inf(1), -1, e.beside(head.with(head.part.head.request.MemMB), windows)
+func (e *engine) roomFor(j *job, head *slot, windows int) (at float64, best int32, r placement.Request) {
+	at, best, r = math.Inf(1), -1, e.beside(head.with(j.request.MemMB), windows)
 	for t := range int32(len(e.running)) {
 		if !r.Types.Has(t) {
 			continue

@@ -150,7 +150,7 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 		e.awaited = opt.Window.Last - opt.Window.First + 1
 	}
 	if opt.Order == Multifactor || opt.Order == Priod {
-		e.factors = newMultifactor(opt.Multifactor, opt.Accounts)
+		e.factors = newMultifactor(opt.Multifactor, opt.Accounts, c)
 	}
 	if opt.Order == Priod {
 		e.slurm = newSlurm(e)

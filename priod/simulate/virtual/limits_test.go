@@ -46,6 +46,40 @@ func TestPartitionsInOrder(t *testing.T) {
 	}
 }
 
+// A job's size is in nodes and CPUs where a Slurm's own weights are given: GPUs do not count, and the older of two jobs on
+// a node starts first. A trace without a configuration counts GPUs.
+func TestSizeOfJobs(t *testing.T) {
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 4, CPUs: 16}}}
+	jobs := numbered(trace.Job{GPUs: 8, CPUs: 2, Duration: 100}, trace.Job{GPUs: 3, CPUs: 1, Duration: 10, Submit: 1}, trace.Job{GPUs: 4, CPUs: 1, Duration: 10, Submit: 2},
+		trace.Job{GPUs: 3, CPUs: 12, Duration: 10, Submit: 3}, trace.Job{GPUs: 8, CPUs: 2, Duration: 10, Submit: 4})
+	for _, w := range []struct {
+		Weights
+		starts [4]float64
+	}{
+		{Weights{JobSize: 1000}, [4]float64{110, 110, 120, 100}},
+		{Weights{JobSize: 1000, ByNodes: true}, [4]float64{110, 120, 110, 100}},
+		{Weights{JobSize: 1000, ByNodes: true, FavorSmall: true}, [4]float64{100, 100, 110, 120}},
+	} {
+		o := run(t, c, jobs, Options{Order: Multifactor, Placement: placement.Packed, Multifactor: w.Weights}).Outcomes
+		if got := [4]float64{o[1].Start, o[2].Start, o[3].Start, o[4].Start}; got != w.starts {
+			t.Errorf("%+v: starts at %v, want %v", w.Weights, got, w.starts)
+		}
+	}
+}
+
+// Slurm's backfill keeps a place for each job in the order, EASY for the first one that waits alone.
+func TestConservativeBackfill(t *testing.T) {
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 4}}}
+	jobs := numbered(trace.Job{GPUs: 3, Duration: 100}, trace.Job{GPUs: 3, Duration: 200}, trace.Job{GPUs: 4, Nodes: 1, Duration: 1000, Submit: 1},
+		trace.Job{GPUs: 4, Nodes: 1, Duration: 1000, Submit: 2}, trace.Job{GPUs: 1, Duration: 500, Submit: 3}, trace.Job{GPUs: 1, Duration: 50, Submit: 4})
+	for backfill, starts := range map[Backfill][4]float64{EASY: {100, 503, 3, 4}, Conservative: {100, 200, 1100, 4}} {
+		o := run(t, c, jobs, Options{Backfill: backfill, Placement: placement.Packed}).Outcomes
+		if got := [4]float64{o[2].Start, o[3].Start, o[4].Start, o[5].Start}; got != starts {
+			t.Errorf("backfill %s: starts at %v, want %v", backfill, got, starts)
+		}
+	}
+}
+
 // Without backfill the head of one partition keeps the nodes that it shares with others: no job of these slips in.
 func TestHeadsKeepSharedNodes(t *testing.T) {
 	jobs := numbered(trace.Job{GPUs: 5, Duration: 100, Partition: "long"}, trace.Job{GPUs: 8, Duration: 10, Submit: 1, Partition: "short"}, trace.Job{GPUs: 1, Duration: 500, Submit: 2, Partition: "last"})

@@ -14,6 +14,8 @@ type Weights struct {
 	MaxAge                  float64 // s at which age counts in full
 	DecayHalfLife           float64 // s after which past use counts half
 	CalcPeriod              float64 // s between two computations
+	ByNodes                 bool    // job size is in nodes and CPUs, as in Slurm; else in GPUs
+	FavorSmall              bool    // then small jobs are preferred: PriorityFavorSmall
 }
 
 // DefaultWeights let fair share decide first; times are Slurm's own defaults.
@@ -30,6 +32,8 @@ type multifactor struct {
 	accounts map[string]*account
 	all      account
 	decayed  float64 // when use was last brought up to date
+
+	nodes, cpus, widest int // of the cluster; GPUs of its largest node
 }
 
 // account is the decayed use of one account, or of all.
@@ -45,7 +49,7 @@ type Account struct {
 	GPUs      int // GrpTRES=gres/gpu: at once; 0: no limit
 }
 
-func newMultifactor(w Weights, accounts map[string]Account) *multifactor {
+func newMultifactor(w Weights, accounts map[string]Account, c trace.Cluster) *multifactor {
 	if w == (Weights{}) {
 		w = DefaultWeights
 	}
@@ -57,6 +61,10 @@ func newMultifactor(w Weights, accounts map[string]Account) *multifactor {
 		}
 	}
 	m := &multifactor{w: w, accounts: map[string]*account{}}
+	for i := range c.Nodes {
+		g := &c.Nodes[i]
+		m.nodes, m.cpus, m.widest = m.nodes+g.Count, m.cpus+g.Count*g.CPUs, max(m.widest, g.GPUs)
+	}
 	for name, a := range accounts {
 		m.accounts[name] = &account{shares: float64(a.Fairshare)}
 		m.all.shares += float64(a.Fairshare)
@@ -120,9 +128,8 @@ func (m *multifactor) fairShare(name string) float64 {
 }
 
 // factors is the sum of Slurm's own factors for a job.
-func (m *multifactor) factors(j *job, now float64, gpus int) int64 {
+func (m *multifactor) factors(j *job, now, size float64) int64 {
 	age := min(max(now-j.since, 0)/m.w.MaxAge, 1)
-	size := min(j.bill/float64(gpus), 1)
 	return int64(float64(m.w.Age)*age + float64(m.w.JobSize)*size + float64(m.w.FairShare)*m.fairShare(j.Account))
 }
 
@@ -149,10 +156,27 @@ func (e *engine) bill(j *job) float64 {
 	return float64(max(j.CPUs, j.Nodes, 1)) / e.cpus
 }
 
+// size is the factor of a job's size (_get_priority_internal in priority_multifactor.c).
+func (e *engine) size(j *job) float64 {
+	m := e.factors
+	if !m.w.ByNodes {
+		return min(j.bill/float64(e.gpus), 1)
+	}
+	nodes := max(int(j.request.Nodes), (j.GPUs+m.widest-1)/m.widest, 1)
+	size := float64(nodes) / float64(m.nodes)
+	if m.cpus > 0 {
+		size = (size + float64(j.CPUs)/float64(m.cpus)) / 2
+	}
+	if m.w.FavorSmall {
+		return 1 - min(size, 1)
+	}
+	return min(size, 1)
+}
+
 // priority is what Slurm orders a job by, without what its partition adds.
 func (e *engine) priority(j *job) int64 {
 	const most = 1<<32 - 3 // NO_VAL
-	return min(max(e.factors.factors(j, e.now, e.gpus)+j.site, 1), most)
+	return min(max(e.factors.factors(j, e.now, e.size(j))+j.site, 1), most)
 }
 
 // shown is the priority that Slurm shows: that in the first partition of the job's list.

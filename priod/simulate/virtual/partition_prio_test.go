@@ -44,7 +44,7 @@ func TestSlurmPartitions(t *testing.T) {
 // Slurm's classic fair share is 2^-(use / share) with an account's part of all Fairshare (priority_multifactor.html#fairshare);
 // GrpTRES=gres/gpu keeps an account's jobs waiting beyond it, and blocks no other job (resource_limits.html).
 func TestAccounts(t *testing.T) {
-	m := newMultifactor(Weights{}, map[string]Account{"large": {Fairshare: 3}, "small": {Fairshare: 1}})
+	m := newMultifactor(Weights{}, map[string]Account{"large": {Fairshare: 3}, "small": {Fairshare: 1}}, trace.Cluster{})
 	for name, use := range map[string]float64{"large": 30, "small": 10} {
 		m.of(name).use = use
 		m.all.use += use

@@ -42,6 +42,8 @@ type Backfill string
 const (
 	NoBackfill Backfill = "none" // nothing: the head blocks
 	EASY       Backfill = "easy" // what does not delay the head (Lifka, JSSPP'95)
+	// Conservative is what delays no job before it (Mu'alem and Feitelson, TPDS'01): Slurm's sched/backfill.
+	Conservative Backfill = "conservative"
 )
 
 // Options say how the virtual Slurm schedules. The zero value of each field of
@@ -172,7 +174,7 @@ func check(c trace.Cluster, o *Options) error {
 		{c.TotalGPUs() == 0, "the cluster has no GPUs"},
 		{len(kindsOf(c).names) > placement.MaxTypes, fmt.Sprintf("the cluster has %d GPU types; %d is the most, with nodes without GPUs one less", types, placement.MaxTypes)},
 		{!slices.Contains([]Order{FIFO, Multifactor, Priod}, o.Order), fmt.Sprintf("no order %q: want fifo, multifactor or priod", o.Order)},
-		{!slices.Contains([]Backfill{NoBackfill, EASY}, o.Backfill), fmt.Sprintf("no backfill %q: want none or easy", o.Backfill)},
+		{!slices.Contains([]Backfill{NoBackfill, EASY, Conservative}, o.Backfill), fmt.Sprintf("no backfill %q: want none, easy or conservative", o.Backfill)},
 		{!finite(o.Hold, o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair), "times are finite and not negative"},
 		{o.UserGPUs < 0 || o.AccountGPUs < 0, "--user-gpus and --account-gpus are 0 (no limit) or more"},
 		{o.Window != nil && (o.Window.First < 0 || o.Window.Last < o.Window.First), "the window's last job comes before its first"},
