@@ -46,6 +46,7 @@ var rows = []string{
 	"priod/idle",
 	"priod/waits",
 	"priod/window",
+	"priod/trial",
 	"priod/advise",
 	"priod/journal",
 	"priod/undo",

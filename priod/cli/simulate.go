@@ -99,6 +99,7 @@ func simulateFlags() []cli.Flag {
 		&cli.StringFlag{Category: policy, Name: "backfill", Usage: simulate.Backfills.Values() + " (default: none; easy where priod steers, sizes or places)"},
 		&cli.StringFlag{Category: policy, Name: "preemption", Usage: simulate.SlurmQOS + ": Slurm's own, TE jobs in a QOS that preempts, youngest victims first; not with --order priod"},
 		setFlag(policy),
+		&cli.StringFlag{Category: policy, Name: "trial", Usage: "priod on and off as priod trial would have it, as in `blocks=12h,days=14,seed=7,from=3d`; off: always off"},
 
 		seconds("hold", "`TIME` that sbatchwrap holds jobs that may be steered or sized (/etc/slurmprio/hold)"),
 		&cli.DurationFlag{Category: costs, Name: "requeue-delay", Value: slurmRequeue * time.Second, Usage: "`TIME` from leaving to being eligible again"},
@@ -384,7 +385,7 @@ func flagSpec(c *cli.Context) (simulate.Spec, error) {
 		}
 	}
 	spec := simulate.Spec{
-		Order: c.String("order"), Backfill: c.String("backfill"), Preemption: c.String("preemption"), Seed: c.Uint64("seed"),
+		Order: c.String("order"), Backfill: c.String("backfill"), Preemption: c.String("preemption"), Seed: c.Uint64("seed"), Trial: c.String("trial"),
 		Overheads: simulate.Overheads{
 			Hold: s("hold"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
 		},

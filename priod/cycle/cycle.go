@@ -32,6 +32,9 @@ type Settings struct {
 	DryRun bool
 	// Hold says why nothing may be written now ("paused by ..."); "" when it may.
 	Hold string
+	// Off has each feature take back what it wrote and begin nothing, as a trial wants it in some of its blocks.
+	// Evicted jobs come back ahead of others all the same.
+	Off bool
 	// Stage, if set, is told when a stage begins: "observe", "decide",
 	// "record", "act", "evict", "" at the end. The daemon takes times with it.
 	Stage func(string)
@@ -155,6 +158,9 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	}
 	defer stage("")
 
+	if set.Off {
+		set.switchOff()
+	}
 	stage("observe")
 	snapshot, err := slurm.Observe(ctx)
 	if err != nil {
@@ -170,7 +176,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 
 	stage("decide")
 	result := Result{Snapshot: snapshot}
-	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Plan: &result.Plan, Paused: set.Hold, DryRun: set.DryRun}
+	c := &plan.Cycle{Snapshot: &result.Snapshot, History: h, Plan: &result.Plan, Paused: set.Hold, Off: set.Off, DryRun: set.DryRun}
 	set.connect(c)
 	stays := make(chan []cluster.Stay, 1)
 	if !set.DryRun {

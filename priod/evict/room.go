@@ -85,7 +85,7 @@ func (e *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 			err = errors.Join(err, e.save(ctx, &choice.Changes, "none was begun"))
 		}
 	}
-	return errors.Join(err, e.vacate(ctx, c), e.Tend(ctx, c.Snapshot, c.Plan, c.Paused != ""))
+	return errors.Join(err, e.vacate(ctx, c), e.Tend(ctx, c.Snapshot, c.Plan, c.Paused != "" || c.Off))
 }
 
 // findHolders begins to look for the jobs that hold GPUs.

@@ -42,6 +42,7 @@ type Settings struct {
 	Ranking        plan.Classes
 	Order          Order        // of BE jobs
 	Lead           plan.Lead    // in order owed: how much earlier jobs go that are nearly done
+	Off            bool         // values are taken back; only jobs that priod evicted keep one
 	Shares         *plan.Shares // what allocate.Ledger returned in this cycle; nil: nothing is allocated
 }
 
@@ -105,7 +106,9 @@ func (d *decider) decide(shares *plan.Shares) plan.Plan {
 	for i := range verdicts {
 		d.plan.Decisions[i] = d.newDecision(&verdicts[i], d.held[i].Value)
 	}
-	d.valueTE(verdicts, slices.Concat(d.claimed(), te))
+	if !set.Off {
+		d.valueTE(verdicts, slices.Concat(d.claimed(), te))
+	}
 	shared, placed := d.valueByShare(verdicts)
 	d.addWrites(te, shared, placed)
 	d.addNotes()
@@ -209,7 +212,11 @@ func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 	if v.Tasks > 0 {
 		dec.Choices.Part = &plan.ArrayPart{First: v.Tasks, Of: j.TaskCount}
 	}
-	switch v.Why { // two steps between the other BE jobs and the TE jobs
+	why := v.Why
+	if d.set.Off && why != plan.Evicted {
+		why = ""
+	}
+	switch why { // two steps between the other BE jobs and the TE jobs
 	case plan.Evicted:
 		dec.Value = d.lowestAbove()
 	case plan.InShare:

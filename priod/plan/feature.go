@@ -31,6 +31,7 @@ type Cycle struct {
 	Stays    []cluster.Stay // that began or ended since the last cycle
 	Plan     *Plan
 	Paused   string // why nothing may be written now; "" when it may
+	Off      bool   // a trial has priod off now: features take back what they wrote, and begin nothing
 	DryRun   bool   // the plan is the result: nothing is written or begun
 	Outcomes []Outcome
 

@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
+	"slurmprio/priod/trial"
 	"slurmprio/priod/workload"
 )
 
@@ -132,6 +133,9 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 			state = in.Record.state
 		}
 		opt.Order, opt.Daemon = virtual.Priod, daemonOf(c, in.Table, state, in.Cluster.Divided(), s.Waits || in.Record != nil)
+		if opt.Daemon.Off, err = s.off(in); err != nil {
+			return opt, err
+		}
 		if s.SlurmOrder == "fifo" {
 			opt.Multifactor = virtual.FIFOWeights
 		}
@@ -160,6 +164,26 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 	}
 	opt.Daemon.Settings.Waits.Strict = opt.Backfill == virtual.NoBackfill
 	return opt, nil
+}
+
+// off says when a trial has priod off; nil: there is none.
+func (s *Spec) off(in *Input) (func(time.Time) bool, error) {
+	switch s.Trial {
+	case "":
+		return nil, nil
+	case "off":
+		return func(time.Time) bool { return true }, nil
+	}
+	set, from, err := trial.Parse(s.Trial)
+	if err != nil {
+		return nil, virtual.OptionError("--trial " + err.Error())
+	}
+	t := trial.Trial{Settings: set, Start: cmp.Or(in.origin(), virtual.Epoch).Add(from)}
+	blocks := t.Blocks()
+	return func(at time.Time) bool {
+		i := at.Sub(t.Start) / t.Block
+		return !at.Before(t.Start) && int(i) < len(blocks) && blocks[i].Off
+	}, nil
 }
 
 // Fitting leaves out of jobs those that the empty cluster cannot run, and hands each with the

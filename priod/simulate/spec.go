@@ -24,6 +24,7 @@ type Spec struct {
 	Overheads   Overheads
 	NodeCosts   []float64 // what jobs lose on 2, 4, 8 ... times as many nodes as they need; see workload.SpreadLoss
 	SpreadCosts []float64 // what jobs lose on 2, 4, 8 ... times as many leaf switches as they need; see workload.SpreadLoss
+	Trial       string    // priod on and off in blocks, as trial.Parse reads it; off: always off; "": always on
 	UserGPUs    int       // at once, for each user; 0: no limit
 	AccountGPUs int       // at once, for each account; 0: no limit
 }
@@ -93,6 +94,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("--retry %q: want one of %s", s.Retry, strings.Join(trace.Retries, ", "))
 	case s.Retry != "" && !s.Priod():
 		return errors.New("--retry is about priod's requeues: it belongs to --order priod")
+	case s.Trial != "" && !s.Priod():
+		return errors.New("--trial has priod on and off: add --order priod")
 	case s.Waits && !s.Priod():
 		return errors.New("--waits needs priod's cycles: add --order priod")
 	case s.Preemption != "" && s.Preemption != SlurmQOS:

@@ -27,6 +27,10 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	if f.Sizes == nil || c.Paused != "" {
 		return nil
 	}
+	if on := f.Sizes.set.Enabled; c.Off {
+		f.Sizes.set.Enabled = false
+		defer func() { f.Sizes.set.Enabled = on }()
+	}
 	heads := f.Sizes.Heads(c.Snapshot, c.History, c.Plan)
 	jobs := make([]*cluster.Job, len(heads))
 	for k, i := range heads {

@@ -13,6 +13,7 @@
 //	go run ./tests/evidence value                 the table of docs/features/value.md
 //	go run ./tests/evidence shares [--data FOLDER] the tables of docs/features/shares.md
 //	go run ./tests/evidence windows [--data FOLDER] the table of docs/features/maintenance.md
+//	go run ./tests/evidence trial                 the tables of docs/features/trial.md
 //	go run ./tests/evidence run-times LOG...      the table of docs/evidence/run-times.md
 package main
 
@@ -56,7 +57,7 @@ type options struct {
 // commands are the studies beside the main one; each prints its tables.
 var commands = map[string]func(ctx context.Context, args []string, w io.Writer) error{
 	"consent": startConsent, "divided": startDivided, "eta": startETA, "tune": startTune, "value": startValue, "run-times": startRunTimes,
-	"weeks": startWeeks, "combined": startCombined, "overload": startOverload, "hostile": startHostile, "shares": startShares, "windows": startWindows,
+	"weeks": startWeeks, "combined": startCombined, "overload": startOverload, "hostile": startHostile, "shares": startShares, "trial": startTrial, "windows": startWindows,
 }
 
 func start(ctx context.Context, args []string) error {

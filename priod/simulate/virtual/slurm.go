@@ -102,7 +102,7 @@ func newSlurm(e *engine) *slurm {
 	set.Idle.Slurm, set.Idle.Recorder = s, s.recorder
 	s.idle, set.Idle.Memory = set.Idle.Memory, nil
 	d := &e.opt.Daemon
-	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && !d.Every
+	s.ordersTE = d.Settings.OrdersTEAlone() && d.Learn == nil && d.Seen == nil && d.Record == nil && d.Off == nil && !d.Every
 	if s.evicts() || s.classifies() {
 		s.ended = map[cluster.JobID]pastRun{}
 	}
@@ -410,6 +410,11 @@ const soonest = 2
 func (e *engine) step() error {
 	s := e.slurm
 	s.learn()
+	if d := &e.opt.Daemon; d.Off != nil {
+		off := d.Off(e.instant(e.now))
+		s.changes = s.changes || off != d.Settings.Off
+		d.Settings.Off = off
+	}
 	if !e.opt.Daemon.Every && s.still() {
 		s.left, s.leftAt = true, e.now
 	} else if s.ordersTE && !slices.ContainsFunc(s.jobs, s.unranked) { // use of TE budgets alone may have changed

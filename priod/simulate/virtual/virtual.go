@@ -112,6 +112,8 @@ type Daemon struct {
 	Record  func(cycle.Slurm) Recorder
 	History *cluster.History
 
+	Off func(at time.Time) bool // whether a trial has priod off then; nil: never
+
 	Every bool // also those cycles that would change nothing
 }
 

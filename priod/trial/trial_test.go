@@ -1,0 +1,176 @@
+package trial
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+
+func twoWeeks(seed uint64) *Trial {
+	return &Trial{Settings: Settings{Block: 12 * time.Hour, Length: 2 * week, WashOut: 2 * time.Hour, Seed: seed}, Start: start}
+}
+
+// TestBlocksAreBalanced: each part of the week, or of the day, stands once on and once off, the order is that of the seed, and
+// jobs count from the end of each wash-out on.
+func TestBlocksAreBalanced(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := &Trial{Settings: Settings{
+			Block:  time.Duration(rapid.SampledFrom([]int{1, 6, 12, 24, 84}).Draw(t, "hours")) * time.Hour,
+			Length: time.Duration(rapid.SampledFrom([]int{10, 14, 28, 42}).Draw(t, "days")) * day, WashOut: -1, Seed: rapid.Uint64().Draw(t, "seed"),
+		}, Start: start}
+		if x.Check() != nil {
+			t.Skip()
+		}
+		blocks, apart := x.Blocks(), x.distance()
+		if !slices.Equal(blocks, x.Blocks()) {
+			t.Fatal("another order from the same seed")
+		}
+		if whole := x.Length%(2*week) == 0; whole != (apart == week) {
+			t.Fatalf("pairs are %v apart in %v", apart, x.Length)
+		}
+		first := map[int]Block{}
+		for i, b := range blocks {
+			if !b.From.Equal(start.Add(time.Duration(i)*x.Block)) || b.Until.Sub(b.From) != x.Block || b.Number != i+1 {
+				t.Fatalf("block %d: %+v", i, b)
+			}
+			changed := i == 0 || blocks[i-1].Off != b.Off
+			if want := b.From; changed != b.Counts.After(want) {
+				t.Fatalf("block %d counts from %v on", i, b.Counts)
+			}
+			if f, second := first[b.Pair]; !second {
+				first[b.Pair] = b
+			} else if f.Off == b.Off || b.From.Sub(f.From) != apart {
+				t.Fatalf("a pair of %+v and %+v", f, b)
+			}
+		}
+		if 2*len(first) != len(blocks) {
+			t.Fatalf("%d pairs of %d blocks", len(first), len(blocks))
+		}
+	})
+}
+
+// stream are jobs of two weeks whose completion a priod that is on makes so many times as long, in log. What is submitted changes
+// from block to block.
+func stream(x *Trial, seed uint64, effect float64) (jobs []Job) {
+	draw := rand.New(rand.NewPCG(seed, 1))
+	drift := 0.0
+	for _, b := range x.Blocks() {
+		drift += 0.15 * draw.NormFloat64()
+		long := 0.3 * draw.NormFloat64() // jobs of this block are longer
+		for range 20 + draw.IntN(80) {
+			j := Job{Submit: b.From.Add(time.Duration(draw.Float64() * float64(x.Block))), TE: draw.Float64() < 0.3, GPUs: 1 << draw.IntN(4), Account: string(rune('a' + draw.IntN(3)))}
+			limit := long + draw.NormFloat64()
+			if j.TE {
+				limit -= 3
+			}
+			j.Limit = time.Duration(math.Exp(limit) * float64(4*time.Hour))
+			exposed := 1.0
+			if b.Off {
+				exposed = 0
+			}
+			took := math.Exp(limit + drift + 0.7*draw.NormFloat64() + effect*exposed)
+			j.Ran = time.Duration(took * float64(time.Hour))
+			j.Start, j.End = j.Submit, j.Submit.Add(j.Ran)
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// TestIntervalsHold: of many trials the interval holds the true effect in about nine of ten, no more than one of twenty says that
+// priod helps where it changes nothing, and estimates are right in the mean.
+func TestIntervalsHold(t *testing.T) {
+	const trials = 200
+	for _, effect := range []float64{0, -0.4} {
+		held, helps, sum := 0, 0, 0.0
+		for n := range uint64(trials) {
+			x := twoWeeks(n)
+			a, _ := begin(x, stream(x, 1000+n, effect), start.Add(3*week))
+			e := a.typical(typical, func(*seen) bool { return true })
+			if !e.Told || e.Pairs != 14 {
+				t.Fatalf("trial %d: %+v", n, e)
+			}
+			if math.Log1p(e.Low) <= effect && effect <= math.Log1p(e.High) {
+				held++
+			}
+			if e.Helps() {
+				helps++
+			}
+			sum += math.Log1p(e.Change) / trials
+		}
+		t.Logf("effect %.2f: %d of %d intervals hold it, %d say that priod helps, in the mean %.3f", effect, held, trials, helps, sum)
+		if held < 83*trials/100 || held > 96*trials/100 {
+			t.Errorf("effect %.2f: %d of %d intervals hold it", effect, held, trials)
+		}
+		if effect == 0 && helps > 8*trials/100 {
+			t.Errorf("%d of %d trials without an effect say that priod helps", helps, trials)
+		}
+		if math.Abs(sum-effect) > 0.02 {
+			t.Errorf("effect %.2f is %.3f in the mean", effect, sum)
+		}
+	}
+}
+
+// TestIntervalIsThatOfTheTest: an interval holds those effects that the test does not refuse, whatever the pairs.
+func TestIntervalIsThatOfTheTest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		pairs := make([]difference, rapid.IntRange(1, 10).Draw(t, "pairs"))
+		for i := range pairs {
+			pairs[i] = difference{rapid.Float64Range(-5, 5).Draw(t, "y"), rapid.Float64Range(0.5, 1).Draw(t, "d")}
+		}
+		x := invert(pairs, 1)
+		if x.low > x.estimate || x.high < x.estimate {
+			t.Fatalf("%+v", x)
+		}
+		if len(pairs) < 5 && x.bounded {
+			t.Fatalf("%d pairs have %d orders, too few for 90 %%: %+v", len(pairs), 1<<len(pairs), x)
+		}
+		if x.bounded && (x.p <= doubt) != (x.low > 0 || x.high < 0) && math.Min(math.Abs(x.low), math.Abs(x.high)) > 1e-6 {
+			t.Fatalf("no effect has a chance of %.3f, and the interval is %.4f to %.4f", x.p, x.low, x.high)
+		}
+	})
+}
+
+// TestLeavesOut: blocks that something touched, with the other one of their pair; jobs of wash-outs; blocks to come.
+func TestLeavesOut(t *testing.T) {
+	x := twoWeeks(3)
+	jobs := stream(x, 3, -0.4)
+	whole := Analyse(x, jobs, start.Add(3*week))
+	if !x.Touch(start.Add(13*time.Hour), "priod was started") || x.Touch(start.Add(14*time.Hour), "priod was started") || x.Touch(start.Add(-time.Hour), "before") {
+		t.Error("a block is touched once for each reason, while the trial is on")
+	}
+	part := Analyse(x, jobs, start.Add(3*week))
+	if whole.Pairs != 14 || part.Pairs != 13 || part.LeftOut == 0 || part.Jobs+part.LeftOut != whole.Jobs || part.WashedOut != whole.WashedOut {
+		t.Errorf("%+v, with a touched block %+v", whole, part)
+	}
+	if half := Analyse(x, jobs, start.Add(week)); half.Pairs != 0 || half.Completion.Told {
+		t.Errorf("after a week no pair is complete: %+v", half)
+	}
+	all := slices.Clone(jobs)
+	for i := range all {
+		all[i].Submit = start.Add(3*time.Hour + time.Duration(i)*time.Second)
+		all[i].Start, all[i].End = all[i].Submit, all[i].Submit.Add(time.Hour)
+	}
+	if one := Analyse(x, all, start.Add(3*week)); one.Completion.Told {
+		t.Errorf("all jobs in one block: %+v", one.Completion)
+	}
+}
+
+func TestCheckOfSettings(t *testing.T) {
+	for _, c := range []struct{ words, want string }{
+		{"blocks=12h,days=14", ""}, {"blocks=1m,days=20m", ""}, {"blocks=5h,days=14", "do not divide"}, {"blocks=4d,days=12", "10 at least"}, {"blocks=30s", "a minute or more"},
+		{"blocks=12h,wash-out=7h", "less than half"}, {"blocks=x", "want a time"}, {"days=NaNd", "want a number of days"}, {"what=1", "want blocks, days"},
+	} {
+		_, _, err := Parse(c.words)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.words, err, c.want)
+		}
+	}
+}
