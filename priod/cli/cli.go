@@ -103,7 +103,7 @@ func App(version string) *cli.App {
 	app := NewApp("priod", "ranks the jobs of a Slurm cluster; shows, explains and undoes its changes", version, slices.Concat(
 		grouped("1. LOOK", checkCommand(), queueCommand(), explainCommand(), etaCommand(), evictionsCommand(), reportCommand(), webCommand()),
 		grouped("2. STOP AND UNDO", pauseCommand(), resumeCommand(), resetCommand()),
-		grouped("3. TRY, WITHOUT WRITING", diffCommand(), simulateCommand(), tuneCommand(), profileCommand()),
+		grouped("3. TRY", trialCommand(), simulateCommand(), tuneCommand(), profileCommand()),
 		grouped("4. RUN AND SET UP", runCommand(), configCommand(), workloadsCommand()),
 	)...)
 	app.Description = "The daemon (priod run) reads Slurm's queue in cycles, decides order, GPU types, sizes and evictions as priod.toml\n" +

@@ -15,6 +15,7 @@ const (
 // may leave, too.
 var gone = map[string]string{
 	"advise":           "use priod eta SCRIPT, or priod eta -- SBATCH-OPTIONS SCRIPT",
+	"diff":             "use priod run --dry-run",
 	"defrag":           "use priod explain --victims, or priod explain --victims JOBID for one gang",
 	"evict":            "use priod explain --victims JOBID",
 	"history":          "use priod report history, or priod explain --history JOBID for one job",

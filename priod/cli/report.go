@@ -82,6 +82,8 @@ func kinds() []kind {
 			"JobAcctGatherType measures, and shows which programs had at least twice the CPUs that they can use, with\n" +
 			"the options for their next script. All figures of programs are for each GPU.",
 			make: readSizing},
+		{name: "trial", usage: "what priod trial says: the effect on completion, waits and slowdown, with intervals", words: "Of the last trial of the state folder, by now. docs/features/trial.md says what it can tell and what it cannot.",
+			stored: true, make: readTrial},
 		{name: "usage", usage: "GPU use by user, how jobs ended, jobs spread over too many nodes", words: "Reads Slurm's accounting of the last TIME: GPU-hours by GPU type, by how runs ended, size, user and account,\n" +
 			"and the runs on more nodes than their GPUs fill. CHARGED counts with them the GPUs that the CPUs and memory of runs\n" +
 			"strand, and what runs without GPUs take: so TE budgets count. With --measured it also reads the steps, where\n" +

@@ -192,19 +192,6 @@ func showPreview(ctx context.Context, c *cli.Context, cfg *config.Config, log hc
 	return showPlan(c, &result, false)
 }
 
-func diffCommand() *cli.Command {
-	return &cli.Command{
-		Name: "diff", Usage: "show what the next cycle would write; writes nothing",
-		Description: "The same as priod run --dry-run. LEVER is the field of the job, AFTER what priod wants in it, WHY the reason in a\n" +
-			"word, which priod explain JOBID spells out. --set tries a key.\n" +
-			"    priod diff --set profile=balanced",
-		Flags: []cli.Flag{setFlag(""), jsonFlag()}, Before: noArgs,
-		Action: configured(func(c *cli.Context, cfg *config.Config) error {
-			return showPreview(c.Context, c, cfg, newLogger(cfg, c.App.ErrWriter))
-		}),
-	}
-}
-
 // showResult renders what one cycle did.
 func showResult(c *cli.Context, r *cycle.Result) error {
 	if err := showPlan(c, r, true); err != nil {

@@ -35,6 +35,8 @@ type Settings struct {
 	// Off has each feature take back what it wrote and begin nothing, as a trial wants it in some of its blocks.
 	// Evicted jobs come back ahead of others all the same.
 	Off bool
+	// Trial are notes about a trial.
+	Trial []plan.Note
 	// Stage, if set, is told when a stage begins: "observe", "decide",
 	// "record", "act", "evict", "" at the end. The daemon takes times with it.
 	Stage func(string)
@@ -186,6 +188,7 @@ func Step(ctx context.Context, slurm plan.Slurm, rec Recorder, h *cluster.Histor
 	stays <- c.Stays
 	failed := set.decide(ctx, c)
 	c.Join()
+	c.Plan.Notes = append(c.Plan.Notes, set.Trial...)
 	c.NoteNodes()
 	c.NoteUnread()
 	// Why jobs wait changes nothing in the plan: the recorder looks at that meanwhile.

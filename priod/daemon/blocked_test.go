@@ -126,7 +126,7 @@ func newError(value ast.Expr) string {
 // stateOf runs a daemon into a state.
 func stateOf(t *testing.T, why Blocked) *Daemon {
 	t.Helper()
-	f := &fake{jobs: []cluster.Job{trial()}}
+	f := &fake{jobs: []cluster.Job{trialJob()}}
 	d, _ := newDaemon(t, f)
 	switch why {
 	case Paused:
@@ -210,7 +210,7 @@ func TestEveryBlockedStateHasAnAlert(t *testing.T) {
 }
 
 func stateOfNone(t *testing.T) *Daemon {
-	d, _ := newDaemon(t, &fake{jobs: []cluster.Job{trial()}})
+	d, _ := newDaemon(t, &fake{jobs: []cluster.Job{trialJob()}})
 	turn(t, d)
 	d.health.cycle(0, time.Hour, nil)
 	return d

@@ -95,7 +95,7 @@ func TestStartsAreExpected(t *testing.T) {
 		f := &fake{}
 		d, _ := newDaemon(t, f)
 		d.metrics = newMetrics("test", &health{}, t.TempDir())
-		first, second, third := trial(), trial(), trial()
+		first, second, third := trialJob(), trialJob(), trialJob()
 		second.ID, third.ID, third.GPUs = slurmplug.Plain(2), slurmplug.Plain(3), 0
 		var r cycle.Result
 		r.Snapshot = cluster.Snapshot{At: time.Now(), Jobs: []cluster.Job{first, second, third}, Nodes: []cluster.Node{
@@ -126,7 +126,7 @@ func TestStartsAreExpected(t *testing.T) {
 			t.Error("not planned after a minute")
 		}
 		// The running job has a limit of a day, and its kind runs for an hour.
-		runs := trial()
+		runs := trialJob()
 		runs.ID, runs.State, runs.Start, runs.TimeLimit, runs.NodeList = slurmplug.Plain(9), cluster.Running, r.Snapshot.At, 24*time.Hour, "n1"
 		r.Snapshot.Jobs, r.Snapshot.Nodes[0].GPUsUsed = append(r.Snapshot.Jobs, runs), 1
 		for i := range 40 {

@@ -22,7 +22,7 @@ import (
 // that exists, and a run that it dates in the future does not count.
 func TestClockStepsUnderWay(t *testing.T) {
 	offset := time.Duration(0)
-	f := &fake{jobs: []cluster.Job{trial()}}
+	f := &fake{jobs: []cluster.Job{trialJob()}}
 	d, log := newDaemon(t, f)
 	d.Now = func() time.Time { return time.Now().Add(offset) }
 	if err := d.open(t.Context()); err != nil {

@@ -136,6 +136,7 @@ type Daemon struct {
 	sampling     sampling
 	stating      stating
 	last         lastCycle
+	trying       trying
 	availability availability
 	peers        peers
 
@@ -333,6 +334,7 @@ func (d *Daemon) load(ctx context.Context) (err error) {
 	if err := d.resumeStatement(ctx, at); err != nil {
 		return err
 	}
+	d.trying.begun = true
 	d.availability.loaded = true
 	return nil
 }
@@ -379,6 +381,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
 	d.readUse(ctx, now)
 	set := d.features()
+	set.Off, set.Trial = d.trial(now, hold)
 	set.Hold, set.Stage = hold, func(next string) {
 		now := time.Now()
 		if current != "" {
@@ -409,6 +412,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		}
 	} else {
 		d.rivals(result.PeerValues, result.Snapshot.At)
+		d.tried(&result)
 	}
 	return result, took["observe"], err
 }
@@ -541,6 +545,7 @@ func (d *Daemon) reload() {
 			d.peers.lock = nil // the next cycle locks that cluster
 		}
 		d.Config, d.slurm, d.table = c, d.Connect(c), table
+		d.trying.reloaded = true
 		d.checks.next = time.Time{}
 		d.wakes.listen(c.WakeAddresses(), c.Constants.Polls, d.Log)
 		d.Log.SetLevel(hclog.LevelFromString(c.Log.Level))

@@ -254,7 +254,7 @@ func newDaemon(t *testing.T, f *fake) (*Daemon, *bytes.Buffer) {
 	}, log
 }
 
-func trial() cluster.Job {
+func trialJob() cluster.Job {
 	j := cluster.Job{ID: slurmplug.Plain(1), TaskCount: 1, User: "ann", Partition: "gpu", State: cluster.Pending, Priority: 10,
 		GPUs: 1, TimeLimit: time.Minute, Eligible: time.Now().Add(-time.Minute)}
 	j.Tag.Type = "te"
@@ -274,7 +274,7 @@ func TestOneTroubleIsOneLine(t *testing.T) {
 	if n := strings.Count(log.String(), "slurmctld is away"); n != 1 || d.last.failed != 5 {
 		t.Errorf("%d lines, %d failures:\n%s", n, d.last.failed, log)
 	}
-	f.err, f.jobs = nil, []cluster.Job{trial()}
+	f.err, f.jobs = nil, []cluster.Job{trialJob()}
 	r, _, err := d.step(t.Context())
 	d.report(&r, err)
 	if !strings.Contains(log.String(), "cycles succeed again") || !strings.Contains(log.String(), "job=1 lever=SiteFactor") || d.last.failed != 0 {
@@ -283,7 +283,7 @@ func TestOneTroubleIsOneLine(t *testing.T) {
 }
 
 func TestHoldWritesNothing(t *testing.T) {
-	f := &fake{jobs: []cluster.Job{trial()}, hold: "paused by ann"}
+	f := &fake{jobs: []cluster.Job{trialJob()}, hold: "paused by ann"}
 	d, _ := newDaemon(t, f)
 	r, err := d.Once(t.Context())
 	if err != nil || len(f.applied) != 0 || len(r.Plan.Actions) != 1 || r.Hold != "paused by ann" {
@@ -294,7 +294,7 @@ func TestHoldWritesNothing(t *testing.T) {
 // A Slurm that priod does not know is read and planned for, said once, and not written to.
 func TestUnfitSlurmIsNotWrittenTo(t *testing.T) {
 	for version, want := range map[string]string{"21.08.8": "older than", "27.05.1": "newer than", "26.05.9": ""} {
-		f := &fake{jobs: []cluster.Job{trial()}, version: version}
+		f := &fake{jobs: []cluster.Job{trialJob()}, version: version}
 		d, log := newDaemon(t, f)
 		if err := d.open(t.Context()); err != nil {
 			t.Fatal(err)
@@ -318,7 +318,7 @@ func TestUnfitSlurmIsNotWrittenTo(t *testing.T) {
 // Accounting tells of TE use that no poll saw; without it priod goes on.
 func TestAccountingCountsAgainstTheBudget(t *testing.T) {
 	now := time.Now()
-	f := &fake{jobs: []cluster.Job{trial()}, past: []cluster.PastStay{{Tag: jobtag.Read("prio:type=te&v=1"), Stay: cluster.Stay{
+	f := &fake{jobs: []cluster.Job{trialJob()}, past: []cluster.PastStay{{Tag: jobtag.Read("prio:type=te&v=1"), Stay: cluster.Stay{
 		Job: slurmplug.Plain(7), Start: now.Add(-2 * time.Hour), End: now.Add(-time.Hour), Closed: true, GPUs: 64, User: "ann",
 	}}}}
 	d, _ := newDaemon(t, f)
@@ -395,7 +395,7 @@ func TestRunStopsWhenTold(t *testing.T) {
 // Another priod with a say ends this one before anything is read; a process
 // without one is warned about once, and once more when it is another.
 func TestAnotherPriodEndsItAnUntrustedHolderDoesNot(t *testing.T) {
-	f := &fake{jobs: []cluster.Job{trial()}}
+	f := &fake{jobs: []cluster.Job{trialJob()}}
 	d, _ := newDaemon(t, f)
 	d.Lock = func(string, string) (*HostLock, error) {
 		return nil, &OtherPriodError{PID: 7, User: "priod", Dir: "/srv/priod", Cluster: "lab"}
@@ -443,7 +443,7 @@ func TestReloadLocksTheOtherCluster(t *testing.T) {
 
 // A reset alongside the daemon is told in one line and is no failure.
 func TestResetBesideTheDaemon(t *testing.T) {
-	f := &fake{jobs: []cluster.Job{trial()}, plannedErr: fmt.Errorf("record the plan: %w, a reset took place", store.ErrGaveWay)}
+	f := &fake{jobs: []cluster.Job{trialJob()}, plannedErr: fmt.Errorf("record the plan: %w, a reset took place", store.ErrGaveWay)}
 	d, log := newDaemon(t, f)
 	turn(t, d)
 	if text := log.String(); strings.Contains(text, "cycle failed") || strings.Count(text, "a reset took place") != 1 || d.last.failed != 0 {

@@ -61,7 +61,7 @@ func TestUntrustedHolderStopsNoDaemon(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("acting as other users needs root; make test as root runs this")
 	}
-	f := &fake{jobs: []cluster.Job{trial()}}
+	f := &fake{jobs: []cluster.Job{trialJob()}}
 	d, log := newDaemon(t, f)
 	d.Lock, d.Config.State.Dir = NewHostLock, t.TempDir()
 	name, _ := f.Identity(t.Context())

@@ -55,7 +55,7 @@ func (o outage) Observe(ctx context.Context) (cluster.Snapshot, error) {
 // again after it.
 func TestHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{jobs: []cluster.Job{trial()}, hold: "paused by ann"}
+		f := &fake{jobs: []cluster.Job{trialJob()}, hold: "paused by ann"}
 		d, _ := newDaemon(t, f)
 		begin := time.Now()
 		d.Connect = func(*config.Config) Slurm { return outage{f, begin, begin.Add(35 * time.Second)} }
@@ -122,7 +122,7 @@ func TestHealthGoesByTheAgeOfTheRead(t *testing.T) {
 		{38 * time.Second, 68 * time.Second}, {5 * time.Minute, 90 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := &fake{jobs: []cluster.Job{trial()}}
+			f := &fake{jobs: []cluster.Job{trialJob()}}
 			d, _ := newDaemon(t, f)
 			begin := time.Now()
 			d.Connect = func(*config.Config) Slurm { return slow{f, c.write, begin.Add(c.write)} }

@@ -79,7 +79,7 @@ func families(t *testing.T, d *Daemon) []*dto.MetricFamily {
 
 func TestMetricsOfACycle(t *testing.T) {
 	training := cluster.Job{ID: slurmplug.Plain(2), TaskCount: 1, User: "bob", Partition: "gpu", State: cluster.Running}
-	f := &fake{jobs: []cluster.Job{trial(), training}}
+	f := &fake{jobs: []cluster.Job{trialJob(), training}}
 	d, _ := newDaemon(t, f)
 	turn(t, d)
 	has(t, d, `
@@ -131,7 +131,7 @@ func TestWaitsOfStartedJobs(t *testing.T) {
 	f := &fake{jobs: []cluster.Job{early}}
 	d, _ := newDaemon(t, f)
 	turn(t, d)
-	f.jobs = append(f.jobs, startedNow(), trial())
+	f.jobs = append(f.jobs, startedNow(), trialJob())
 	turn(t, d)
 	turn(t, d)
 	for _, family := range families(t, d) {
@@ -151,7 +151,7 @@ func TestWaitsOfStartedJobs(t *testing.T) {
 }
 
 func TestPauseShowsInMetrics(t *testing.T) {
-	f := &fake{jobs: []cluster.Job{trial()}, hold: "paused by ann"}
+	f := &fake{jobs: []cluster.Job{trialJob()}, hold: "paused by ann"}
 	d, _ := newDaemon(t, f)
 	turn(t, d)
 	has(t, d, `
@@ -167,7 +167,7 @@ func TestPauseShowsInMetrics(t *testing.T) {
 }
 
 func TestBudgetRefusalsShowInMetrics(t *testing.T) {
-	big := trial()
+	big := trialJob()
 	big.TimeLimit = 6 * time.Hour
 	d, _ := newDaemon(t, &fake{jobs: []cluster.Job{big}})
 	turn(t, d)
@@ -249,7 +249,7 @@ func TestMetricNames(t *testing.T) {
 // What users name their jobs and themselves reaches no label.
 func TestNoUserTextInMetrics(t *testing.T) {
 	const evil = "evil\"} 1\n"
-	j := trial()
+	j := trialJob()
 	j.User, j.Account, j.QOS, j.Reason, j.TagErr = evil, evil, evil, evil, evil
 	d, _ := newDaemon(t, &fake{jobs: []cluster.Job{j}})
 	turn(t, d)

@@ -68,7 +68,7 @@ func following(t *testing.T, f *fake) *Daemon {
 
 // queue adds a trial to the cluster, so that a cycle that acts has to write.
 func (f *fake) queue() {
-	j := trial()
+	j := trialJob()
 	j.ID = slurmplug.Plain(uint32(len(f.jobs) + 1))
 	j.User = fmt.Sprint("user", len(f.jobs)) // with a budget of its own
 	f.jobs = append(f.jobs, j)

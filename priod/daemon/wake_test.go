@@ -160,7 +160,7 @@ func TestManyCallersTakeLittleMemory(t *testing.T) {
 
 func TestFound(t *testing.T) {
 	job := func(change func(*cluster.Job)) cluster.Job {
-		j := trial()
+		j := trialJob()
 		j.Submit = at(10)
 		change(&j)
 		return j
@@ -291,7 +291,7 @@ func TestACallBringsTheNextCycle(t *testing.T) {
 	if on, early := d.wait(t.Context(), time.Hour, 0, nil); !on || !early {
 		t.Fatalf("on %v, early %v\n%s", on, early, log)
 	}
-	d.wakes.polled(time.Now(), true, &cycle.Result{Snapshot: cluster.Snapshot{Jobs: []cluster.Job{{Tag: trial().Tag, Submit: time.Now()}}}})
+	d.wakes.polled(time.Now(), true, &cycle.Result{Snapshot: cluster.Snapshot{Jobs: []cluster.Job{{Tag: trialJob().Tag, Submit: time.Now()}}}})
 	wake.Address{Path: path}.Send()
 	<-d.wakes.called
 	// A stand-by, or a poll that took long, is not hurried.

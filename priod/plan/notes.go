@@ -48,6 +48,9 @@ const (
 	IdleTogether NoteKind = "idle-together" // nothing is done about jobs of several users that stopped together
 	IdleUnread   NoteKind = "idle-unread"   // a source of what jobs do
 
+	TrialBlock NoteKind = "trial"       // which block of a trial it is
+	TrialHarms NoteKind = "trial-harms" // it has ended by a bound of the operator
+
 	HistoryUnrecorded NoteKind = "history-unrecorded" // the database cannot be written
 )
 
@@ -57,7 +60,7 @@ const ForeignValues NoteKind = "foreign-value"
 // NoteKinds are all of them.
 var NoteKinds = []NoteKind{
 	WritesPerCycle, SteeringWrites, LocalityWrites, ShareWrites, TESteps, ShareSteps, NodeKinds, FailuresUnseen,
-	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain, IdleTogether, IdleUnread, HistoryUnrecorded,
+	NoGPUTypes, AllocationFailed, TypesBarred, NodesUnlabelled, SteeringUnread, SizesUnread, LocalityUnread, NoSwitches, HeadroomRefused, RecordsUnread, EvictedInVain, IdleTogether, IdleUnread, TrialBlock, TrialHarms, HistoryUnrecorded,
 	ForeignValues,
 }
 

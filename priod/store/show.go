@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/trial"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
@@ -521,21 +523,34 @@ func showKnown(d *db.Decision, r *db.History) *Known {
 	return nil
 }
 
+// Trial is what the cycle noted of a trial; "": none was on.
+func (c *Cycle) Trial() string {
+	for _, n := range c.Notes {
+		if strings.HasPrefix(n, trial.WordsBegin) || strings.HasPrefix(n, trial.EndedBegins) {
+			return n
+		}
+	}
+	return ""
+}
+
 // JobTimes are those of a GPU job from its submission to its end, with its runs summed up.
 type JobTimes struct {
-	Job    cluster.JobID
-	Tasks  int // that the record stands for
-	Tag    jobtag.Text
-	Class  string        // te or be, as it counted when it first ran; "" before
-	Submit time.Time     // first one
-	Start  time.Time     // of its first run
-	End    time.Time     // of its last run, as far as polls saw it
-	Ran    time.Duration // in all of its runs
-	Left   time.Time     // the queue; zero while it is there
-	User   string
-	GPUs   int
-	Why    string // of the last decision, as plan.Reason, with its detail; "": none
-	Detail string
+	Job       cluster.JobID
+	Tasks     int // that the record stands for
+	Tag       jobtag.Text
+	Class     string        // te or be, as it counted when it first ran; "" before
+	Submit    time.Time     // first one
+	Start     time.Time     // of its first run
+	End       time.Time     // of its last run, as far as polls saw it
+	LastStart time.Time     // of its last run
+	Ran       time.Duration // in all of its runs
+	Left      time.Time     // the queue; zero while it is there
+	User      string
+	Account   string
+	Limit     time.Duration // below 0: none
+	GPUs      int
+	Why       string // of the last decision, as plan.Reason, with its detail; "": none
+	Detail    string
 }
 
 // JobsSince returns the GPU jobs that were submitted since a time and seen by a
@@ -547,6 +562,7 @@ func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobTimes, er
 		return JobTimes{
 			Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: jobtag.Read(x.Tag), Class: x.Class, Submit: instant(x.FirstSubmitMs),
 			Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
+			LastStart: instant(x.LastMs), Account: x.Account, Limit: time.Duration(x.TimeLimitMs) * time.Millisecond,
 			User: x.User, GPUs: int(x.Gpus), Why: x.Why, Detail: last.Detail,
 		}
 	})

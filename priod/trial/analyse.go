@@ -82,7 +82,8 @@ type seen struct {
 }
 
 // lookBack is how long before its submission the blocks already bear on a job: by the queue that they left.
-const lookBack = 0 * time.Hour
+var life bool
+var lookBack = 0 * time.Hour
 
 type analysis struct {
 	t      *Trial
@@ -181,6 +182,9 @@ func (s *seen) slowdown() float64 {
 // exposure is the part of its time until it starts in which a job saw priod on: later priod has little to decide about it.
 func (a *analysis) exposure(s *seen) float64 {
 	from, to := s.Submit.Add(-lookBack), cmp.Or(s.Start, s.until)
+	if life {
+		to = s.until
+	}
 	if !to.After(from) {
 		to = from.Add(time.Second)
 	}

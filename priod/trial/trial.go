@@ -40,9 +40,9 @@ type Trial struct {
 	Settings
 	Start   time.Time `json:"start"`
 	Who     string    `json:"who"`
-	Ended   time.Time `json:"ended,omitzero"` // before its time; zero: it was not
-	Why     string    `json:"why,omitempty"`  // it ended
-	Harms   bool      `json:"harms,omitempty"`
+	Ended   time.Time `json:"ended,omitzero"`  // before its time; zero: it was not
+	Why     string    `json:"why,omitempty"`   // it ended
+	Harms   bool      `json:"harms,omitempty"` // it ended by a bound: priod stays off until the operator stops the trial
 	Touched []Touch   `json:"touched,omitempty"`
 }
 
@@ -164,6 +164,34 @@ func (t *Trial) At(at time.Time) (Block, bool) {
 		return Block{}, false
 	}
 	return t.Blocks()[at.Sub(t.Start)/t.Block], true
+}
+
+// Off reports whether priod is off at a moment.
+func (t *Trial) Off(at time.Time) bool {
+	b, on := t.At(at)
+	return on && b.Off || t != nil && t.Harms
+}
+
+// How Words begin.
+const (
+	WordsBegin  = "a trial is on:"
+	EndedBegins = "the trial has ended early"
+)
+
+// Words says in a line which block is on; "": the trial is over, or to come.
+func (t *Trial) Words(at time.Time) string {
+	b, on := t.At(at)
+	switch {
+	case t != nil && t.Harms:
+		return EndedBegins + ", and priod is off until priod trial stop: " + t.Why
+	case !on:
+		return ""
+	}
+	state := "on"
+	if b.Off {
+		state = "off"
+	}
+	return fmt.Sprintf(WordsBegin+" priod is %s until %s, in block %d of %d", state, b.Until.Local().Format(time.DateTime), b.Number, t.Length/t.Block)
 }
 
 // Touch leaves out the block of a moment; false: it is already, or there is none.

@@ -466,6 +466,9 @@ func (v *Explanation) showWanted(all bool, line liner, d *store.Decision) {
 	if d.Unmoved != "" {
 		line("", "not written: %s", d.Unmoved)
 	}
+	if words := v.Cycle.Trial(); words != "" {
+		line("", "%s", words)
+	}
 	if v.Cycle.Hold != "" {
 		line("", "nothing is written: %s", v.Cycle.Hold)
 	}

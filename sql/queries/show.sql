@@ -50,8 +50,9 @@ ORDER BY e.eviction DESC LIMIT sqlc.arg(most);
 -- GPU jobs submitted since a time, each with its stays on GPUs summed up.
 SELECT j.job, j.id, j.task, j.task_count, j.tag, j.first_submit_ms, j.left_ms,
   CAST(coalesce(min(i.start_ms), 0) AS INTEGER) AS start_ms, CAST(coalesce(max(i.end_ms), 0) AS INTEGER) AS end_ms,
+  CAST(coalesce(max(i.start_ms), 0) AS INTEGER) AS last_ms,
   CAST(coalesce(sum(i.end_ms - i.start_ms), 0) AS INTEGER) AS ran_ms, CAST(coalesce(min(i.class), '') AS TEXT) AS class,
-  j.user, j.gpus, CAST(coalesce(d.why, '') AS TEXT) AS why, CAST(coalesce(d.detail, '') AS TEXT) AS detail, CAST(coalesce(d.choices, '') AS TEXT) AS choices
+  j.user, j.account, j.gpus, j.time_limit_ms, CAST(coalesce(d.why, '') AS TEXT) AS why, CAST(coalesce(d.detail, '') AS TEXT) AS detail, CAST(coalesce(d.choices, '') AS TEXT) AS choices
 FROM jobs AS j LEFT JOIN intervals AS i ON i.job = j.job
   LEFT JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
 WHERE j.first_submit_ms >= sqlc.arg(since_ms) AND j.gpus > 0

@@ -361,8 +361,9 @@ func (q *Queries) IntervalsOfJob(ctx context.Context, db DBTX, arg IntervalsOfJo
 const jobsSince = `-- name: JobsSince :many
 SELECT j.job, j.id, j.task, j.task_count, j.tag, j.first_submit_ms, j.left_ms,
   CAST(coalesce(min(i.start_ms), 0) AS INTEGER) AS start_ms, CAST(coalesce(max(i.end_ms), 0) AS INTEGER) AS end_ms,
+  CAST(coalesce(max(i.start_ms), 0) AS INTEGER) AS last_ms,
   CAST(coalesce(sum(i.end_ms - i.start_ms), 0) AS INTEGER) AS ran_ms, CAST(coalesce(min(i.class), '') AS TEXT) AS class,
-  j.user, j.gpus, CAST(coalesce(d.why, '') AS TEXT) AS why, CAST(coalesce(d.detail, '') AS TEXT) AS detail, CAST(coalesce(d.choices, '') AS TEXT) AS choices
+  j.user, j.account, j.gpus, j.time_limit_ms, CAST(coalesce(d.why, '') AS TEXT) AS why, CAST(coalesce(d.detail, '') AS TEXT) AS detail, CAST(coalesce(d.choices, '') AS TEXT) AS choices
 FROM jobs AS j LEFT JOIN intervals AS i ON i.job = j.job
   LEFT JOIN decisions AS d ON d.decision = (SELECT max(x.decision) FROM decisions AS x WHERE x.job = j.job)
 WHERE j.first_submit_ms >= ?1 AND j.gpus > 0
@@ -379,10 +380,13 @@ type JobsSinceRow struct {
 	LeftMs        int64
 	StartMs       int64
 	EndMs         int64
+	LastMs        int64
 	RanMs         int64
 	Class         string
 	User          string
+	Account       string
 	Gpus          int64
+	TimeLimitMs   int64
 	Why           string
 	Detail        string
 	Choices       string
@@ -408,10 +412,13 @@ func (q *Queries) JobsSince(ctx context.Context, db DBTX, sinceMs int64) ([]Jobs
 			&i.LeftMs,
 			&i.StartMs,
 			&i.EndMs,
+			&i.LastMs,
 			&i.RanMs,
 			&i.Class,
 			&i.User,
+			&i.Account,
 			&i.Gpus,
+			&i.TimeLimitMs,
 			&i.Why,
 			&i.Detail,
 			&i.Choices,

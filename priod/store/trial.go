@@ -1,0 +1,69 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"slurmprio/priod/journal"
+	"slurmprio/priod/trial"
+)
+
+func trialPath(dir string) string { return filepath.Join(dir, "trial.json") }
+
+// Trial is the last trial of a folder, over or not; nil: there was none.
+func Trial(dir string) (*trial.Trial, error) {
+	text, err := os.ReadFile(trialPath(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("whether a trial is on: %w", err)
+	}
+	t := &trial.Trial{}
+	if err = json.Unmarshal(text, t); err == nil {
+		err = t.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w (remove the file to be without a trial)", trialPath(dir), err)
+	}
+	return t, nil
+}
+
+// SaveTrial keeps a trial, in place of the last one.
+func SaveTrial(dir string, t *trial.Trial) error {
+	text, err := json.MarshalIndent(t, "", "  ")
+	if err != nil {
+		return err
+	}
+	return unchanged("trial", dir, journal.Replace(trialPath(dir), append(text, '\n')))
+}
+
+// TrialJobs are the GPU jobs that were submitted while a trial was on. The GPU-hours of earlier runs of a job without
+// checkpoints are lost.
+func (r *Reader) TrialJobs(ctx context.Context, t *trial.Trial) ([]trial.Job, error) {
+	all, err := r.JobsSince(ctx, t.Start)
+	jobs := make([]trial.Job, 0, len(all))
+	for i := range all {
+		x := &all[i]
+		if !x.Submit.Before(t.End()) {
+			continue
+		}
+		j := trial.Job{Submit: x.Submit, Start: x.Start, Ran: x.Ran, TE: x.Class == "te" || x.Class == "" && x.Tag.Type == "te", Account: x.Account, GPUs: x.GPUs, Limit: max(x.Limit, 0)}
+		if !x.Left.IsZero() {
+			j.End = cmp.Or(x.End, x.Left)
+		}
+		if last := x.End.Sub(x.LastStart); x.Tag.Ckpt == 0 && !x.Left.IsZero() && last < x.Ran {
+			j.LostS = (x.Ran - last).Seconds() * float64(x.GPUs)
+		}
+		for range max(x.Tasks, 1) {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, err
+}
