@@ -64,13 +64,13 @@ func TestJobsByEveryName(t *testing.T) {
 
 // asked are the words behind each verb that shows something of the state.
 var asked = map[string][]string{
-	"run": {"--once"}, "check": nil, "queue": nil, "queue --stored": nil, "explain": {"JOB"}, "diff": nil, "report history": nil, "explain --history JOB": {"JOB"}, "evictions": nil,
+	"run": {"--once"}, "check": nil, "queue": nil, "queue --stored": nil, "explain": {"JOB"}, "report history": nil, "explain --history JOB": {"JOB"}, "evictions": nil,
 	"evictions JOB": {"JOB"}, "explain --victims JOB": {"JOB"}, "explain --victims": nil, "report preemptions": nil, "report classes": nil, "report eta": nil, "report learning": nil, "report sizing": nil, "report failures": nil, "report nodes": nil, "report usage": nil, "report waits": nil, "pause": nil, "resume": nil, "reset": nil,
 	"eta": nil, "eta SCRIPT": {"--", "--gres=gpu:1", "SCRIPT"}, "workloads list": nil, "workloads history": nil, "workloads usage": nil, "config show": nil,
 }
 
 // elsewhere are verbs that do not look at the cluster.
-var elsewhere = []string{"profile", "simulate", "tune", "workloads export", "report value", "config lua", "web"}
+var elsewhere = []string{"profile", "simulate", "tune", "workloads export", "report value", "report trial", "trial", "config lua", "web"}
 
 // number is the key of a number, which is null where it is not known.
 var number = regexp.MustCompile(`_s$|_p[0-9]+$|^p[0-9]+|^site_factor$|^within_|^gpus$|^gpu_hours_per_day$`)

@@ -45,7 +45,7 @@ title "Before: Slurm would start the trials last"
 slurm_queue
 
 title "What priod would write, and then writes"
-show priod diff
+show priod run --dry-run
 show priod run --once
 
 title "After: the trials stand first, in Slurm's own eyes"

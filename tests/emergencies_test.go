@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the tables of docs/reference/emer
 // looking are verbs that show something and change nothing; JOB is a job's number, SCRIPT a job script.
 var looking = []string{
 	"check", "queue", "explain JOB", "eta JOB", "queue --stored", "evictions", "report history", "report waits", "report usage", "workloads history --since 1d",
-	"diff", "explain --victims JOB", "explain --victims", "eta SCRIPT", "reset --dry-run",
+	"run --dry-run", "explain --victims JOB", "explain --victims", "eta SCRIPT", "reset --dry-run",
 }
 
 // changing are those that change something, in the order in which they are tried: each begins without a pause, or ends one.

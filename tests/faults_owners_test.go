@@ -83,7 +83,7 @@ func TestOtherToolWritesToo(t *testing.T) {
 		if out := s.must("explain", id); !strings.Contains(out, why) {
 			t.Errorf("explain does not say %q:\n%s", why, out)
 		}
-		if out := s.must("diff"); !strings.Contains(out, "have a value that another program") {
+		if out := s.must("run", "--dry-run"); !strings.Contains(out, "have a value that another program") {
 			t.Errorf("diff says nothing:\n%s", out)
 		}
 	}

@@ -103,7 +103,7 @@ func TestHostileUser(t *testing.T) {
 	s.wait("a te job's value", func() bool { return strings.Contains(d.log.String(), `"job":"`+te+`"`) })
 	m.waitValue("priod_cycles_total{result=ok}", atLeast(2))
 
-	verbs := [][]string{{"queue"}, {"diff"}, {"report", "history", "--most=500"}, {"run", "--once", "--dry-run"}}
+	verbs := [][]string{{"queue"}, {"report", "history", "--most=500"}, {"run", "--once", "--dry-run"}}
 	for i, id := range append([]string{be, te}, theirs...) {
 		verbs = append(verbs, append([][]string{{"explain"}, {"explain", "--history"}}[i/3%2], id)) // each kind of text meets both
 	}

@@ -110,7 +110,7 @@ func TestSecondPriodOnAnotherHostGivesWay(t *testing.T) {
 	trials(3)
 	first := a.daemon()
 	first.waitLog("wrote:")
-	a.wait("the first priod to rank all", func() bool { return strings.Contains(a.must("diff"), "nothing to write") })
+	a.wait("the first priod to rank all", func() bool { return strings.Contains(a.must("run", "--dry-run"), "nothing to write") })
 
 	b := a.beside(quick + "[te_budget.user]\ntime_limit = \"30s\"\n")
 	b.host = lab.BackupHost

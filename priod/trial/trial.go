@@ -85,8 +85,8 @@ func (s *Settings) Check() error {
 	}
 	n := s.Length / max(s.Block, 1)
 	switch {
-	case s.Block < time.Minute:
-		return fmt.Errorf("blocks of %v: want a minute or more", s.Block)
+	case s.Block < 10*time.Second:
+		return fmt.Errorf("blocks of %v: want ten seconds or more", s.Block)
 	case s.Length%s.Block != 0:
 		return fmt.Errorf("blocks of %v do not divide %s: want a block that goes into it without a rest, such as 12h into 14 days", s.Block, Days(s.Length))
 	case n < 10 || n%2 != 0:

@@ -165,7 +165,7 @@ func TestLeavesOut(t *testing.T) {
 
 func TestCheckOfSettings(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
-		{"blocks=12h,days=14", ""}, {"blocks=1m,days=20m", ""}, {"blocks=5h,days=14", "do not divide"}, {"blocks=4d,days=12", "10 at least"}, {"blocks=30s", "a minute or more"},
+		{"blocks=12h,days=14", ""}, {"blocks=1m,days=20m", ""}, {"blocks=5h,days=14", "do not divide"}, {"blocks=4d,days=12", "10 at least"}, {"blocks=3s", "ten seconds or more"},
 		{"blocks=12h,wash-out=7h", "less than half"}, {"blocks=x", "want a time"}, {"days=NaNd", "want a number of days"}, {"what=1", "want blocks, days"},
 	} {
 		_, _, err := Parse(c.words)
