@@ -11,7 +11,7 @@ import (
 func TestComplete(t *testing.T) {
 	for line, want := range map[string]string{
 		"evi":                          "evictions",
-		"report ":                      "classes eta failures goodput history learning nodes preemptions shares sizing usage value waits windows",
+		"report ":                      "classes eta failures goodput history learning nodes preemptions shares sizing trial usage value waits windows",
 		"report w":                     "waits windows",
 		"--conf":                       "--config",
 		"--config /etc/x res":          "resume reset",

@@ -81,10 +81,6 @@ type seen struct {
 	until    time.Time // its end, or now
 }
 
-// lookBack is how long before its submission the blocks already bear on a job: by the queue that they left.
-var life bool
-var lookBack = 0 * time.Hour
-
 type analysis struct {
 	t      *Trial
 	blocks []Block
@@ -179,12 +175,10 @@ func (s *seen) slowdown() float64 {
 	return 1 + max(s.completion()-ran, 0).Seconds()/ran.Seconds()
 }
 
-// exposure is the part of its time until it starts in which a job saw priod on: later priod has little to decide about it.
+// exposure is the part of its time in which a job saw priod on. The half of a block before its submission counts with it: by the
+// queue that it left, the time before bears on a job.
 func (a *analysis) exposure(s *seen) float64 {
-	from, to := s.Submit.Add(-lookBack), cmp.Or(s.Start, s.until)
-	if life {
-		to = s.until
-	}
+	from, to := s.Submit.Add(-a.t.Block/2), s.until
 	if !to.After(from) {
 		to = from.Add(time.Second)
 	}

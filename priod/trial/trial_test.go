@@ -60,7 +60,7 @@ func TestBlocksAreBalanced(t *testing.T) {
 // from block to block.
 func stream(x *Trial, seed uint64, effect float64) (jobs []Job) {
 	draw := rand.New(rand.NewPCG(seed, 1))
-	drift := 0.0
+	drift, a := 0.0, &analysis{t: x, blocks: x.Blocks()}
 	for _, b := range x.Blocks() {
 		drift += 0.15 * draw.NormFloat64()
 		long := 0.3 * draw.NormFloat64() // jobs of this block are longer
@@ -71,13 +71,12 @@ func stream(x *Trial, seed uint64, effect float64) (jobs []Job) {
 				limit -= 3
 			}
 			j.Limit = time.Duration(math.Exp(limit) * float64(4*time.Hour))
-			exposed := 1.0
-			if b.Off {
-				exposed = 0
+			without, s := limit+drift+0.7*draw.NormFloat64(), seen{Job: &j, until: j.Submit}
+			for range 8 { // what it sees of priod depends on when it ends
+				j.Ran = time.Duration(math.Exp(without+effect*a.exposure(&s)) * float64(time.Hour))
+				s.until = j.Submit.Add(j.Ran)
 			}
-			took := math.Exp(limit + drift + 0.7*draw.NormFloat64() + effect*exposed)
-			j.Ran = time.Duration(took * float64(time.Hour))
-			j.Start, j.End = j.Submit, j.Submit.Add(j.Ran)
+			j.Start, j.End = j.Submit, s.until
 			jobs = append(jobs, j)
 		}
 	}
