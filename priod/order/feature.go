@@ -27,8 +27,11 @@ func (f *Feature) Rank(c *plan.Cycle, shares func() *plan.Shares) {
 	}
 	set := f.Settings
 	d := newDecider(c.Snapshot, c.History, set)
-	if given := waited(shares); !set.Off {
-		set.Shares = given
+	if shares != nil {
+		set.Shares = shares()
+	}
+	if set.Off {
+		set.Shares = nil
 	}
 	*c.Plan = d.decide(set.Shares)
 	if set.Shares != nil {
@@ -38,14 +41,6 @@ func (f *Feature) Rank(c *plan.Cycle, shares func() *plan.Shares) {
 		f.PeerValues = plan.InBackground(c, func() []PeerValue { return FindPeerValues(c.Snapshot, c.History, f.Settings) })
 	}
 	f.ranked, f.notes = d, len(c.Plan.Notes)
-}
-
-// waited is what the allocation gives; nil: nothing.
-func waited(shares func() *plan.Shares) *plan.Shares {
-	if shares == nil {
-		return nil
-	}
-	return shares()
 }
 
 // Again remakes the order after room began to be made for some jobs (History.Claiming). What the stages since have planned
