@@ -179,6 +179,21 @@ func (c Config) BindsGPUs() bool { return c.lists("SelectTypeParameters", "ENFOR
 // them are taken to be alike.
 func (c Config) SharingKeepsOthers() bool { return c.AtLeast(23, 2) && !c.AtLeast(26, 5) }
 
+// Opens names what this Slurm does with a pending job of these bounds, on nodes whose partition has a default memory by node
+// (MB, 0: none), that does not count by amounts; "" for none. Beside the memory that a job asks for by GPU that default has to be
+// free, too (22.05.8 to 26.05.5); and 26.05 gives each GPU of a job of --ntasks-per-gpu cores of its own socket (26.05.5).
+func (c Config) Opens(b Bounds, defMemPerNode int64) string {
+	switch {
+	case b.Open != "":
+		return b.Open
+	case b.MemPerGPU > 0 && defMemPerNode > 0:
+		return "memory by GPU where the default is by node (DefMemPerNode)"
+	case b.TasksPerGPU > 0 && c.AtLeast(26, 5):
+		return "tasks of each GPU (--ntasks-per-gpu), which this Slurm binds to its socket"
+	}
+	return ""
+}
+
 // FillsFirstNodes reports whether of a job that is bound to several nodes, and asks for GPUs in another way than by node, the
 // first nodes may get so many tasks that the last one gets none: then the job has BadConstraints. So it is on 24.11.5 and
 // 26.05.5, and not on 22.05.8; what counts the tasks (eval_nodes_gres) came with 24.05.

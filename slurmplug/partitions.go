@@ -78,6 +78,9 @@ func partition(words map[string]string) (p Partition, err error) {
 	if n, err := parseUint(words["MaxCPUsPerNode"], math.MaxInt32); err == nil {
 		p.MaxNodeCPUs = int(n)
 	}
+	if n, err := parseUint(words["DefMemPerNode"], math.MaxInt32); err == nil {
+		p.DefNodeMem = int64(n)
+	}
 	if value := words["MaxCPUsPerSocket"]; value != "" && value != "UNLIMITED" {
 		p.NodeLimit = "MaxCPUsPerSocket"
 	}

@@ -105,6 +105,7 @@ type Partition struct {
 	DefaultTime  time.Duration
 	QOS          string // of the partition itself, "" for none
 	MaxNodeCPUs  int    // of one node that its jobs together may hold (MaxCPUsPerNode); 0: all
+	DefNodeMem   int64  // MB of each node of a job that asks for none (DefMemPerNode); 0: none is set
 	NodeLimit    string // another limit on which jobs start on one node: "MaxCPUsPerSocket", "ExclusiveUser"; "" for none
 	SizeLimit    string // what bounds or rounds the CPUs or memory of its jobs, "MaxCPUsPerNode=8"; "" for nothing
 	WholeNodes   string // the setting that gives its jobs whole nodes, "Exclusive=NODE"; "" for none

@@ -147,6 +147,7 @@ type Bounds struct {
 	Most                int // nodes
 	Tasks, TasksPerNode int
 	CPUs, CPUsPerGPU    int   // CPUs: of each node
+	TasksPerGPU         int   // --ntasks-per-gpu
 	MemMB               int64 // of each node
 	MemPerCPU           int64 // MB for each CPU; by a default, too
 	MemPerGPU           int64 // MB for each GPU, by a default, too: beside --mem, Slurm starts it where these are free (22.05.8, 26.05.5)
@@ -211,6 +212,7 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if n, err := perGPU(words["CpusPerTres"]); err == nil && !twice["CpusPerTres"] {
 		b.CPUsPerGPU = n
 	}
+	b.TasksPerGPU = number("NtasksPerTRES", words["NtasksPerTRES"])
 	if mb, err := ParseMemory(words["MinTmpDiskNode"]); err == nil {
 		b.TmpMB = mb
 	}
@@ -229,6 +231,8 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 		b.Open = "GPUs by task, and other tasks of each node than there are" // 22.05 may want GPUs for these
 	case cpus > 0 && cpus < max(perTask, 1)*b.Tasks: // 24.11.5 starts none with several CPUs for each, even on an idle node
 		b.Open = "fewer CPUs than its tasks need (--overcommit)"
+	case b.CPUsPerGPU > 0 && b.TasksPerGPU > b.CPUsPerGPU: // 22.05.8 starts it where all GPUs of a node are free, and nowhere else
+		b.Open = "more tasks than CPUs for each GPU"
 	case b.CPUsPerGPU > 0 && perTask > 1: // by MaxMemPerCPU: 22.05 starts none whose task gets fewer by GPU
 		b.Open = "CPUs by task and by GPU"
 	}

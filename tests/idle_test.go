@@ -94,6 +94,7 @@ var idleScripts = map[string]string{
 	"spins":  "renice 19 $$ >/dev/null; while :; do :; done",
 	"hangs":  "work 8; sleep 600",
 	"loads":  "sleep 28; work 600",
+	"learns": "sleep 45; work 600", // loads for longer, so that later loads count as loads on a busy machine, too
 }
 
 func (x *idling) submitAs(what, name string) string {
@@ -131,7 +132,7 @@ func TestIdleJobsAreFound(t *testing.T) {
 	x := newIdling(t, `"cancel"`)
 	d := x.daemon()
 	d.waitLog("started")
-	first := x.submitAs("loads", "loader")
+	first := x.submitAs("learns", "loader")
 	x.wait("the first loader to be a false alarm", func() bool {
 		return slices.ContainsFunc(x.spells(first), func(s idle.Spell) bool { return s.FalseAlarm() && s.Kind == idle.NeverUsed })
 	})

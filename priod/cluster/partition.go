@@ -15,6 +15,7 @@ type Partition struct {
 	Closed      string // its state, where it starts no job: "DOWN", "INACTIVE"; else ""
 	Draining    bool   // it takes no job that is not in it
 	NodeCPUs    int    // all of its jobs together, of each node (MaxCPUsPerNode); 0: all
+	NodeMemMB   int64  // the memory of each node of a job that asks for none (DefMemPerNode); 0: none is set
 	Open        string // a limit that cannot be counted: "MaxCPUsPerSocket"; "": none
 	Tier        int    // Slurm looks at jobs of a higher one first (PriorityTier)
 	JobFactor   int    // PriorityJobFactor, which counts beside the largest one
@@ -33,7 +34,7 @@ type Partition struct {
 // NewPartition is a partition as policies see it.
 func NewPartition(p *slurmplug.Partition) Partition {
 	o := Partition{
-		Name: p.Name, Draining: strings.HasPrefix(p.State, "DRAIN"), NodeCPUs: p.MaxNodeCPUs, Open: p.NodeLimit, Tier: p.PriorityTier, JobFactor: p.JobFactor,
+		Name: p.Name, Draining: strings.HasPrefix(p.State, "DRAIN"), NodeCPUs: p.MaxNodeCPUs, NodeMemMB: p.DefNodeMem, Open: p.NodeLimit, Tier: p.PriorityTier, JobFactor: p.JobFactor,
 		Preemptable: p.PreemptMode != "" && p.PreemptMode != "OFF", MaxTime: p.MaxTime, DefaultTime: p.DefaultTime, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes,
 		Accounts: p.Accounts, NotAccounts: p.NotAccounts, QOS: p.AllowsQOS, NotQOS: p.NotQOS, Groups: p.Groups != nil,
 	}

@@ -530,8 +530,11 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 		if least < 0 || n.gpus < least {
 			least = n.gpus
 		}
-		if n.bySocket() && j.CPUsPerGPU() > 0 {
+		switch {
+		case n.bySocket() && j.CPUsPerGPU() > 0:
 			d.open = "CPUs for each GPU on whole sockets"
+		case whole && n.gpus*j.CPUsPerGPU() > n.cpus:
+			d.open = "CPUs for each GPU on whole nodes that have fewer"
 		}
 	}
 	if whole {

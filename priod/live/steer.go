@@ -34,6 +34,7 @@ func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map
 				bounds.Binds = bounds.Binds && !c.conf.BindsGPUs()
 				bounds.Fills = bounds.Fills && c.conf.FillsFirstNodes()
 				bounds.AddsUp = bounds.AddsUp && c.conf.AddsUpGPUs()
+				bounds.Open = c.conf.Opens(bounds, c.defMemPerNode(record.Partition))
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -48,4 +49,17 @@ func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map
 	}
 	_ = g.Wait() // the errors are in doubts
 	return places, doubts
+}
+
+// defMemPerNode is the largest default memory by node of some partitions, MB; a partition without one has that of the cluster.
+func (c *Cluster) defMemPerNode(partitions string) (most int64) {
+	_, ofCluster := c.conf.DefaultMemory()
+	for _, name := range cluster.PartitionNames(partitions) {
+		mb := ofCluster
+		if p := c.admitting[name]; p != nil && p.NodeMemMB > 0 {
+			mb = p.NodeMemMB
+		}
+		most = max(most, mb)
+	}
+	return most
 }

@@ -165,7 +165,7 @@ func TestCases(t *testing.T) {
 			if want != "" && slurmplug.RewritesTasks(lab.Version()) && strings.Contains(j.Case.String(), "--ntasks-per-gpu") {
 				want = "stays" // an update would break such a job: it is no victim
 			}
-			if fault, got := j.fault(), j.outcome(); file != "" || fault != "" || want != "" && got != want {
+			if fault, got := j.fault(), j.outcome(); fault != "" || want != "" && got != want {
 				t.Errorf("%s, %s, want %s\n%s", fault, got, want, j.describe())
 			}
 		}

@@ -157,12 +157,23 @@ func (m *Map) held(j *cluster.Job, at int32, a placement.Amount) placement.Amoun
 	for k := range m.others {
 		switch {
 		case cpusIn&(1<<k) != 0:
-			a.Others[k] = int64(a.CPUs)
+			a.Others[k] = int64(m.coresOf(j, at, a.CPUs))
 		case j.Whole && m.others[k].gres != "": // all of the node's
 			a.Others[k] = m.sizes[at].Others[k]
 		}
 	}
 	return a
+}
+
+// coresOf are the CPUs of the cores that a running job holds of a node, where so many are allocated to it: a job with one thread
+// of each core keeps the others, too.
+func (m *Map) coresOf(j *cluster.Job, at, cpus int32) int32 {
+	size := &m.sizes[at]
+	if j.OneThread {
+		cpus *= max(size.Threads, 1)
+	}
+	core := max(size.Core, 1)
+	return (cpus + core - 1) / core * core
 }
 
 // asks is what each node gives a job of the other resources, and in which its CPUs count. A job of several partitions
