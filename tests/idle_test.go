@@ -93,8 +93,8 @@ var idleScripts = map[string]string{
 	"sleeps": "sleep 600",
 	"spins":  "renice 19 $$ >/dev/null; while :; do :; done",
 	"hangs":  "work 8; sleep 600",
-	"loads":  "sleep 28; work 600",
-	"learns": "sleep 45; work 600", // loads for longer, so that later loads count as loads on a busy machine, too
+	"loads":  "sleep 21; work 600",
+	"learns": "sleep 28; work 600", // for longer than later loads, so that those are seen in time on a busy machine, too
 }
 
 func (x *idling) submitAs(what, name string) string {
