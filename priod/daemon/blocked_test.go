@@ -222,6 +222,7 @@ var saidElsewhere = map[string]string{
 	`priod_unwritten_jobs{reason="postponed"}`:   "priod_postponed_writes",
 	`priod_unwritten_jobs{reason="unknown"}`:     "priod_writes_total",
 	`priod_unwritten_jobs{reason="write-limit"}`: "priod_notes",
+	`priod_notes{note="trial"}`:                  "", // not a trouble: a trial is on
 }
 
 // Each word of the gauges of what is left undone has an alert.
@@ -240,7 +241,7 @@ func TestEveryWordOfTroubleHasAnAlert(t *testing.T) {
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
 			one := name + "{" + strings.Join(labels, ",") + "}"
-			if saidElsewhere[one] != "" {
+			if _, said := saidElsewhere[one]; said {
 				continue
 			}
 			instance := strings.NewReplacer(`"`, "", "{", " ", "}", "").Replace(one)
