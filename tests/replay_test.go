@@ -16,7 +16,7 @@ import (
 // docs/first-day.md, "Walk through your own month", on a Slurm that knows priod only by name: no daemon, no state folder.
 func TestReplayOfALab(t *testing.T) {
 	s := newSite(t, "")
-	done := s.submit("--gres=gpu:1", "--time=5", "--wrap", "sleep 15") // the runs of a replay that end before its last cycle are kept; one of 3 s may be its whole length
+	done := s.submit("--gres=gpu:1", "--time=5", "--wrap", "sleep 3")
 	s.wait("accounting to know a job that is done", func() bool {
 		return strings.Contains(s.slurm("sacct", "--noheader", "-X", "--jobs="+done, "--format=State,End%30"), "COMPLETED")
 	})

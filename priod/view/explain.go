@@ -382,7 +382,7 @@ func (v *Explanation) Lines(all bool) (lines []Line) {
 // showJob says what the job is.
 func (v *Explanation) showJob(line liner) {
 	j := &v.Job
-	if v.Decision == nil && j.Partition == "" && len(v.Stays) > 0 && v.Stays[0].Closed { // of accounting alone
+	if v.Decision == nil && j.Partition == "" && len(v.Stays) > 0 { // of accounting alone
 		line("Job", "%s of %s (account %s): it ended before priod saw it, so what it asked for is not known", j.ID, j.User, cmp.Or(j.Account, "not known"))
 		return
 	}

@@ -117,7 +117,6 @@ func TestExplainOfARunBeforePriod(t *testing.T) {
 	v := &Explanation{}
 	v.Job = store.Job{ID: slurmplug.Plain(7), User: "ann", Left: time.Now()}
 	v.Stays = []store.Stay{{}}
-	v.Stays[0].Closed = true
 	if text := v.Lines(false)[0].Text; !strings.Contains(text, "it ended before priod saw it") || strings.Contains(text, "partition ,") {
 		t.Error(text)
 	}

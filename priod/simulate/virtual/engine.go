@@ -57,6 +57,7 @@ type job struct {
 	vain    int32 // runs on end of which nothing was kept
 	speed   float64
 	start   float64 // of this run, after the prolog
+	cycles  int64   // before it
 	lost    float64 // s of this run spent on restarting
 	planned float64 // when the run frees its GPUs, as far as the scheduler knows
 
@@ -103,6 +104,7 @@ type engine struct {
 	windows      []window             // maintenance that is announced, by its start
 
 	calculating, cycling bool // in the agenda
+	cycles               int64
 
 	users, accounts map[string]*owner
 	factors         *multifactor

@@ -54,7 +54,7 @@ func (e *engine) start(j *job) {
 	j.runs++
 	j.epoch++
 	j.start = e.now + e.opt.Prolog
-	j.state = running
+	j.state, j.cycles = running, e.cycles
 	seconds := j.lost + j.todo/j.speed
 	if j.cut = j.Limit > 0 && seconds > j.Limit; j.Limit > 0 {
 		j.planned = j.start + j.Limit + e.opt.Epilog

@@ -342,7 +342,7 @@ func (s *slurm) remove(j *job) {
 		return
 	}
 	s.change()
-	if watch := &s.e.opt.Daemon.Settings.Waits; watch.Tracker != nil && j.GPUs > 0 && (j.start > s.last || s.last == 0) && len(j.shares) > 0 { // accounting tells of it
+	if watch := &s.e.opt.Daemon.Settings.Waits; watch.Tracker != nil && j.GPUs > 0 && j.cycles == s.e.cycles && len(j.shares) > 0 { // accounting tells of it
 		stay := cluster.Stay{
 			Job: j.id, Start: s.e.instant(j.start), End: s.e.instant(s.e.now), Closed: true, GPUs: j.GPUs, GPUType: s.e.types[s.e.nodes.Type(j.shares[0].Node)],
 			User: j.User, Account: j.Account, Class: j.Class,
@@ -438,6 +438,7 @@ func (e *engine) step() error {
 		s.watch()
 	}
 	s.last = e.now
+	e.cycles++
 	return nil
 }
 
