@@ -501,9 +501,8 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 			d.allocate(j, whole, nodes, v.defMemPerCPU)
 			d.allMem = j.MinMemMB == 0 && d.memMB > 0 && slices.Contains(v.nodeMB, d.memMB/int64(max(d.nodes, 1))) // a request by GPU has no MinMemMB either
 			d.bound(j, whole, nodes, v.nodeMB)
-			threads := func(n nodeSize) bool { return n.threads > 1 }
-			if v.noThreads && j.Threads == 1 && j.NumTasks > 1 && j.ByTask() && slices.ContainsFunc(nodes, threads) {
-				d.open = "GPUs by task with one thread of each core, which this Slurm does not start"
+			if j.ByTask() && j.NumTasks > 1 && slices.ContainsFunc(nodes, func(n nodeSize) bool { return n.threads > 1 }) {
+				d.open = cmp.Or(v.openByTask(j, d.taskCPUs), d.open)
 			}
 		} else if holds, err := slurmplug.ParseTRES(j.TRES); v.listsGPUs && err == nil && len(holds) > 0 {
 			_, d.gpus, _ = holds.GPUs() // none of --gpus-per-socket, which 22.05 may start without GPUs
@@ -515,6 +514,18 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 	}
 	c.last, c.demand = r, d
 	return d
+}
+
+// openByTask names what is not counted of a pending job with GPUs by task, on nodes whose cores have several threads; "" for
+// nothing. Slurm gives tasks of one CPU out by cores: a node with one GPU free counts for two of them (22.05.8).
+func (c *conversion) openByTask(j *slurmplug.Job, taskCPUs int) string {
+	switch {
+	case j.Threads == 1 && c.noThreads:
+		return "GPUs by task with one thread of each core, which this Slurm does not start"
+	case j.Threads != 1 && taskCPUs == 1 && j.NumTasks%max(j.NodeCount(), 1) != 0:
+		return "GPUs by task of one CPU, unevenly on several nodes whose cores have several threads"
+	}
+	return ""
 }
 
 // allocate completes a pending job's demand with what Slurm will allocate, by the nodes that it may have: the CPUs of
