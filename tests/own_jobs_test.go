@@ -35,7 +35,7 @@ func TestUsersLearnWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := s.daemon()
-	d.waitLog("users may ask about their own jobs")
+	d.waitLog("key=explain")
 	submit := func(user string, args ...string) string {
 		t.Helper()
 		id, err := s.lab.As(user).Sbatch(s.Context(), append([]string{"--chdir=" + open, "--time=20"}, args...)...)

@@ -50,7 +50,7 @@ func interleave(app *cli.App, args []string) []string {
 		}
 		rest = rest[n:]
 	}
-	if slices.ContainsFunc(options, isHelp) { // the library takes an operand for a topic
+	if slices.Contains(options, "--help") || slices.Contains(options, "-h") { // the library takes an operand for a topic
 		if len(verbs) == 0 && len(operands) > 0 {
 			options = nil
 		} else {
@@ -103,8 +103,6 @@ func flagOf(flags []cli.Flag, word string) cli.Flag {
 	return nil
 }
 
-func isHelp(word string) bool { return word == "--help" || word == "-h" }
-
 func isFlag(flags []cli.Flag, word string) bool { return flagOf(flags, word) != nil }
 
 // takesValue reports whether a flag is followed by its value in a word of its own.
@@ -124,9 +122,6 @@ var (
 func wrongFlag(verb *cli.Command, err error) error {
 	see := "see " + cmp.Or(verb.HelpName, "priod") + " --help"
 	if m := undefinedFlag.FindStringSubmatch(err.Error()); m != nil {
-		if err := goneAs(verb.Name, dashed(m[1])); err != nil {
-			return err
-		}
 		if strings.Contains(verb.ArgsUsage, "-- SBATCH-OPTIONS") {
 			see = "options of sbatch stand behind --; " + see
 		}

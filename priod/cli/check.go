@@ -285,7 +285,7 @@ func checkState(ctx context.Context, cfg *config.Config) []live.Finding {
 		out = append(out, live.Finding{Level: live.Warn, Name: "pause", Text: p.String(), Fix: "priod resume"})
 	}
 	out = append(out, checkDatabase(ctx, dir, false)...)
-	if err := writable(dir); err != nil {
+	if _, err := probe(dir); err != nil {
 		return append(out, live.Finding{Level: live.Warn, Name: name, Text: err.Error(), Fix: fix})
 	}
 	return append(out, live.Finding{Level: live.Pass, Name: name, Text: dir + " can be written"})

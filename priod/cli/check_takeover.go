@@ -94,12 +94,6 @@ func sameFileSystem(a, b string) bool {
 	return syscall.Stat(a, &of[0]) != nil || syscall.Stat(b, &of[1]) != nil || of[0].Dev == of[1].Dev
 }
 
-// writable makes sure that this user can make files in a folder.
-func writable(dir string) error {
-	_, err := probe(dir)
-	return err
-}
-
 // probe makes a file in a folder and removes it, and returns how far this host's clock is ahead
 // of the one by which the file system dated it.
 func probe(dir string) (ahead time.Duration, err error) {

@@ -88,12 +88,9 @@ func TestWrongUsage(t *testing.T) {
 		"defrag --json":                 "defrag is gone: use priod explain --victims",
 		"explain --history --victims 1": "explain: --history or --victims, not both",
 		"explain --history":             "explain: name one job, such as 17, 17_4 or 17+0",
-		"tune --grid x --goal te-p95":   "--grid is gone: use --try",
 		"eta --user x a.sh":             "eta: --user is for waiting jobs, not for scripts",
 		"simulate --nodes 1:v100:4 --from-slurm --mtbf -1s": "--mtbf -1s: want 0s or more",
 		"simulate --compare --order las":                    `--order "las": want one of fifo, multifactor, fair-share, quotas, owners, priod`,
-		"simulate --nodes 1:v100:4 --generate frob":         "--generate is gone: it compares with the papers: use go run ./tests/papers simulate in a checkout",
-		"simulate --max-evictions 2":                        "--max-evictions is gone: use --set preemption.max_evictions=TIMES",
 	} {
 		var out, errs bytes.Buffer
 		status := Main("", append([]string{"priod"}, strings.Fields(in)...), &out, &errs)

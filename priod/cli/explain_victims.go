@@ -21,7 +21,6 @@ import (
 	"slurmprio/priod/report"
 	"slurmprio/priod/store"
 	"slurmprio/priod/view"
-	"slurmprio/slurmplug"
 )
 
 // leaving are the jobs that would leave for waiting ones now.
@@ -30,12 +29,33 @@ type leaving struct {
 	Gangs  []evict.Claimant `json:"gangs"`  // or the gang; all of them where no job was named
 }
 
+// room is a cycle that decides, even while preemption is off, who leaves for whom, and writes nothing.
+type room struct {
+	cycle.Result
+	journal *evict.Journal
+	set     evict.Settings
+}
+
+func newRoom(c *cli.Context, cfg *config.Config) (r room, err error) {
+	h, err := history(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))
+	if err != nil {
+		return r, err
+	}
+	if r.journal, err = store.OpenEvictions(cfg.Journals()); err != nil {
+		return r, err
+	}
+	r.set = cfg.Eviction()
+	on, slurm := r.set, live.New(newClient(cfg))
+	on.Enabled = mayEvict(cfg)
+	r.Result, err = cycle.Step(c.Context, slurm, nil, h, cycle.Settings{
+		Consent: cfg.ConsentRules(), Order: order.Feature{Settings: cfg.Decide()}, DryRun: true, Evictions: evict.Feature{Settings: on, Slurm: slurm, Journal: r.journal},
+	})
+	return r, err
+}
+
 // explainVictims shows which jobs would leave for a job, and why others stay; without a job, which small jobs would leave for gangs.
 func explainVictims(c *cli.Context) error {
-	n, err := most(c)
-	if err != nil {
-		return err
-	}
+	n := c.Int("most")
 	name, err := optionalJob(c)
 	if err != nil {
 		return err
@@ -44,14 +64,36 @@ func explainVictims(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	v := leaving{Trials: []*evictView{}, Gangs: []evict.Claimant{}}
+	var id cluster.JobID
 	if name != nil {
-		err = v.ofJob(c, cfg, *name)
-	} else {
-		v.Gangs, err = gangVictims(c, cfg)
+		if id, err = view.Find(c.Context, cfg, nil, *name); err != nil {
+			return err
+		}
 	}
+	r, err := newRoom(c, cfg)
 	if err != nil {
 		return err
+	}
+	v := leaving{Trials: []*evictView{}, Gangs: []evict.Claimant{}}
+	if name != nil {
+		v.Trials = r.trial(cfg, id)
+	}
+	if len(v.Trials) == 0 {
+		waits, err := waitedFor(c.Context, cfg, r.Snapshot.At)
+		if err != nil {
+			return err
+		}
+		v.Gangs = append(v.Gangs, r.gangs(waits)...)
+	}
+	if name != nil {
+		v.Gangs = slices.DeleteFunc(v.Gangs, func(g evict.Claimant) bool { return !isJob(g.Job, id) })
+	}
+	switch {
+	case name == nil || len(v.Trials)+len(v.Gangs) > 0:
+	case !mayEvict(cfg):
+		return usagef("preemption.policy %q evicts no job", cfg.Preemption.Policy)
+	default:
+		return fmt.Errorf("job %s waits neither as a TE job nor as a gang for which enough GPUs are free (priod explain %s says what it counts as)", *name, *name)
 	}
 	return answer(c, v, func(w io.Writer) {
 		for _, t := range v.Trials {
@@ -63,38 +105,6 @@ func explainVictims(c *cli.Context) error {
 	})
 }
 
-// ofJob looks at a job that waits as a TE job or as a gang.
-func (v *leaving) ofJob(c *cli.Context, cfg *config.Config, name slurmplug.JobName) error {
-	id, err := view.Find(c.Context, cfg, nil, name)
-	if err != nil {
-		return err
-	}
-	trial, err := trialVictims(c, cfg, id)
-	if err != nil {
-		return err
-	}
-	if trial != nil {
-		v.Trials = append(v.Trials, trial)
-		return nil
-	}
-	gangs, err := gangVictims(c, cfg)
-	if err != nil {
-		return err
-	}
-	for _, g := range gangs {
-		if isJob(g.Job, id) {
-			v.Gangs = append(v.Gangs, g)
-		}
-	}
-	switch {
-	case len(v.Gangs) > 0:
-		return nil
-	case !mayEvict(cfg):
-		return usagef("preemption.policy %q evicts no job", cfg.Preemption.Policy)
-	}
-	return fmt.Errorf("job %s waits neither as a TE job nor as a gang for which enough GPUs are free (priod explain %s says what it counts as)", name, name)
-}
-
 // mayEvict reports whether the configured policy evicts jobs at all.
 func mayEvict(cfg *config.Config) bool {
 	return slices.Contains([]preemption.Policy{preemption.LeastLoss, preemption.FitGpp}, preemption.Policy(cfg.Preemption.Policy))
@@ -103,27 +113,13 @@ func mayEvict(cfg *config.Config) bool {
 // isJob reports whether a job is the one that was named; an array without a task names all of them.
 func isJob(id, named cluster.JobID) bool { return id == named || id.ID == named.ID && named.Task < 0 }
 
-// gangVictims are the small jobs that would move for gangs that wait though enough GPUs are free.
-func gangVictims(c *cli.Context, cfg *config.Config) ([]evict.Claimant, error) {
-	journal, err := store.OpenEvictions(cfg.Journals())
-	if err != nil {
-		return nil, err
-	}
-	result, err := preview(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))
-	if err != nil {
-		return nil, err
-	}
-	waits, err := waitedFor(c.Context, cfg, result.Snapshot.At)
-	if err != nil {
-		return nil, err
-	}
-	set := cfg.Eviction()
-	nodes := nodemap.New(&result.Snapshot)
-	choice := evict.Choose(evict.ForGang, evict.Question{
-		Snapshot: &result.Snapshot, Nodes: nodes, Holders: evict.FindHolders(&result.Snapshot, nodes, journal, &set), Plan: &result.Plan,
-		Journal: journal, Settings: &set, Fragmented: waits,
-	})
-	return append([]evict.Claimant{}, choice.Claimants...), nil
+// gangs are those that wait though enough GPUs are free, with the small jobs that would move for them.
+func (r *room) gangs(waits func(cluster.JobID) time.Duration) []evict.Claimant {
+	nodes := nodemap.New(&r.Snapshot)
+	return evict.Choose(evict.ForGang, evict.Question{
+		Snapshot: &r.Snapshot, Nodes: nodes, Holders: evict.FindHolders(&r.Snapshot, nodes, r.journal, &r.set), Plan: &r.Plan,
+		Journal: r.journal, Settings: &r.set, Fragmented: waits,
+	}).Claimants
 }
 
 // waitedFor is how long jobs have waited for nodes of another shape, as the daemon has seen
@@ -180,42 +176,21 @@ type evictView struct {
 	Others  []evict.Running `json:"others"` // all jobs that hold GPUs, with why they stay
 }
 
-// trialVictims are those that the configured policy chooses for a TE job, even while preemption is off; nil: it does not wait as one.
-func trialVictims(c *cli.Context, cfg *config.Config, id cluster.JobID) (*evictView, error) {
-	if !mayEvict(cfg) {
-		return nil, nil
-	}
-	set := cfg.Eviction()
-	v := &evictView{Job: id, Enabled: set.Enabled, Policy: cfg.Preemption.Policy, Victims: []cluster.JobID{}, Others: []evict.Running{}}
-	set.Enabled = true
-	h, err := history(c.Context, cfg, newLogger(cfg, c.App.ErrWriter))
-	if err != nil {
-		return nil, err
-	}
-	journal, err := store.OpenEvictions(cfg.Journals())
-	if err != nil {
-		return nil, err
-	}
-	slurm := live.New(newClient(cfg))
-	result, err := cycle.Step(c.Context, slurm, nil, h, cycle.Settings{
-		Consent: cfg.ConsentRules(), Order: order.Feature{Settings: cfg.Decide()}, DryRun: true, Evictions: evict.Feature{Settings: set, Slurm: slurm, Journal: journal},
-	})
-	if err != nil {
-		return nil, err
-	}
-	choice := result.Room.Of(evict.ForTrial)
+// trial is a TE job with those that the configured policy chooses for it; none: it does not wait as one.
+func (r *room) trial(cfg *config.Config, id cluster.JobID) []*evictView {
+	choice := r.Room.Of(evict.ForTrial)
 	if choice == nil { // no TE job waits
-		return nil, nil
+		return []*evictView{}
 	}
 	at := slices.IndexFunc(choice.Claimants, func(x evict.Claimant) bool { return isJob(x.Job, id) })
 	if at < 0 {
-		return nil, nil
+		return []*evictView{}
 	}
 	x := &choice.Claimants[at]
-	v.Why, v.Words, v.Cost, v.WaitS = x.Why, evict.Text(evict.ForTrial, x.Why), x.Cost, x.WaitS
-	v.Victims = append(v.Victims, x.Leaving()...)
-	v.Others = append(v.Others, choice.Refusals(x)...)
-	return v, nil
+	return []*evictView{{
+		Job: id, Enabled: r.set.Enabled, Policy: cfg.Preemption.Policy, Why: x.Why, Words: evict.Text(evict.ForTrial, x.Why), Cost: x.Cost, WaitS: x.WaitS,
+		Victims: append([]cluster.JobID{}, x.Leaving()...), Others: append([]evict.Running{}, choice.Refusals(x)...),
+	}}
 }
 
 func (v *evictView) show(w io.Writer, most int) {

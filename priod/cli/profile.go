@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"slurmprio/priod/live"
 	"slurmprio/priod/profile"
@@ -86,8 +84,19 @@ func runProfile(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var finish func()
-	set.Seen, finish = bars(c.App.ErrWriter, types, set.Budget)
+	var doing sync.Map
+	names := make([]string, len(types))
+	for i := range types {
+		names[i] = types[i].Name
+	}
+	seen, finish := progress(c.App.ErrWriter, names, int64(set.Budget), func(name string, used int64) string {
+		what, _ := doing.Load(name)
+		return fmt.Sprintf("%s of %s, %s", report.Ago(time.Duration(used)), report.Ago(set.Budget), report.Safe(fmt.Sprint(what)))
+	})
+	set.Seen = func(s profile.Progress) {
+		doing.Store(s.GPUType, s.Doing)
+		seen(s.GPUType, int64(min(s.Used, set.Budget-1)))
+	}
 	slurm := &profile.Slurm{Script: *script, File: c.String("progress-file"), Env: os.Environ(), Runner: runner}
 	results, errs := profile.Run(ctx, slurm, types, set)
 	finish()
@@ -267,37 +276,6 @@ func chosen(c *cli.Context) (names []string, cpus []int, err error) {
 		}
 	}
 	return names, cpus, nil
-}
-
-// bars shows on a terminal how far each type is.
-func bars(w io.Writer, types []profile.Type, budget time.Duration) (seen func(profile.Progress), finish func()) {
-	if !isTerminal(w) {
-		return nil, func() {}
-	}
-	p := mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))
-	var mu sync.Mutex
-	doing := map[string]string{}
-	all := map[string]*mpb.Bar{}
-	for _, t := range types {
-		all[t.Name] = p.AddBar(int64(budget), mpb.BarRemoveOnComplete(),
-			mpb.PrependDecorators(decor.Name(t.Name, decor.WCSyncSpaceR)),
-			mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string {
-				mu.Lock()
-				defer mu.Unlock()
-				return fmt.Sprintf("%s of %s, %s", report.Ago(time.Duration(s.Current)), report.Ago(budget), report.Safe(doing[t.Name]))
-			})))
-	}
-	return func(s profile.Progress) {
-			mu.Lock()
-			doing[s.GPUType] = s.Doing
-			mu.Unlock()
-			all[s.GPUType].SetCurrent(int64(min(s.Used, budget-1)))
-		}, func() {
-			for _, b := range all {
-				b.Abort(true)
-			}
-			p.Wait()
-		}
 }
 
 // profiledView is one GPU type in JSON.

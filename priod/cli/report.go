@@ -133,10 +133,8 @@ func (k *kind) command() *cli.Command {
 		if err != nil {
 			return err
 		}
-		if path := c.String("html"); path != "" {
-			if err := writeFile(path, v.Page().Write); err != nil {
-				return err
-			}
+		if err := writeTo(c, "html", v.Page().Write); err != nil {
+			return err
 		}
 		return show(c, v)
 	}

@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
@@ -226,11 +224,19 @@ func accounting(c *cli.Context) bool {
 // run simulates.
 func (s *Simulated) run(ctx context.Context, in simulate.Input, bar io.Writer) (err error) {
 	debug.SetGCPercent(400) // a simulation keeps little, and makes and drops much
-	tick, finish := progress(bar, s.title, s.expected)
+	seen, finish := progress(bar, []string{s.title}, s.expected, func(_ string, n int64) string {
+		if s.expected > 0 {
+			return fmt.Sprintf("%d of %d jobs submitted", n, s.expected)
+		}
+		return report.Plural(int(n), "job", "jobs") + " submitted"
+	})
 	jobs := in.Jobs
 	in.Jobs = func(yield func(trace.Job, error) bool) {
+		n := int64(0)
 		for j, err := range jobs {
-			tick()
+			if n++; n%256 == 0 {
+				seen(s.title, n)
+			}
 			if !yield(j, err) {
 				return
 			}
@@ -411,45 +417,11 @@ func numbers(flag, text string) (all []float64, err error) {
 	return all, nil
 }
 
-// progress shows on a terminal how many jobs have arrived.
-func progress(w io.Writer, title string, of int64) (tick, finish func()) {
-	if !isTerminal(w) {
-		return func() {}, func() {}
-	}
-	p := mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(200*time.Millisecond))
-	words := decor.CurrentNoUnit(" %d jobs submitted")
-	if of > 0 {
-		words = decor.CountersNoUnit(" " + title + ": %d of %d jobs submitted")
-	}
-	bar := p.New(of, mpb.SpinnerStyle(), mpb.AppendDecorators(words), mpb.BarRemoveOnComplete())
-	n := int64(0)
-	return func() {
-			if n++; n%256 == 0 && n < of || of == 0 && n%1024 == 0 {
-				bar.SetCurrent(n)
-			}
-		}, func() {
-			bar.SetTotal(-1, true)
-			p.Wait()
-		}
-}
-
 // Show prints the figures, and writes the files of --jobs-out, --series-out and --html.
 func (s *Simulated) Show(c *cli.Context) error {
 	s.showNotes(c.App.ErrWriter)
-	if path := c.String("jobs-out"); path != "" {
-		if err := writeFile(path, s.writeJobs); err != nil {
-			return err
-		}
-	}
-	if path := c.String("series-out"); path != "" {
-		if err := writeFile(path, s.writeSeries); err != nil {
-			return err
-		}
-	}
-	if path := c.String("html"); path != "" {
-		if err := writeFile(path, s.page().Write); err != nil {
-			return err
-		}
+	if err := errors.Join(writeTo(c, "jobs-out", s.writeJobs), writeTo(c, "series-out", s.writeSeries), writeTo(c, "html", func(w io.Writer) error { return s.page().Write(w) })); err != nil {
+		return err
 	}
 	return answer(c, struct {
 		metrics.Figures

@@ -91,10 +91,8 @@ func compareRuns(ctx context.Context, c *cli.Context) error {
 
 // Show prints the comparison, and writes the page of --html.
 func (r *compared) Show(c *cli.Context) error {
-	if path := c.String("html"); path != "" {
-		if err := writeFile(path, r.page().Write); err != nil {
-			return err
-		}
+	if err := writeTo(c, "html", func(w io.Writer) error { return r.page().Write(w) }); err != nil {
+		return err
 	}
 	return answer(c, r, r.show)
 }
@@ -391,15 +389,15 @@ func (r *compared) words() (words []string) {
 	}
 	wait := &r.Error.Wait
 	words = append(words, fmt.Sprintf("Simulated Slurm against reality: mean wait %s; a job's wait is off by %s on average, and by %s or less for half of the jobs.",
-		change(wait, "shorter", "longer"), ago(wait.MeanAbs), ago(wait.MedianAbs)))
-	trust := fmt.Sprintf("priod changes the mean wait by %s; the simulation is off by %s", ago(math.Abs(e.Wait.Mean)), ago(math.Abs(wait.Mean)))
+		change(wait, "shorter", "longer"), report.Seconds(wait.MeanAbs), report.Seconds(wait.MedianAbs)))
+	trust := fmt.Sprintf("priod changes the mean wait by %s; the simulation is off by %s", report.Seconds(math.Abs(e.Wait.Mean)), report.Seconds(math.Abs(wait.Mean)))
 	if math.Abs(e.Wait.Mean) <= math.Abs(wait.Mean) {
 		trust += ": too much to decide by that difference"
 	}
 	words = append(words, trust+".")
 	if r.CPUOnly != nil {
 		wait := &r.CPUOnly.Error.Wait
-		words = append(words, fmt.Sprintf("Jobs without GPUs there: mean wait %s; a job's wait is off by %s on average.", change(wait, "shorter", "longer"), ago(wait.MeanAbs)))
+		words = append(words, fmt.Sprintf("Jobs without GPUs there: mean wait %s; a job's wait is off by %s on average.", change(wait, "shorter", "longer"), report.Seconds(wait.MeanAbs)))
 	}
 	return words
 }
@@ -422,9 +420,9 @@ func change(d *compare.Difference, less, more string) string {
 	}
 	side := func(s float64) string {
 		if s < 0 {
-			return ago(-s) + " " + less
+			return report.Seconds(-s) + " " + less
 		}
-		return ago(s) + " " + more
+		return report.Seconds(s) + " " + more
 	}
 	words := side(d.Mean)
 	switch i := d.Interval; {
@@ -433,13 +431,11 @@ func change(d *compare.Difference, less, more string) string {
 	case i.Low <= 0 && i.High >= 0:
 		return fmt.Sprintf("%s (95 %% interval: %s to %s: may be chance)", words, side(i.Low), side(i.High))
 	case i.High < 0:
-		return fmt.Sprintf("%s (95 %% interval: %s to %s)", words, ago(-i.High), ago(-i.Low))
+		return fmt.Sprintf("%s (95 %% interval: %s to %s)", words, report.Seconds(-i.High), report.Seconds(-i.Low))
 	default:
-		return fmt.Sprintf("%s (95 %% interval: %s to %s)", words, ago(i.Low), ago(i.High))
+		return fmt.Sprintf("%s (95 %% interval: %s to %s)", words, report.Seconds(i.Low), report.Seconds(i.High))
 	}
 }
-
-func ago(seconds float64) string { return report.Ago(time.Duration(seconds * float64(time.Second))) }
 
 // owners are tables of users and accounts who gain and who lose, largest change first.
 func (r *compared) owners() []report.PageTable {
@@ -462,10 +458,10 @@ func (e *effects) owners(whose string) (tables []report.PageTable) {
 		gain, lose := report.PageTable{Title: of.many + " who gain" + whose, Header: header}, report.PageTable{Title: of.many + " who lose" + whose, Header: header}
 		for i := range of.groups {
 			if g := &of.groups[i]; g.Change < 0 {
-				gain.Rows = append(gain.Rows, []any{cmp.Or(g.Name, "none"), g.Jobs, ago(g.From), ago(g.To), ago(g.Change)})
+				gain.Rows = append(gain.Rows, []any{cmp.Or(g.Name, "none"), g.Jobs, report.Seconds(g.From), report.Seconds(g.To), report.Seconds(g.Change)})
 			}
 			if g := &of.groups[len(of.groups)-1-i]; g.Change > 0 {
-				lose.Rows = append(lose.Rows, []any{cmp.Or(g.Name, "none"), g.Jobs, ago(g.From), ago(g.To), "+" + ago(g.Change)})
+				lose.Rows = append(lose.Rows, []any{cmp.Or(g.Name, "none"), g.Jobs, report.Seconds(g.From), report.Seconds(g.To), "+" + report.Seconds(g.Change)})
 			}
 		}
 		for _, t := range []report.PageTable{gain, lose} {
@@ -514,7 +510,7 @@ func (r *compared) plots() []report.Figure {
 	for k := range at {
 		at[k] = float64(k) * until / parts / 3600
 	}
-	mean := ", means of " + ago(until/parts)
+	mean := ", means of " + report.Seconds(until/parts)
 	completion := report.Figure{Title: "Job completion time", XLabel: "hours", YLabel: "share of jobs", LogX: true, Beneath: true}
 	wait := report.Figure{Title: "Wait, of jobs that waited", XLabel: "hours", YLabel: "share of all jobs", LogX: true, Beneath: true}
 	gpus := report.Figure{Title: "GPUs in use" + mean, XLabel: "hours", YLabel: "GPUs", Steps: true, Beneath: true}

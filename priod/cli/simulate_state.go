@@ -66,10 +66,8 @@ func recordRuns(ctx context.Context, c *cli.Context) error {
 	if to.note != "" {
 		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", to.note)
 	}
-	if path := c.String("jobs-out"); path != "" {
-		if err := writeFile(path, r.last.writeJobs); err != nil {
-			return err
-		}
+	if err := writeTo(c, "jobs-out", r.last.writeJobs); err != nil {
+		return err
 	}
 	if err := r.Show(c); err != nil || c.Bool("json") {
 		return err

@@ -10,10 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"slurmprio/priod/config"
 	"slurmprio/priod/report"
@@ -203,8 +202,16 @@ func (t *tuning) stage(ctx context.Context, sets [][]string) error {
 	if err != nil {
 		return err
 	}
-	tick, finish := t.progress(len(missing))
-	t.Done = tick
+	began := time.Now()
+	seen, finish := progress(t.errs, []string{""}, int64(len(missing)), func(_ string, n int64) string {
+		left := time.Since(began) * time.Duration(int64(len(missing))-n) / time.Duration(max(n, 1))
+		return fmt.Sprintf("%d of %d settings, %s left", n, len(missing), report.Ago(left))
+	})
+	done := int64(0)
+	t.Done = func(sweep.Point, error) {
+		done++
+		seen("", done)
+	}
 	failed := t.Run(ctx, missing)
 	finish()
 	if ctx.Err() != nil {
@@ -223,19 +230,6 @@ func (t *tuning) stage(ctx context.Context, sets [][]string) error {
 		fmt.Fprintf(t.errs, "priod: note: settings that could not be replayed: %s\n", report.Safe(failed.Error()))
 	}
 	return nil
-}
-
-// progress shows on a terminal how many of the settings are done.
-func (t *tuning) progress(missing int) (tick func(sweep.Point, error), finish func()) {
-	if missing == 0 || !isTerminal(t.errs) {
-		return nil, func() {}
-	}
-	p := mpb.New(mpb.WithOutput(t.errs))
-	bar := p.AddBar(int64(missing), mpb.PrependDecorators(decor.CountersNoUnit("%d of %d points")), mpb.AppendDecorators(decor.AverageETA(decor.ET_STYLE_GO)))
-	return func(sweep.Point, error) { bar.Increment() }, func() {
-		bar.Abort(false)
-		p.Wait()
-	}
 }
 
 // goals in words.

@@ -37,7 +37,7 @@ func workloadsCommand() *cli.Command {
 				Flags: []cli.Flag{outFlag()}, Before: noArgs, Action: configured(exportWorkloads),
 			},
 		},
-		Before: func(c *cli.Context) error { return goneAs("workloads", c.Args().First()) },
+		Before: func(c *cli.Context) error { return goneAs("workloads " + c.Args().First()) },
 		Action: which("workloads: say what to do: workloads list, history, usage or export"),
 	}
 }
@@ -52,6 +52,14 @@ func writeOut(c *cli.Context, write func(io.Writer) error) error {
 		return writeFile(path, write)
 	}
 	return write(c.App.Writer)
+}
+
+// writeTo writes to the file that a flag names; nothing where it names none.
+func writeTo(c *cli.Context, flag string, write func(io.Writer) error) error {
+	if path := c.String(flag); path != "" {
+		return writeFile(path, write)
+	}
+	return nil
 }
 
 // writeFile writes a whole file or none: a write that fails leaves what stood

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -108,18 +109,10 @@ func (s *Seats[K]) Leave(k K) {
 func peer(c net.Conn) (uint32, error) {
 	const none = ^uint32(0)
 	switch c := c.(type) {
-	case *net.UnixConn: // SO_PEERCRED of unix(7)
-		raw, err := c.SyscallConn()
+	case *net.UnixConn:
+		cred, err := credentials(c)
 		if err != nil {
 			return none, err
-		}
-		var cred *unix.Ucred
-		var told error
-		if err := raw.Control(func(fd uintptr) { cred, told = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-			return none, err
-		}
-		if told != nil {
-			return none, told
 		}
 		return cred.Uid, nil
 	case *net.TCPConn:
@@ -130,6 +123,17 @@ func peer(c net.Conn) (uint32, error) {
 		return uid, nil
 	}
 	return none, net.UnknownNetworkError(c.LocalAddr().Network())
+}
+
+// credentials are those of the process at the other end: SO_PEERCRED of unix(7).
+func credentials(c *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var told error
+	err = raw.Control(func(fd uintptr) { cred, told = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return cred, errors.Join(err, told)
 }
 
 // tcpUser is the user of this host whose TCP socket has these addresses, see sock_diag(7).
@@ -228,10 +232,26 @@ func Listen(address string) (net.Listener, error) {
 	return &askers{Listener: l, one: openByOne, all: openByAll}, nil
 }
 
+// listenOwn opens a socket on which each user of this host may ask about the own jobs.
+func listenOwn(address string) (net.Listener, error) {
+	l, err := listen(address)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(strings.TrimPrefix(address, "unix:"), 0o666); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &askers{Listener: l, one: askedByOne, all: askedByAll, named: true}, nil
+}
+
 // How many connections to metrics or pages are open at a time: 256 live pages through the site's proxy, which is one user, among them.
 const (
 	openByOne = 320
 	openByAll = 1024
+
+	askedByOne = 4 // about own jobs
+	askedByAll = 64
 )
 
 func listen(address string) (net.Listener, error) {

@@ -108,5 +108,5 @@ func failedBy(err error) Blocked {
 // blocked takes in why the last cycle wrote nothing, or failed.
 func (d *Daemon) blocked(why Blocked) {
 	set(d.metrics.trouble.blocked, allBlocked, func(count map[Blocked]float64) { count[why] = 1 })
-	d.health.note(func(h *health) { h.blocked = why })
+	d.health.note(func(h *health) { h.said.Blocked = why })
 }

@@ -145,9 +145,9 @@ type Daemon struct {
 
 	metrics  *metrics
 	health   *health
-	endpoint endpoint
+	endpoint endpoint // of metrics
 	pages    endpoint
-	ownJobs  ownJobs
+	ownJobs  endpoint
 	wakes    wakeListener
 }
 
@@ -289,7 +289,7 @@ func (d *Daemon) open(ctx context.Context) (err error) {
 		d.clock.now = time.Now
 	}
 	d.state = cycle.NewState()
-	d.health = &health{begun: time.Now(), dir: d.Config.State.Dir}
+	d.health = &health{begun: time.Now(), said: State{Dir: d.Config.State.Dir}}
 	d.metrics = newMetrics(d.Version, d.health, d.Config.State.Dir)
 	if d.table, err = workload.Load(d.Config.Speeds.Workloads); err != nil {
 		return err
@@ -375,7 +375,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 		return result, 0, fmt.Errorf("read Slurm: %w", err)
 	}
 	hold = cmp.Or(hold, d.last.unfit)
-	d.health.note(func(h *health) { h.held = hold })
+	d.health.note(func(h *health) { h.said.Hold = hold })
 	d.fill(ctx, now)
 	d.readAccounts(ctx)
 	begun, current, took := time.Now(), "", map[string]time.Duration{}
@@ -425,8 +425,8 @@ func (d *Daemon) features() cycle.Settings {
 	set.Headroom.OnChange = func(nodes string) { d.Log.Info("nodes kept for TE jobs", "cycle", d.cycles+1, "nodes", nodes) }
 	set.Refusals.Slow = d.learning.speeds.slow
 	set.Guarantee.Settings.Parents = d.learning.accounts.of.Parents
-	d.failures(&set.Retries)
-	d.idle(&set.Idle)
+	set.Retries.Recorder, set.Retries.OnChange, set.Retries.OnDrain = d.Store, d.failed, d.drained
+	set.Idle.Recorder, set.Idle.OnChange = d.Store, d.idled
 	return set
 }
 
@@ -451,7 +451,7 @@ func (d *Daemon) mended() {
 	d.metrics.losses.Add(float64(times - d.last.losses))
 	d.last.losses = times
 	unrecorded := d.Store.Unrecorded()
-	d.health.note(func(h *health) { h.loss, h.unrecorded = last, unrecorded })
+	d.health.note(func(h *health) { h.said.Loss, h.said.Unrecorded = last, unrecorded })
 }
 
 // held takes in the pause in force, "" when there is none.
@@ -460,7 +460,7 @@ func (d *Daemon) held(pause string) {
 	if pause != "" {
 		d.metrics.paused.Set(1)
 	}
-	d.health.note(func(h *health) { h.held = pause })
+	d.health.note(func(h *health) { h.said.Hold = pause })
 }
 
 // readClock returns the time and notices when the system clock was set.

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"slurmprio/priod/cluster"
 	"slurmprio/priod/evict"
-	"slurmprio/priod/plan"
 )
 
 // evictions is what a cycle needs to make room.
@@ -19,7 +17,7 @@ func (d *Daemon) evictions() evict.Feature {
 		d.tellVictim(event)
 	}
 	if d.Config.Cycle.FollowController {
-		e.Slurm = evictor{d.slurm, d}
+		e.Slurm = follower{d.slurm, d}
 	}
 	if d.Config.State.Shared == "" {
 		e.Settings.Since = d.availability.since
@@ -114,50 +112,16 @@ func notice(e evict.Event) string {
 	if x == nil || e.Of == nil {
 		return ""
 	}
+	why := map[evict.Purpose]string{evict.ForTrial: "trial-and-error job", evict.ForRound: "job", evict.ForGang: "multi-node job"}[e.Of.Purpose]
+	leaves, left, after := fmt.Sprintf("makes room for %s %s", why, e.Of.Job), fmt.Sprintf("was evicted at %s for %s %s", x.SignalledAt.Local().Format(time.DateTime), why, e.Of.Job), ""
 	if e.Of.Purpose == evict.ForWindow {
-		return noticeOfWindow(e)
-	}
-	purpose := "trial-and-error job"
-	switch e.Of.Purpose {
-	case evict.ForRound:
-		purpose = "job"
-	case evict.ForGang:
-		purpose = "multi-node job"
+		leaves, left, after = "leaves before "+e.Of.Reason, fmt.Sprintf("left at %s before %s", x.SignalledAt.Local().Format(time.DateTime), e.Of.Reason), " afterwards"
 	}
 	switch {
 	case x.State == evict.Recorded && !x.SignalledAt.IsZero() && x.Tries == 0:
-		return fmt.Sprintf("priod: this job makes room for %s %s: it has %s to save its state, is requeued and starts again on its own (priod explain %s)",
-			purpose, e.Of.Job, x.Grace, x.Job)
+		return fmt.Sprintf("priod: this job %s: it has %s to save its state, is requeued and starts again on its own%s (priod explain %s)", leaves, x.Grace, after, x.Job)
 	case x.State == evict.Done && e.Before != string(evict.Done) && x.Reason == "" && x.How != evict.Finished:
-		return fmt.Sprintf("priod: this run follows one that was evicted at %s for %s %s (priod explain %s)",
-			x.SignalledAt.Local().Format(time.DateTime), purpose, e.Of.Job, x.Job)
+		return fmt.Sprintf("priod: this run follows one that %s (priod explain %s)", left, x.Job)
 	}
 	return ""
-}
-
-// noticeOfWindow is notice of a job that leaves before a window.
-func noticeOfWindow(e evict.Event) string {
-	x := e.Eviction
-	switch {
-	case x.State == evict.Recorded && !x.SignalledAt.IsZero() && x.Tries == 0:
-		return fmt.Sprintf("priod: this job leaves before %s: it has %s to save its state, is requeued and starts again on its own afterwards (priod explain %s)", e.Of.Reason, x.Grace, x.Job)
-	case x.State == evict.Done && e.Before != string(evict.Done) && x.Reason == "" && x.How != evict.Finished:
-		return fmt.Sprintf("priod: this run follows one that left at %s before %s (priod explain %s)", x.SignalledAt.Local().Format(time.DateTime), e.Of.Reason, x.Job)
-	}
-	return ""
-}
-
-// evictor sends commands only while this host's controller is active.
-type evictor struct {
-	Slurm
-	d *Daemon
-}
-
-// Look does nothing while another host's priod is active: it may have the same jobs in
-// hand.
-func (e evictor) Look(ctx context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
-	if err := Elsewhere(ctx, e.Slurm, e.d.Config); err != nil {
-		return nil, err
-	}
-	return e.Slurm.Look(ctx, targets)
 }

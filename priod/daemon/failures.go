@@ -9,11 +9,6 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// failures gives the room that looks at jobs that failed its store and its log.
-func (d *Daemon) failures(f *retry.Feature) {
-	f.Recorder, f.OnChange, f.OnDrain = d.Store, d.failed, d.drained
-}
-
 // failed logs each step of a job whose user agreed to requeues, and for others that they
 // failed.
 func (d *Daemon) failed(x *retry.Failure) {

@@ -21,21 +21,13 @@ const longestCycle = time.Minute
 // health is what the last cycles say about the daemon: the loop writes it, the
 // endpoint reads it.
 type health struct {
-	mu         sync.Mutex
-	begun      time.Time
-	dir        string    // the state folder
-	read       time.Time // end of the last valid read; on standby, of the last check of which host is active
-	succeeded  time.Time // end of the last cycle that succeeded
-	limit      time.Duration
-	cycles     int
-	trouble    string   // the last cycle's error, "" when it succeeded
-	held       string   // why nothing may be written
-	blocked    Blocked  // why the last cycle wrote nothing, or failed
-	standby    StandBy  // why the last cycle left the cluster to another host, "" when it did not
-	unready    string   // why this host, which stands by, could not take over
-	loss       string   // what was last lost of the state folder and rebuilt
-	unrecorded string   // why history is not recorded
-	on         []string // features that the configuration switches on
+	mu        sync.Mutex
+	said      State // in the last cycle; ages and the verdict are those of the moment
+	begun     time.Time
+	read      time.Time // end of the last valid read; on standby, of the last check of which host is active
+	succeeded time.Time // end of the last cycle that succeeded
+	limit     time.Duration
+	unready   string // why this host, which stands by, could not take over
 }
 
 // State is what /health answers.
@@ -68,21 +60,15 @@ func (h *health) note(change func(h *health)) {
 func (h *health) cycle(took, pause time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.cycles++
+	h.said.Cycles++
 	if err != nil {
-		h.trouble = err.Error()
+		h.said.Trouble = err.Error()
 		return
 	}
-	h.trouble, h.succeeded, h.limit = "", time.Now(), healthyIntervals*pause+min(took, longestCycle)
-	if h.standby != "" {
+	h.said.Trouble, h.succeeded, h.limit = "", time.Now(), healthyIntervals*pause+min(took, longestCycle)
+	if h.said.StandBy != "" {
 		h.read = h.succeeded
 	}
-}
-
-func (h *health) readAge() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.since(h.read)
 }
 
 func (h *health) since(t time.Time) time.Duration {
@@ -97,14 +83,13 @@ func (h *health) since(t time.Time) time.Duration {
 func (h *health) state() State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	age := h.since(h.succeeded)
-	s := State{
-		PID: os.Getpid(), Dir: h.dir,
-		Trouble: printable(h.trouble), Blocked: h.blocked, Hold: printable(h.held), StandBy: printable(string(h.standby)), Loss: printable(h.loss), Unrecorded: printable(h.unrecorded), Cycles: h.cycles, On: h.on,
-		ReadAge: h.since(h.read).Seconds(), CycleAge: age.Seconds(), Limit: h.limit.Seconds(),
+	age, s := h.since(h.succeeded), h.said
+	for _, text := range []*string{&s.Trouble, &s.Hold, &s.StandBy, &s.Loss, &s.Unrecorded} {
+		*text = printable(*text)
 	}
+	s.PID, s.ReadAge, s.CycleAge, s.Limit = os.Getpid(), h.since(h.read).Seconds(), age.Seconds(), h.limit.Seconds()
 	switch {
-	case store.ByDaemon(h.held):
+	case store.ByDaemon(s.Hold):
 		s.Reason = "another priod writes to the same cluster"
 	case h.unready != "":
 		s.Reason = "this host stands by and could not take over: " + printable(h.unready)

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // HostLock keeps other priods of this host off the cluster: an abstract unix
@@ -131,16 +129,9 @@ func holder(address *net.UnixAddr, cluster, dir string) error {
 		return err
 	}
 	defer conn.Close()
-	raw, err := conn.SyscallConn()
+	peer, err := credentials(conn)
 	if err != nil {
 		return err
-	}
-	var peer *unix.Ucred
-	var optErr error
-	if err := raw.Control(func(fd uintptr) {
-		peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || optErr != nil {
-		return errors.Join(err, optErr)
 	}
 	name := userName(peer.Uid)
 	if !slices.Contains(trusted(dir), peer.Uid) {

@@ -23,33 +23,27 @@ import (
 type endpoint struct {
 	address string
 	server  *http.Server
-	answers *atomic.Pointer[http.Handler] // of the server
-}
-
-// replaceable hands each request to the handler that holds at that moment.
-func replaceable(h http.Handler) (*atomic.Pointer[http.Handler], http.HandlerFunc) {
-	current := new(atomic.Pointer[http.Handler])
-	current.Store(&h)
-	return current, func(w http.ResponseWriter, r *http.Request) { (*current.Load()).ServeHTTP(w, r) }
+	answers *atomic.Pointer[http.Handler] // of the server: those that hold at the moment
 }
 
 // move answers with h on the address that a key of the configuration says from now on, on none
 // when it is empty. On error the old address and its handler stay.
-func (e *endpoint) move(key, address string, h http.Handler, log hclog.Logger) error {
+func (e *endpoint) move(key, address string, h http.Handler, listen func(address string) (net.Listener, error), log hclog.Logger) error {
 	if address == e.address {
 		if e.answers != nil {
 			e.answers.Store(&h)
 		}
 		return nil
 	}
-	current, serve := replaceable(h)
+	current := new(atomic.Pointer[http.Handler])
+	current.Store(&h)
 	var next *http.Server
 	if address != "" {
-		l, err := Listen(address)
+		l, err := listen(address)
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		next = Server(serve, log)
+		next = Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*current.Load()).ServeHTTP(w, r) }), log)
 		go func() {
 			if err := next.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				log.Error("requests are no longer answered", "key", key, "listen", address, "error", err)
@@ -109,19 +103,25 @@ func removeStale(network, path string) error {
 // serve answers on the addresses of the configuration from now on.
 func (d *Daemon) serve(c *config.Config) error {
 	before, on := d.endpoint.address, c.On()
-	err := d.endpoint.move("metrics.listen", c.Metrics.Listen, d.handler(), d.Log)
+	err := d.endpoint.move("metrics.listen", c.Metrics.Listen, d.handler(), Listen, d.Log)
 	if err == nil && d.Pages != nil {
-		err = d.pages.move("web.listen", c.Web.Listen, d.Pages(c, d.health.state), d.Log)
+		err = d.pages.move("web.listen", c.Web.Listen, d.Pages(c, d.health.state), Listen, d.Log)
 		if err != nil && before != d.endpoint.address {
-			err = errors.Join(err, d.endpoint.move("metrics.listen", before, d.handler(), d.Log))
+			err = errors.Join(err, d.endpoint.move("metrics.listen", before, d.handler(), Listen, d.Log))
 		}
 	}
 	if err != nil {
 		return err
 	}
-	d.health.note(func(h *health) { h.on = on })
+	d.health.note(func(h *health) { h.said.On = on })
 	if d.OwnJobs != nil {
-		d.ownJobs.move(c.OwnJobsSocket(), d.users(d.OwnJobs(c)), d.Log)
+		address := c.OwnJobsSocket()
+		if address != "" {
+			address = "unix:" + address
+		}
+		if err := d.ownJobs.move("explain", address, d.users(d.OwnJobs(c)), listenOwn, d.Log); err != nil { // no reason not to work
+			d.Log.Warn("users cannot ask about their own jobs", "error", err)
+		}
 	}
 	return nil
 }
@@ -155,7 +155,10 @@ func tell(w http.ResponseWriter, state State) {
 // or of operators for those who may not read the state folder.
 func (d *Daemon) users(ownJobs http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", ownJobs)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close") // each connection is one question
+		ownJobs.ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		state := d.health.state()
 		if uid, known := Asker(r.Context()); !known || !slices.Contains(trusted(state.Dir), uid) {

@@ -280,7 +280,7 @@ func TestSocketFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.sock")
 	serve := func() (*endpoint, error) {
 		e := &endpoint{}
-		return e, e.move("metrics.listen", "unix:"+path, d.handler(), d.Log)
+		return e, e.move("metrics.listen", "unix:"+path, d.handler(), Listen, d.Log)
 	}
 
 	// A file of somebody's is left alone.

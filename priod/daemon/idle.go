@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"slurmprio/priod/idle"
 )
@@ -18,11 +17,6 @@ func (d *Daemon) resumeIdle(ctx context.Context, at time.Time) error {
 	}
 	d.state.Idle.Restore(spells, at)
 	return nil
-}
-
-// idle gives the room that looks at running jobs its store and its log.
-func (d *Daemon) idle(f *idle.Feature) {
-	f.Recorder, f.OnChange = d.Store, d.idled
 }
 
 // idled logs a job that was found without work, what was done about it, and how that ended.
@@ -52,12 +46,12 @@ type idleMetrics struct {
 	ended   *prometheus.CounterVec
 }
 
-func newIdleMetrics(factory promauto.Factory) *idleMetrics {
+func newIdleMetrics(f factory) *idleMetrics {
 	m := &idleMetrics{
-		jobs:    factory.NewGaugeVec(prometheus.GaugeOpts{Name: "priod_idle_jobs", Help: "Running jobs that hold GPUs and show no work (idle), that worked before (hung), or that never did (never-used)."}, []string{"kind"}),
-		gpus:    factory.NewGaugeVec(prometheus.GaugeOpts{Name: "priod_idle_gpus", Help: "GPUs that such jobs hold."}, []string{"kind"}),
-		watched: factory.NewGaugeVec(prometheus.GaugeOpts{Name: "priod_idle_watched_jobs", Help: "Running jobs on GPUs by whether a source tells what they do."}, []string{"known"}),
-		ended:   factory.NewCounterVec(prometheus.CounterOpts{Name: "priod_idle_ended_total", Help: "Times without work that ended: with the job (ended), by priod (requeued, cancelled, evicted) or by themselves (worked), which are false alarms."}, []string{"kind", "how"}),
+		jobs:    f.gauges("priod_idle_jobs", "Running jobs that hold GPUs and show no work (idle), that worked before (hung), or that never did (never-used).", "kind"),
+		gpus:    f.gauges("priod_idle_gpus", "GPUs that such jobs hold.", "kind"),
+		watched: f.gauges("priod_idle_watched_jobs", "Running jobs on GPUs by whether a source tells what they do.", "known"),
+		ended:   f.NewCounterVec(prometheus.CounterOpts{Name: "priod_idle_ended_total", Help: "Times without work that ended: with the job (ended), by priod (requeued, cancelled, evicted) or by themselves (worked), which are false alarms."}, []string{"kind", "how"}),
 	}
 	for _, kind := range []idle.Kind{idle.Idle, idle.Hung, idle.NeverUsed} {
 		for _, how := range []idle.How{idle.Worked, idle.Ended, idle.Requeued, idle.Cancelled, idle.Evicted} {

@@ -88,67 +88,54 @@ var drifts = map[string]string{
 
 func newMetrics(version string, h *health, dir string) *metrics {
 	r := prometheus.NewRegistry()
-	factory := promauto.With(r)
-	counter := func(name, help, label string, values ...string) *prometheus.CounterVec {
-		v := factory.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-		for _, value := range values {
-			v.WithLabelValues(value)
-		}
-		return v
-	}
-	single := func(name, help string) prometheus.Counter {
-		return factory.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	}
+	f := factory{promauto.With(r)}
 	m := &metrics{
 		registry: r,
-		stages: factory.NewHistogramVec(prometheus.HistogramOpts{
+		stages: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "priod_cycle_stage_duration_seconds", Help: "Time that one cycle spent in a stage.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 16), // 5 ms to 164 s
 		}, []string{"stage"}),
-		waits: factory.NewHistogramVec(prometheus.HistogramOpts{
+		waits: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "priod_wait_seconds", Help: "Waits of jobs that were seen to start, from their submission or requeue on.",
 			Buckets: []float64{10, 30, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600},
 		}, []string{"partition", "class"}),
-		cycles:     counter("priod_cycles_total", "Cycles by result.", "result", resultOK, resultFailed),
-		reloads:    counter("priod_reloads_total", "Reloads of the configuration by result.", "result", resultOK, resultFailed),
-		accounting: counter("priod_accounting_reads_total", "Reads of Slurm's accounting by result.", "result", resultOK, resultFailed),
-		evictions:  counter("priod_evictions_total", "Evictions for TE jobs by the state that they reached.", "state", words(evict.States)...),
-		yields:     counter("priod_round_evictions_total", "Evictions at the end of rounds by the state that they reached.", "state", words(evict.States)...),
-		writes:     counter("priod_writes_total", "Writes by outcome.", "status", words(statuses)...),
-		renumbered: single("priod_renumbered_writes_total", "Writes beyond the fewest possible, because a gap between values was used up."),
-		jobs:       gauge("priod_jobs", "Job records in the last read (an unsplit array is one) by the class that they count as and by state.", "class", "state"),
-		decisions:  gauge("priod_decisions", "Pending job records by the reason for their place in the order.", "reason"),
-		unwritten:  gauge("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
-		steered:    gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote.").WithLabelValues(),
-		headroom:   gauge("priod_headroom_gpus", "GPUs of the nodes that are kept for TE jobs.").WithLabelValues(),
-		gpus:       gauge("priod_gpus", "GPUs by type and by whether jobs hold them; stranded ones are free on a node in service where no job can start, down ones on a node that is down, drained or reserved.", "type", "state"),
-		waiting:    gauge("priod_waiting_gpus", "GPUs that waiting jobs ask for, by cause of the wait.", "cause"),
-		expected:   gauge("priod_expected_wait_seconds", "Mean expected wait from now on of the waiting GPU jobs whose start is expected from past runs.").WithLabelValues(),
-		kept:       gauge("priod_expected_starts_held_ratio", "Fraction of the jobs of 30 days that started by their first estimate for nine of ten; NaN without any.").WithLabelValues(),
-		steps:      single("priod_clock_steps_total", "Times that the system clock was set by a minute or more."),
-		losses:     single("priod_state_losses_total", "Files of the state folder that were lost or damaged, and rebuilt."),
-		early:      single("priod_early_polls_total", "Polls that came before their interval because of a TE submission."),
-		paused:     gauge("priod_paused", "1 while priod is paused and writes nothing.").WithLabelValues(),
-		standby:    gauge("priod_standby", "1 while the active slurmctld, and so the active priod, is on another host.").WithLabelValues(),
-		findings:   gauge("priod_check_findings", "What the last check of Slurm and of the configuration found, by level.", "level"),
-		rival:      gauge("priod_rival", "1 while another priod writes to the same cluster.").WithLabelValues(),
+		cycles:     f.counters("priod_cycles_total", "Cycles by result.", "result", resultOK, resultFailed),
+		reloads:    f.counters("priod_reloads_total", "Reloads of the configuration by result.", "result", resultOK, resultFailed),
+		accounting: f.counters("priod_accounting_reads_total", "Reads of Slurm's accounting by result.", "result", resultOK, resultFailed),
+		evictions:  f.counters("priod_evictions_total", "Evictions for TE jobs by the state that they reached.", "state", words(evict.States)...),
+		yields:     f.counters("priod_round_evictions_total", "Evictions at the end of rounds by the state that they reached.", "state", words(evict.States)...),
+		writes:     f.counters("priod_writes_total", "Writes by outcome.", "status", words(statuses)...),
+		renumbered: f.counter("priod_renumbered_writes_total", "Writes beyond the fewest possible, because a gap between values was used up."),
+		jobs:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "priod_jobs", Help: "Job records in the last read (an unsplit array is one) by the class that they count as and by state."}, []string{"class", "state"}),
+		decisions:  f.gauges("priod_decisions", "Pending job records by the reason for their place in the order.", "reason"),
+		unwritten:  f.gauges("priod_unwritten_jobs", "Jobs that do not hold the value that the last cycle wanted, by reason.", "reason"),
+		steered:    f.gauge("priod_steered_jobs", "Pending job records whose constraint holds a GPU type that priod wrote."),
+		headroom:   f.gauge("priod_headroom_gpus", "GPUs of the nodes that are kept for TE jobs."),
+		gpus:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "priod_gpus", Help: "GPUs by type and by whether jobs hold them; stranded ones are free on a node in service where no job can start, down ones on a node that is down, drained or reserved."}, []string{"type", "state"}),
+		waiting:    f.gauges("priod_waiting_gpus", "GPUs that waiting jobs ask for, by cause of the wait.", "cause"),
+		expected:   f.gauge("priod_expected_wait_seconds", "Mean expected wait from now on of the waiting GPU jobs whose start is expected from past runs."),
+		kept:       f.gauge("priod_expected_starts_held_ratio", "Fraction of the jobs of 30 days that started by their first estimate for nine of ten; NaN without any."),
+		steps:      f.counter("priod_clock_steps_total", "Times that the system clock was set by a minute or more."),
+		losses:     f.counter("priod_state_losses_total", "Files of the state folder that were lost or damaged, and rebuilt."),
+		early:      f.counter("priod_early_polls_total", "Polls that came before their interval because of a TE submission."),
+		paused:     f.gauge("priod_paused", "1 while priod is paused and writes nothing."),
+		standby:    f.gauge("priod_standby", "1 while the active slurmctld, and so the active priod, is on another host."),
+		findings:   f.gauges("priod_check_findings", "What the last check of Slurm and of the configuration found, by level.", "level"),
+		rival:      f.gauge("priod_rival", "1 while another priod writes to the same cluster."),
 	}
 	m.kept.Set(math.NaN())
-	m.trouble = newTroubleMetrics(factory)
-	m.sharing = newShareMetrics(factory)
-	m.idling = newIdleMetrics(factory)
+	m.trouble = newTroubleMetrics(f)
+	m.sharing = newShareMetrics(f)
+	m.idling = newIdleMetrics(f)
 	m.checked(&store.Findings{})
 	for _, s := range stages {
 		m.stages.WithLabelValues(s)
 	}
-	gauge("priod_build_info", "1, with what priod was built from.", "version", "goversion").WithLabelValues(version, runtime.Version()).Set(1)
-	factory.NewGaugeFunc(prometheus.GaugeOpts{
+	f.NewGaugeVec(prometheus.GaugeOpts{Name: "priod_build_info", Help: "1, with what priod was built from."}, []string{"version", "goversion"}).WithLabelValues(version, runtime.Version()).Set(1)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "priod_read_age_seconds", Help: "Time since the last read of Slurm that could be trusted, in stand-by since the last look at who acts; since the start when there was none.",
-	}, func() float64 { return h.readAge().Seconds() })
-	factory.NewGaugeFunc(prometheus.GaugeOpts{
+	}, func() float64 { return h.state().ReadAge })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "priod_healthy", Help: "1 while /health answers 200.",
 	}, func() float64 {
 		if h.state().Healthy {
@@ -156,12 +143,44 @@ func newMetrics(version string, h *health, dir string) *metrics {
 		}
 		return 0
 	})
-	factory.NewGaugeFunc(prometheus.GaugeOpts{
+	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "priod_completion_saved_ratio", Help: "Part of the mean completion time that priod saved in the time that priod report value last replayed; NaN before the first.",
-	}, func() float64 { return savedPart(dir) })
+	}, func() float64 {
+		if v, err := store.ReadValue(dir); err == nil && v != nil {
+			return v.Completion.Saved()
+		}
+		return math.NaN()
+	})
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.queue(&cycle.Result{}, cluster.NewHistory())
 	return m
+}
+
+// factory makes metrics; values of a label are there from the start.
+type factory struct{ promauto.Factory }
+
+func (f factory) counters(name, help, label string, values ...string) *prometheus.CounterVec {
+	v := f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	for _, value := range values {
+		v.WithLabelValues(value)
+	}
+	return v
+}
+
+func (f factory) gauges(name, help, label string, values ...string) *prometheus.GaugeVec {
+	v := f.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
+	for _, value := range values {
+		v.WithLabelValues(value)
+	}
+	return v
+}
+
+func (f factory) counter(name, help string) prometheus.Counter {
+	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func (f factory) gauge(name, help string) prometheus.Gauge {
+	return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 }
 
 func words[T ~string](values []T) []string {
@@ -187,15 +206,6 @@ func (m *metrics) staged(took map[string]time.Duration) {
 	for stage, d := range took {
 		m.stages.WithLabelValues(stage).Observe(d.Seconds())
 	}
-}
-
-// savedPart is what priod report value found last; NaN: nothing yet.
-func savedPart(dir string) float64 {
-	v, err := store.ReadValue(dir)
-	if err != nil || v == nil {
-		return math.NaN()
-	}
-	return v.Completion.Saved()
 }
 
 // promised takes in which part of promises held.

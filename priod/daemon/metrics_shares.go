@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"slurmprio/priod/guarantee"
 )
@@ -20,11 +19,11 @@ const (
 	returnLate   = "late"
 )
 
-func newShareMetrics(factory promauto.Factory) *shareMetrics {
+func newShareMetrics(f factory) *shareMetrics {
 	return &shareMetrics{
-		gpus:    factory.NewGaugeVec(prometheus.GaugeOpts{Name: "priod_share_gpus", Help: "GPUs guaranteed to an account (entitled), used by it, of these beyond its share (borrowed), and of its share used by others (lent)."}, []string{"account", "gpus"}),
-		returns: factory.NewCounterVec(prometheus.CounterOpts{Name: "priod_share_returns_total", Help: "Jobs within their account's share that waited, by whether they started within return_within; a late one counts once its time is over."}, []string{"account", "result"}),
-		returned: factory.NewHistogramVec(prometheus.HistogramOpts{
+		gpus:    f.NewGaugeVec(prometheus.GaugeOpts{Name: "priod_share_gpus", Help: "GPUs guaranteed to an account (entitled), used by it, of these beyond its share (borrowed), and of its share used by others (lent)."}, []string{"account", "gpus"}),
+		returns: f.NewCounterVec(prometheus.CounterOpts{Name: "priod_share_returns_total", Help: "Jobs within their account's share that waited, by whether they started within return_within; a late one counts once its time is over."}, []string{"account", "result"}),
+		returned: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "priod_share_return_seconds", Help: "Waits of such jobs from the first cycle at which they were within the share to their start.",
 			Buckets: []float64{5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600},
 		}, []string{"account"}),

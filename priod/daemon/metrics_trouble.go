@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"slurmprio/priod/cycle"
 	"slurmprio/priod/evict"
@@ -81,38 +80,21 @@ const retryCaps = "retry-caps"
 
 func limitWords() []string { return slices.AppendSeq([]string{retryCaps}, maps.Values(evictionLimits)) }
 
-func newTroubleMetrics(factory promauto.Factory) *troubleMetrics {
-	gauge := func(name, help, label string, values ...string) *prometheus.GaugeVec {
-		v := factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
-		for _, value := range values {
-			v.WithLabelValues(value)
-		}
-		return v
-	}
-	single := func(name, help string) prometheus.Gauge {
-		return factory.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	counter := func(name, help, label string, values ...string) *prometheus.CounterVec {
-		v := factory.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-		for _, value := range values {
-			v.WithLabelValues(value)
-		}
-		return v
-	}
+func newTroubleMetrics(f factory) *troubleMetrics {
 	return &troubleMetrics{
-		blocked:   gauge("priod_blocked", "1 for why the last cycle wrote nothing, or failed.", "reason", words(allBlocked)...),
-		notes:     gauge("priod_notes", "Jobs, writes, nodes or GPU types that the notes of the last plan are about.", "note", words(plan.NoteKinds)...),
-		postponed: gauge("priod_postponed_writes", "Writes that the last cycle left to the next one.", "cause", words(slurmplug.Causes)...),
-		limited:   gauge("priod_limited_jobs", "Jobs for which a limit on evictions, rounds or retries did nothing in the last cycle.", "limit", limitWords()...),
-		overdue:   gauge("priod_eviction_overdue_seconds", "Time beyond which the most overdue eviction should have left its present step.", "step", evict.Steps...),
-		claims:    counter("priod_claims_total", "Places kept for waiting jobs by outcome.", "result", claimStarted, claimReleased, claimUnused),
-		lost:      counter("priod_lost_jobs_total", "Jobs that should have been requeued and were not: their owners have to resubmit them.", "of", lostVictim, lostFailure),
-		unread:    gauge("priod_accounting_unread", "1 while the last read of this part of Slurm's accounting failed.", "read", accountingReads...),
-		period:    single("priod_poll_period_seconds", "Time from the last poll to the next one, unless a submission calls for one sooner."),
-		interval:  single("priod_poll_interval_seconds", "Least pause between two polls, cycle.interval."),
-		size:      gauge("priod_state_bytes", "Size of a file of the state folder, with SQLite's side files.", "file", stateFiles...),
-		free:      gauge("priod_state_free_bytes", "Free space of the file system of a state folder.", "folder"),
-		refused:   single("priod_reload_refused", "1 while the last reload of the configuration was refused and the old one holds."),
+		blocked:   f.gauges("priod_blocked", "1 for why the last cycle wrote nothing, or failed.", "reason", words(allBlocked)...),
+		notes:     f.gauges("priod_notes", "Jobs, writes, nodes or GPU types that the notes of the last plan are about.", "note", words(plan.NoteKinds)...),
+		postponed: f.gauges("priod_postponed_writes", "Writes that the last cycle left to the next one.", "cause", words(slurmplug.Causes)...),
+		limited:   f.gauges("priod_limited_jobs", "Jobs for which a limit on evictions, rounds or retries did nothing in the last cycle.", "limit", limitWords()...),
+		overdue:   f.gauges("priod_eviction_overdue_seconds", "Time beyond which the most overdue eviction should have left its present step.", "step", evict.Steps...),
+		claims:    f.counters("priod_claims_total", "Places kept for waiting jobs by outcome.", "result", claimStarted, claimReleased, claimUnused),
+		lost:      f.counters("priod_lost_jobs_total", "Jobs that should have been requeued and were not: their owners have to resubmit them.", "of", lostVictim, lostFailure),
+		unread:    f.gauges("priod_accounting_unread", "1 while the last read of this part of Slurm's accounting failed.", "read", accountingReads...),
+		period:    f.gauge("priod_poll_period_seconds", "Time from the last poll to the next one, unless a submission calls for one sooner."),
+		interval:  f.gauge("priod_poll_interval_seconds", "Least pause between two polls, cycle.interval."),
+		size:      f.gauges("priod_state_bytes", "Size of a file of the state folder, with SQLite's side files.", "file", stateFiles...),
+		free:      f.gauges("priod_state_free_bytes", "Free space of the file system of a state folder.", "folder"),
+		refused:   f.gauge("priod_reload_refused", "1 while the last reload of the configuration was refused and the old one holds."),
 	}
 }
 

@@ -19,11 +19,14 @@ import (
 // closed at once, and another user's limit stays. A question is answered under the name that the kernel knows.
 func TestFloodOfQuestions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "explain")
-	var o ownJobs
-	o.move(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var o endpoint
+	err := o.move("explain", "unix:"+path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		uid, _ := Asker(r.Context())
 		_, _ = w.Write([]byte(strconv.Itoa(int(uid))))
-	}), hclog.NewNullLogger())
+	}), listenOwn, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer o.close()
 	var silent []net.Conn
 	closed := 0
@@ -53,7 +56,7 @@ func TestFloodOfQuestions(t *testing.T) {
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}}}
-	said, err := "", error(nil)
+	said := ""
 	for begun := time.Now(); said == "" && time.Since(begun) < 5*time.Minute; { // until the server has seen that they are gone
 		var answer *http.Response
 		if answer, err = client.Get("http://priod/explain"); err == nil {

@@ -27,7 +27,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		d.metrics.standby.Set(1)
 		err = nil
 	}
-	d.health.note(func(h *health) { h.standby = standby })
+	d.health.note(func(h *health) { h.said.StandBy = string(standby) })
 	if err == nil && standby != d.availability.standby {
 		d.availability.standby = standby
 		if standby != "" {

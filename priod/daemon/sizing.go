@@ -18,14 +18,14 @@ const useEvery = 6 * time.Hour
 
 // uses are what accounting taught of CPUs and memory, read alongside the cycles.
 type uses struct {
-	past   sensitivity.Past
-	at     time.Time     // past was learnt
-	asked  time.Time     // accounting was, last
-	answer chan pastUses // one is on its way; nil: none
+	background[pastUses]
+	past  sensitivity.Past
+	at    time.Time // past was learnt
+	asked time.Time // accounting was, last
 }
 
 // unread reports whether the first answer of accounting is still to come.
-func (l *uses) unread() bool { return l.asked.IsZero() || l.at.IsZero() && l.answer != nil }
+func (l *uses) unread() bool { return l.asked.IsZero() || l.at.IsZero() && l.running != nil }
 
 // pastUses is what accounting answers.
 type pastUses struct {
@@ -55,24 +55,24 @@ func (d *Daemon) usesKnown() cycle.Uses {
 // learnUse takes in what accounting has answered, and asks again when it is time.
 func (d *Daemon) learnUse(ctx context.Context, now time.Time) {
 	l := &d.learning.uses
-	select {
-	case a := <-l.answer:
+	busy, a, over := l.busy()
+	if over {
 		d.metrics.trouble.read(readUses, a.err)
-		if l.answer = nil; a.err != nil {
+		if a.err != nil {
 			d.Log.Warn("CPU and memory use was not learned from accounting; what is known stays", "error", a.err)
 		} else {
 			l.past, l.at = a.Past, now
 		}
-	default:
 	}
-	if l.answer != nil || now.Sub(l.asked) < useEvery && !now.Before(l.asked) {
+	if busy || now.Sub(l.asked) < useEvery && !now.Before(l.asked) {
 		return
 	}
-	l.asked, l.answer = now, make(chan pastUses, 1)
-	go func(slurm Slurm, c *config.Config, answer chan<- pastUses) {
+	l.asked = now
+	slurm, c := d.Connect(d.Config), d.Config // a connection of its own, alongside the cycles'
+	l.begin(func() pastUses {
 		past, err := used(ctx, slurm, c, now)
-		answer <- pastUses{past, err}
-	}(d.Connect(d.Config), d.Config, l.answer) // a connection of its own, alongside the cycles'
+		return pastUses{past, err}
+	})
 }
 
 // UsesKnown is what the sizes of a single cycle rest on beside tags and workloads,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
@@ -247,6 +248,14 @@ func standBy(all []slurmplug.Controller, names []string) error {
 type follower struct {
 	Slurm
 	d *Daemon
+}
+
+// Look does nothing while another host's priod is active: it may have the same jobs in hand.
+func (f follower) Look(ctx context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
+	if err := Elsewhere(ctx, f.Slurm, f.d.Config); err != nil {
+		return nil, err
+	}
+	return f.Slurm.Look(ctx, targets)
 }
 
 // Apply looks once more before it writes, and keeps looking: a scontrol whose

@@ -79,7 +79,7 @@ const tableRows = 100
 //go:embed charts
 var charts embed.FS
 
-// Chart is a file that draws figures: uPlot.iife.min.js, chart.js, uPlot.min.css, chart.css.
+// Chart is a file of charts: uPlot.iife.min.js, chart.js, uPlot.min.css and chart.css draw figures, page.html and figure.html hold them.
 func Chart(name string) []byte {
 	text, err := charts.ReadFile("charts/" + name)
 	if err != nil {
@@ -96,13 +96,7 @@ func chartPolicy() string {
 	return "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-var figureTemplate = template.Must(template.New("figure").Parse(`<figure class="chart{{if .Spark}} spark{{end}}" id="{{.ID}}"><figcaption>{{.Title}}</figcaption>
-<div class="plot"{{if .Spark}} role="img"{{else}} tabindex="0" role="group"{{end}} aria-label="{{.Label}}"></div>
-<script type="application/json">{{.JSON}}</script>{{with .Table}}
-<details><summary>numbers</summary><div class="scroll" tabindex="0"><table>
-<thead><tr>{{range .Header}}<th>{{.}}</th>{{end}}</tr></thead>
-<tbody>{{range .Rows}}<tr>{{range .}}<td class="n">{{.}}</td>{{end}}</tr>
-{{end}}</tbody></table></div></details>{{end}}</figure>`))
+var figureTemplate = template.Must(template.New("figure").Parse(string(Chart("figure.html"))))
 
 // ErrEmpty says that a figure has nothing to draw.
 var ErrEmpty = errors.New("nothing to draw")

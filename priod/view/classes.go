@@ -62,11 +62,7 @@ func OfClasses(since, until time.Time, jobs []store.JobTimes) *Classes {
 		default:
 			k.detail = "" // of the one job
 		}
-		s := by[k]
-		if s == nil {
-			s = &sum{Classed: Classed{Why: k.why, Detail: k.detail}, users: map[string]bool{}, classes: map[string]int{}}
-			by[k] = s
-		}
+		s := groupOf(by, k, sum{Classed: Classed{Why: k.why, Detail: k.detail}, users: map[string]bool{}, classes: map[string]int{}})
 		s.Jobs += max(j.Tasks, 1)
 		s.users[j.User] = true
 		s.GPUHours += float64(j.GPUs) * j.Ran.Hours()
@@ -85,8 +81,7 @@ func OfClasses(since, until time.Time, jobs []store.JobTimes) *Classes {
 	c := &Classes{Since: since, Until: until, By: []Classed{}}
 	for _, s := range by {
 		s.Users = len(s.users)
-		s.P50, s.P95, _ = spread(s.waits)
-		s.Ran, _, _ = spread(s.runs)
+		s.P50, s.P95, s.Ran = percentile(s.waits, 50), percentile(s.waits, 95), percentile(s.runs, 50)
 		for _, class := range slices.Sorted(maps.Keys(s.classes)) {
 			if s.Class == "" || s.classes[class] > s.classes[s.Class] {
 				s.Class = class

@@ -105,7 +105,7 @@ func Expectations(ctx context.Context, cfg *config.Config, r *store.Reader, f *F
 			return nil, err
 		}
 		v := x.eta()
-		if f != nil && x.waits() && !x.aboutToStart() {
+		if when := x.when(); f != nil && x.waits() && !when.Now && when.Room.IsZero() { // else it is about to start
 			if err := f.alternatives(ctx, r, x, v); err != nil {
 				return nil, err
 			}
@@ -178,12 +178,6 @@ func (v *Explanation) eta() *Expectation {
 		e.Moved = Moved(v.Start)
 	}
 	return e
-}
-
-// aboutToStart reports whether the job fits now, or others leave for it.
-func (v *Explanation) aboutToStart() bool {
-	when := v.when()
-	return when.Now || !when.Room.IsZero()
 }
 
 // alternatives fills in what would come of a job that asked for something else.

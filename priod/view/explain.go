@@ -126,7 +126,7 @@ func storedOf(ctx context.Context, cfg *config.Config, r *store.Reader, name, us
 	}
 	v, err := stored(ctx, cfg, r, id)
 	if user != "" && (err == nil && v.Job.User != user || errors.Is(err, store.ErrNone)) {
-		return nil, unknown(name, user)
+		return nil, noJob{fmt.Errorf("priod knows no job %.40s of %s: it sees jobs that wait in ranked partitions", name, user)}
 	}
 	if err == nil && user != "" {
 		v.only(user)

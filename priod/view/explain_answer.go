@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -343,9 +342,4 @@ func (v *Explanation) owedWords(t *store.ShareOfType) string {
 		return ""
 	}
 	return "; " + strings.Join(parts, ", ")
-}
-
-// anyTelling reports whether any share of the job says something.
-func (v *Explanation) anyTelling() bool {
-	return v.Share != nil && slices.ContainsFunc(v.Share.Types, func(t store.ShareOfType) bool { return telling(&t) })
 }

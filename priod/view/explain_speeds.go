@@ -100,7 +100,7 @@ func speedWords(a *speed.Answer) string {
 
 // showShare says what the allocation gives the job, and what it had.
 func (v *Explanation) showShare(all bool, line liner) {
-	if v.Share == nil || !all && !v.anyTelling() {
+	if v.Share == nil || !all && !slices.ContainsFunc(v.Share.Types, func(t store.ShareOfType) bool { return telling(&t) }) {
 		return
 	}
 	head := "Allocated"

@@ -1,16 +1,12 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"slurmprio/priod/report"
 	"slurmprio/priod/retry"
-	"slurmprio/priod/simulate/metrics"
 )
 
 // Failures is why jobs failed, and what was done about it.
@@ -78,33 +74,24 @@ func OfFailures(since, until time.Time, t *retry.Changes, set *retry.Settings, n
 func gpuHours(x *retry.Failure) float64 { return x.End.Sub(x.Start).Hours() * float64(x.GPUs) }
 
 func failuresOf(groups map[string][]*retry.Failure) []FailuresOf {
-	all := []FailuresOf{}
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		o := FailuresOf{Name: name}
+	all := map[string]*FailuresOf{}
+	for name, failures := range groups {
+		o := groupOf(all, name, FailuresOf{Name: name, Count: len(failures)})
 		jobs, users, seen := map[string]bool{}, map[string]bool{}, map[string]bool{}
 		var ran []float64
-		for _, x := range groups[name] {
-			o.Count++
+		for _, x := range failures {
 			jobs[x.Job.String()], users[x.User] = true, true
+			seen[x.Job.String()+" "+x.User+" "+x.Signature] = true
 			o.GPUHours += gpuHours(x)
 			ran = append(ran, x.End.Sub(x.Start).Seconds())
-			if key := x.Job.String() + " " + x.User + " " + x.Signature; seen[key] {
-				o.Repeats++
-			} else {
-				seen[key] = true
-			}
 			if !x.Requeued.IsZero() {
 				o.Requeued++
 			}
 		}
-		o.Jobs, o.Users = len(jobs), len(users)
-		slices.Sort(ran)
-		p50, p90 := metrics.Percentile(ran, 50), metrics.Percentile(ran, 90)
-		o.P50, o.P90 = &p50, &p90
-		all = append(all, o)
+		o.Jobs, o.Users, o.Repeats = len(jobs), len(users), o.Count-len(seen)
+		o.P50, o.P90 = percentile(ran, 50), percentile(ran, 90)
 	}
-	slices.SortStableFunc(all, func(a, b FailuresOf) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
-	return all
+	return ranked(all, func(x *FailuresOf) float64 { return x.GPUHours })
 }
 
 // DoneAbout says what became of a job that failed.

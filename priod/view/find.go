@@ -67,8 +67,3 @@ func FindStored(ctx context.Context, r *store.Reader, text string) (cluster.JobI
 type noJob struct{ error }
 
 func (noJob) Is(target error) bool { return target == store.ErrNone }
-
-// unknown says so.
-func unknown(job, user string) error {
-	return noJob{fmt.Errorf("priod knows no job %.40s of %s: it sees jobs that wait in ranked partitions", job, user)}
-}

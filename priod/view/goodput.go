@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -143,14 +142,15 @@ func OfGoodput(since, until time.Time, runs []cluster.PastStay, evictions []stor
 		if r.Closed {
 			lost = lostOf(r, by.paid(r), since, until)
 		}
-		for _, of := range []*GoodputOf{&g.Total, goodputOf(account, r.Account), goodputOf(user, r.User)} {
+		for _, of := range []*GoodputOf{&g.Total, groupOf(account, r.Account, GoodputOf{Name: r.Account}), groupOf(user, r.User, GoodputOf{Name: r.User})} {
 			of.add(held, &lost)
 		}
 		if lost.GPUHours > 0 {
 			g.Lost = append(g.Lost, lost)
 		}
 	}
-	g.Account, g.User = sorted(account), sorted(user)
+	hours := func(x *GoodputOf) float64 { return x.GPUHours }
+	g.Account, g.User = ranked(account, hours), ranked(user, hours)
 	g.sampled(samples)
 	slices.SortStableFunc(g.Lost, func(a, b LostRun) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
 	return g
@@ -162,22 +162,6 @@ func lostOf(r *cluster.PastStay, paid *float64, since, until time.Time) LostRun 
 	x := LostRun{Job: r.Job, User: r.User, Account: r.Account, Cause: why, End: cluster.Earlier(r.End, until), from: cluster.Later(r.End.Add(-lost), since), gpus: r.GPUs}
 	x.GPUHours = max(0, x.End.Sub(x.from).Hours()) * float64(r.GPUs)
 	return x
-}
-
-func goodputOf(all map[string]*GoodputOf, name string) *GoodputOf {
-	if all[name] == nil {
-		all[name] = &GoodputOf{Name: name}
-	}
-	return all[name]
-}
-
-func sorted(all map[string]*GoodputOf) []GoodputOf {
-	out := []GoodputOf{}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, *all[name])
-	}
-	slices.SortStableFunc(out, func(a, b GoodputOf) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
-	return out
 }
 
 // add counts a run that held so many GPU-hours, and what of these was lost.
@@ -311,7 +295,7 @@ func partOf(part, all float64) string {
 	return tenths(100*part/all) + " %"
 }
 
-// ReadGoodput reads accounting day by day, and what the daemon has stored; r is nil where no daemon has run here.
+// ReadGoodput reads accounting, and what the daemon has stored; r is nil where no daemon has run here.
 func ReadGoodput(ctx context.Context, slurm *live.Cluster, r *store.Reader, since, until time.Time) (*Goodput, error) {
 	var evictions []store.Eviction
 	var samples []store.Sample
@@ -326,13 +310,8 @@ func ReadGoodput(ctx context.Context, slurm *live.Cluster, r *store.Reader, sinc
 	}
 	var runs []cluster.PastStay
 	seen := map[cluster.Run]bool{}
-	for from := since; from.Before(until); {
-		to := cluster.Earlier(from.Add(24*time.Hour), until)
-		day, err := slurm.Past(ctx, from, to)
-		if err != nil {
-			return nil, err
-		}
-		for _, run := range day { // a run of several days comes with each
+	err := eachDay(ctx, slurm, since, until, func(_, _ time.Time, day []cluster.PastStay) {
+		for _, run := range day {
 			if !run.Closed {
 				run.End = until
 			}
@@ -341,7 +320,9 @@ func ReadGoodput(ctx context.Context, slurm *live.Cluster, r *store.Reader, sinc
 				runs = append(runs, run)
 			}
 		}
-		from = to
+	})
+	if err != nil {
+		return nil, err
 	}
 	g := OfGoodput(since, until, runs, evictions, samples)
 	if len(samples) == 0 {

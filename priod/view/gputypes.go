@@ -32,11 +32,7 @@ func ByType(all []cluster.Node) []*TypeUse {
 		if n.GPUs == 0 {
 			continue
 		}
-		t := uses[n.GPUType]
-		if t == nil {
-			t = &TypeUse{GPUType: n.GPUType}
-			uses[n.GPUType] = t
-		}
+		t := groupOf(uses, n.GPUType, TypeUse{GPUType: n.GPUType})
 		free := max(n.GPUs-n.GPUsUsed, 0)
 		t.Nodes, t.GPUs, t.InUse = t.Nodes+1, t.GPUs+n.GPUs, t.InUse+min(n.GPUsUsed, n.GPUs)
 		switch {

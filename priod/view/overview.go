@@ -130,10 +130,8 @@ func (a *Asked) trends(ctx context.Context, v *Overview) error {
 			today = append(today, wait)
 		}
 	}
-	v.TEStarted = len(today)
-	if len(today) > 0 {
-		now, was := quantile(today, 0.95), quantile(before, 0.95)
-		v.TEWait.Now, v.TEWait.Before = &now, &was
+	if v.TEStarted = len(today); v.TEStarted > 0 {
+		v.TEWait.Now, v.TEWait.Before = percentile(today, 95), percentile(before, 95)
 	}
 	return nil
 }

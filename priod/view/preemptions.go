@@ -120,10 +120,10 @@ func OfPreemptions(since, until time.Time, stays []store.JobTimes, evictions []s
 		}
 	}
 	p.TE.Jobs = len(waits)
-	p.TE.P50, p.TE.P95, p.TE.P99 = spread(waits)
+	p.TE.P50, p.TE.P95, p.TE.P99 = percentile(waits, 50), percentile(waits, 95), percentile(waits, 99)
 	p.BE.Jobs, p.Evicted.Jobs = len(slowdowns), len(evicted)
-	p.BE.P50, p.BE.P95, p.BE.P99 = spread(slowdowns)
-	p.Evicted.P50, p.Evicted.P95, p.Evicted.P99 = spread(evicted)
+	p.BE.P50, p.BE.P95, p.BE.P99 = percentile(slowdowns, 50), percentile(slowdowns, 95), percentile(slowdowns, 99)
+	p.Evicted.P50, p.Evicted.P95, p.Evicted.P99 = percentile(evicted, 50), percentile(evicted, 95), percentile(evicted, 99)
 	return p
 }
 
@@ -242,11 +242,7 @@ type group struct {
 }
 
 func (g groups) add(name string, job cluster.JobID, x *store.Eviction, paid float64, kept, broken int) {
-	v := g[name]
-	if v == nil {
-		v = &group{Victims: Victims{Name: name}, jobs: map[cluster.JobID]bool{}}
-		g[name] = v
-	}
+	v := groupOf(g, name, group{Victims: Victims{Name: name}, jobs: map[cluster.JobID]bool{}})
 	v.Count++
 	v.Lost += paid / 3600
 	v.Kept += kept
@@ -260,27 +256,21 @@ func (g groups) add(name string, job cluster.JobID, x *store.Eviction, paid floa
 // list has those that lost most first.
 func (g groups) list() []Victims {
 	all := []Victims{}
-	for _, name := range slices.Sorted(maps.Keys(g)) {
-		v := g[name]
-		v.Jobs = len(v.jobs)
-		v.P50, v.P95, _ = spread(v.took)
+	for _, v := range ranked(g, func(x *group) float64 { return x.Lost }) {
+		v.Jobs, v.P50, v.P95 = len(v.jobs), percentile(v.took, 50), percentile(v.took, 95)
 		all = append(all, v.Victims)
 	}
-	slices.SortStableFunc(all, func(a, b Victims) int { return cmp.Compare(b.Lost, a.Lost) })
 	return all
 }
 
-// spread is the 50th, 95th and 99th percentile; nil of nothing.
-func spread(values []float64) (p50, p95, p99 *float64) {
+// percentile is one of values, which it sorts; nil of nothing.
+func percentile(values []float64, p float64) *float64 {
 	if len(values) == 0 {
-		return nil, nil, nil
+		return nil
 	}
 	slices.Sort(values)
-	at := func(p float64) *float64 {
-		v := metrics.Percentile(values, p)
-		return &v
-	}
-	return at(50), at(95), at(99)
+	v := metrics.Percentile(values, p)
+	return &v
 }
 
 // Page shows it with a plot.

@@ -1,10 +1,8 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -38,23 +36,16 @@ type ETAOf struct {
 func OfETA(since, until time.Time, promises []store.Promise) *ETA {
 	e := &ETA{Since: since, Until: until, All: score("all", promises, until)}
 	group := func(of func(*store.Promise) string) []ETAOf {
-		groups := map[string][]store.Promise{}
-		var names []string
+		groups := map[string]*[]store.Promise{}
 		for i := range promises {
-			name := of(&promises[i])
-			if groups[name] == nil {
-				names = append(names, name)
-			}
-			groups[name] = append(groups[name], promises[i])
+			of := groupOf(groups, of(&promises[i]), nil)
+			*of = append(*of, promises[i])
 		}
-		all := make([]ETAOf, len(names))
-		for i, name := range names {
-			all[i] = score(name, groups[name], until)
+		all := map[string]*ETAOf{}
+		for name, of := range groups {
+			groupOf(all, name, score(name, *of, until))
 		}
-		slices.SortFunc(all, func(a, b ETAOf) int {
-			return cmp.Or(cmp.Compare(b.Promised, a.Promised), cmp.Compare(a.Name, b.Name))
-		})
-		return all
+		return ranked(all, func(x *ETAOf) float64 { return float64(x.Promised) })
 	}
 	e.BySize = group(func(p *store.Promise) string { return SizeClass(p.GPUs) })
 	e.ByPartition = group(func(p *store.Promise) string { return cluster.PartitionSet(p.Partition) })
@@ -92,16 +83,9 @@ func score(name string, promises []store.Promise, until time.Time) ETAOf {
 		x := float64(n) / float64(all)
 		return &x
 	}
-	median := func(list []float64) *float64 {
-		if len(list) == 0 {
-			return nil
-		}
-		slices.Sort(list)
-		return &list[len(list)/2]
-	}
 	of.Started = len(errors)
 	of.Held, of.Minute, of.TenMin = part(held, of.Scored), part(near, of.Started), part(ten, of.Started)
-	of.ErrorS, of.LimitsS = median(errors), median(limits)
+	of.ErrorS, of.LimitsS = percentile(errors, 50), percentile(limits, 50)
 	return of
 }
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -25,10 +23,6 @@ type Filter struct {
 	Class     string `json:"class,omitempty"`
 	Cause     string `json:"cause,omitempty"`
 	GPUType   string `json:"type,omitempty"`
-}
-
-func filterOf(asked url.Values) Filter {
-	return Filter{asked.Get("user"), asked.Get("account"), asked.Get("partition"), asked.Get("class"), asked.Get("cause"), asked.Get("type")}
 }
 
 // valid refuses a class, a cause or a GPU type that does not exist; types are those of waiting jobs. A user, an account or a partition may have no job that waits.
@@ -72,19 +66,11 @@ func choices(keys []store.WaitingKey, of func(k *store.WaitingKey) string) []Cho
 	by := map[string]*Choice{}
 	for i := range keys {
 		name := report.Safe(of(&keys[i]))
-		c := by[name]
-		if c == nil {
-			c = &Choice{Value: name}
-			by[name] = c
-		}
+		c := groupOf(by, name, Choice{Value: name})
 		c.Jobs++
 		c.GPUs += keys[i].GPUs
 	}
-	all := make([]Choice, 0, len(by))
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		all = append(all, *by[name])
-	}
-	slices.SortStableFunc(all, func(a, b Choice) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	all := ranked(by, func(c *Choice) float64 { return float64(c.Jobs) })
 	return all[:min(len(all), mostChoices)]
 }
 
@@ -136,12 +122,9 @@ type waiting struct {
 	whole QueuePage // with the choices
 }
 
-// stamp tells one cycle from the next.
-func stamp(c *store.Cycle) string { return fmt.Sprintf("%d %d", c.Number, c.Until.UnixMilli()) }
-
 // waiting is by what the queue is filtered, and its page without jobs.
 func (a *Asked) waiting(ctx context.Context) ([]store.WaitingKey, QueuePage, error) {
-	return a.Kept.waiting.read(ctx, a.Store, stamp(a.Last))
+	return a.Kept.waiting.read(ctx, a.Store, fmt.Sprint(a.Last.Number, a.Last.Until.UnixMilli()))
 }
 
 func (w *waiting) read(ctx context.Context, r *store.Reader, cycle string) ([]store.WaitingKey, QueuePage, error) {
@@ -189,7 +172,7 @@ func (a *Asked) queue(ctx context.Context) (shown, error) {
 	if a.User != "" {
 		v = choicesOf(keys)
 	}
-	v.Filter = filterOf(a.Values)
+	v.Filter = Filter{a.Values.Get("user"), a.Values.Get("account"), a.Values.Get("partition"), a.Values.Get("class"), a.Values.Get("cause"), a.Values.Get("type")}
 	if err := v.valid(ctx, a.Store, v.Types); err != nil {
 		return nil, err
 	}

@@ -208,27 +208,13 @@ func (b *bins) waits(starts []store.FirstStart) []Series {
 		if waits[class] == nil {
 			continue
 		}
-		for _, q := range []struct {
-			name string
-			part float64
-		}{{"median", 0.5}, {"p95", 0.95}} {
-			values := make([]float64, b.count())
-			for i, w := range waits[class] {
-				values[i] = quantile(w, q.part)
-			}
-			all = append(all, seriesOf(class.String()+" "+q.name, values))
+		half, most := Series{class.String() + " median", make([]*float64, b.count())}, Series{class.String() + " p95", make([]*float64, b.count())}
+		for i, w := range waits[class] {
+			half.Values[i], most.Values[i] = percentile(w, 50), percentile(w, 95)
 		}
+		all = append(all, half, most)
 	}
 	return all
-}
-
-// quantile is the least value that a part of all do not exceed; NaN of none. It sorts them.
-func quantile(all []float64, part float64) float64 {
-	if len(all) == 0 {
-		return math.NaN()
-	}
-	slices.Sort(all)
-	return all[max(int(math.Ceil(part*float64(len(all))))-1, 0)]
 }
 
 // evictions are how many were recorded in each bin, and the GPU-hours that they cost.

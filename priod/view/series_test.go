@@ -70,7 +70,7 @@ func TestBins(t *testing.T) {
 		"a100 4.00 4.00 0.00 0.00; no type 0.00 0.00 0.00 0.67": b.inUse([]cluster.Stay{
 			{GPUType: "a100", GPUs: 4, Start: from.Add(-time.Hour), End: from.Add(30 * time.Minute)}, {GPUs: 1, Start: from.Add(50 * time.Minute), End: from.Add(2 * time.Hour)},
 		}, func(s *cluster.Stay) string { return cmp.Or(s.GPUType, "no type") }),
-		"te median - 2.00 - -; te p95 - 20.00 - -": b.waits([]store.FirstStart{
+		"te median - 2.00 - -; te p95 - 18.20 - -": b.waits([]store.FirstStart{
 			{Class: cluster.TE, Submit: from, Start: from.Add(20 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(17 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(16 * time.Minute)},
 			{Class: cluster.TE, Submit: from, Start: from.Add(3 * time.Hour)}, {Class: cluster.BE, Start: from},
 		}),
@@ -135,15 +135,15 @@ func TestBudgetOfWhatIsReached(t *testing.T) {
 	for want, lists := range map[float64][]string{14: {}, 4: {"v100,old"}, 12: {"t4", "v100,a100"}, 2: {"t4"}} {
 		all := owners{}
 		for _, l := range lists {
-			all.of("ann").asks(l)
+			groupOf(all, "ann", Owner{Name: "ann"}).asks(l)
 		}
-		all.of("ann")
+		groupOf(all, "ann", Owner{Name: "ann"})
 		if got := all.list(nodes, day)[0].TEBudget / 12; got != want {
 			t.Errorf("jobs of %q: budget of %v GPUs, want %v", lists, got, want)
 		}
 	}
 	all := owners{}
-	all.of("ann").asks("gone")
+	groupOf(all, "ann", Owner{Name: "ann"}).asks("gone")
 	if got := all.list(nodes, day)[0].TEBudget / 12; got != 14 {
 		t.Errorf("%v", got)
 	}

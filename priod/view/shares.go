@@ -92,12 +92,7 @@ func whyLate(word string) string {
 func StatementOf(since, until time.Time, configured []string, hours []guarantee.Hour, returns []guarantee.Return, used map[string]float64) *Shares {
 	v := &Shares{Since: since, Until: until, Missed: []MissedReturn{}, members: map[string]map[string]bool{}}
 	all := map[string]*ShareOf{}
-	of := func(account string) *ShareOf {
-		if all[account] == nil {
-			all[account] = &ShareOf{Account: account}
-		}
-		return all[account]
-	}
+	of := func(account string) *ShareOf { return groupOf(all, account, ShareOf{Account: account}) }
 	for _, account := range configured {
 		of(account)
 	}
@@ -106,10 +101,7 @@ func StatementOf(since, until time.Time, configured []string, hours []guarantee.
 		h := &hours[i]
 		x := of(h.Account)
 		x.GPUs, x.Accounts = h.GPUs, append(x.Accounts, h.Accounts...)
-		if sums[h.Account] == nil {
-			sums[h.Account] = &guarantee.Sums{}
-		}
-		sums[h.Account].Add(&h.Sums, 1.0/3600)
+		groupOf(sums, h.Account, guarantee.Sums{}).Add(&h.Sums, 1.0/3600)
 	}
 	for i := range returns {
 		v.addReturn(of(returns[i].Account), &returns[i])
@@ -129,10 +121,7 @@ func StatementOf(since, until time.Time, configured []string, hours []guarantee.
 				x.Used += used[name]
 			}
 		}
-		if x.Returns = len(x.took); x.Returns > 0 {
-			half, most, worst := quantile(x.took, 0.5), quantile(x.took, 0.95), slices.Max(x.took)
-			x.P50, x.P95, x.Worst = &half, &most, &worst
-		}
+		x.Returns, x.P50, x.P95, x.Worst = len(x.took), percentile(x.took, 50), percentile(x.took, 95), percentile(x.took, 100)
 		v.Accounts = append(v.Accounts, *x)
 	}
 	slices.SortStableFunc(v.Missed, func(a, b MissedReturn) int { return b.Since.Compare(a.Since) })

@@ -53,7 +53,7 @@ func TestStatementOf(t *testing.T) {
 	for prefix, want := range map[string]string{
 		"ACCOUNT": "ACCOUNT GPUS ENTITLED USED BORROWED LENT IDLE IDLE, WANTED RETURNED P50 P95 WORST MISSED WAIT GPUS EVICTED FOR IT",
 		"chem":    "chem 0.0 0.0 0.0 0.0 0.0 0.0 0.0 0 - - - 0 0 0 4",
-		"vision":  "vision 8.0 16.0 13.5 1.0 2.0 1.0 0.1 3 20s 2m30s 2m30s 2 3 4 8",
+		"vision":  "vision 8.0 16.0 13.5 1.0 2.0 1.0 0.1 3 20s 2m17s 2m30s 2 3 4 8",
 		"3 ":      `3 eve\x1b[2J vision 4.0 1 ` + report.Clock(v.Missed[0].Since) + ` 2m30s 30s started jobs that leave for it were in their grace period, or its room was not yet whole`,
 	} {
 		if got := fields(prefix); got != want {

@@ -86,15 +86,13 @@ func (r *Sizing) Holding(s *cluster.Snapshot) (jobs []*cluster.Job) {
 func (r *Sizing) SetPeaks(jobs []*cluster.Job, peaks map[cluster.JobID]int64) {
 	for _, j := range jobs {
 		peak, measured := peaks[j.ID]
-		if idle := j.MemMB - needs(peak); measured && idle > 0 {
+		needs := peak + max(peak/4, 1024) // it is taken to need a quarter more than it has used, and no less than 1024 MB more
+		if idle := j.MemMB - needs; measured && idle > 0 {
 			r.Idle = append(r.Idle, IdleMemory{Job: j.ID, User: j.User, Node: j.NodeList, GPUs: j.GPUs, MemMB: j.MemMB, Peak: peak, Idle: idle})
 		}
 	}
 	slices.SortStableFunc(r.Idle, func(a, b IdleMemory) int { return cmp.Compare(b.Idle, a.Idle) })
 }
-
-// needs is what a job that has used peak MB at most is taken to need: a quarter more, and no less than 1024 MB more.
-func needs(peak int64) int64 { return peak + max(peak/4, 1024) }
 
 // StarvingJob is a running job that would be faster with CPUs that lie idle beside
 // it. Only its next start can give it more.

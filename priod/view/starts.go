@@ -66,7 +66,7 @@ func (w *When) Words() string {
 		return ""
 	}
 	in := func(t time.Time) string { return report.Ago(max(t.Sub(s.Now()), time.Minute).Round(time.Minute)) }
-	text := fmt.Sprintf("within %s by time limits, %s", in(s.At), byTimeLimits(s.Planned))
+	text := fmt.Sprintf("within %s by time limits, as planned at %s: sooner if jobs end before their time limits, as most do; later if others come ahead of it", in(s.At), report.Clock(s.Planned))
 	if !s.Median.IsZero() {
 		text = fmt.Sprintf("in about %s, nine of ten within %s (by time limits within %s)", in(s.Median), in(s.P90), in(s.At))
 	}
@@ -78,7 +78,9 @@ func (w *When) Words() string {
 
 // Short is the times by which half and nine of ten of such jobs start, for tables; "-": not known.
 func (w *When) Short() string {
-	in := func(t time.Time) string { return minutes(max(t.Sub(w.Plan.Now()), time.Minute)) }
+	in := func(t time.Time) string { // in minutes
+		return strings.TrimSuffix(report.Ago(max(t.Sub(w.Plan.Now()), time.Minute).Round(time.Minute)), "00s")
+	}
 	median, p90, limits := w.Times()
 	switch {
 	case w.Now:
@@ -91,17 +93,6 @@ func (w *When) Short() string {
 		return in(median)
 	}
 	return in(median) + "-" + in(p90)
-}
-
-// minutes is a time rounded to minutes.
-func minutes(d time.Duration) string {
-	return strings.TrimSuffix(report.Ago(d.Round(time.Minute)), "00s")
-}
-
-// byTimeLimits says what such an expectation is worth.
-func byTimeLimits(planned time.Time) string {
-	return fmt.Sprintf("as planned at %s: sooner if jobs end before their time limits, as most do; later if others come ahead of it",
-		planned.Local().Format(time.DateTime))
 }
 
 // Moved says that an expected start has moved to and fro while the job waited, by more than what is left and ten minutes; "": it has not.

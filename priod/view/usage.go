@@ -129,8 +129,8 @@ func (u *Usage) Add(from, to time.Time, runs []cluster.PastStay) {
 			continue
 		}
 		u.Charged += charged
-		u.of(3, r.User).Charged += charged
-		u.of(4, r.Account).Charged += charged
+		groupOf(u.groups[3], r.User, UsageOf{Name: r.User}).Charged += charged
+		groupOf(u.groups[4], r.Account, UsageOf{Name: r.Account}).Charged += charged
 		if r.GPUs == 0 {
 			continue
 		}
@@ -146,7 +146,7 @@ func (u *Usage) Add(from, to time.Time, runs []cluster.PastStay) {
 			state = "RUNNING"
 		}
 		for k, name := range [...]string{r.GPUType, state, SizeClass(r.GPUs), r.User, r.Account} {
-			of := u.of(k, name)
+			of := groupOf(u.groups[k], name, UsageOf{Name: name})
 			if of.Runs, of.GPUHours = of.Runs+first, of.GPUHours+hours; k < 3 {
 				of.Charged += charged
 			}
@@ -155,16 +155,6 @@ func (u *Usage) Add(from, to time.Time, runs []cluster.PastStay) {
 			u.addSpread(r)
 		}
 	}
-}
-
-// of is one of a group.
-func (u *Usage) of(k int, name string) *UsageOf {
-	of := u.groups[k][name]
-	if of == nil {
-		of = &UsageOf{Name: name}
-		u.groups[k][name] = of
-	}
-	return of
 }
 
 // plot adds the time of a run to the parts of the span that it lies in.
@@ -297,21 +287,29 @@ func (u *Usage) Page() *report.Page {
 	return p
 }
 
-// ReadUsage reads accounting day by day: a month of it at once may be too large. measured: also what the steps used.
+// eachDay reads accounting day by day: a month of it at once may be too large. A run of several days comes with each.
+func eachDay(ctx context.Context, slurm *live.Cluster, since, until time.Time, add func(from, to time.Time, runs []cluster.PastStay)) error {
+	for from := since; from.Before(until); {
+		to := cluster.Earlier(from.Add(24*time.Hour), until)
+		runs, err := slurm.Past(ctx, from, to)
+		if err != nil {
+			return err
+		}
+		add(from, to, runs)
+		from = to
+	}
+	return nil
+}
+
+// ReadUsage reads what accounting says of GPUs. measured: also what the steps used.
 func ReadUsage(ctx context.Context, cfg *config.Config, slurm *live.Cluster, since, until time.Time, measured bool) (*Usage, error) {
 	nodes, err := slurm.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	u := NewUsage(since, until, nodes)
-	for from := since; from.Before(until); {
-		to := cluster.Earlier(from.Add(24*time.Hour), until)
-		runs, err := slurm.Past(ctx, from, to)
-		if err != nil {
-			return nil, err
-		}
-		u.Add(from, to, runs)
-		from = to
+	if err := eachDay(ctx, slurm, since, until, u.Add); err != nil {
+		return nil, err
 	}
 	if measured {
 		set := cfg.SpeedSettings()

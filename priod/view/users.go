@@ -1,9 +1,7 @@
 package view
 
 import (
-	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -70,8 +68,8 @@ func (a *Asked) users(ctx context.Context) (shown, error) {
 	}
 	users, accounts := owners{}, owners{}
 	both := func(user, account string, add func(o *Owner)) {
-		add(users.of(user))
-		add(accounts.of(account))
+		add(groupOf(users, user, Owner{Name: user}))
+		add(groupOf(accounts, account, Owner{Name: account}))
 	}
 	for i := range seen.Stays {
 		s := &seen.Stays[i]
@@ -144,15 +142,6 @@ func (o *Owner) budget(reaches func(partitions string) plan.Reach, of plan.Budge
 
 type owners map[string]*Owner
 
-func (all owners) of(name string) *Owner {
-	o := all[name]
-	if o == nil {
-		o = &Owner{Name: name}
-		all[name] = o
-	}
-	return o
-}
-
 func (all owners) list(nodes []cluster.Node, budget func(name string) plan.Budget) []Owner {
 	known := map[string]plan.Reach{}
 	for i := range nodes { // "": in any partition
@@ -168,18 +157,13 @@ func (all owners) list(nodes []cluster.Node, budget func(name string) plan.Budge
 		}
 		return r
 	}
-	list := make([]Owner, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		o := all[name]
-		if o.Started = len(o.waits); o.Started > 0 {
-			half, most := quantile(o.waits, 0.5), quantile(o.waits, 0.95)
-			o.WaitP50, o.WaitP95 = &half, &most
-		}
-		o.TEBudget = o.budget(reaches, budget(name))
+	list := ranked(all, func(o *Owner) float64 { return o.GPUHours })
+	for i := range list {
+		o := &list[i]
+		o.Started, o.WaitP50, o.WaitP95 = len(o.waits), percentile(o.waits, 50), percentile(o.waits, 95)
+		o.TEBudget = o.budget(reaches, budget(o.Name))
 		o.BudgetLeft = max(o.TEBudget-o.TEGPUHours, 0)
-		list = append(list, *o)
 	}
-	slices.SortStableFunc(list, func(a, b Owner) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
 	return list[:min(len(list), mostOwners)]
 }
 

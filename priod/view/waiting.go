@@ -102,12 +102,7 @@ func OfWaiting(since, until time.Time, waited []store.Waited, waiters []store.Wa
 		add(&r.All)
 		for i := range sets {
 			name := sets[i].name(w)
-			of := sets[i].by[name]
-			if of == nil {
-				of = &WaitsOf{Name: name, Causes: map[plan.Cause]float64{}}
-				sets[i].by[name] = of
-			}
-			add(of)
+			add(groupOf(sets[i].by, name, WaitsOf{Name: name, Causes: map[plan.Cause]float64{}}))
 		}
 	}
 	whats := map[What]*What{}
@@ -132,11 +127,7 @@ func OfWaiting(since, until time.Time, waited []store.Waited, waiters []store.Wa
 		each(w, func(of *WaitsOf) { of.Jobs, of.Started = of.Jobs+w.Jobs, of.Started+w.Started })
 	}
 	for i := range sets {
-		*sets[i].to = []WaitsOf{}
-		for _, of := range sets[i].by {
-			*sets[i].to = append(*sets[i].to, *of)
-		}
-		slices.SortFunc(*sets[i].to, func(a, b WaitsOf) int { return cmp.Or(cmp.Compare(b.GPUWait, a.GPUWait), cmp.Compare(a.Name, b.Name)) })
+		*sets[i].to = ranked(sets[i].by, func(w *WaitsOf) float64 { return w.GPUWait })
 	}
 	slices.SortFunc(r.BySize, func(a, b WaitsOf) int { return cmp.Compare(sizeRank(a.Name), sizeRank(b.Name)) })
 	for _, w := range whats {

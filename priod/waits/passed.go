@@ -60,10 +60,10 @@ func inTurn(runs []*Run, gpus int) []time.Time {
 	at, free := time.Time{}, gpus
 	var running ends
 	for i, r := range runs {
-		at = latest(at, r.Since)
+		at = cluster.Later(at, r.Since)
 		for len(running) > 0 && (!running[0].over().After(at) || free < r.GPUs) {
 			first := heap.Pop(&running).(*run)
-			at, free = latest(at, first.over()), free+first.gpus
+			at, free = cluster.Later(at, first.over()), free+first.gpus
 		}
 		starts[i] = at
 		free -= r.GPUs

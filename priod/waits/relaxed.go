@@ -115,7 +115,7 @@ func (p *pool) advance(now time.Time, started []*run) (settled []*run) {
 
 // settle finds a run's start, if it does not lie beyond the horizon.
 func (p *pool) settle(r *run, horizon time.Time) bool {
-	at := latest(p.at, r.since)
+	at := cluster.Later(p.at, r.since)
 	for at.Before(r.start) {
 		if at.After(horizon) {
 			return false
@@ -140,7 +140,7 @@ func (p *pool) settle(r *run, horizon time.Time) bool {
 		p.pass(at)
 	}
 	r.settled = at
-	p.at = latest(p.at, at)
+	p.at = cluster.Later(p.at, at)
 	p.running += r.gpus
 	return true
 }
@@ -169,11 +169,4 @@ func (p *pool) next(at time.Time) (next time.Time, known bool) {
 		next, known = p.sizes[1].from, true
 	}
 	return next, known
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
 )
 
@@ -66,7 +67,7 @@ func backwards(all []*run, gpus int) []time.Time {
 	})
 	starts, at := map[*run]time.Time{}, noon
 	for _, r := range order {
-		for at = latest(at, r.since); at.Before(r.start); at = at.Add(time.Second) {
+		for at = cluster.Later(at, r.since); at.Before(r.start); at = at.Add(time.Second) {
 			used := r.gpus
 			for other, start := range starts {
 				if start.Add(other.end.Sub(other.start)).After(at) {

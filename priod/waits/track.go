@@ -79,7 +79,7 @@ func (t *Tracker) Restore(open []*plan.Wait, at time.Time) {
 	t.init()
 	t.at = at
 	for _, w := range open {
-		w.Until = latest(w.Until, at)
+		w.Until = cluster.Later(w.Until, at)
 		t.entries.Set(w.Job, &entry{wait: w})
 	}
 }
@@ -140,7 +140,7 @@ func (t *Tracker) observe(l *look) {
 func (t *Tracker) setBack(at time.Time) {
 	for _, e := range t.entries.All() {
 		if e.start.IsZero() && e.wait.Until.After(at) {
-			e.cut(latest(at, e.wait.Submit))
+			e.cut(cluster.Later(at, e.wait.Submit))
 			t.note(e.wait)
 		}
 	}
@@ -167,7 +167,7 @@ func (t *Tracker) waiting(l *look, v *verdict, unseen bool) {
 		e.turn(t.at, plan.NotObserved, "", "", nil)
 	}
 	w := e.wait
-	w.Until = latest(w.Until, at)
+	w.Until = cluster.Later(w.Until, at)
 	e.open = v.group == nil || v.group.asks.Features == ""
 	if w.Tasks != max(j.TaskCount, 1) {
 		w.Tasks = max(j.TaskCount, 1)
@@ -179,7 +179,7 @@ func (t *Tracker) waiting(l *look, v *verdict, unseen bool) {
 		return // as before
 	}
 	what, words, fits := l.explain(v)
-	if e.turn(latest(at, w.Submit), v.cause, what, words, fits) {
+	if e.turn(cluster.Later(at, w.Submit), v.cause, what, words, fits) {
 		t.note(w)
 	}
 }
@@ -198,7 +198,7 @@ func (e *entry) turn(at time.Time, cause plan.Cause, what, words string, fits *p
 		at = w.Submit
 	}
 	w.Spans = append(w.Spans, plan.WaitSpan{From: at, Cause: cause, What: kept(what), Words: kept(words), Fits: fits})
-	w.Until = latest(w.Until, at)
+	w.Until = cluster.Later(w.Until, at)
 	bound(w)
 	return true
 }
@@ -268,10 +268,10 @@ func (t *Tracker) again(l *look, e *entry, j *cluster.Job) *entry {
 	if !j.Submit.Before(e.start) {
 		return nil
 	}
-	from := latest(e.start, t.at)
+	from := cluster.Later(e.start, t.at)
 	for _, s := range l.stays {
 		if s.Job == j.ID && s.Closed && s.Start.Equal(e.start) {
-			from = latest(e.start, s.End)
+			from = cluster.Later(e.start, s.End)
 		}
 	}
 	next := newEntry(j, from)
@@ -294,7 +294,7 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 	old := e == nil && t.cycle == 1 && (t.at.IsZero() || !j.Start.After(t.at) || j.State == cluster.Completing) // what it waited is not known, or stored
 	if e == nil {
 		if e = t.inherit(j); e == nil {
-			e = newEntry(j, earlier(j.Submit, j.Start))
+			e = newEntry(j, cluster.Earlier(j.Submit, j.Start))
 		}
 		t.entries.Set(j.ID, e)
 	}
@@ -312,7 +312,7 @@ func (t *Tracker) running(l *look, j *cluster.Job, started map[string][]*run) {
 	if !old {
 		t.close(e, j.Start, plan.Started)
 	}
-	since := earlier(e.wait.RoomSince(), j.Start)
+	since := cluster.Earlier(e.wait.RoomSince(), j.Start)
 	key, all := l.pools(j)
 	if old || !all {
 		since = j.Start
@@ -336,16 +336,9 @@ func (t *Tracker) run(r *run) {
 	}
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
 // close ends a wait.
 func (t *Tracker) close(e *entry, at time.Time, how plan.WaitEnd) {
-	e.cut(latest(at, e.wait.Submit))
+	e.cut(cluster.Later(at, e.wait.Submit))
 	e.wait.Ended = how
 	t.note(e.wait)
 }
@@ -363,8 +356,8 @@ func (t *Tracker) ended(l *look, started map[string][]*run) {
 		case r == nil:
 			t.missed(l, s, started)
 		case r.end.IsZero():
-			seen := latest(s.End, r.start)
-			r.end = latest(seen, seen.Add(l.snapshot.At.Sub(seen)/2))
+			seen := cluster.Later(s.End, r.start)
+			r.end = cluster.Later(seen, seen.Add(l.snapshot.At.Sub(seen)/2))
 			t.held[r.pool] -= r.gpus
 		case r.settled.IsZero() && s.End.After(r.start):
 			r.end = s.End
@@ -383,7 +376,7 @@ func (t *Tracker) missed(l *look, s *cluster.Stay, started map[string][]*run) {
 	}
 	e.start, e.wait.GPUType = s.Start, kept(s.GPUType)
 	t.close(e, s.Start, plan.Started)
-	r := &run{job: s.Job, gpus: s.GPUs, since: s.Start, start: s.Start, end: latest(s.End, s.Start), entry: e}
+	r := &run{job: s.Job, gpus: s.GPUs, since: s.Start, start: s.Start, end: cluster.Later(s.End, s.Start), entry: e}
 	if e.open {
 		r.since = e.wait.RoomSince()
 	}
@@ -472,7 +465,7 @@ func (e *entry) backlog(since time.Time) bool {
 			until = old[i+1].From
 		}
 		late := s
-		late.From, late.Cause, late.What, late.Words, late.Fits = latest(s.From, since), plan.Fragmentation, Backlog, "", nil
+		late.From, late.Cause, late.What, late.Words, late.Fits = cluster.Later(s.From, since), plan.Fragmentation, Backlog, "", nil
 		if !until.After(since) || s.Cause == plan.Fragmentation || s.Cause == plan.Locality || !s.Cause.ForRoom() {
 			w.Spans = append(w.Spans, s)
 			continue
