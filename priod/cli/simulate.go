@@ -432,7 +432,7 @@ func (s *Simulated) Show(c *cli.Context) error {
 		Shares  *view.Shares           `json:"shares,omitempty"`
 		Windows []float64              `json:"ran_again_at_s,omitempty"` // the jobs that left before windows; -1: they did not
 	}{s.Figures, s.Waited, s.Stats.Bad, s.Stats.Skipped, s.leftOut(), s.shares(), s.Returned}, func(w io.Writer) {
-		report.Table(w, []string{"FIGURE", "VALUE"}, s.rows())
+		report.Table(w, []string{"FIGURE", "VALUE"}, figureRows([]comparedRun{{Figures: s.figures()}}))
 		if v := s.shares(); v != nil {
 			fmt.Fprintln(w)
 			v.Page().Show(w, mostShares)
@@ -485,52 +485,80 @@ func (s *Simulated) words() []string {
 	return []string{fmt.Sprintf("Figures are of the jobs with GPUs (%d); jobs without (%d) are counted apart.", s.Figures.Jobs, s.Figures.CPUOnly.Jobs)}
 }
 
-// rows are the figures for people; those of an empty group are left out.
-func (s *Simulated) rows() [][]any {
-	f := &s.Figures
+// figureRows are the figures of runs of the same jobs, side by side; what no run has is left out.
+func figureRows(runs []comparedRun) [][]any {
+	var rows [][]any
+	row := func(name string, has bool, cell func(f *comparedFigures) string) {
+		if !has {
+			return
+		}
+		cells := []any{name}
+		for i := range runs {
+			cells = append(cells, cell(&runs[i].Figures))
+		}
+		rows = append(rows, cells)
+	}
+	last := &runs[len(runs)-1].Figures
 	all := "jobs"
-	if f.CPUOnly != nil {
+	if last.CPUOnly != nil {
 		all = "jobs with GPUs"
 	}
-	rows := [][]any{
-		{all, f.Jobs},
-		{"JCT mean, p50, p95, p99", spans(f.MeanJCT, f.P50JCT, f.P95JCT, f.P99JCT)},
-		{"wait mean, p90, p95, max", spans(f.MeanWait, f.P90Wait, f.P95Wait, f.MaxWait)},
-		{"makespan", spans(f.Makespan)},
-		{"GPUs in use", fmt.Sprintf("%.1f %%", 100*f.GPUUtilisation)},
-		{"preemptions", f.Preemptions},
-		{"GPU-hours wasted", fmt.Sprintf("%.1f", f.Wasted/3600)},
-	}
-	if f.FailedTrials > 0 {
-		rows = append(rows,
-			[]any{"trials, that failed", fmt.Sprintf("%d, %d (%.1f %%)", f.Trials, f.FailedTrials, 100*float64(f.FailedTrials)/float64(f.Trials))},
-			[]any{"GPU-hours lost to failures", fmt.Sprintf("%.1f", f.Lost/3600)},
-			[]any{"jobs that failed, of these held", fmt.Sprintf("%d, %d", f.FailedJobs, f.HeldJobs)})
-	}
-	if r := f.Returns; r != nil {
-		rows = append(rows,
-			[]any{"wait of entitled jobs p50, p95, p99, max", spans(r.P50, r.P95, r.P99, r.Worst)},
-			[]any{"GPUs asked for, GPUs evicted for them", fmt.Sprintf("%.0f, %.0f", r.AskedGPUs, r.EvictedGPUs)})
-	}
-	if words := s.causes(); words != "" {
-		rows = append(rows, []any{"waited for", words})
-	}
-	if f.MeanWaitGE8 != nil && f.MeanWaitLT8 != nil {
-		rows = append(rows, []any{"mean wait below 8 GPUs, from 8 on", spans(*f.MeanWaitLT8, *f.MeanWaitGE8)})
-	}
-	if f.TESlowdownP50 != nil {
-		rows = append(rows, []any{"TE slowdown p50, p95, p99", fmt.Sprintf("%.2f, %.2f, %.2f", *f.TESlowdownP50, *f.TESlowdownP95, *f.TESlowdownP99)})
-	}
-	if f.BESlowdownP50 != nil {
-		rows = append(rows, []any{"BE slowdown p50, p95, p99", fmt.Sprintf("%.2f, %.2f, %.2f", *f.BESlowdownP50, *f.BESlowdownP95, *f.BESlowdownP99)})
-	}
-	if o := f.CPUOnly; o != nil {
-		rows = append(rows,
-			[]any{"jobs without GPUs, that failed", fmt.Sprintf("%d, %d", o.Jobs, o.FailedJobs)},
-			[]any{"their JCT mean, p50, p95", spans(o.MeanJCT, o.P50JCT, o.P95JCT)},
-			[]any{"their wait mean, p90, max", spans(o.MeanWait, o.P90Wait, o.MaxWait)})
-	}
+	row(all, true, func(f *comparedFigures) string { return strconv.Itoa(f.Jobs) })
+	row("JCT mean, p50, p95, p99", true, func(f *comparedFigures) string { return spans(f.MeanJCT, f.P50JCT, f.P95JCT, f.P99JCT) })
+	row("wait mean, p90, p95, max", true, func(f *comparedFigures) string { return spans(f.MeanWait, f.P90Wait, f.P95Wait, f.MaxWait) })
+	row("TE wait p50, p95", last.TEWaitP50 != nil, func(f *comparedFigures) string { return spans(*f.TEWaitP50, *f.TEWaitP95) })
+	row("makespan", true, func(f *comparedFigures) string { return spans(f.Makespan) })
+	row("GPUs in use", true, func(f *comparedFigures) string { return fmt.Sprintf("%.1f %%", 100*f.GPUUtilisation) })
+	row("preemptions", true, func(f *comparedFigures) string {
+		if f.Preemptions == nil {
+			return "not known"
+		}
+		return strconv.Itoa(*f.Preemptions)
+	})
+	row("GPU-hours wasted", true, func(f *comparedFigures) string {
+		if f.Wasted == nil {
+			return "not known"
+		}
+		return fmt.Sprintf("%.1f", *f.Wasted/3600)
+	})
+	failed := last.FailedTrials > 0
+	row("trials, that failed", failed, func(f *comparedFigures) string {
+		return fmt.Sprintf("%d, %d (%.1f %%)", f.Trials, f.FailedTrials, 100*float64(f.FailedTrials)/float64(max(f.Trials, 1)))
+	})
+	row("GPU-hours lost to failures", failed, func(f *comparedFigures) string { return fmt.Sprintf("%.1f", f.Lost/3600) })
+	row("jobs that failed, of these held", failed, func(f *comparedFigures) string { return fmt.Sprintf("%d, %d", f.FailedJobs, f.HeldJobs) })
+	row("wait of entitled jobs p50, p95, p99, max", last.Returns != nil, func(f *comparedFigures) string {
+		if f.Returns == nil {
+			return "not known"
+		}
+		return spans(f.Returns.P50, f.Returns.P95, f.Returns.P99, f.Returns.Worst)
+	})
+	row("GPUs asked for, GPUs evicted for them", last.Returns != nil, func(f *comparedFigures) string {
+		if f.Returns == nil {
+			return "not known"
+		}
+		return fmt.Sprintf("%.0f, %.0f", f.Returns.AskedGPUs, f.Returns.EvictedGPUs)
+	})
+	row("waited for", last.causes != "", func(f *comparedFigures) string { return f.causes })
+	row("mean wait below 8 GPUs, from 8 on", last.MeanWaitGE8 != nil && last.MeanWaitLT8 != nil, func(f *comparedFigures) string { return spans(*f.MeanWaitLT8, *f.MeanWaitGE8) })
+	row("TE slowdown p50, p95, p99", last.TESlowdownP50 != nil, func(f *comparedFigures) string {
+		return fmt.Sprintf("%.2f, %.2f, %.2f", *f.TESlowdownP50, *f.TESlowdownP95, *f.TESlowdownP99)
+	})
+	row("BE slowdown p50, p95, p99", last.BESlowdownP50 != nil, func(f *comparedFigures) string {
+		return fmt.Sprintf("%.2f, %.2f, %.2f", *f.BESlowdownP50, *f.BESlowdownP95, *f.BESlowdownP99)
+	})
+	others := last.CPUOnly != nil
+	row("jobs without GPUs, that failed", others, func(f *comparedFigures) string { return fmt.Sprintf("%d, %d", f.CPUOnly.Jobs, f.CPUOnly.FailedJobs) })
+	row("their JCT mean, p50, p95", others, func(f *comparedFigures) string { return spans(f.CPUOnly.MeanJCT, f.CPUOnly.P50JCT, f.CPUOnly.P95JCT) })
+	row("their wait mean, p90, max", others, func(f *comparedFigures) string {
+		return spans(f.CPUOnly.MeanWait, f.CPUOnly.P90Wait, f.CPUOnly.MaxWait)
+	})
 	return rows
+}
+
+// figures are those of the run, each known.
+func (s *Simulated) figures() comparedFigures {
+	return comparedFigures{s.Figures, &s.Figures.Preemptions, &s.Figures.Wasted, s.causes()}
 }
 
 // causes are the parts that causes have in all waiting, where priod saw it.

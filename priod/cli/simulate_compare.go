@@ -65,6 +65,8 @@ type comparedFigures struct {
 	metrics.Figures
 	Preemptions *int     `json:"preemptions"`
 	Wasted      *float64 `json:"wasted_gpu_s"`
+
+	causes string // of waiting, where priod saw it
 }
 
 // differences are those of one run to another.
@@ -145,7 +147,7 @@ func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, 
 			return nil, err
 		}
 		run.Policy, run.series, run.outcomes = s.spec.String(), s.Series, s.Outcomes[w.First:w.Last+1]
-		run.Figures = comparedFigures{s.Figures, &s.Figures.Preemptions, &s.Figures.Wasted}
+		run.Figures = s.figures()
 		r.jobs, r.last = s.Jobs[w.First:w.Last+1], &s
 		runs = append(runs, run)
 	}
@@ -316,57 +318,13 @@ func (r *compared) show(w io.Writer) {
 	for i := range r.Runs {
 		header = append(header, strings.ToUpper(r.Runs[i].title))
 	}
-	report.Table(w, header, r.rows())
+	report.Table(w, header, figureRows(r.Runs))
 	fmt.Fprintln(w)
 	for _, words := range r.words() {
 		fmt.Fprintln(w, words)
 	}
 	fmt.Fprintln(w)
 	(&report.Page{Tables: r.owners()}).Show(w, 5)
-}
-
-// rows are the figures side by side.
-func (r *compared) rows() [][]any {
-	var rows [][]any
-	row := func(name string, cell func(f *comparedFigures) string) {
-		cells := []any{name}
-		for i := range r.Runs {
-			cells = append(cells, cell(&r.Runs[i].Figures))
-		}
-		rows = append(rows, cells)
-	}
-	all := "jobs"
-	if r.CPUOnly != nil {
-		all = "jobs with GPUs"
-	}
-	row(all, func(f *comparedFigures) string { return fmt.Sprint(f.Jobs) })
-	row("JCT mean, p50, p95", func(f *comparedFigures) string { return spans(f.MeanJCT, f.P50JCT, f.P95JCT) })
-	row("wait mean, p90, max", func(f *comparedFigures) string { return spans(f.MeanWait, f.P90Wait, f.MaxWait) })
-	if r.Runs[0].Figures.TEWaitP50 != nil {
-		row("TE wait p50, p95", func(f *comparedFigures) string { return spans(*f.TEWaitP50, *f.TEWaitP95) })
-	}
-	row("makespan", func(f *comparedFigures) string { return spans(f.Makespan) })
-	row("GPUs in use", func(f *comparedFigures) string { return fmt.Sprintf("%.1f %%", 100*f.GPUUtilisation) })
-	known := func(known bool, text func() string) string {
-		if !known {
-			return "not known"
-		}
-		return text()
-	}
-	row("preemptions", func(f *comparedFigures) string {
-		return known(f.Preemptions != nil, func() string { return fmt.Sprint(*f.Preemptions) })
-	})
-	row("GPU-hours wasted", func(f *comparedFigures) string {
-		return known(f.Wasted != nil, func() string { return fmt.Sprintf("%.1f", *f.Wasted/3600) })
-	})
-	if r.CPUOnly != nil {
-		row("jobs without GPUs", func(f *comparedFigures) string { return fmt.Sprint(f.CPUOnly.Jobs) })
-		row("their JCT mean, p50, p95", func(f *comparedFigures) string { return spans(f.CPUOnly.MeanJCT, f.CPUOnly.P50JCT, f.CPUOnly.P95JCT) })
-		row("their wait mean, p90, max", func(f *comparedFigures) string {
-			return spans(f.CPUOnly.MeanWait, f.CPUOnly.P90Wait, f.CPUOnly.MaxWait)
-		})
-	}
-	return rows
 }
 
 // words say what differs, with its doubt, and how far to trust it.
@@ -485,7 +443,7 @@ func (r *compared) page() *report.Page {
 		}
 	}
 	p.Words = append(p.Words, r.words()...)
-	p.Tables = []report.PageTable{{Title: "Figures", Header: header, Rows: r.rows()}}
+	p.Tables = []report.PageTable{{Title: "Figures", Header: header, Rows: figureRows(r.Runs)}}
 	for _, t := range r.owners() {
 		const most = 20
 		if n := len(t.Rows); n > most {

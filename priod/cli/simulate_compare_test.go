@@ -34,15 +34,17 @@ func TestCompareSaysWhatDiffers(t *testing.T) {
 		t.Fatal(status, errs)
 	}
 	const want = `
-FIGURE               AS IT HAPPENED             SLURM, SIMULATED           WITH PRIOD
-jobs                 2                          2                          2
-JCT mean, p50, p95   933.5 s, 933.5 s, 993.4 s  928.5 s, 928.5 s, 992.9 s  590.0 s, 590.0 s, 1040.0 s
-wait mean, p90, max  403.5 s, 726.3 s, 807.0 s  398.5 s, 717.3 s, 797.0 s  45.0 s, 57.0 s, 60.0 s
-TE wait p50, p95     807.0 s, 807.0 s           797.0 s, 797.0 s           30.0 s, 30.0 s
-makespan             1070.0 s                   1060.0 s                   1090.0 s
-GPUs in use          99.1 %                     100.0 %                    100.0 %
-preemptions          not known                  0                          1
-GPU-hours wasted     not known                  0.0                        0.0
+FIGURE                     AS IT HAPPENED                      SLURM, SIMULATED                    WITH PRIOD
+jobs                       2                                   2                                   2
+JCT mean, p50, p95, p99    933.5 s, 933.5 s, 993.4 s, 998.7 s  928.5 s, 928.5 s, 992.9 s, 998.6 s  590.0 s, 590.0 s, 1040.0 s, 1080.0 s
+wait mean, p90, p95, max   403.5 s, 726.3 s, 766.6 s, 807.0 s  398.5 s, 717.3 s, 757.1 s, 797.0 s  45.0 s, 57.0 s, 58.5 s, 60.0 s
+TE wait p50, p95           807.0 s, 807.0 s                    797.0 s, 797.0 s                    30.0 s, 30.0 s
+makespan                   1070.0 s                            1060.0 s                            1090.0 s
+GPUs in use                99.1 %                              100.0 %                             100.0 %
+preemptions                not known                           0                                   1
+GPU-hours wasted           not known                           0.0                                 0.0
+TE slowdown p50, p95, p99  14.45, 14.45, 14.45                 14.28, 14.28, 14.28                 1.50, 1.50, 1.50
+BE slowdown p50, p95, p99  1.00, 1.00, 1.00                    1.00, 1.00, 1.00                    1.06, 1.06, 1.06
 
 Mean completion of jobs with priod: 5m39s sooner (too few jobs for an interval); 1 sooner, 1 later, 0 the same.
 Mean wait: 5m54s shorter (too few jobs for an interval); 1 wait less, 1 more, 0 the same.

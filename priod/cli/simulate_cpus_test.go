@@ -44,7 +44,7 @@ func TestCompareCountsJobsWithoutGPUsApart(t *testing.T) {
 	args := append([]string{"simulate", "--trace", file, "--format", "sacct", "--compare", "--html", page}, mixedNodes...)
 	status, out, errs := run(args...)
 	for _, want := range []string{
-		"jobs with GPUs ", "jobs without GPUs ", "their JCT mean, p50, p95 ", "Figures and tables are of the jobs with GPUs (2); jobs without (1) are counted apart.",
+		"jobs with GPUs ", "jobs without GPUs, that failed ", "their JCT mean, p50, p95 ", "Figures and tables are of the jobs with GPUs (2); jobs without (1) are counted apart.",
 		"Mean completion of jobs without GPUs with priod: neither sooner nor later", "Jobs without GPUs there: mean wait 10s shorter (too few jobs for an interval)",
 	} {
 		if status != exitDone || !strings.Contains(out, want) {

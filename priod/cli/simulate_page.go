@@ -13,7 +13,7 @@ func (s *Simulated) page() *report.Page {
 	p := &report.Page{
 		Title:  "priod simulate",
 		Words:  slices.Concat([]string{s.Policy}, s.words(), s.leftOutWords()),
-		Tables: []report.PageTable{{Title: "Figures", Header: []string{"figure", "value"}, Rows: s.rows()}},
+		Tables: []report.PageTable{{Title: "Figures", Header: []string{"figure", "value"}, Rows: figureRows([]comparedRun{{Figures: s.figures()}})}},
 	}
 	p.Plots = []report.Figure{
 		{Title: "Job completion time", XLabel: "hours", YLabel: "share of jobs", LogX: true, Curves: s.cdfs(func(j *metrics.Job, o *metrics.Outcome) float64 {

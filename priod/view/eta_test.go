@@ -51,7 +51,7 @@ func TestExpectedOfStored(t *testing.T) {
 		{"starting", job(plan.Starting, nil), "0", "fits now"},
 	} {
 		e := c.of.eta()
-		if is := c.of.aboutToStart(); is != (c.name == "starting") { // else what would start it sooner is asked
+		if is := c.of.when(); is.Now != (c.name == "starting") { // else what would start it sooner is asked
 			t.Errorf("%s: about to start: %v", c.name, is)
 		}
 		text, err := json.Marshal(e)

@@ -157,6 +157,6 @@ func (v *EvictionPage) only(user string) {
 	}
 	for i := range v.Coming {
 		w := &v.Coming[i]
-		w.Until = slices.DeleteFunc(w.Until, func(j WindowJob) bool { return j.User != user })
+		w.Until = slices.DeleteFunc(w.Until, func(j Held) bool { return j.User != user })
 	}
 }

@@ -276,14 +276,21 @@ func percentile(values []float64, p float64) *float64 {
 // Page shows it with a plot.
 func (p *Preemptions) Page() *report.Page {
 	page := &report.Page{Title: "What preemption brought and cost", Words: []string{report.Between(p.Since, p.Until) + "."}, Tables: append([]report.PageTable{delays(p)}, victims(p)...)}
-	all := append([]evictionsFor{{"For TE jobs", &p.Evictions}}, otherEvictions(p)...)
 	if !p.Evictions.Any() {
-		page.Words, all = append(page.Words, "No job was evicted for a TE job."), all[1:]
+		page.Words = append(page.Words, "No job was evicted for a TE job.")
 	}
-	for _, of := range all {
-		words := of.sum.words()
-		words[0] = of.title + ": " + words[0]
-		page.Words = append(page.Words, words...)
+	for _, of := range []struct {
+		title string
+		sum   *Evictions
+	}{
+		{"For TE jobs", &p.Evictions}, {"At the end of rounds, for BE jobs that were owed their GPUs", &p.Rounds},
+		{"To free nodes for gangs", &p.Gangs}, {"Before windows of maintenance", &p.Windows},
+	} {
+		if of.sum.Any() {
+			words := of.sum.words()
+			words[0] = of.title + ": " + words[0]
+			page.Words = append(page.Words, words...)
+		}
 	}
 	bars := report.Figure{Title: "GPU-hours lost for TE jobs, by user", YLabel: "GPU-hours"}
 	for _, v := range p.ByUser[:min(len(p.ByUser), mostBars)] {
@@ -294,22 +301,6 @@ func (p *Preemptions) Page() *report.Page {
 }
 
 func wholeSeconds(s float64) string { return report.Fixed(0)(s) + "s" }
-
-// evictionsFor are those with one purpose.
-type evictionsFor struct {
-	title string
-	sum   *Evictions
-}
-
-// otherEvictions are those that were for no TE job.
-func otherEvictions(p *Preemptions) (all []evictionsFor) {
-	for _, of := range []evictionsFor{{"At the end of rounds, for BE jobs that were owed their GPUs", &p.Rounds}, {"To free nodes for gangs", &p.Gangs}, {"Before windows of maintenance", &p.Windows}} {
-		if of.sum.Any() {
-			all = append(all, of)
-		}
-	}
-	return all
-}
 
 // delays are how long TE jobs waited, and how much longer BE jobs took.
 func delays(p *Preemptions) report.PageTable {

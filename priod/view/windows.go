@@ -33,19 +33,12 @@ type WindowCost struct {
 // ComingWindow is a window that has not ended, and the jobs that run until it, or into it: those on its nodes whose limits reach
 // into it.
 type ComingWindow struct {
-	Name  string      `json:"name"`
-	Start time.Time   `json:"start"`
-	End   time.Time   `json:"end"`
-	Nodes int         `json:"nodes"`
-	Here  int         `json:"jobs_on_its_nodes"`
-	Until []WindowJob `json:"run_until_it"`
-}
-
-// WindowJob is a running job.
-type WindowJob struct {
-	Job  cluster.JobID `json:"job"`
-	User string        `json:"user"`
-	GPUs int           `json:"gpus"`
+	Name  string    `json:"name"`
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+	Nodes int       `json:"nodes"`
+	Here  int       `json:"jobs_on_its_nodes"`
+	Until []Held    `json:"run_until_it"`
 }
 
 // GPUs are those of the jobs that run until it.
@@ -60,7 +53,7 @@ func (w *ComingWindow) GPUs() (n int) {
 const windowJobs = 20
 
 // Shown are the first of the jobs that run until it, and More how many others there are.
-func (w *ComingWindow) Shown() []WindowJob { return w.Until[:min(len(w.Until), windowJobs)] }
+func (w *ComingWindow) Shown() []Held { return w.Until[:min(len(w.Until), windowJobs)] }
 
 // More is that of Shown.
 func (w *ComingWindow) More() int { return len(w.Until) - len(w.Shown()) }
@@ -69,7 +62,7 @@ func comingWindows(all []cluster.Window, holders []store.Holder) []ComingWindow 
 	coming := make([]ComingWindow, len(all))
 	for i := range all {
 		w := &all[i]
-		v := ComingWindow{Name: w.Name, Start: w.Start, End: w.End, Nodes: len(w.Nodes), Until: []WindowJob{}}
+		v := ComingWindow{Name: w.Name, Start: w.Start, End: w.End, Nodes: len(w.Nodes), Until: []Held{}}
 		in := map[string]bool{}
 		for _, name := range w.Nodes {
 			in[name] = true
@@ -80,7 +73,7 @@ func comingWindows(all []cluster.Window, holders []store.Holder) []ComingWindow 
 				continue
 			}
 			if v.Here++; h.Limit == 0 || h.Start.Add(h.Limit).After(w.Start) {
-				v.Until = append(v.Until, WindowJob{h.Job, h.User, h.GPUs})
+				v.Until = append(v.Until, Held{h.Job, h.User, h.GPUs})
 			}
 		}
 		coming[i] = v

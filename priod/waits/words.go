@@ -18,7 +18,7 @@ func (w *walk) whatShort(j *cluster.Job, g *group) (what, words string, fits *pl
 	}
 	r := g.request
 	most, nodes := w.mostOnOne(g.kinds)
-	have := fmt.Sprintf("requests %s; %s on %d nodes, at most %d on one", shape(g), areFree(g.free), nodes, most) + w.keptForTE(j, g)
+	have := fmt.Sprintf("requests %s; %s on %d nodes, at most %d on one", shape(g), count(g.free, "is free", "are free"), nodes, most) + w.keptForTE(j, g)
 	without := func(change func(r *placement.Request)) bool {
 		relaxed := r
 		relaxed.TaskCPUs, relaxed.NodeCPUs, relaxed.NodeMemMB, relaxed.MemByCPU = 0, 0, 0, false // of the size that it asks for
@@ -59,30 +59,15 @@ func shape(g *group) string {
 	case nodes == 1 && g.asks.GPUs > 1:
 		return fmt.Sprintf("%d GPUs on one node", g.asks.GPUs)
 	}
-	return gpus(g.asks.GPUs)
+	return count(g.asks.GPUs, "GPU", "GPUs")
 }
 
-// gpus is a number of them in words.
-func gpus(n int) string {
+// count is a number of things in words.
+func count(n int, one, many string) string {
 	if n == 1 {
-		return "1 GPU"
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d GPUs", n)
-}
-
-// areFree and gpusFree say that so many are.
-func areFree(n int) string {
-	if n == 1 {
-		return "1 is free"
-	}
-	return fmt.Sprintf("%d are free", n)
-}
-
-func gpusFree(n int) string {
-	if n == 1 {
-		return "1 GPU is free"
-	}
-	return fmt.Sprintf("%d GPUs are free", n)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // keptForTE says how many GPUs are free on nodes that are kept for TE jobs, which it could use if it were one.
@@ -140,7 +125,7 @@ func (w *walk) fewer(j *cluster.Job, g *group) (fits *plan.FitsNow, words string
 		}
 	}
 	if low > 0 {
-		parts = append(parts, "with "+gpus(int(low)))
+		parts = append(parts, "with "+count(int(low), "GPU", "GPUs"))
 	}
 	types := w.otherTypes(j, g)
 	if len(types) > 0 {
@@ -204,9 +189,9 @@ func (w *walk) tell(v *verdict) (what, words string, fits *plan.FitsNow) {
 	case plan.Precedence:
 		if v.before != (cluster.JobID{}) {
 			before := v.before // the verdicts are not kept
-			return "", fmt.Sprintf("%s for it; job %s is ahead of it", gpusFree(g.free), before), &plan.FitsNow{Before: &before}
+			return "", fmt.Sprintf("%s for it; job %s is ahead of it", count(g.free, "GPU is free", "GPUs are free"), before), &plan.FitsNow{Before: &before}
 		}
-		return "", fmt.Sprintf("%s for it; jobs ahead of it get them", gpusFree(g.free)), nil
+		return "", fmt.Sprintf("%s for it; jobs ahead of it get them", count(g.free, "GPU is free", "GPUs are free")), nil
 	case plan.Locality:
 		return v.what, betterPlace(v.what), nil
 	case plan.NoNode:
@@ -221,7 +206,7 @@ func (w *walk) tell(v *verdict) (what, words string, fits *plan.FitsNow) {
 		switch {
 		case !known && v.cause == plan.Capacity:
 			fits, words := w.fewer(j, g)
-			text = told{fmt.Sprintf("requests %s; %s", shape(g), areFree(g.free)) + w.keptForTE(j, g) + words, fits}
+			text = told{fmt.Sprintf("requests %s; %s", shape(g), count(g.free, "is free", "are free")) + w.keptForTE(j, g) + words, fits}
 			g.told[v.cause] = text
 		case !known:
 			g.what, text.words, text.fits = w.whatShort(j, g)
