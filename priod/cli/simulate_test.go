@@ -39,8 +39,6 @@ func TestSimulateRefuses(t *testing.T) {
 		{"a key without priod", []string{"--trace", jobs, "--nodes", "1:v100:8", "--set", "preemption.max_per_hour=5"}, exitUsage, "--set sets a key of priod.toml: it belongs to --order priod or --compare"},
 		{"a key's value", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--set", "preemption.max_per_hour=many"}, exitUsage, "--set preemption.max_per_hour=many: want a whole number"},
 		{"an unknown key", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--set", "preemption.max_per_hou=5"}, exitUsage, `did you mean "preemption.max_per_hour"?`},
-		{"a flag that a key replaces", []string{"--trace", jobs, "--nodes", "1:v100:8", "--steering-depth", "5"}, exitUsage, "--steering-depth is gone: it is a constant"},
-		{"a flag of the papers", []string{"--trace", jobs, "--nodes", "1:v100:8", "--engine", "rounds"}, exitUsage, "--engine is gone: it compares with the papers: use go run ./tests/papers simulate"},
 		{"preemption of the papers", []string{"--trace", jobs, "--nodes", "1:v100:8", "--preemption", "fitgpp"}, exitUsage, `--preemption "fitgpp": want slurm-qos`},
 		{"preemption of two", []string{"--trace", jobs, "--nodes", "1:v100:8", "--order", "priod", "--preemption", "slurm-qos"}, exitUsage, "Slurm's own, without priod"},
 		{"negative time", []string{"--trace", jobs, "--nodes", "1:v100:8", "--hold", "-5m"}, exitUsage, "--hold -5m0s: want 0s or more"},

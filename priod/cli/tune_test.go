@@ -74,7 +74,6 @@ func TestTune(t *testing.T) {
 		{tune("two", "--bound", "te-p95=x"), exitUsage, "want GOAL=MOST"},
 		{tune("two", "--bound", "speed=1"), exitUsage, "no goal \"speed\"; there are completion, te-p95, worst-user, lost"},
 		{tune("two", "--try", "preemption.urgancy=1"), exitUsage, "unknown key"},
-		{tune("two", "--part", "0/2"), exitUsage, "--part is gone: use sbatch"},
 		{tune("two", "--workers", "0"), exitUsage, "at least 1"},
 		{[]string{"tune", "--out", filepath.Join(dir, "two")}, exitUsage, "tune: which nodes?"},
 		{[]string{"tune", "--trace", write(t, "few.csv", comparedTrace), "--nodes", "1:a100:2", "--out", filepath.Join(dir, "few")}, exitProblem, "want at least 6 days"},
