@@ -246,6 +246,9 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if mb, err := ParseMemory(words["MinMemoryCPU"]); err == nil && !twice["MinMemoryCPU"] {
 		b.MemPerCPU = mb
 	}
+	if _, gpus := record.GPUs(); b.Open == "" && words["MinMemoryTRES"] != "" && record.MemMB() > b.MemPerGPU*int64(gpus) {
+		b.Open = "all memory of each node (--mem=0) where the default is by GPU (DefMemPerGPU)" // shown as by GPU, and ReqTRES has that of a node
+	}
 	return b, nil
 }
 

@@ -546,6 +546,8 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 			d.open = "CPUs for each GPU on whole sockets"
 		case whole && n.gpus*j.CPUsPerGPU() > n.cpus:
 			d.open = "CPUs for each GPU on whole nodes that have fewer"
+		case j.CPUsPerGPU() > 0 && j.MinCPUs > max(d.nodeGPUs, d.gpus/max(d.nodes, 1))*j.CPUsPerGPU():
+			d.open = "more CPUs of each node (--mincpus) than its GPUs get"
 		}
 	}
 	if whole {
