@@ -334,7 +334,7 @@ func (d *Daemon) load(ctx context.Context) (err error) {
 	if err := d.resumeStatement(ctx, at); err != nil {
 		return err
 	}
-	d.trying.begun = true
+	d.trying.begun, d.trying.last = true, at
 	d.availability.loaded = true
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 type trying struct {
 	begun    bool      // this process has just begun with the state folder
 	reloaded bool      // with another priod.toml
-	last     time.Time // of the last cycle in it
-	block    int       // of that
+	last     time.Time // a cycle ended; zero: not known
+	block    int       // in which one began last
 	judged   time.Time // its bounds were looked at
 	trouble  string    // why it is not known
 }
@@ -36,7 +36,7 @@ func (d *Daemon) trial(now time.Time, hold string) (off bool, notes []plan.Note)
 		d.Log.Error("the trial is not followed: priod is on", "error", err)
 	}
 	if t == nil {
-		*x = trying{trouble: x.trouble}
+		*x = trying{trouble: x.trouble, last: x.last}
 		return false, nil
 	}
 	x.trouble = ""
@@ -57,22 +57,19 @@ func (d *Daemon) trial(now time.Time, hold string) (off bool, notes []plan.Note)
 		x.block = 0
 		d.Log.Info("the trial is over", "cycle", d.cycles+1)
 	}
-	x.last = now
 	return off, notes
 }
 
-// touches notes in the trial what has happened to its block.
+// touches notes in the trial what has happened to its blocks.
 func (d *Daemon) touches(t *trial.Trial, now time.Time, hold string) {
 	x, touched := &d.trying, false
-	b, on := t.At(now)
-	touch := func(is bool, why string) { touched = is && t.Touch(now, why) || touched }
-	started := x.begun && b.From.Before(d.health.begun)
-	touch(started && d.Config.State.Shared != "", "priod was started, or another host took over")
-	touch(started && d.Config.State.Shared == "", "priod was started")
-	touch(x.reloaded, "priod.toml was read again")
-	touch(hold != "" && !store.ByDaemon(hold), "priod was paused")
-	touch(store.ByDaemon(hold), "priod paused itself")
-	touch(on && !x.begun && !x.last.IsZero() && x.last.After(b.From) && now.Sub(x.last) > silent, "no cycle ended for more than ten minutes")
+	touch := func(is bool, from time.Time, why string) { touched = is && t.Touch(from, now, why) || touched }
+	touch(x.begun && d.Config.State.Shared != "", x.last, "priod was started, or another host took over") // what that host saw is in its own database
+	touch(x.begun && d.Config.State.Shared == "", x.last, "priod was started")
+	touch(x.reloaded, now, "priod.toml was read again")
+	touch(hold != "" && !store.ByDaemon(hold), now, "priod was paused")
+	touch(store.ByDaemon(hold), now, "priod paused itself")
+	touch(!x.begun && now.Sub(x.last) > silent, x.last, "no cycle ended for more than ten minutes")
 	x.begun, x.reloaded = false, false
 	if touched {
 		d.saveTrial(t)
@@ -89,6 +86,7 @@ func (d *Daemon) saveTrial(t *trial.Trial) {
 func (d *Daemon) tried(r *cycle.Result) {
 	t, err := store.Trial(d.Config.Journals())
 	at := r.Snapshot.At
+	d.trying.last = at
 	if _, on := t.At(at); err != nil || !on {
 		return
 	}
@@ -100,7 +98,7 @@ func (d *Daemon) tried(r *cycle.Result) {
 			}
 		}
 	}
-	touched := len(nodes) > 0 && t.Touch(at, "maintenance")
+	touched := len(nodes) > 0 && t.Touch(at, at, "maintenance")
 	if b := t.Bounds; (b.TEWaitP95 > 0 || b.Completion > 0) && time.Since(d.trying.judged) >= min(judgeEvery, t.Block) {
 		d.trying.judged = time.Now()
 		if why := d.harm(t, at); why != "" {

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -194,19 +195,20 @@ func (t *Trial) Words(at time.Time) string {
 	return fmt.Sprintf(WordsBegin+" priod is %s until %s, in block %d of %d", state, b.Until.Local().Format(time.DateTime), b.Number, t.Length/t.Block)
 }
 
-// Touch leaves out the block of a moment; false: it is already, or there is none.
-func (t *Trial) Touch(at time.Time, why string) bool {
-	b, on := t.At(at)
-	if !on {
-		return false
-	}
-	for _, x := range t.Touched {
-		if x.Block == b.Number && x.Why == why {
-			return false
+// Touch leaves out the blocks of a span of time; false: they are already, or there is none.
+func (t *Trial) Touch(from, until time.Time, why string) (touched bool) {
+	for _, b := range t.Blocks() {
+		if !b.Until.After(from) || b.From.After(until) || !b.From.Before(t.End()) || !from.Before(t.End()) ||
+			slices.ContainsFunc(t.Touched, func(x Touch) bool { return x.Block == b.Number && x.Why == why }) {
+			continue
 		}
+		at := from
+		if at.Before(b.From) {
+			at = b.From
+		}
+		t.Touched, touched = append(t.Touched, Touch{b.Number, at, why}), true
 	}
-	t.Touched = append(t.Touched, Touch{b.Number, at, why})
-	return true
+	return touched
 }
 
 // Parse reads the words of a trial, as in blocks=12h,days=14,wash-out=2h,seed=7,from=3d; from is when it starts, after a moment.

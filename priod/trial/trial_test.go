@@ -142,7 +142,11 @@ func TestLeavesOut(t *testing.T) {
 	x := twoWeeks(3)
 	jobs := stream(x, 3, -0.4)
 	whole := Analyse(x, jobs, start.Add(3*week))
-	if !x.Touch(start.Add(13*time.Hour), "priod was started") || x.Touch(start.Add(14*time.Hour), "priod was started") || x.Touch(start.Add(-time.Hour), "before") {
+	touch := func(h int, why string) bool {
+		at := start.Add(time.Duration(h) * time.Hour)
+		return x.Touch(at, at, why)
+	}
+	if !touch(13, "priod was started") || touch(14, "priod was started") || touch(-1, "before") || touch(14*24, "after") {
 		t.Error("a block is touched once for each reason, while the trial is on")
 	}
 	part := Analyse(x, jobs, start.Add(3*week))
@@ -152,6 +156,10 @@ func TestLeavesOut(t *testing.T) {
 	if half := Analyse(x, jobs, start.Add(week)); half.Pairs != 0 || half.Completion.Told {
 		t.Errorf("after a week no pair is complete: %+v", half)
 	}
+	if x.Touch(start.Add(-time.Hour), start.Add(30*time.Hour), "priod was started"); len(x.Touched) != 3 || x.Touched[1].At != start || x.Touched[2].Block != 3 {
+		t.Errorf("out from before the start until block 3: %+v", x.Touched)
+	}
+	x.Touched = x.Touched[:1]
 	all := slices.Clone(jobs)
 	for i := range all {
 		all[i].Submit = start.Add(3*time.Hour + time.Duration(i)*time.Second)
@@ -171,5 +179,44 @@ func TestCheckOfSettings(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.words, err, c.want)
 		}
+	}
+}
+
+// TestHarm: a trial harms where trial jobs wait longer than the bound while priod is on, and where an account's jobs surely take longer
+// by more than the factor; what off blocks, wash-outs and few jobs show is no harm.
+func TestHarm(t *testing.T) {
+	jobs := stream(twoWeeks(3), 3, 0.8)
+	for i := range jobs {
+		jobs[i].Start, jobs[i].Ran = jobs[i].Submit.Add(10*time.Minute), max(jobs[i].End.Sub(jobs[i].Submit)-10*time.Minute, time.Second)
+	}
+	harm := func(b Bounds, jobs []Job) string {
+		x := twoWeeks(3)
+		x.Bounds = b
+		return Harm(x, jobs, start.Add(3*week))
+	}
+	off := slices.DeleteFunc(slices.Clone(jobs), func(j Job) bool { b, _ := twoWeeks(3).At(j.Submit); return !b.Off })
+	for _, c := range []struct {
+		bounds Bounds
+		jobs   []Job
+		want   string
+	}{
+		{Bounds{TEWaitP95: 5 * time.Minute}, jobs, "one in twenty waits longer than 600 s; the bound is 300 s"},
+		{Bounds{TEWaitP95: 15 * time.Minute}, jobs, ""},
+		{Bounds{TEWaitP95: 5 * time.Minute}, off, ""},
+		{Bounds{TEWaitP95: 5 * time.Minute}, jobs[:20], ""},
+		{Bounds{Completion: 1.1}, jobs, "times as long in the mean; the bound is 1.10"},
+		{Bounds{Completion: 9}, jobs, ""},
+		{Bounds{Completion: 1.1}, stream(twoWeeks(3), 3, -0.8), ""},
+	} {
+		if got := harm(c.bounds, c.jobs); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v, %d jobs: %q, want %q", c.bounds, len(c.jobs), got, c.want)
+		}
+	}
+	waiting := slices.Clone(jobs)
+	for i := range waiting {
+		waiting[i].Start, waiting[i].End, waiting[i].Ran = time.Time{}, time.Time{}, 0
+	}
+	if harm(Bounds{TEWaitP95: 15 * time.Minute}, waiting) == "" {
+		t.Error("jobs that still wait")
 	}
 }

@@ -386,8 +386,12 @@ func (v *Explanation) showJob(line liner) {
 		line("Job", "%s of %s (account %s): it ended before priod saw it, so what it asked for is not known", j.ID, j.User, cmp.Or(j.Account, "not known"))
 		return
 	}
-	line("Job", "%s of %s (account %s), partition %s, QOS %s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks, HetID: j.HetLeader, HetOffset: j.HetOffset}.Target(), j.User, j.Account,
-		j.Partition, j.QOS, request(j))
+	qos := ""
+	if j.QOS != "" {
+		qos = ", QOS " + j.QOS
+	}
+	line("Job", "%s of %s (account %s), partition %s%s: %s", slurmplug.Update{Job: j.ID, Tasks: j.Tasks, HetID: j.HetLeader, HetOffset: j.HetOffset}.Target(), j.User, j.Account,
+		j.Partition, qos, request(j))
 }
 
 // showTag tells the job's state, and what its user said.

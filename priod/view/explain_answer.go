@@ -275,7 +275,10 @@ func (v *Explanation) advise() string {
 	case d != nil && d.Why == string(plan.Untagged) && v.Steering:
 		all = append(all, "--prio-workload or --prio-speed lets priod choose the GPU type")
 	}
-	return strings.Join(append(all, fmt.Sprintf("priod eta %s shows what would start it sooner", v.Job.ID)), "; ")
+	if v.Moment.IsZero() {
+		all = append(all, fmt.Sprintf("priod eta %s shows what would start it sooner", v.Job.ID))
+	}
+	return strings.Join(all, "; ")
 }
 
 // budgetAdvice is what a job above its TE budget can wait for, or ask for.
@@ -302,7 +305,9 @@ func (v *Explanation) budgetAdvice() string {
 func (v *Explanation) startWords() string {
 	when := v.when()
 	unknown := "not known: what it waits for has no time"
-	if cause := v.cause().Cause; cause == "" || cause.ForRoom() {
+	if cause := v.cause().Cause; !v.Moment.IsZero() {
+		unknown = "not known at that time"
+	} else if cause == "" || cause.ForRoom() {
 		unknown = fmt.Sprintf("not planned yet; priod eta %s plans it now", v.Job.ID)
 	}
 	all := []string{cmp.Or(when.Words(), unknown)}
