@@ -104,3 +104,42 @@ func TestTrialSwitchesPriod(t *testing.T) {
 	d.stop()
 	refused("start it first", "trial", "start")
 }
+
+// A trial with a bound that trial jobs pass ends early: what priod wrote is taken back, priod stays off over a restart, says so, and is
+// on again when the operator stops the trial.
+func TestTrialEndsWhereItHarms(t *testing.T) {
+	s := newOwnSite(t, quick)
+	s.fill()
+	te := s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	d := s.daemon()
+	value := func() string { return strings.TrimSpace(s.slurm("sprio", "--noheader", "--format=%S", "--jobs="+te)) }
+	s.wait("the trial job's value", func() bool { return value() != "0" })
+	s.must("trial", "start", "--blocks=30s", "--days=300s", "--wash-out=1s", "--te-wait-p95=3s")
+	var status struct {
+		Harms bool
+		Why   string
+	}
+	s.wait("the trial to end by its bound", func() bool {
+		for range 4 {
+			s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+		}
+		s.json(&status, "trial", "status")
+		return status.Harms
+	})
+	if !strings.Contains(status.Why, "the bound is 3 s") {
+		t.Errorf("%+v", status)
+	}
+	off := func() bool { return value() == "0" }
+	s.wait("the value to be taken back", off)
+	d.stop()
+	d = s.daemon()
+	d.cycles(2)
+	if out := s.must("queue"); !off() || !strings.Contains(out, "the trial has ended early") {
+		t.Errorf("after a restart the value is %s, and queue says\n%s", value(), out)
+	}
+	if out := s.must("report", "trial"); !strings.Contains(out, "the bound is 3 s") {
+		t.Errorf("the report says\n%s", out)
+	}
+	s.must("trial", "stop")
+	s.wait("priod to be on again", func() bool { return !off() })
+}

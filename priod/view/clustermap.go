@@ -192,7 +192,7 @@ func (a *Asked) clusterMap(ctx context.Context) (shown, error) {
 		return nil, err
 	}
 	v := &Map{At: a.Last.Until, Jobs: []MapJob{}, Nodes: []MapNode{}}
-	at := map[string]int{}
+	at, names := map[string]int{}, [][]string{}
 	for i := range all {
 		n := &all[i]
 		if n.GPUs == 0 {
@@ -213,21 +213,28 @@ func (a *Asked) clusterMap(ctx context.Context) (shown, error) {
 		if h.Limit > 0 {
 			j.Limit = h.Start.Add(h.Limit).Unix()
 		}
-		names := hosts(h.Nodes)
-		for k, host := range names {
-			n, ok := at[host]
-			if !ok {
-				continue
-			}
-			share := h.GPUs/len(names) + min(1, max(0, h.GPUs%len(names)-k)) // Slurm does not tell how they are divided: evenly
-			for range min(share, v.Nodes[n].InUse-len(v.Nodes[n].Held)) {
-				v.Nodes[n].Held = append(v.Nodes[n].Held, len(v.Jobs))
-			}
-		}
-		v.Jobs = append(v.Jobs, j)
+		v.Jobs, names = append(v.Jobs, j), append(names, hosts(h.Nodes))
 	}
+	v.hold(names, at)
 	slices.SortFunc(v.Nodes, func(a, b MapNode) int { return cmp.Compare(a.Name, b.Name) })
 	return v, nil
+}
+
+// hold says which GPUs are whose, of jobs on nodes of these names. How the GPUs of a job are divided Slurm does not tell: evenly,
+// as far as jobs on one node leave as many in use.
+func (v *Map) hold(names [][]string, at map[string]int) {
+	for _, several := range []bool{false, true} {
+		for job := range v.Jobs {
+			for left, placed := v.Jobs[job].GPUs, len(names[job]) > 1 == several; left > 0 && placed; {
+				placed = false
+				for _, name := range names[job] {
+					if i, ok := at[name]; ok && left > 0 && v.Nodes[i].InUse > len(v.Nodes[i].Held) {
+						v.Nodes[i].Held, left, placed = append(v.Nodes[i].Held, job), left-1, true
+					}
+				}
+			}
+		}
+	}
 }
 
 func (v *NodePage) only(user string) {
