@@ -108,6 +108,9 @@ func sentence(t *trial.Trial, a *trial.Analysis) string {
 // Page says first what came out, then for which jobs, then what it rests on.
 func (v *Trial) Page() *report.Page {
 	p := &report.Page{Title: "What the trial says", Words: []string{v.Sentence, designOf(v.Trial)}}
+	if v.Trial.Why != "" {
+		p.Words = append(p.Words, "It ended early: "+report.Safe(v.Trial.Why)+".")
+	}
 	row := func(first string, e *trial.Effect) []any {
 		words := func(x float64) string {
 			switch e.Unit {
