@@ -131,8 +131,8 @@ type Daemon struct {
 	history      *cluster.History
 	state        *cycle.State // of the features
 	learning     learning
-	checks       checks
-	expecting    expecting
+	checks       background[struct{}]
+	expecting    background[time.Duration] // what one plan took
 	sampling     sampling
 	stating      stating
 	last         lastCycle

@@ -15,13 +15,7 @@ const (
 	expectShare = 50
 )
 
-// expecting plans when the first jobs of the queue start, alongside the cycles, one plan at a time.
-type expecting struct {
-	background[time.Duration]           // what one took
-	next                      time.Time // by the time that a process keeps
-}
-
-// expect begins a plan when it is time for one.
+// expect begins to plan when the first jobs of the queue start, when it is time for it.
 func (d *Daemon) expect(ctx context.Context, r *cycle.Result) {
 	e := &d.expecting
 	busy, took, over := e.busy()

@@ -10,8 +10,7 @@ import (
 // stating stores what became of guaranteed shares once a minute, alongside the cycles; its result is what could not be stored.
 type stating struct {
 	background[*guarantee.Taken]
-	next   time.Time // by the time that a process keeps
-	stored bool      // the store holds jobs that wait
+	stored bool // the store holds jobs that wait
 }
 
 // resumeStatement takes in which entitled jobs waited when an earlier process last looked.

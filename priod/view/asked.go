@@ -43,7 +43,7 @@ type Kept struct {
 	Hold time.Duration // for which first starts of a week hold
 
 	waiting   waiting
-	starts    cached[[]store.FirstStart] // of the last week
+	starts    Cached[[]store.FirstStart] // of the last week
 	forecasts Forecasts
 	times     RunTimes
 }
@@ -100,14 +100,15 @@ func ownEvictions(all []store.Eviction, user string) []store.Eviction {
 	return own
 }
 
-// cached is a value that is read again once it is older than an age.
-type cached[T any] struct {
+// Cached is a value that is read again once it is older than an age.
+type Cached[T any] struct {
 	mu    sync.Mutex
 	made  time.Time
 	value T
 }
 
-func (c *cached[T]) get(age time.Duration, read func() (T, error)) (T, error) {
+// Get is the value, read anew where it is older.
+func (c *Cached[T]) Get(age time.Duration, read func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.made.IsZero() && time.Since(c.made) < age {

@@ -49,7 +49,7 @@ type Pages struct {
 
 	cache  answerCache
 	kept   view.Kept
-	latest latest
+	latest view.Cached[string] // cycle
 }
 
 // assets are the files that pages load.
