@@ -51,7 +51,6 @@ type Asked struct {
 	MemMB int64  // likewise, all of it
 	Least int    // CPUs that it cannot be brought below
 	Nodes string // that it has to run on, as a host list; "" for any
-	UID   string // of its user; "" when Slurm did not say
 	// Fixed says why the size cannot be changed; "" when it can.
 	Fixed string
 	// KeepsCPUs and KeepsMemory say why only the other of the two can be changed.
@@ -74,22 +73,16 @@ type Asked struct {
 	follows              bool   // NumCPUs follows CpusPerTres (24.05 and later)
 }
 
-// Asked reads how a job that is pending asks for its size; false when it is not
+// Asked reads how a job that is pending asks for its size; nil when it is not
 // pending any more. The task of an array that has no record of its own asks as
 // its array does. The record is the queue's, of the job or of the array that holds
 // the task; nodeMB are the memory of the nodes, each amount once.
-func (c *Client) Asked(ctx context.Context, conf Config, job JobID, record *Job, nodeMB ...int64) (a Asked, pending bool, err error) {
-	out, err := c.showJob(ctx, job.String())
+func (c *Client) Asked(ctx context.Context, conf Config, job JobID, record *Job, nodeMB ...int64) (*Asked, error) {
+	a, err := shownOf(ctx, c, job, record, func(record *Job, out string) (*Asked, error) { return ParseAsked(conf, record, out, nodeMB...) })
 	if errors.Is(err, ErrNoJob) {
-		return a, false, nil
+		return nil, nil
 	}
-	if err != nil {
-		return a, false, err
-	}
-	if a, pending, err = ParseAsked(conf, record, out, nodeMB...); err != nil {
-		return a, false, doubtful("scontrol show job", "job %s: %w", job, err)
-	}
-	return a, pending, nil
+	return a, err
 }
 
 // of takes in which Slurm it is: up to 23.11 a change of CpusPerTres can be written
@@ -102,25 +95,24 @@ func (a *Asked) of(conf Config) {
 	}
 }
 
-// ParseAsked reads what scontrol shows of one job, beside its record in the queue.
-func ParseAsked(conf Config, record *Job, out string, nodeMB ...int64) (a Asked, pending bool, err error) {
+// ParseAsked reads what scontrol shows of one job, beside its record in the queue; nil of one that is not pending.
+func ParseAsked(conf Config, record *Job, out string, nodeMB ...int64) (*Asked, error) {
 	words, err := askedWords(record, out)
 	if err != nil || words["JobState"] != "PENDING" {
-		return a, false, err
+		return nil, err
 	}
+	a := &Asked{}
 	if err = a.read(conf, record, words, nodeMB); err != nil {
-		return Asked{}, false, err
+		return nil, err
 	}
-	a.Fixed, err = a.fixed(words)
-	if err != nil {
-		return Asked{}, false, err
+	if a.Fixed, err = a.fixed(words); err != nil {
+		return nil, err
 	}
 	a.of(conf)
-	return a, true, nil
+	return a, nil
 }
 
 func (a *Asked) read(conf Config, record *Job, words map[string]string, nodeMB []int64) error {
-	a.UID = uidOf(words)
 	for _, field := range []struct {
 		key  string
 		into *int
@@ -154,16 +146,6 @@ func (a *Asked) read(conf Config, record *Job, words map[string]string, nodeMB [
 		a.KeepsCPUs = "requests CPUs by --tres-per-task"
 	}
 	return a.readMemory(conf, words, nodeMB)
-}
-
-// uidOf is the uid of the job's user, as in "games(5)"; "" when it does not stand there.
-func uidOf(words map[string]string) string {
-	user, closed := strings.CutSuffix(words["UserId"], ")")
-	uid := user[strings.LastIndexByte(user, '(')+1:]
-	if _, ok := decimal(uid, math.MaxUint32-2); !closed || !ok || len(uid) == len(user) {
-		return ""
-	}
-	return uid
 }
 
 // readGPUs reads the GPUs from the job's record in the queue.

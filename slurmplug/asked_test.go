@@ -117,9 +117,9 @@ func checkAsked(t *testing.T, version, name string, ask recordedAsk, gets, resiz
 			gpus = " " + after
 		}
 	}
-	a, pending, err := ParseAsked(confOf(version), &ask.record, ask.out)
-	if err != nil || !pending || a.UID != "0" {
-		t.Fatalf("%s: pending %v, of user %q, %v\n%s", name, pending, a.UID, err, ask.out)
+	a, err := ParseAsked(confOf(version), &ask.record, ask.out)
+	if err != nil || a == nil {
+		t.Fatalf("%s: %+v, %v\n%s", name, a, err, ask.out)
 	}
 	if now := fmt.Sprint(a.CPUs, a.MemMB, a.GPUs); now != gets {
 		t.Errorf("%s gets %s, want %s", name, now, gets)
@@ -190,17 +190,17 @@ func TestAskedDefaults(t *testing.T) {
 	ask.out = strings.Replace(ask.out, "ReqTRES=cpu=1,mem=1G", "ReqTRES=cpu=1,mem=64G", 1)
 	for mb, hides := range map[int64]bool{65536: false, 65535: true} {
 		none := Config{map[string]string{"SLURM_VERSION": "24.11.5"}}
-		if a, _, err := ParseAsked(none, &ask.record, ask.out, 1024, mb); err != nil || (a.Fixed != "") != hides || !hides && a.MemMB != 8192 {
+		if a, err := ParseAsked(none, &ask.record, ask.out, 1024, mb); err != nil || (a.Fixed != "") != hides || !hides && a.MemMB != 8192 {
 			t.Errorf("on nodes of %d MB: %+v, %v", mb, a, err)
 		}
 	}
 	// What looks like the default may be --mem-per-cpu of the same amount: fewer CPUs would have less.
 	ask = recordedAsked(t, "26.05")["default-cpus"]
-	if a, _, err := ParseAsked(confOf("26.05"), &ask.record, ask.out); err != nil || a.Least != 8 {
+	if a, err := ParseAsked(confOf("26.05"), &ask.record, ask.out); err != nil || a.Least != 8 {
 		t.Errorf("may go down to %d CPUs, %v", a.Least, err)
 	}
 	ask.out = strings.NewReplacer("mem=8G", "mem=8191M", "MemPerTres=gpu:8192", "MemPerTres=gpu:8191").Replace(ask.out)
-	if a, _, err := ParseAsked(confOf("26.05"), &ask.record, ask.out); err != nil || a.Least != 1 || a.Fixed != "" {
+	if a, err := ParseAsked(confOf("26.05"), &ask.record, ask.out); err != nil || a.Least != 1 || a.Fixed != "" {
 		t.Errorf("may go down to %d CPUs, %q, %v", a.Least, a.Fixed, err)
 	}
 }
@@ -209,11 +209,11 @@ func TestAskedOdd(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version string) {
 		all, conf := recordedAsked(t, version), confOf(version)
 		ask := all["running"]
-		if _, pending, err := ParseAsked(conf, &ask.record, ask.out); pending || err != nil {
-			t.Errorf("a running job is pending: %v, %v", pending, err)
+		if a, err := ParseAsked(conf, &ask.record, ask.out); a != nil || err != nil {
+			t.Errorf("a running job is pending: %v, %v", a, err)
 		}
 		ask = all["path"] // a path with blanks may say what looks like a default
-		if a, _, err := ParseAsked(conf, &ask.record, ask.out); err != nil || a.GPUs != 1 || a.CPUs != 4 {
+		if a, err := ParseAsked(conf, &ask.record, ask.out); err != nil || a.GPUs != 1 || a.CPUs != 4 {
 			t.Errorf("a path is believed: %+v, %v", a, err)
 		}
 		ask = all["mem"]
@@ -237,7 +237,7 @@ func TestAskedOdd(t *testing.T) {
 			{"StdOut=/dev/null", "StdOut=/dev/null CpusPerTres=gres/gpu:x:y:z", "CpusPerTres"},
 		} {
 			out := strings.Replace(ask.out, odd.old, odd.new, 1)
-			_, _, err := ParseAsked(conf, &ask.record, out)
+			_, err := ParseAsked(conf, &ask.record, out)
 			says, or, _ := strings.Cut(odd.says, "|")
 			if out == ask.out || err == nil || !strings.Contains(err.Error(), says) && (or == "" || !strings.Contains(err.Error(), or)) {
 				if odd.old == " OverSubscribe=" && strings.Contains(odd.new, "Exclusive=RACK") && err != nil && strings.Contains(err.Error(), "Exclusive=") {
@@ -247,17 +247,17 @@ func TestAskedOdd(t *testing.T) {
 			}
 		}
 		for _, out := range []string{"", "JobState=PENDING", "JobId=1 JobName=mem "} {
-			if a, _, err := ParseAsked(conf, &ask.record, out); err == nil {
+			if a, err := ParseAsked(conf, &ask.record, out); err == nil {
 				t.Errorf("%.60q is believed: %+v", out, a)
 			}
 		}
 		record := ask.record
 		record.TresPerNode = "gres:gpu:x:y:z"
-		if _, _, err := ParseAsked(conf, &record, ask.out); err == nil || !strings.Contains(err.Error(), "TresPerNode") {
+		if _, err := ParseAsked(conf, &record, ask.out); err == nil || !strings.Contains(err.Error(), "TresPerNode") {
 			t.Errorf("GPUs that are none: %v", err)
 		}
 		cron := strings.Replace(ask.out, " WorkDir=", " CronJob=Yes WorkDir=", 1)
-		if a, _, err := ParseAsked(conf, &ask.record, cron); err != nil || !strings.Contains(a.Fixed, "scrontab") {
+		if a, err := ParseAsked(conf, &ask.record, cron); err != nil || !strings.Contains(a.Fixed, "scrontab") {
 			t.Errorf("a scrontab job: %q, %v", a.Fixed, err)
 		}
 	})
@@ -268,8 +268,8 @@ func TestAskedAccount(t *testing.T) {
 	ask := recordedAsked(t, "26.05")["mem"]
 	ask.record.Account = "x QOS=normal JobState=RUNNING NumCPUs=1"
 	ask.out = strings.Replace(ask.out, "Account=physics", "Account="+ask.record.Account, 1)
-	if a, pending, err := ParseAsked(confOf("26.05"), &ask.record, ask.out); err != nil || !pending || a.CPUs != 4 {
-		t.Errorf("%+v, %v, %v", a, pending, err)
+	if a, err := ParseAsked(confOf("26.05"), &ask.record, ask.out); err != nil || a == nil || a.CPUs != 4 {
+		t.Errorf("%+v, %v", a, err)
 	}
 }
 
@@ -281,11 +281,11 @@ func FuzzAsked(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, out, name, perNode, perTask string, cpus int, memMB int64) {
 		for _, version := range versions {
-			a, pending, err := ParseAsked(confOf(version), &Job{Name: name, Account: "physics", TresPerNode: perNode, TresPerTask: perTask}, out)
-			if err != nil && (pending || a.Holds != (Value{})) {
+			a, err := ParseAsked(confOf(version), &Job{Name: name, Account: "physics", TresPerNode: perNode, TresPerTask: perTask}, out)
+			if err != nil && a != nil {
 				t.Fatal("a job beside an error")
 			}
-			if err != nil || !pending || a.Fixed != "" || cpus < 1 || cpus > 1<<20 || memMB < 1 || memMB > 1<<40 || strings.ContainsAny(a.Nodes, "[,") {
+			if err != nil || a == nil || a.Fixed != "" || cpus < 1 || cpus > 1<<20 || memMB < 1 || memMB > 1<<40 || strings.ContainsAny(a.Nodes, "[,") {
 				continue
 			}
 			for _, node := range []string{"", "n-1"} {
@@ -324,7 +324,7 @@ func FuzzAskedForged(f *testing.F) {
 		}
 		for _, version := range versions {
 			ask := recordedAsked(t, version)["mem"]
-			want, _, err := ParseAsked(confOf(version), &ask.record, ask.out)
+			want, err := ParseAsked(confOf(version), &ask.record, ask.out)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -333,23 +333,12 @@ func FuzzAskedForged(f *testing.F) {
 			out = strings.Replace(out, " Network=(null)", " Network="+mail, 1)
 			out = strings.Replace(out, "JobName=mem ", "JobName="+name+" ", 1)
 			ask.record.Name = name
-			got, pending, err := ParseAsked(confOf(version), &ask.record, out)
-			if err != nil || !pending || got.Holds != want.Holds || got.UID != want.UID || got.Fixed != want.Fixed {
+			got, err := ParseAsked(confOf(version), &ask.record, out)
+			if err != nil || got == nil || got.Holds != want.Holds || got.Fixed != want.Fixed {
 				t.Fatalf("%+v, %v, want %+v\n%s", got, err, want, out)
 			}
 		}
 	})
-}
-
-// Whose a job is decides in whose name it is changed: what is no uid names nobody.
-func TestAskedUser(t *testing.T) {
-	ask := recordedAsked(t, "22.05")["mem"]
-	for user, want := range map[string]string{"root(0)": "0", "games(5)": "5", "we(ird)(7)": "7", "5)": "", "games(5": "", "nobody": "", "x(-2)": "", "x(4294967294)": "", "x(y)": "", "(null)": ""} {
-		a, _, err := ParseAsked(confOf("22.05"), &ask.record, strings.Replace(ask.out, "UserId=root(0)", "UserId="+user, 1))
-		if err != nil || a.UID != want {
-			t.Errorf("%s: %q, %v", user, a.UID, err)
-		}
-	}
 }
 
 func TestValidateSize(t *testing.T) {

@@ -302,20 +302,12 @@ func TestLiveLevers(t *testing.T) {
 	}
 
 	expect(t, c.Update(t.Context(), []slurmplug.Update{
-		{Job: plain, Lever: slurmplug.Nice, Value: slurmplug.Number(-77)},
-		{Job: other, Lever: slurmplug.Priority, Value: slurmplug.Number(4294967293)},
+		{Job: plain, Lever: slurmplug.Lever("Nice"), Value: slurmplug.Number(-77)},
 		{Job: array, Tasks: "0-9", Lever: "Features", Value: slurmplug.Text("a100|v100")},
-	}), "applied", "applied", "applied")
-	after = queue(t, c)
-	if after[plain].Nice != -77 || after[other].Priority != 4294967293 || after[array].Features != "a100|v100" || after[array].Tasks != "0-9" {
-		t.Errorf("%+v\n%+v\n%+v", after[plain], after[other], after[array])
-	}
-	// one call, in this order: the release would wipe out the Nice
-	expect(t, c.Update(t.Context(), []slurmplug.Update{
-		{Job: other, Lever: slurmplug.Release}, {Job: other, Lever: slurmplug.Nice, Value: slurmplug.Number(5)},
 	}), "applied", "applied")
-	if j := queue(t, c)[other]; j.Priority > 1_000_000 || j.Nice != 5 {
-		t.Errorf("%+v", j)
+	after = queue(t, c)
+	if after[plain].Nice != -77 || after[array].Features != "a100|v100" || after[array].Tasks != "0-9" {
+		t.Errorf("%+v\n%+v\n%+v", after[plain], after[other], after[array])
 	}
 	expectSiteFactors(t, c, map[slurmplug.JobID]int64{other: -200})
 	run(t, l.Client, "scancel", "--name=levers")
@@ -349,7 +341,7 @@ func TestLiveComponents(t *testing.T) {
 		":", "--ntasks=2", "--comment=het", "--wrap=sleep 600")))
 	second := slurmplug.Plain(leader.ID + 1)
 	nice := func(j slurmplug.Job, value string) slurmplug.Update {
-		return slurmplug.Update{Job: j.ID, HetID: j.HetID, HetOffset: j.HetOffset, Lever: slurmplug.Nice, Value: slurmplug.Nice.Value(value)}
+		return slurmplug.Update{Job: j.ID, HetID: j.HetID, HetOffset: j.HetOffset, Lever: slurmplug.Lever("Nice"), Value: slurmplug.Text(value)}
 	}
 	jobs := queue(t, c)
 	expect(t, c.Update(t.Context(), []slurmplug.Update{nice(jobs[second], "20"), nice(jobs[leader], "10")}), "applied", "applied")
@@ -383,8 +375,7 @@ func TestLiveRaces(t *testing.T) {
 		feature(running, ""), feature(finished, ""), feature(slurmplug.Plain(4_000_000), ""), feature(array, "0-5"),
 		{Job: running, Lever: slurmplug.SiteFactor, Value: slurmplug.Number(7)},
 		{Job: finished, Lever: slurmplug.SiteFactor, Value: slurmplug.Number(7)},
-		{Job: held, Lever: slurmplug.Priority, Value: slurmplug.Number(7)},
-		{Job: finished, Lever: slurmplug.Release},
+		{Job: held, Lever: slurmplug.Lever("Priority"), Value: slurmplug.Number(7)},
 	}),
 		"raced Job is no longer pending execution",
 		"raced Job has already finished",
@@ -393,7 +384,6 @@ func TestLiveRaces(t *testing.T) {
 		"applied", // a running job takes it; it counts after a requeue
 		"raced Job has already finished",
 		"raced Job is in held state, pending scheduler release",
-		"raced Job has already finished",
 	)
 	j := queue(t, c)[array]
 	if j.Features != "a100" || j.Tasks != "2-5" {
@@ -423,11 +413,11 @@ func TestLivePermissions(t *testing.T) {
 	tasks.Tasks = "1-5"
 	expect(t, plain.Update(t.Context(), []slurmplug.Update{
 		lever(own, slurmplug.SiteFactor, "5"), lever(foreign, slurmplug.SiteFactor, "5"), tasks,
-		lever(own, slurmplug.Nice, "-5"), lever(own, "Comment", "mine"), lever(own, slurmplug.Priority, "4000000"),
+		lever(own, slurmplug.Lever("Nice"), "-5"), lever(own, "Comment", "mine"), lever(own, slurmplug.Lever("Priority"), "4000000"),
 	}),
 		"refused Access/permission denied", "refused Invalid user id", "refused Invalid user id",
 		"refused Access/permission denied", "applied", "refused Access/permission denied")
-	expect(t, plain.Update(t.Context(), []slurmplug.Update{lever(own, slurmplug.Priority, "1")}),
+	expect(t, plain.Update(t.Context(), []slurmplug.Update{lever(own, slurmplug.Lever("Priority"), "1")}),
 		"applied Changes to job priority are not persistent, change nice instead")
 	expect(t, operator.Update(t.Context(), []slurmplug.Update{
 		lever(own, slurmplug.SiteFactor, "5"), lever(foreign, slurmplug.SiteFactor, "6"), tasks, lever(own, "AdminComment", "x"),
@@ -442,7 +432,7 @@ func TestLiveControllerHangs(t *testing.T) {
 	l := lab.Shared(t)
 	id := jobID(t, submit(t, l.Client, "hang", "--begin=now+1day"))
 	c := clientOf(l, slurmplug.Options{ReadTimeout: time.Second, WriteTimeout: time.Second})
-	update := []slurmplug.Update{{Job: id, Lever: slurmplug.Nice, Value: slurmplug.Number(9)}}
+	update := []slurmplug.Update{{Job: id, Lever: slurmplug.Lever("Nice"), Value: slurmplug.Number(9)}}
 	if err := l.Pause("slurmctld"); err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +491,7 @@ func TestLiveControllerDown(t *testing.T) {
 	if jobs, err := c.Jobs(t.Context()); jobs != nil || !errors.Is(err, slurmplug.ErrController) {
 		t.Errorf("%d jobs, %v", len(jobs), err)
 	}
-	result := c.Update(t.Context(), []slurmplug.Update{{Job: id, Lever: slurmplug.Nice, Value: slurmplug.Number(9)}})[0]
+	result := c.Update(t.Context(), []slurmplug.Update{{Job: id, Lever: slurmplug.Lever("Nice"), Value: slurmplug.Number(9)}})[0]
 	if result.Status != slurmplug.Postponed || !strings.Contains(result.Message, "Unable to contact slurm controller") {
 		t.Error(outcome(result))
 	}

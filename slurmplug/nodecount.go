@@ -41,23 +41,10 @@ func (c Config) Booted() time.Time {
 	return time.Unix(int64(n), 0)
 }
 
-// NodeCount is how many nodes a job asks for.
-type NodeCount struct {
-	Text string // a value of NumNodes, or HiddenNodes
-	UID  string // of the job's user; "" when Slurm did not say
-}
-
 // NodeCount reads how many nodes a waiting job asks for, by its record in the queue, from a
-// slurmctld that started at booted.
-func (c *Client) NodeCount(ctx context.Context, record *Job, booted time.Time) (n NodeCount, err error) {
-	out, err := c.showJob(ctx, Plain(record.RawID).String())
-	if err != nil {
-		return n, err
-	}
-	if n, err = parseNodeCount(record, out, booted); err != nil {
-		return n, doubtful("scontrol show job", "job %s: %w", record.ID, err)
-	}
-	return n, nil
+// slurmctld that started at booted: a value of NumNodes, or HiddenNodes.
+func (c *Client) NodeCount(ctx context.Context, record *Job, booted time.Time) (string, error) {
+	return shownOf(ctx, c, Plain(record.RawID), record, func(record *Job, out string) (string, error) { return parseNodeCount(record, out, booted) })
 }
 
 // parseNodeCount: of an open number Slurm shows "1", of a bounded one "1-1". The first of both
@@ -66,29 +53,24 @@ func (c *Client) NodeCount(ctx context.Context, record *Job, booted time.Time) (
 // Exclusive=, bounds an open number by the tasks and shows that: "1-4" may be an open number of 4 tasks, of which any
 // write would make a bound that Slurm then tries to reach (JOB_IMPLICIT_MAX_NODES in slurmctld/job_mgr.c and
 // node_scheduler.c; seen on 26.05.5). So it counts as not shown.
-func parseNodeCount(record *Job, out string, booted time.Time) (n NodeCount, err error) {
+func parseNodeCount(record *Job, out string, booted time.Time) (string, error) {
 	words, err := askedWords(record, out)
-	if err != nil {
-		return n, err
-	}
-	n.UID, n.Text = uidOf(words), HiddenNodes
-	if words["JobState"] != "PENDING" {
-		return n, nil
+	if err != nil || words["JobState"] != "PENDING" {
+		return HiddenNodes, err
 	}
 	_, high, bounded := strings.Cut(words["NumNodes"], "-")
 	if !bounded {
 		if record.Restarts == 0 && !booted.IsZero() && record.Submit.After(booted) {
-			n.Text = NodesText(record.NodeCount(), 0)
+			return NodesText(record.NodeCount(), 0), nil
 		}
-		return n, nil
+		return HiddenNodes, nil
 	}
 	most, err := parseUint(high, math.MaxInt32)
 	if err != nil {
-		return n, fmt.Errorf("NumNodes: %w", err)
+		return "", fmt.Errorf("NumNodes: %w", err)
 	}
 	if _, implicit := words["Exclusive"]; implicit && most > 1 && high == words["NumTasks"] {
-		return n, nil
+		return HiddenNodes, nil
 	}
-	n.Text = NodesText(record.NodeCount(), int(most))
-	return n, nil
+	return NodesText(record.NodeCount(), int(most)), nil
 }

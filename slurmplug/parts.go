@@ -17,15 +17,7 @@ type NodePart struct {
 // Parts reads what a running job holds of each of its nodes. The record is the queue's, of the
 // job. ErrNoJob when slurmctld does not know it.
 func (c *Client) Parts(ctx context.Context, record *Job) ([]NodePart, error) {
-	out, err := c.showJob(ctx, record.ID.String(), "--details") // by RawID it may show all tasks of an array
-	if err != nil {
-		return nil, err
-	}
-	parts, err := parseParts(record, out)
-	if err != nil {
-		return nil, doubtful("scontrol show job", "job %s: %w", record.ID, err)
-	}
-	return parts, nil
+	return shownOf(ctx, c, record.ID, record, parseParts, "--details") // by RawID it may show all tasks of an array
 }
 
 // parseParts reads groups of "Nodes= CPU_IDs= Mem= GRES=", one for each row of nodes of which the

@@ -345,9 +345,8 @@ func recordedUpdates(t testing.TB, l *lab.Lab) []recordedWrite {
 			site(sparse, "0-80:2", "5"), site(held, "", "6"), component, none,
 		}},
 		{"update-begun", []slurmplug.Update{{Job: id(begun), Tasks: "0-5", Lever: slurmplug.Features, Value: slurmplug.Text("a100")}}},
-		{"update-held", []slurmplug.Update{{Job: id(held), Lever: slurmplug.Priority, Value: slurmplug.Number(77)}, {Job: id(busy), Lever: slurmplug.Priority, Value: slurmplug.Number(77)}}},
+		{"update-held", []slurmplug.Update{{Job: id(held), Lever: slurmplug.Lever("Priority"), Value: slurmplug.Number(77)}, {Job: id(busy), Lever: slurmplug.Lever("Priority"), Value: slurmplug.Number(77)}}},
 		{"update-feature", []slurmplug.Update{{Job: id(busy), Lever: "Features", Value: slurmplug.Text("nothing")}, {Job: id(held), Lever: "Features", Value: slurmplug.Text("a100|v100")}}},
 		{"update-field", []slurmplug.Update{{Job: id(busy), Lever: "NoSuchField", Value: slurmplug.Text("x")}, {Job: id(held), Lever: "NoSuchField", Value: slurmplug.Text("y")}}},
-		{"release", []slurmplug.Update{{Job: id(busy), Lever: slurmplug.Release}, {Job: id("999999"), Lever: slurmplug.Release}}},
 	}
 }

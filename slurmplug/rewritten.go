@@ -2,7 +2,6 @@ package slurmplug
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -47,38 +46,4 @@ func (c *Client) TasksPerNode(ctx context.Context, jobs []uint32) (map[uint32]in
 		tasks[uint32(job)] = int(count)
 	}
 	return tasks, nil
-}
-
-// TasksPerGPU reads how many tasks a job asks for with each GPU (--ntasks-per-gpu), 0 where it does not. The
-// record is the queue's, of the job. ErrNoJob when slurmctld does not know it.
-func (c *Client) TasksPerGPU(ctx context.Context, record *Job) (int, error) {
-	out, err := c.showJob(ctx, record.ID.String())
-	if err != nil {
-		return 0, err
-	}
-	n, err := parseTasksPerGPU(record, out)
-	if err != nil {
-		return 0, doubtful("scontrol show job", "job %s: %w", record.ID, err)
-	}
-	return n, nil
-}
-
-func parseTasksPerGPU(record *Job, out string) (int, error) {
-	s, err := cutShown(record, out)
-	if err != nil {
-		return 0, err
-	}
-	words := map[string]string{}
-	if err := addWords(words, s.tail, func(key string) bool { return key == "NtasksPerTRES" }); err != nil {
-		return 0, err
-	}
-	text, asks := words["NtasksPerTRES"]
-	if !asks {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("NtasksPerTRES=%.40q: want a number", text)
-	}
-	return int(n), nil
 }

@@ -28,18 +28,3 @@ func TestTasksPerNode(t *testing.T) {
 		}
 	}
 }
-
-// The option stands where a user's own texts do not.
-func TestTasksPerGPU(t *testing.T) {
-	const head, middle = "JobId=7 JobName=x UserId=ann(7) Account=p NumNodes=1 Network=(null) Comment=", " WorkDir=/ StdErr=/e StdIn=/n StdOut=/o "
-	for text, want := range map[string]int{
-		head + "a" + middle + "NtasksPerTRES=2 MailUser=ann\n": 2, head + "NtasksPerTRES=9" + middle + "MailUser=ann\n": 0,
-		head + "a" + middle + "TresPerNode=gres/gpu:1\n": 0, head + "a" + middle + "NtasksPerTRES=2 NtasksPerTRES=3\n": -1, head + "a" + middle + "NtasksPerTRES=x\n": -1,
-		"JobId=7\n": -1,
-	} {
-		got, err := parseTasksPerGPU(&Job{Name: "x", Account: "p"}, text)
-		if (err != nil) != (want < 0) || err == nil && got != want {
-			t.Errorf("%q: %d, %v", text, got, err)
-		}
-	}
-}

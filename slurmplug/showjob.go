@@ -61,6 +61,19 @@ func cutShown(record *Job, out string) (shown, error) {
 	return s, nil
 }
 
+// shownOf reads what scontrol shows of one job, by its record in the queue. ErrNoJob when slurmctld does not know it.
+func shownOf[T any](ctx context.Context, c *Client, id JobID, record *Job, parse func(record *Job, out string) (T, error), options ...string) (none T, err error) {
+	out, err := c.showJob(ctx, id.String(), options...)
+	if err != nil {
+		return none, err
+	}
+	value, err := parse(record, out)
+	if err != nil {
+		return none, doubtful("scontrol show job", "job %s: %w", id, err)
+	}
+	return value, nil
+}
+
 // askedWords finds the words that say how a job asks for its size.
 func askedWords(record *Job, out string) (map[string]string, error) {
 	s, err := cutShown(record, out)
@@ -165,15 +178,7 @@ type Bounds struct {
 // Bounds reads what a job says of its nodes, by its record in the queue; the tasks of
 // an array all say the same.
 func (c *Client) Bounds(ctx context.Context, record *Job) (Bounds, error) {
-	out, err := c.showJob(ctx, Plain(record.RawID).String())
-	if err != nil {
-		return Bounds{}, err
-	}
-	b, err := parseBounds(record, out)
-	if err != nil {
-		return Bounds{}, doubtful("scontrol show job", "job %s: %w", record.ID, err)
-	}
-	return b, nil
+	return shownOf(ctx, c, Plain(record.RawID), record, parseBounds)
 }
 
 // parseBounds reads the first record: those of an array's tasks follow. A word that
@@ -276,51 +281,6 @@ func openWords(words map[string]string) string {
 		}
 	}
 	return ""
-}
-
-// NodeMemory is how a job asks for memory.
-type NodeMemory struct {
-	MB  int64  // of its one node, by --mem; -1 for a job that asks in any other way, or shares or owns its node
-	UID string // of its user; "" when Slurm did not say
-}
-
-// NodeMemory reads how a job that waits or runs asks for memory. The record is the
-// queue's, of the job. ErrNoJob when slurmctld does not know it.
-func (c *Client) NodeMemory(ctx context.Context, job JobID, record *Job) (m NodeMemory, err error) {
-	out, err := c.showJob(ctx, job.String())
-	if err != nil {
-		return m, err
-	}
-	if m, err = parseNodeMemory(record, out); err != nil {
-		return m, doubtful("scontrol show job", "job %s: %w", job, err)
-	}
-	return m, nil
-}
-
-// parseNodeMemory reads what scontrol shows of one job. By anything but --mem a job could
-// not be given back what it asked for word for word, so only that counts.
-func parseNodeMemory(record *Job, out string) (NodeMemory, error) {
-	words, err := askedWords(record, out)
-	if err != nil {
-		return NodeMemory{}, err
-	}
-	m := NodeMemory{MB: -1, UID: uidOf(words)}
-	text, byNode := words["MinMemoryNode"]
-	_, byGPU := words["MemPerTres"]
-	_, het := words["HetJobId"]
-	nodes := words["NumNodes"]
-	alone, err := alone(words)
-	if err != nil || !byNode || byGPU || het || alone != "" || nodes != "1" && nodes != "1-1" {
-		return m, err
-	}
-	mb, err := ParseMemory(text)
-	if err != nil {
-		return m, fmt.Errorf("MinMemoryNode: %w", err)
-	}
-	if mb > 0 { // else all memory of the node
-		m.MB = mb
-	}
-	return m, nil
 }
 
 // MeasuresMemory reports whether the memory that jobs use is measured.

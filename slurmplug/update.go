@@ -14,22 +14,14 @@ import (
 // own.
 type Lever string
 
-// The levers that rank jobs. Release clears a directly set priority and sets
-// Nice to 0; never send it for a job that is held, for it would let it go
-// (slurmctld/job_mgr.c, direct_set_prio).
-const (
-	SiteFactor Lever = "SiteFactor"
-	Nice       Lever = "Nice"
-	Priority   Lever = "Priority"
-	Release    Lever = "release"
-)
+// SiteFactor is the lever that ranks jobs, by a number.
+const SiteFactor Lever = "SiteFactor"
 
 // Levers on what a pending job asks for. Their values are texts; none takes back, but of PartitionList.
 const (
 	ReqNodeList Lever = "ReqNodeList" // the nodes that it has to run on, all of them
 	Features    Lever = "Features"    // the constraint on its nodes
 	ExcNodeList Lever = "ExcNodeList" // the nodes that it refuses
-	Reservation Lever = "ReservationName"
 	// PartitionList is the partitions in which it may run, "a100,v100". An update may be answered with an error and
 	// be done nevertheless: with AllowGroups on 22.05, with EnforcePartLimits=ALL where one of the list refuses the job.
 	// A requeue puts the partition in which the job ran first.
@@ -42,15 +34,9 @@ const StartTime Lever = "StartTime"
 // TimeLimit is the lever on the time limit of a job that waits or runs, in whole minutes: a value of LimitOf.
 const TimeLimit Lever = "TimeLimit"
 
-// MinMemoryNode is the lever on the memory of a job that asked for it by --mem, in MB. An earlier
-// priod lowered that of running jobs by it: reset gives it back.
-const MinMemoryNode Lever = "MinMemoryNode"
-
-// Ranks reports whether the lever moves a job in the order, by a number; any other
+// Ranks reports whether the lever moves a job in the order; any other
 // one changes what the job's user asked for.
-func (l Lever) Ranks() bool {
-	return l == SiteFactor || l == Nice || l == Priority || l == Release
-}
+func (l Lever) Ranks() bool { return l == SiteFactor }
 
 // single reports whether scontrol takes the lever for one job or one task at a time: it
 // does so for whatever names nodes (update_job.c, update_size).
@@ -69,7 +55,7 @@ type Update struct {
 	HetOffset int
 
 	Lever Lever
-	Value Value // none for Release
+	Value Value
 
 	// SLUID names the run that is meant, as in Job: to a later one Slurm then answers
 	// "Invalid job id specified". "" for whatever the id means. It is left out where
@@ -105,18 +91,11 @@ func (u *Update) record() string {
 	return u.Job.String()
 }
 
-// maxOffset is the largest Nice and SiteFactor that Slurm takes, either way
-// (NICE_OFFSET - 3); maxPriority the largest Priority (NO_VAL - 1); maxMemoryMB is more
-// memory than a node has.
-const (
-	maxOffset   = 1<<31 - 3
-	maxPriority = 1<<32 - 3
-	maxMemoryMB = math.MaxInt32
-)
+// maxOffset is the largest SiteFactor that Slurm takes, either way (NICE_OFFSET - 3).
+const maxOffset = 1<<31 - 3
 
 // Validate refuses what scontrol would misread: it takes a SiteFactor that is
-// no number for 0, a Priority of 0 for a hold, and an abbreviated or unknown
-// name for another field.
+// no number for 0, and an abbreviated or unknown name for another field.
 func (u Update) Validate() error {
 	if u.Job.ID == 0 || u.Job.Task < NoTask {
 		return fmt.Errorf("job %s: no such id", u.Job)
@@ -144,21 +123,15 @@ func (u Update) Validate() error {
 		}
 	}
 	switch u.Lever {
-	case SiteFactor, Nice:
-		return u.inRange(-maxOffset, maxOffset)
-	case Priority:
-		return u.inRange(1, maxPriority)
-	case Release:
-		if u.Value != (Value{}) {
-			return fmt.Errorf("job %s: release takes no value, not %.40q", u.Job, u.Value)
+	case SiteFactor:
+		if n := u.Value.Number(); !u.Value.IsNumber() || n < -maxOffset || n > maxOffset {
+			return fmt.Errorf("job %s: %s=%.40q: want a whole number from %d to %d", u.Job, u.Lever, u.Value, -maxOffset, maxOffset)
 		}
 		return nil
 	case PartitionList:
 		if u.Value == (Value{}) {
 			return fmt.Errorf("job %s: Partition names no partition", u.Job)
 		}
-	case MinMemoryNode: // 0 would be all memory of the node
-		return u.inRange(1, maxMemoryMB)
 	case NumNodes:
 		if _, _, err := ParseNodes(u.Value.String()); err != nil {
 			return fmt.Errorf("job %s: %w", u.Job, err)
@@ -216,20 +189,13 @@ func isSLUID(s string) bool {
 // maxValue is Slurm's own limit on a text (slurmctld/job_mgr.c).
 const maxValue = 1024
 
-func (u Update) inRange(low, high int64) error {
-	if n := u.Value.Number(); !u.Value.IsNumber() || n < low || n > high {
-		return fmt.Errorf("job %s: %s=%.40q: want a whole number from %d to %d", u.Job, u.Lever, u.Value, low, high)
-	}
-	return nil
-}
-
 // isLever reports whether s can be the name of a field to write, and is none of
 // those by which scontrol chooses jobs (JobId, JobName, UserID, Clusters).
 func isLever(s string) bool {
 	lower := strings.ToLower(s)
 	letters := !strings.ContainsFunc(s, func(c rune) bool { return c|0x20 < 'a' || c|0x20 > 'z' })
 	chooses := slices.ContainsFunc([]string{"job", "user", "cluster"}, func(c string) bool { return strings.HasPrefix(lower, c) })
-	return letters && !chooses && 2 < len(s) && len(s) <= 40 && lower != string(Release)
+	return letters && !chooses && 2 < len(s) && len(s) <= 40
 }
 
 // Status says how an update ended.

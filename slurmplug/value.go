@@ -75,7 +75,7 @@ func (s SizeRequest) Value() Value { return Value{kind: aSize, size: unique.Make
 // another way, or cannot be a value of the lever, is kept as a text, so nothing is lost.
 func (l Lever) Value(text string) Value {
 	switch l {
-	case SiteFactor, Nice, Priority, Release, MinMemoryNode:
+	case SiteFactor:
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(n, 10) == text {
 			return Number(n)
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // levers are of each kind of value.
-var levers = []Lever{SiteFactor, Nice, Priority, Release, MinMemoryNode, Size, Features, ReqNodeList, ExcNodeList}
+var levers = []Lever{SiteFactor, Size, Features, ReqNodeList, ExcNodeList}
 
 // texts are values as an undo journal of any priod may have them, and worse.
 var texts = []string{
@@ -58,14 +58,14 @@ func TestValueKinds(t *testing.T) {
 		words string
 		n     int64
 	}{
-		{Value{}, "", "none", 0}, {Text(""), "", "none", 0}, {Number(0), "0", "0", 0}, {Nice.Value("-5"), "-5", "-5", -5},
+		{Value{}, "", "none", 0}, {Text(""), "", "none", 0}, {Number(0), "0", "0", 0}, {SiteFactor.Value("-5"), "-5", "-5", -5},
 		{Features.Value("80"), "80", "80", 0}, {Delay(2500 * time.Millisecond), "now+2", "now+2", 0},
 	} {
 		if c.v.String() != c.text || c.v.Words() != c.words || c.v.Number() != c.n {
 			t.Errorf("%q, %q, %d; want %+v", c.v, c.v.Words(), c.v.Number(), c)
 		}
 	}
-	if Features.Value("80") == Nice.Value("80") || Delay(time.Minute).Delay() != time.Minute || Text("now+60").Delay() != 0 {
+	if Features.Value("80") == SiteFactor.Value("80") || Delay(time.Minute).Delay() != time.Minute || Text("now+60").Delay() != 0 {
 		t.Error("kinds mix")
 	}
 	text, err := json.Marshal(struct {

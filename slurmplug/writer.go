@@ -22,8 +22,7 @@ const (
 
 // Update carries out the updates and returns one Result for each, in order.
 //
-// Levers go one after the other in order of first appearance, so that a Release
-// can stand before the Nice that it would wipe out; within a lever, where As is the
+// Levers go one after the other in order of first appearance; within a lever, where As is the
 // same, the order is free, and a job may stand once. Jobs with the same value share a call; tasks
 // of an array with the same value share one request. What Validate refuses is
 // never sent. Writing stops, and what is left is Postponed, when slurmctld does
@@ -162,24 +161,18 @@ type line struct {
 
 func (l *line) String() string {
 	var b strings.Builder
-	if l.lever == Release {
-		b.WriteString("release ")
-	} else {
-		b.WriteString("update JobId=")
-	}
+	b.WriteString("update JobId=")
 	for i := range l.targets {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		b.WriteString(l.targets[i].text)
 	}
-	switch l.lever {
-	case Release:
-	case Size:
-		b.WriteString(" " + l.value.String())
-	default:
-		b.WriteString(" " + string(l.lever) + "=" + l.value.String())
+	b.WriteByte(' ')
+	if l.lever != Size { // whose value has the names of its fields
+		b.WriteString(string(l.lever) + "=")
 	}
+	b.WriteString(l.value.String())
 	return b.String()
 }
 

@@ -19,9 +19,6 @@ func understand(text string) (sentence, error) {
 		}
 	}
 	words := strings.Split(text, " ")
-	if len(words) == 2 && words[0] == "release" {
-		return sentence{words[1], string(Release), ""}, nil
-	}
 	if len(words) != 3 || words[0] != "update" {
 		return sentence{}, fmt.Errorf("%q is no update of one field", text)
 	}

@@ -21,9 +21,7 @@ func TestValidate(t *testing.T) {
 	job := Plain(7)
 	for _, u := range []Update{
 		site(job, 5), site(job, -maxOffset), site(job, maxOffset), site(JobID{7, 0}, 1),
-		{Job: job, Lever: Nice, Value: Number(-2147483645)},
-		{Job: job, Lever: Priority, Value: Number(4294967293)},
-		{Job: job, Lever: Release},
+		{Job: job, Lever: nice, Value: Number(-2147483645)},
 		{Job: job, Tasks: "1-9:2,12", Lever: SiteFactor, Value: Number(1)},
 		{Job: job, HetID: 7, HetOffset: 1, Lever: SiteFactor, Value: Number(1)},
 		{Job: job, Lever: "Features", Value: Text("(a100|v100)&[x*2]")},
@@ -42,23 +40,17 @@ func TestValidate(t *testing.T) {
 		{Job: job, Lever: SiteFactor, Value: SiteFactor.Value("+5")},
 		{Job: job, Lever: SiteFactor, Value: SiteFactor.Value("05")},
 		{Job: job, Lever: SiteFactor, Value: SiteFactor.Value("5\nupdate JobId=8 Nice=1")},
-		{Job: job, Lever: Nice, Value: Nice.Value("1e3")},
-		{Job: job, Lever: Priority, Value: Number(0)}, // would hold it
-		{Job: job, Lever: Priority, Value: Number(4294967294)},
-		{Job: job, Lever: Priority, Value: Priority.Value("INFINITE")},
-		{Job: job, Lever: Release, Value: Release.Value("x")},
-		{Job: job, Tasks: "1-3", HetID: 7, Lever: Release},
-		{Job: JobID{7, 1}, Tasks: "1-3", Lever: Release},
-		{Job: job, Tasks: "1-3]", Lever: Release}, // brackets are Target's
-		{Job: job, Tasks: "1 2", Lever: Release},
-		{Job: job, Tasks: "[1-3]", Lever: Release},
-		{Job: job, Tasks: "1-3%2", Lever: Release},
-		{Job: job, HetID: 7, HetOffset: -1, Lever: Release},
+		{Job: job, Tasks: "1-3", HetID: 7, Lever: Features},
+		{Job: JobID{7, 1}, Tasks: "1-3", Lever: Features},
+		{Job: job, Tasks: "1-3]", Lever: Features}, // brackets are Target's
+		{Job: job, Tasks: "1 2", Lever: Features},
+		{Job: job, Tasks: "[1-3]", Lever: Features},
+		{Job: job, Tasks: "1-3%2", Lever: Features},
+		{Job: job, HetID: 7, HetOffset: -1, Lever: Features},
 		{Job: job, Lever: "", Value: Text("x")},
 		{Job: job, Lever: "JobId", Value: Text("8")},
 		{Job: job, Lever: "jobname", Value: Text("x")},
 		{Job: job, Lever: "UserID", Value: Text("0")},
-		{Job: job, Lever: "Release", Value: Text("0")},
 		{Job: job, Lever: "Nice Priority", Value: Number(0)},
 		{Job: job, Lever: "AdminComment+", Value: Text("x")},
 		{Job: job, Lever: "Features=x", Value: Text("y")},
@@ -82,7 +74,7 @@ func genUpdates(t *rapid.T) []Update {
 	var updates []Update
 	for id := range uint32(rapid.IntRange(0, 40).Draw(t, "jobs")) {
 		value := func() string { return fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "value")) }
-		lever := rapid.SampledFrom([]Lever{SiteFactor, Nice, "Features"}).Draw(t, "lever")
+		lever := rapid.SampledFrom([]Lever{SiteFactor, nice, "Features"}).Draw(t, "lever")
 		if rapid.Bool().Draw(t, "plain") {
 			updates = append(updates, Update{Job: Plain(id + 1), Lever: lever, Value: lever.Value(value())})
 			continue
@@ -217,8 +209,7 @@ func TestGrouping(t *testing.T) {
 		{send(site(Plain(1), 5), site(Plain(2), 6), site(Plain(3), 5)), "update JobId=1,3 SiteFactor=5\nupdate JobId=2 SiteFactor=6\n"},
 		{send(site(JobID{9, 3}, 5), site(JobID{9, 1}, 5), tasks("4-6,8", 5)), "update JobId=9_[1,3-6,8] SiteFactor=5"},
 		{send(site(JobID{9, 3}, 5), tasks("4-8:2", 6)), "update JobId=9_3 SiteFactor=5\nupdate JobId=9_[4,6,8] SiteFactor=6\n"},
-		{send(Update{Job: Plain(1), Lever: Release}, Update{Job: Plain(1), Lever: Nice, Value: Number(3)}), "release 1|update JobId=1 Nice=3"},
-		{send(Update{Job: Plain(12), HetID: 11, HetOffset: 1, Lever: Nice, Value: Number(3)}), "update JobId=11+1 Nice=3"},
+		{send(Update{Job: Plain(12), HetID: 11, HetOffset: 1, Lever: nice, Value: Number(3)}), "update JobId=11+1 Nice=3"},
 		{send(as("5", 1, 4), as("", 2, 4), as("5", 3, 4)), "--uid=5update JobId=1 NumCPUs=4\nupdate JobId=3 NumCPUs=4\n|update JobId=2 NumCPUs=4"},
 		{send(as("5", 1, 4), as("0", 2, 5)), "--uid=5 update JobId=1 NumCPUs=4|--uid=0 update JobId=2 NumCPUs=5"},
 		{send(size(JobID{9, 3}), size(JobID{9, 1}), size(Plain(4))), "update JobId=9_3 NumCPUs=2\nupdate JobId=9_1 NumCPUs=2\nupdate JobId=4 NumCPUs=2\n"},
@@ -228,7 +219,6 @@ func TestGrouping(t *testing.T) {
 		{send(of(one, site(JobID{9, 3}, 5)), of(two, site(JobID{9, 4}, 5))), "update JobId=9_[3-4] SiteFactor=5"},
 		{send(of(one, Update{Job: JobID{9, 3}, Lever: Features}), of(two, Update{Job: JobID{9, 4}, Lever: Features})), "update JobId=" + one + "," + two + " Features="},
 		{send(of(one, tasks("4-6,8", 5))), "update JobId=9_[4-6,8] SiteFactor=5"},
-		{send(of(one, Update{Job: Plain(1), Lever: Release})), "release " + one},
 		{send(of(one, pin(JobID{9, 1})), pin(JobID{9, 2})), "update JobId=" + one + " ReqNodeList=\nupdate JobId=9_2 ReqNodeList=\n"},
 		{send(of("s1 Nice=5", site(Plain(1), 5)), of("17", site(Plain(1), 5)), of("s1\nrelease 5", site(Plain(2), 5))), ""},
 		{send(as("games", 1, 4), as("-1", 2, 5), as("4294967294", 3, 5)), ""}, // scontrol looks names up, and takes NO_VAL for none
@@ -288,7 +278,6 @@ func testRecordedReplies(t *testing.T, version string) {
 		"update-field":   {"refused Update of this parameter is not supported: NoSuchField=x; Request aborted", "refused Update of this parameter is not supported: NoSuchField=y; Request aborted"},
 		"update-down":    {"unknown Unexpected message received", "unknown Unexpected message received"},
 		"update-begun":   {"applied tasks 0-1: Job is no longer pending execution"},
-		"release":        {"applied", "raced Invalid job id specified"},
 	} {
 		in, out := recordingOf(t, version, name+".in"), recordingOf(t, version, name+".out")
 		updates := updatesIn(t, in)
@@ -317,7 +306,7 @@ func updatesIn(t *testing.T, in string) []Update {
 	var updates []Update
 	for line := range strings.Lines(in) {
 		line = strings.TrimSpace(line)
-		lever, value, list := Release, "", strings.TrimPrefix(line, "release ")
+		lever, value, list := Lever(""), "", line
 		if rest, ok := strings.CutPrefix(line, "update JobId="); ok {
 			var assignment string
 			list, assignment, _ = strings.Cut(rest, " ")
@@ -418,7 +407,7 @@ func TestArrayReplies(t *testing.T) {
 		"the whole request in brackets": {[]Update{array("0-5")}, "Invalid user id for job 50_[0-5]\n", []string{"refused Invalid user id"}},
 		"nothing said":                  {[]Update{site(Plain(50), 9)}, "", []string{"unknown scontrol: exit status 1"}},
 		"a run that is over": {
-			[]Update{{Job: Plain(7), SLUID: "s4C5M81FV4NT00", Lever: Nice, Value: Number(1)}, {Job: Plain(8), SLUID: "s4C5M81FV4NT01", Lever: Nice, Value: Number(1)}},
+			[]Update{{Job: Plain(7), SLUID: "s4C5M81FV4NT00", Lever: nice, Value: Number(1)}, {Job: Plain(8), SLUID: "s4C5M81FV4NT01", Lever: nice, Value: Number(1)}},
 			"Invalid job id specified for job s4C5M81FV4NT00\n", []string{"raced Invalid job id specified", "applied"},
 		},
 		"nonsense":    {[]Update{site(Plain(50), 9)}, "scontrol: error: plugin trouble\n", []string{"unknown error: plugin trouble"}},
@@ -555,7 +544,7 @@ func TestUpdatesThatAreNotSent(t *testing.T) {
 		t.Errorf("%s %q was run", cmd.Name, cmd.Args)
 		return Output{}, nil
 	}), Options{})
-	for _, r := range c.Update(t.Context(), []Update{{Job: Plain(1), Lever: Nice, Value: Nice.Value("x")}, {Job: Plain(0), Lever: Release}}) {
+	for _, r := range c.Update(t.Context(), []Update{{Job: Plain(1), Lever: SiteFactor, Value: SiteFactor.Value("x")}, {Job: Plain(0), Lever: Features}}) {
 		if r.Status != Refused || r.Message == "" {
 			t.Errorf("%+v", r)
 		}
@@ -682,7 +671,7 @@ func TestWritesUnderTheRateLimit(t *testing.T) {
 }
 
 func FuzzReplies(f *testing.F) {
-	for _, name := range []string{"update-list", "update-array", "update-lines", "update-sparse", "update-field", "update-down", "release"} {
+	for _, name := range []string{"update-list", "update-array", "update-lines", "update-sparse", "update-field", "update-down"} {
 		f.Add(recording(f, name+".out"), true)
 	}
 	f.Fuzz(func(t *testing.T, out string, failed bool) {
@@ -713,3 +702,6 @@ func BenchmarkUpdate10k(b *testing.B) {
 		c.Update(context.Background(), updates)
 	}
 }
+
+// nice is a field without a rule of its own.
+const nice Lever = "Nice"

@@ -9,8 +9,7 @@ import (
 )
 
 // After some TE jobs a node is kept for the next ones: BE jobs do not start there, a TE job does at once, and
-// no job is evicted for it. A reset deletes the reservation; without priod it ends by itself, and the jobs go on. What
-// an earlier version left of it is taken back.
+// no job is evicted for it. A reset deletes the reservation; without priod it ends by itself, and the jobs go on.
 func TestNodeIsKeptForTrials(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}}})
@@ -58,22 +57,6 @@ func TestNodeIsKeptForTrials(t *testing.T) {
 	if got := reservation(); got != "" {
 		t.Errorf("reset left reservation %s", got)
 	}
-	// What an earlier version left: a reservation that lets all users in, and its name in a job that waits.
-	s.slurm("scontrol", "create", "reservation", "ReservationName=priod_headroom", "Nodes="+l.Nodes[0], "Accounts=root", "StartTime=now", "EndTime=now+15minutes", "Flags=IGNORE_JOBS,FLEX,NO_HOLD_JOBS_AFTER_END")
-	waits := s.submit("--array=1-3", "--prio-type=te", "--time=5", "--gres=gpu:4", "--nodes=4", "--reservation=priod_headroom", "--wrap", "true")
-	s.must("resume")
-	d = s.daemon()
-	names := func() string { return field(s.slurm("scontrol", "show", "job", waits), "Reservation") }
-	s.wait("the job to name no reservation", func() bool { return names() == "" })
-	s.wait("the reservation to let no job in", func() bool {
-		text := s.slurm("scontrol", "show", "reservation")
-		return reservation() == "" || field(text, "Users") == "root"
-	})
-	d.stop()
-	s.wait("the reservation to end by itself", func() bool { return reservation() == "" })
-	if reason := field(s.slurm("scontrol", "show", "job", waits), "Reason"); strings.Contains(reason, "Held") || strings.Contains(reason, "Reservation") {
-		t.Errorf("it waits for %s", reason)
-	}
-	s.slurm("scancel", trial, waits)
+	s.slurm("scancel", trial)
 	s.wait("the BE job to start", func() bool { return state(others[3]) == "RUNNING" })
 }

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -13,8 +12,6 @@ import (
 	"time"
 	"unicode"
 
-	"slurmprio/priod/undo"
-	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
 )
 
@@ -98,76 +95,6 @@ func TestOrderAndReset(t *testing.T) {
 				t.Errorf("after reset priod is not paused:\n%s", out)
 			}
 		})
-	}
-}
-
-// What an earlier version wrote as Nice and priority is given back by the first cycle, as by reset, and the order is then
-// that of SiteFactor.
-func TestFormerLevers(t *testing.T) {
-	s := newSite(t, "")
-	s.fill()
-	s.submit("--gres=gpu:1", "--wrap", "sleep 600")
-	trial := s.submit("--prio-type=te", "--nice=5", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-	second := s.submit("--prio-type=te", "--nice=7", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-	held := s.submit("--prio-type=te", "--nice=9", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
-	s.eligible(4)
-	s.slurm("scontrol", "hold", held)
-	before := s.levers()
-	earlier := func(begin time.Time) { // a version with these levers
-		for _, w := range []struct {
-			job         string
-			lever       slurmplug.Lever
-			was, to, of int64
-		}{{trial, slurmplug.Nice, 5, -99_995, 5}, {second, slurmplug.Priority, 0, 500_000, 7}} {
-			s.slurm("scontrol", "update", "JobId="+w.job, fmt.Sprintf("%s=%d", w.lever, w.to))
-			s.journals(w.job, w.lever, w.was, w.to, w.of, begin)
-		}
-	}
-	earlier(time.Now().Add(-time.Hour))
-	if s.levers() == before {
-		t.Fatal("nothing was written")
-	}
-	s.must("run", "--once") // gives back what stands there
-	s.must("run", "--once")
-	if got := s.order(); got[0] != trial || got[1] != second {
-		t.Fatalf("the order is %v", got)
-	}
-	for id, nice := range map[string]string{trial: "5", second: "7"} {
-		if got := strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+id, "--Format=Nice:")); got != nice || s.siteFactor(id) == "0" {
-			t.Errorf("job %s has a Nice of %s, its user's is %s; SiteFactor %s", id, got, nice, s.siteFactor(id))
-		}
-	}
-	s.must("reset")
-	if after := s.levers(); after != before {
-		t.Errorf("reset leaves\n%s\nbefore priod it was\n%s", after, before)
-	}
-	s.loseDatabase()
-	earlier(time.Now())
-	s.must("reset")
-	if after := s.levers(); after != before {
-		t.Errorf("reset after an earlier version leaves\n%s\nbefore priod it was\n%s", after, before)
-	}
-}
-
-// journals writes into the journal what a priod was about to write into a job's place in the order.
-func (s *site) journals(job string, lever slurmplug.Lever, was, to, nice int64, at time.Time) {
-	s.Helper()
-	dir := filepath.Join(s.dir, "state")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		s.Fatal(err)
-	}
-	u, err := undo.Open(dir, "act.lock")
-	if err != nil {
-		s.Fatal(err)
-	}
-	id, err := slurmplug.ParseJobID(job)
-	user, submit, _ := strings.Cut(strings.TrimSpace(s.slurm("squeue", "--noheader", "--jobs="+job, "--Format=UserName:|,SubmitTime:")), "|")
-	submitted, bad := time.ParseInLocation("2006-01-02T15:04:05", submit, time.Local)
-	if err = cmp.Or(err, bad); err == nil {
-		err = u.Append([]*undo.Change{{Time: at, Job: id, User: user, Submit: submitted, Lever: lever, Was: slurmplug.Number(was), From: slurmplug.Number(was), To: slurmplug.Number(to), UserNice: slurmplug.Number(nice)}})
-	}
-	if err != nil {
-		s.Fatal(err)
 	}
 }
 

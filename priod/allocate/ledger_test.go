@@ -275,7 +275,7 @@ func BenchmarkAllocate(b *testing.B) {
 			for _, a := range order.Decide(s, h, set).Actions {
 				v := a.After.Number()
 				s.Jobs[a.Job.ID-1].SiteFactor = v
-				h.Wrote(a.Job, plan.Effect(a, h), false)
+				h.Wrote(a.Job, plan.Effect(a, s.At), false)
 			}
 			at := s.At
 			b.ReportAllocs()
@@ -299,7 +299,7 @@ func BenchmarkAllocate(b *testing.B) {
 		for _, a := range order.Decide(s, h, set).Actions {
 			v := a.After.Number()
 			s.Jobs[a.Job.ID-1].SiteFactor = v
-			h.Wrote(a.Job, plan.Effect(a, h), false)
+			h.Wrote(a.Job, plan.Effect(a, s.At), false)
 		}
 		b.ReportAllocs()
 		for b.Loop() {

@@ -29,7 +29,7 @@ func queueCommand() *cli.Command {
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
 			&cli.BoolFlag{Name: "stored", Usage: "do not ask Slurm: the order of the last cycle"},
 			&cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "refresh on a terminal until Ctrl-C"},
-			&cli.DurationFlag{Name: "every", Value: 5 * time.Second, Usage: "look again after `TIME`, 1s or more"}, jsonFlag(),
+			everyFlag(), jsonFlag(),
 		),
 		Before: checked(noArgs, validEvery, func(c *cli.Context) error {
 			if c.Bool("watch") && c.Bool("json") {

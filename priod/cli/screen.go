@@ -17,7 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// validEvery checks --every.
+// everyFlag is --every of a verb that shows a screen, and validEvery checks it.
+func everyFlag() cli.Flag {
+	return &cli.DurationFlag{Name: "every", Value: 5 * time.Second, Usage: "look again after `TIME`, 1s or more"}
+}
+
 func validEvery(c *cli.Context) error {
 	if d := c.Duration("every"); d < time.Second {
 		return usagef("%s: --every %s: want 1s or more", c.Command.Name, d)

@@ -168,10 +168,8 @@ func (s *Simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 	if cfg != nil && !s.spec.Owned() {
 		s.profile = in.Unprofile(cfg)
 	}
-	if file := c.String("node-events"); file != "" {
-		if in.NodeEvents, err = trace.ReadNodeEvents(file, &in.Cluster); err != nil {
-			return in, nil, usageError{err}
-		}
+	if err := s.nodeEvents(c, &in); err != nil {
+		return in, nil, err
 	}
 	jobs, done, err := s.jobs(ctx, c, cfg, table)
 	if err != nil {
@@ -295,9 +293,27 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 	return nil
 }
 
+// nodeEvents reads what happens to the nodes.
+func (s *Simulated) nodeEvents(c *cli.Context, in *simulate.Input) (err error) {
+	file := c.String("node-events")
+	if file == "" {
+		return nil
+	}
+	if in.NodeEvents, err = trace.ReadNodeEvents(file, &in.Cluster); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
 // jobs opens the trace; done closes it.
 func (s *Simulated) jobs(ctx context.Context, c *cli.Context, cfg *config.Config, table *workload.Table) (jobs iter.Seq2[trace.Job, error], done func(), err error) {
-	if (c.String("trace") != "") == c.Bool("from-slurm") {
+	sources := 0
+	for _, given := range []bool{c.String("trace") != "", c.Bool("from-slurm")} {
+		if given {
+			sources++
+		}
+	}
+	if sources != 1 {
 		return nil, nil, usagef("simulate: which jobs? Give --trace FILE or --from-slurm")
 	}
 	if c.Bool("strict") && !accounting(c) {

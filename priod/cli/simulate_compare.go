@@ -133,6 +133,7 @@ func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, 
 		to.of(s, in.Config, jobs)
 		in.Jobs = to.counted(jobs)
 	}
+	w := metrics.Window{First: 0, Last: len(jobs) - 1}
 	var runs []comparedRun
 	for _, run := range []comparedRun{{Name: "slurm", title: "Slurm, simulated"}, {Name: "priod", title: "with priod"}} {
 		s := Simulated{spec: alone, jobID: jobIDOf(to), title: run.title, expected: int64(len(jobs))}
@@ -145,9 +146,9 @@ func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, 
 		if err := s.run(ctx, in, c.App.ErrWriter); err != nil {
 			return nil, err
 		}
-		run.Policy, run.series, run.outcomes = s.spec.String(), s.Series, s.Outcomes
+		run.Policy, run.series, run.outcomes = s.spec.String(), s.Series, s.Outcomes[w.First:w.Last+1]
 		run.Figures = s.figures()
-		r.jobs, r.last = s.Jobs, &s
+		r.jobs, r.last = s.Jobs[w.First:w.Last+1], &s
 		runs = append(runs, run)
 	}
 	in.Record = nil
@@ -160,18 +161,18 @@ func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, 
 		r.note = fmt.Sprintf("%d of %d jobs of the trace have no real start and end time", missing, len(jobs))
 		fmt.Fprintf(c.App.ErrWriter, "priod: note: %s\n", r.note)
 	} else {
-		happened := comparedRun{Name: "recorded", title: "as it happened", outcomes: outcomes, series: series}
+		happened := comparedRun{Name: "recorded", title: "as it happened", outcomes: outcomes[w.First : w.Last+1], series: series}
 		all := make([]metrics.Job, len(jobs))
 		for i := range jobs {
 			all[i] = metrics.JobOf(&jobs[i])
 		}
-		if happened.Figures.Figures, err = metrics.Measure(all, outcomes, nil, in.Cluster.TotalGPUs()); err != nil {
+		if happened.Figures.Figures, err = metrics.Measure(all, outcomes, &w, in.Cluster.TotalGPUs()); err != nil {
 			return nil, err
 		}
 		runs = slices.Insert(runs, 0, happened)
 	}
 	r.Runs = runs
-	r.measure(jobs)
+	r.measure(jobs[w.First : w.Last+1])
 	return r, nil
 }
 

@@ -123,8 +123,7 @@ type Job struct {
 	Eligible  time.Time
 	Start     time.Time
 
-	AskedMB int64 // memory of its one node that it asks for by --mem alone; -1: it does not; 0 where not read
-	Site    *Site // what the site's rules add to its tag; nil: nothing
+	Site *Site // what the site's rules add to its tag; nil: nothing
 
 	Asked *slurmplug.Asked // how it asks for its size; nil where not read
 
@@ -211,19 +210,6 @@ func (j *Job) FirstTask() JobID {
 	return j.ID
 }
 
-// ranks is what the job shows in a lever that ranks it, and whether that is known.
-func (j *Job) ranks(l slurmplug.Lever) (value int64, shown bool) {
-	switch l {
-	case slurmplug.SiteFactor:
-		return j.SiteFactor, j.SiteFactorKnown
-	case slurmplug.Nice:
-		return j.Nice, true
-	case slurmplug.Priority:
-		return j.Priority, true
-	}
-	return 0, false
-}
-
 // Held reports whether a user or an administrator holds the job; priority 0 is
 // how Slurm stores a hold.
 func (j *Job) Held() bool {
@@ -280,8 +266,6 @@ func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 		return slurmplug.Text(j.Features), true
 	case l == slurmplug.PartitionList:
 		return slurmplug.Text(j.Partition), j.State == Pending // of a job that runs it is the one in which it does
-	case l == slurmplug.MinMemoryNode:
-		return slurmplug.Number(j.AskedMB), j.AskedMB != 0
 	case l == slurmplug.Size:
 		if j.Asked != nil {
 			return j.Asked.Holds, true
@@ -292,8 +276,6 @@ func (j *Job) Request(l slurmplug.Lever) (v slurmplug.Value, shown bool) {
 		return slurmplug.BeginAt(j.Eligible), j.State == Pending && !j.Eligible.IsZero()
 	case l == slurmplug.TimeLimit:
 		return slurmplug.LimitOf(j.TimeLimit), j.TimeLimit != 0 && (j.State == Pending || j.State == Running)
-	case l == slurmplug.Reservation:
-		return slurmplug.Text(j.Reservation), true
 	case l == slurmplug.NumNodes:
 		return slurmplug.Text(j.NodeCount), j.NodeCount != "" && j.NodeCount != slurmplug.HiddenNodes
 	}
@@ -386,8 +368,7 @@ func (n *Node) Stranded() string {
 	return ""
 }
 
-// Reserved reports whether the job is bound to a reservation of others than priod, whose own let no job in: an
-// earlier version wrote them into jobs.
+// Reserved reports whether the job is bound to a reservation of others than priod, whose own let no job in.
 func (j *Job) Reserved() bool { return j.Reservation != "" && !OwnReservation(j.Reservation) }
 
 // Alike tells of two nodes at a glance that they have GPUs of the same one type, if any, and the

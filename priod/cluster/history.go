@@ -20,13 +20,12 @@ const RevertPeriod = 10 * time.Minute
 
 // Written is the last value that priod wrote into a job and how Slurm took it.
 type Written struct {
-	Lever    slurmplug.Lever `json:"lever"`
-	Value    int64           `json:"value"`              // as written, in the lever's own units
-	Tried    int64           `json:"tried"`              // sent later, and not known whether Slurm took it; else Value
-	Original int64           `json:"original,omitempty"` // the job's Nice before priod first wrote Nice or Priority
-	At       time.Time       `json:"at"`
-	Reverts  int             `json:"reverts,omitempty"` // times that a value had to be written again within RevertPeriod each
-	Older    []Sent          `json:"older,omitempty"`   // values before Value and Tried, the oldest first
+	Lever   slurmplug.Lever `json:"lever"` // SiteFactor; in the journal, for priods that wrote others, too
+	Value   int64           `json:"value"` // as written
+	Tried   int64           `json:"tried"` // sent later, and not known whether Slurm took it; else Value
+	At      time.Time       `json:"at"`
+	Reverts int             `json:"reverts,omitempty"` // times that a value had to be written again within RevertPeriod each
+	Older   []Sent          `json:"older,omitempty"`   // values before Value and Tried, the oldest first
 }
 
 // Sent is a value of priod's that a later one replaced.
@@ -55,10 +54,10 @@ func (w Written) Holding(value int64, at time.Time) Written {
 	return w
 }
 
-// Replaced gives what is Older once next is sent; nil when the lever is another.
+// Replaced gives what is Older once next is sent.
 func (w Written) Replaced(next Written) []Sent {
-	if w.Lever != next.Lever {
-		return nil
+	if w.Lever == "" {
+		return nil // nothing was written
 	}
 	var older []Sent
 	for _, o := range append(slices.Clone(w.Older), Sent{w.Value, next.At}, Sent{w.Tried, next.At}) {
@@ -454,7 +453,7 @@ func (h *History) inheritWritten(id JobID) {
 	case !written:
 	case !known:
 		h.Written[id] = of
-	case w.Tried != w.Value && of.Lever == w.Lever && of.Original == w.Original && of.At.After(w.At):
+	case w.Tried != w.Value && of.At.After(w.At):
 		of.Older = slices.Concat(w.Replaced(of), of.Older)
 		h.Written[id] = of
 	}
@@ -502,7 +501,7 @@ func (m *JobMap[T]) inherit(array, task JobID) {
 func (h *History) collect(j *Job) {
 	task := j.FirstTask()
 	if w, known := h.Written[task]; known && w.At.After(h.Written[j.ID].At) {
-		if now, shown := j.ranks(w.Lever); !shown || w.Sent(now) {
+		if !j.SiteFactorKnown || w.Sent(j.SiteFactor) {
 			h.Written[j.ID] = w
 		}
 	}
@@ -752,8 +751,8 @@ func (h *History) split(id JobID) {
 
 // Shown takes in the value that Slurm showed before a write: an older one of priod's
 // that stands there still did not only come back.
-func (h *History) Shown(id JobID, lever slurmplug.Lever, value int64, at time.Time) {
-	if w, known := h.Written[id]; known && w.Lever == lever {
+func (h *History) Shown(id JobID, value int64, at time.Time) {
+	if w, known := h.Written[id]; known {
 		h.Written[id] = w.Holding(value, at)
 	}
 }
@@ -766,7 +765,7 @@ func (h *History) Wrote(id JobID, w Written, takenBack bool) {
 	w.Tried, w.Reverts, w.Older = w.Value, 0, old.Replaced(w)
 	again := takenBack || old.Value == w.Value
 	since := w.At.Sub(old.At) // negative when the clock was set back: that says nothing
-	if old.Lever == w.Lever && again && since >= 0 && since < RevertPeriod {
+	if old.Lever != "" && again && since >= 0 && since < RevertPeriod {
 		w.Reverts = old.Reverts + 1
 	}
 	h.Written[id] = w
@@ -775,11 +774,8 @@ func (h *History) Wrote(id JobID, w Written, takenBack bool) {
 // Try takes in a value that was sent and may or may not have arrived.
 func (h *History) Try(id JobID, w Written) {
 	h.split(id)
-	old, known := h.Written[id]
-	if !known || old.Lever != w.Lever {
-		old = Written{Lever: w.Lever, Original: w.Original}
-	}
-	old.Older = old.Replaced(w)
+	old := h.Written[id]
+	old.Lever, old.Older = w.Lever, old.Replaced(w)
 	old.Tried, old.At = w.Value, w.At
 	h.Written[id] = old
 }

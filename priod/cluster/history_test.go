@@ -238,21 +238,20 @@ func TestRecordOfTasksWrittenAnew(t *testing.T) {
 	}
 }
 
-// So is its place in the order: without it the user's own Nice would be lost, and reset
-// would leave priod's value. What was written later into the record counts.
+// So is its place in the order: without it reset would leave priod's value. What was written later into the record counts.
 func TestPlaceOfWrittenTasks(t *testing.T) {
 	array, task := slurmplug.Plain(9), JobID{ID: 9, Task: 7}
-	part := Written{Lever: slurmplug.Nice, Value: -500, Original: 3, At: at(20)}
+	part := Written{Lever: slurmplug.SiteFactor, Value: -500, At: at(20)}
 	for name, c := range map[string]struct {
 		record Written
 		shows  Job
 		value  int64
 		wrote  bool
 	}{
-		"first": {Written{}, Job{Nice: -500}, -500, true}, "never arrived": {Written{}, Job{Nice: 3}, 0, false},
-		"after the record": {Written{Lever: slurmplug.Nice, Value: -100, Original: 3, At: at(10)}, Job{Nice: -500}, -500, true},
-		"not arrived":      {Written{Lever: slurmplug.Nice, Value: -100, Original: 3, At: at(10)}, Job{Nice: -100}, -100, true},
-		"before it":        {Written{Lever: slurmplug.Nice, Value: -900, Original: 3, At: at(30)}, Job{Nice: -500}, -900, true},
+		"first": {Written{}, Job{SiteFactor: -500, SiteFactorKnown: true}, -500, true}, "never arrived": {Written{}, Job{SiteFactor: 3, SiteFactorKnown: true}, 0, false},
+		"after the record": {Written{Lever: slurmplug.SiteFactor, Value: -100, At: at(10)}, Job{SiteFactor: -500, SiteFactorKnown: true}, -500, true},
+		"not arrived":      {Written{Lever: slurmplug.SiteFactor, Value: -100, At: at(10)}, Job{SiteFactor: -100, SiteFactorKnown: true}, -100, true},
+		"before it":        {Written{Lever: slurmplug.SiteFactor, Value: -900, At: at(30)}, Job{SiteFactor: -500, SiteFactorKnown: true}, -900, true},
 		"site factor":      {Written{Lever: slurmplug.SiteFactor, Value: 5, At: at(30)}, Job{SiteFactor: 5, SiteFactorKnown: true}, 5, true},
 	} {
 		h := NewHistory()
@@ -263,7 +262,7 @@ func TestPlaceOfWrittenTasks(t *testing.T) {
 			h.Wrote(array, c.record, false)
 		}
 		see(h, 40, record)
-		if w, wrote := h.Written[array]; wrote != c.wrote || w.Value != c.value || wrote && w.Lever == part.Lever && w.Original != 3 || len(h.Written) > 1 {
+		if w, wrote := h.Written[array]; wrote != c.wrote || w.Value != c.value || len(h.Written) > 1 {
 			t.Errorf("%s: %+v is known", name, h.Written)
 		}
 	}

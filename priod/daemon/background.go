@@ -1,12 +1,7 @@
 package daemon
 
-import "time"
-
 // background is work alongside the cycles, one piece at a time; the zero value has none.
-type background[T any] struct {
-	running chan T
-	next    time.Time // the next piece begins, by the time that a process keeps
-}
+type background[T any] struct{ running chan T }
 
 // begin runs one piece.
 func (b *background[T]) begin(piece func() T) {

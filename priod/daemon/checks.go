@@ -12,8 +12,14 @@ const (
 	checkPatience = 2 * time.Minute // that one check may take
 )
 
-// check begins to look for what priod check finds, when it is time for it: after the first cycle, after each reload, and then each
-// hour. That asks Slurm as much as a poll does.
+// checks are what priod check finds, looked for alongside the cycles, one at a time: after the
+// first cycle, after each reload, and then each hour. One asks Slurm as much as a poll does.
+type checks struct {
+	background[struct{}]
+	next time.Time // by the time that a process keeps
+}
+
+// check begins a check when it is time for one.
 func (d *Daemon) check(ctx context.Context) {
 	c := &d.checks
 	if busy, _, _ := c.busy(); d.Check == nil || busy || time.Now().Before(c.next) {

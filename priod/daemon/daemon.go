@@ -131,8 +131,8 @@ type Daemon struct {
 	history      *cluster.History
 	state        *cycle.State // of the features
 	learning     learning
-	checks       background[struct{}]
-	expecting    background[time.Duration] // what one plan took
+	checks       checks
+	expecting    expecting
 	sampling     sampling
 	stating      stating
 	last         lastCycle

@@ -173,7 +173,6 @@ func (f *fake) Ask(context.Context, []*cluster.Job) error             { return n
 func (f *fake) Topology(context.Context) (cluster.Topology, error)    { return cluster.Topology{}, nil }
 func (f *fake) AskSwitches(context.Context, []*cluster.Job) error     { return nil }
 func (f *fake) AskNodeCounts(context.Context, []*cluster.Job) error   { return nil }
-func (f *fake) AskMemory(context.Context, []*cluster.Job) error       { return nil }
 func (f *fake) Excluded(context.Context, plan.Target) (string, error) { return "", nil }
 func (f *fake) AtOnce(context.Context, plan.Target) (int, error)      { return 0, nil }
 func (f *fake) Places(context.Context, map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {

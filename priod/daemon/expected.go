@@ -15,7 +15,13 @@ const (
 	expectShare = 50
 )
 
-// expect begins to plan when the first jobs of the queue start, when it is time for it.
+// expecting plans when the first jobs of the queue start, alongside the cycles, one plan at a time.
+type expecting struct {
+	background[time.Duration]           // what one took
+	next                      time.Time // by the time that a process keeps
+}
+
+// expect begins a plan when it is time for one.
 func (d *Daemon) expect(ctx context.Context, r *cycle.Result) {
 	e := &d.expecting
 	busy, took, over := e.busy()

@@ -71,6 +71,7 @@ const (
 // speedLearner reads accounting and learns speeds from it, alongside the cycles, one reading at a time.
 type speedLearner struct {
 	background[lesson]
+	next    time.Time // reading, by the time that a process keeps
 	last    store.Lessons
 	slow    locality.SlowNodes
 	past    []runtimes.Run // the last ones, that run times are learned from

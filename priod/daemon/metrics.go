@@ -81,7 +81,6 @@ const (
 // drifts are the words for decide's reasons.
 var drifts = map[string]string{
 	order.ForeignValue: "foreign-value",
-	order.FormerLever:  "lever-change",
 	order.KeepsGoing:   "taken-back",
 	order.WriteLimit:   "write-limit",
 }

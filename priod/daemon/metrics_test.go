@@ -188,16 +188,15 @@ func TestDrift(t *testing.T) {
 			{Job: job(2), Unmoved: order.ForeignValue},
 			{Job: job(3), Unmoved: order.KeepsGoing},
 			{Job: job(4), Unmoved: order.WriteLimit},
-			{Job: job(5), Unmoved: order.FormerLever},
 			{Job: job(6), Unmoved: "a task list that does not parse"},
 		}},
 		Outcomes: []plan.Outcome{
-			write(1, slurmplug.Applied), write(5, slurmplug.Refused), write(7, slurmplug.Raced), write(8, slurmplug.Postponed),
-			write(8, slurmplug.Postponed), write(9, slurmplug.Unknown), write(10, slurmplug.Refused),
+			write(1, slurmplug.Applied), write(7, slurmplug.Raced), write(8, slurmplug.Postponed),
+			write(8, slurmplug.Postponed), write(9, slurmplug.Unknown), write(10, slurmplug.Refused), write(10, slurmplug.Refused),
 		},
 	}
 	want := map[string]int{
-		"foreign-value": 1, "taken-back": 1, "write-limit": 1, "lever-change": 1, "other": 1, "postponed": 1, "unknown": 1, "refused": 1,
+		"foreign-value": 1, "taken-back": 1, "write-limit": 1, "other": 1, "postponed": 1, "unknown": 1, "refused": 1,
 	}
 	got := drift(r)
 	for reason, n := range want {

@@ -13,6 +13,7 @@ const sampleEvery = time.Minute
 // sampling takes one sample of the cluster for each minute; what Slurm is asked for it, and the store, alongside the cycles.
 type sampling struct {
 	background[struct{}]
+	next    time.Time     // by the time that a process keeps
 	longest time.Duration // cycle since the last sample
 }
 

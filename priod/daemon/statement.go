@@ -10,7 +10,8 @@ import (
 // stating stores what became of guaranteed shares once a minute, alongside the cycles; its result is what could not be stored.
 type stating struct {
 	background[*guarantee.Taken]
-	stored bool // the store holds jobs that wait
+	next   time.Time // by the time that a process keeps
+	stored bool      // the store holds jobs that wait
 }
 
 // resumeStatement takes in which entitled jobs waited when an earlier process last looked.

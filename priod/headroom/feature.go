@@ -51,7 +51,6 @@ func (f *Feature) Plan(_ context.Context, c *plan.Cycle) error {
 		return nil
 	}
 	m, s := f.Memory, c.Snapshot
-	release(c)
 	reserved := reservedNow(s)
 	f.tell(slurmplug.CompactHosts(reserved))
 	if !f.Settings.Enabled {
@@ -111,26 +110,6 @@ func (f *Feature) tell(list string) {
 		if m.kept = list; f.OnChange != nil {
 			f.OnChange(list)
 		}
-	}
-}
-
-// release takes the names of priod's reservations, which an earlier version wrote, out of jobs that wait.
-func release(c *plan.Cycle) {
-	var actions []plan.Action
-	for i := range c.Snapshot.Jobs {
-		j := &c.Snapshot.Jobs[i]
-		if j.State != cluster.Pending || !cluster.OwnReservation(j.Reservation) {
-			continue
-		}
-		now, _ := j.Request(slurmplug.Reservation)
-		actions = append(actions, plan.Action{
-			Job: j.ID, Tasks: j.Tasks, Lever: slurmplug.Reservation, Before: now, After: slurmplug.Text(""), Was: slurmplug.Text(""),
-			Reason: "priod's reservations let no job in",
-		})
-		j.Reservation = ""
-	}
-	if len(actions) > 0 {
-		c.Plan.Ask(actions)
 	}
 }
 

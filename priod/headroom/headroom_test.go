@@ -287,18 +287,6 @@ func TestOpens(t *testing.T) {
 	}
 }
 
-// The names of priod's reservations, which earlier versions wrote, go out of jobs that wait.
-func TestReleasesJobs(t *testing.T) {
-	f := &Feature{Memory: &Memory{}}
-	s := &cluster.Snapshot{At: now, Jobs: []cluster.Job{
-		waiting(1, 1, cluster.Job{Reservation: cluster.HeadroomReservation}), waiting(2, 1, cluster.Job{Reservation: "priod_7_1795000000"}), waiting(3, 1, cluster.Job{Reservation: "priod_course"}),
-	}}
-	p := turn(t, f, s, cluster.NewHistory(), make([]cluster.Class, 3), "")
-	if len(p.Actions) != 2 || p.Actions[0].Job.ID != 1 || p.Actions[1].Job.ID != 2 || p.Actions[1].After != slurmplug.Text("") {
-		t.Errorf("%+v", p.Actions)
-	}
-}
-
 // The part that may be kept is of the nodes that TE jobs can use: of a partition beside others of the same GPUs not all
 // is kept.
 func TestShareOfPartitionsWithTrials(t *testing.T) {

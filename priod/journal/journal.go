@@ -64,7 +64,6 @@ type Journal struct {
 	missing bool     // there was none when it was opened
 	damaged int      // lines that priod cannot have written
 	anew    bool     // it has to be rewritten before the next append
-	earlier []string // files of an earlier version that it was read from
 }
 
 // NewerError says that a newer priod wrote the journal.
@@ -91,17 +90,15 @@ func wrap(err error) error {
 	return err
 }
 
-// Open reads the journal of a folder into its parts; a missing one is empty. Where there is none, it reads the three files
-// of earlier versions. Who appends names the lock file that all writers take for a moment.
+// Open reads the journal of a folder into its parts; a missing one is empty. Who appends names the lock file that all writers take for a moment.
 func Open(dir, lock string, parts ...Part) (*Journal, error) {
 	j := &Journal{file: file{path: Path(dir)}, lock: lock, parts: parts}
 	if err := j.read(); err != nil {
 		return nil, wrap(cmp.Or(Forbidden(j.file.path), err))
 	}
-	if j.missing = j.file.info == nil; j.missing {
-		if err := j.readEarlier(dir); err != nil {
-			return nil, wrap(err)
-		}
+	j.missing = j.file.info == nil
+	if earlier := filepath.Join(dir, "undo.jsonl"); j.missing && Exists(earlier) {
+		return nil, wrap(fmt.Errorf("%s is of a priod from before 1.0.0: start 1.0.0 once, which moves it into %s", earlier, name))
 	}
 	return j, nil
 }
@@ -164,7 +161,7 @@ func (j *Journal) take(kind string, body []byte) bool {
 func (j *Journal) Path() string { return j.file.path }
 
 // Missing reports whether there was no journal when it was opened: then it says nothing of what jobs hold.
-func (j *Journal) Missing() bool { return j.missing && len(j.earlier) == 0 }
+func (j *Journal) Missing() bool { return j.missing }
 
 // Damaged is how many lines do not count, because priod cannot have written them.
 func (j *Journal) Damaged() int { return j.damaged }
@@ -292,7 +289,7 @@ func (j *Journal) rewrite() error {
 	}
 	j.lines = len(records) + len(j.others)
 	j.kept, j.damaged, j.anew, j.missing = j.lines, 0, false, false
-	return j.retireEarlier()
+	return nil
 }
 
 // Follow takes in what another process, a priod reset, appended since. It is ErrLost where the file is no more the one that

@@ -272,27 +272,14 @@ func TestLockIsHeld(t *testing.T) {
 	open(t, dir).is("[1 3]", "[]")
 }
 
-// The three files of earlier versions are read, moved into the journal, and kept under other names.
+// A folder whose undo stands in the files of versions before 1.0.0 is refused.
 func TestEarlierFiles(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"undo.jsonl": "1\n2\n-1\n3", "evictions.jsonl": `{"format":1,"journal":"X","cluster":"c"}` + "\n7\n", "failures.jsonl": "", "reset": "2026-10-01T08:00:00Z\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o640); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(dir, "undo.jsonl"), []byte("1\n"), 0o640); err != nil {
+		t.Fatal(err)
 	}
-	s := open(t, dir)
-	if s.is("[1 2]", "[7]"); s.Damaged() != 1 || s.Cluster() != "c" || s.Missing() {
-		t.Errorf("%d damaged, cluster %q", s.Damaged(), s.Cluster())
-	}
-	s.must(s.append(Write, 4))
-	again := open(t, dir)
-	if again.is("[1 2 4]", "[7]"); again.Cluster() != "c" || !strings.Contains(s.text(), `{"reset":`) {
-		t.Errorf("cluster %q: %s", again.Cluster(), s.text())
-	}
-	if names, _ := filepath.Glob(filepath.Join(dir, "*.moved")); len(names) != 4 {
-		t.Errorf("%v", names)
+	if _, err := Open(dir, ""); err == nil || !strings.Contains(err.Error(), "start 1.0.0 once") {
+		t.Error(err)
 	}
 }
 

@@ -2,10 +2,7 @@ package live
 
 import (
 	"context"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
@@ -73,20 +70,14 @@ func (c *Cluster) addArrays(ctx context.Context, at time.Time, records []slurmpl
 
 // askArrays reads the limits of the arrays of some jobs. One that cannot be read stays as it was.
 func (c *Cluster) askArrays(ctx context.Context, at time.Time, jobs []*cluster.Job, known map[uint32]arrayLimit) {
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelReads)
-	for _, j := range jobs {
-		g.Go(func() error {
-			most, err := c.client.TasksAtOnce(ctx, j.FirstTask())
-			mu.Lock()
-			defer mu.Unlock()
+	_, _ = c.closer(ctx, idsOf(jobs), func(ctx context.Context, i int, _ *slurmplug.Job) (func(), error) {
+		j := jobs[i]
+		most, err := c.client.TasksAtOnce(ctx, j.FirstTask())
+		return func() {
 			if err != nil {
 				most = known[j.ID.ID].most
 			}
 			known[j.ID.ID] = arrayLimit{most, at}
-			return nil
-		})
-	}
-	_ = g.Wait() // none fails
+		}, nil
+	})
 }

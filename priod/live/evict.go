@@ -6,56 +6,37 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
-// parallelReads is how many jobs are read at the same time.
-const parallelReads = 4
-
 // Look reads single jobs as Slurm shows them now, finished ones too. Its cost depends on
 // their number, not on the length of the queue. A job whose record is inconsistent is
 // left out, with an error; the others are returned all the same.
 func (c *Cluster) Look(ctx context.Context, targets []plan.Target) (map[cluster.JobID]plan.JobStatus, error) {
-	sights := make(map[cluster.JobID]plan.JobStatus, len(targets))
-	var mu sync.Mutex
-	var doubts error
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelReads)
-	for _, t := range targets {
-		g.Go(func() error {
-			records, err := c.client.Sights(ctx, t.RawID)
-			sight := plan.JobStatus{}
-			if err == nil {
-				sight, err = c.sight(t.Job, records)
-				switch {
-				case err != nil:
-				case sight.Gone:
-					sight = c.lastRun(ctx, t.Job)
-				case sight.CanRequeue && sight.State == cluster.Running && c.conf.ExpeditesRequeue():
-					sight.Expedites, err = c.client.Expedites(ctx, t.Job)
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case errors.Is(err, slurmplug.ErrDoubtful):
-				doubts = errors.Join(doubts, fmt.Errorf("job %s: %w", t.Job, err))
-			case err != nil:
-				return err
-			default:
-				sights[t.Job] = sight
-			}
-			return nil
-		})
+	sights, ids := make(map[cluster.JobID]plan.JobStatus, len(targets)), make([]cluster.JobID, len(targets))
+	for i := range targets {
+		ids[i] = targets[i].Job
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
+	doubts, failed := c.closer(ctx, ids, func(ctx context.Context, i int, _ *slurmplug.Job) (func(), error) {
+		records, err := c.client.Sights(ctx, targets[i].RawID)
+		if err != nil {
+			return nil, err
+		}
+		sight, err := c.sight(ids[i], records)
+		switch {
+		case err != nil:
+		case sight.Gone:
+			sight = c.lastRun(ctx, ids[i])
+		case sight.CanRequeue && sight.State == cluster.Running && c.conf.ExpeditesRequeue():
+			sight.Expedites, err = c.client.Expedites(ctx, ids[i])
+		}
+		return func() { sights[ids[i]] = sight }, err
+	})
+	if failed != nil {
+		return nil, failed
 	}
 	return sights, doubts
 }

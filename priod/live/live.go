@@ -43,9 +43,7 @@ type Cluster struct {
 	configAt         time.Time // when the fields above were read
 	partitionsAt     time.Time
 	sizes            *sizeRules
-	countedFor       map[uint32]string // by job whose number of nodes was asked since the last poll, its user's uid, where writes may be in users' names
 	inNameOf         ownNames
-	owners           map[uint32]string // uids by job, of those whose memory was asked for last; see ownNames
 	users            users
 	tags             tagCache
 	parts            partsCache
@@ -55,10 +53,10 @@ type Cluster struct {
 	topologyAt       time.Time
 	reservations     []slurmplug.NodeReservation
 	reservationsAt   time.Time
-	jobs             []slurmplug.Job          // records of the last poll
-	nodeMB           []int64                  // memory of the nodes, each amount once
-	allMB            []int64                  // the same with MemSpecLimit, which no job gets
-	runs             map[cluster.JobID]string // SLUIDs of the jobs that Apply writes to
+	jobs             []slurmplug.Job                  // records of the last poll
+	nodeMB           []int64                          // memory of the nodes, each amount once
+	allMB            []int64                          // the same with MemSpecLimit, which no job gets
+	writtenTo        map[cluster.JobID]*slurmplug.Job // records of the last poll of the jobs that Apply writes to
 	outputs          *tail.Reader
 	working          *working // nil: nothing beside the poll shows which jobs work
 }
@@ -84,7 +82,11 @@ func (c *Cluster) Versions(ctx context.Context) (slurmctld, commands string, err
 // jobs before the others.
 func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	outcomes := make([]plan.Outcome, len(actions))
-	c.runs = c.runsOf(actions)
+	ids := make([]cluster.JobID, len(actions))
+	for i := range actions {
+		ids[i] = actions[i].Job
+	}
+	c.writtenTo = c.recordsOf(ids)
 	waits := map[cluster.JobID]string{} // jobs with an action that was postponed, and why: their next actions are, too
 	for _, wave := range waves(actions, c.conf.RateLimit().Holds()) {
 		wave = slices.DeleteFunc(wave, func(i int) bool {
@@ -114,38 +116,19 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 	return outcomes
 }
 
-// update is the write of a value. A size or memory is written in the name of the job's
-// user where that is allowed, because an operator's write lifts the user's limits from
-// the job.
+// update is the write of a value. A size or number of nodes is written in the name of the job's
+// user where that is allowed. A write names the run of the job that the last poll saw, where Slurm has such names: so
+// what was decided about one run of a job is never written into a later one.
 func (c *Cluster) update(a *plan.Action, value slurmplug.Value) slurmplug.Update {
-	u := slurmplug.Update{Job: a.Job, Tasks: a.Tasks, SLUID: c.runs[a.Job], Lever: a.Lever, Value: value}
-	switch a.Lever {
-	case slurmplug.Size:
-		u.As = c.inNameOf.uids[a.Job.ID]
-	case slurmplug.MinMemoryNode:
-		u.As = c.owners[a.Job.ID]
-	case slurmplug.NumNodes:
-		u.As = c.countedFor[a.Job.ID]
+	u := slurmplug.Update{Job: a.Job, Tasks: a.Tasks, Lever: a.Lever, Value: value}
+	record := c.writtenTo[a.Job]
+	if record != nil && record.ID == a.Job {
+		u.SLUID = sluid(record)
+	}
+	if a.Lever == slurmplug.Size || a.Lever == slurmplug.NumNodes {
+		u.As = c.ownName(record)
 	}
 	return u
-}
-
-// runsOf are the SLUIDs of the jobs' runs in the last poll, where Slurm has them: so
-// what was decided about one run of a job is never written into a later one.
-func (c *Cluster) runsOf(actions []plan.Action) map[cluster.JobID]string {
-	if !slices.ContainsFunc(c.jobs, func(j slurmplug.Job) bool { return j.SLUID != "" }) {
-		return nil
-	}
-	runs := make(map[cluster.JobID]string, len(actions))
-	for i := range actions {
-		runs[actions[i].Job] = ""
-	}
-	for i := range c.jobs {
-		if _, meant := runs[c.jobs[i].ID]; meant {
-			runs[c.jobs[i].ID] = sluid(&c.jobs[i])
-		}
-	}
-	return runs
 }
 
 // waves splits actions, by index, so that no wave has two of one job. With ranksFirst

@@ -3,17 +3,14 @@ package live
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
 )
 
 // AskNodeCounts reads how many nodes waiting jobs ask for, into their NodeCount: each by
-// itself. One that cannot be read stays without, with an error, and holds up no other.
+// itself. One that cannot be read stays without, with an error.
 func (c *Cluster) AskNodeCounts(ctx context.Context, jobs []*cluster.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -23,39 +20,13 @@ func (c *Cluster) AskNodeCounts(ctx context.Context, jobs []*cluster.Job) error 
 		return err
 	}
 	c.refreshRights(ctx)
-	if c.countedFor == nil {
-		c.countedFor = map[uint32]string{}
-	}
-	var mu sync.Mutex
-	var doubts []error
-	records := c.recordsOf(idsOf(jobs))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelReads)
-	for _, j := range jobs {
-		record := records[j.ID]
+	return errors.Join(c.closer(ctx, idsOf(jobs), func(ctx context.Context, i int, record *slurmplug.Job) (func(), error) {
 		if record == nil {
-			continue
+			return nil, slurmplug.ErrNoJob
 		}
-		g.Go(func() error {
-			n, err := c.client.NodeCount(ctx, record, booted)
-			mu.Lock()
-			defer mu.Unlock()
-			if errors.Is(err, slurmplug.ErrNoJob) {
-				return nil
-			}
-			if err != nil {
-				doubts = append(doubts, err)
-				return nil
-			}
-			j.NodeCount = n.Text
-			if c.inNameOf.may && isKnown(n.UID) {
-				c.countedFor[j.ID.ID] = n.UID
-			}
-			return nil
-		})
-	}
-	_ = g.Wait() // none fails
-	return errors.Join(doubts...)
+		n, err := c.client.NodeCount(ctx, record, booted)
+		return func() { jobs[i].NodeCount = n }, err
+	}))
 }
 
 // booted is when the active slurmctld read its jobs from its state; zero where that is not

@@ -41,7 +41,7 @@ func (c *Cluster) Observe(ctx context.Context) (cluster.Snapshot, error) {
 	if err := g.Wait(); err != nil {
 		return cluster.Snapshot{}, err
 	}
-	c.jobs, c.countedFor = jobs, nil
+	c.jobs = jobs
 	s := c.snapshot(at, jobs, nodes)
 	c.findFragile(ctx, s.Jobs, jobs)
 	if err := c.addReservations(ctx, &s); err != nil {
@@ -65,7 +65,7 @@ func (c *Cluster) ObserveQueue(ctx context.Context) (cluster.Snapshot, error) {
 	if err != nil {
 		return cluster.Snapshot{}, err
 	}
-	c.jobs, c.countedFor = jobs, nil
+	c.jobs = jobs
 	nodes, _ := c.client.Nodes(ctx)
 	s := c.snapshot(at, jobs, nodes)
 	c.addArrays(ctx, at, jobs, s.Jobs)

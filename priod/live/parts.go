@@ -3,9 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
@@ -66,36 +63,28 @@ func severalHosts(list string) bool {
 }
 
 func (c *Cluster) askParts(ctx context.Context, jobs []*cluster.Job) (odd []cluster.UnreadRecord) {
-	var mu sync.Mutex
-	records := c.recordsOf(idsOf(jobs))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelReads)
-	for _, j := range jobs {
-		record := records[j.ID]
+	_, _ = c.closer(ctx, idsOf(jobs), func(ctx context.Context, i int, record *slurmplug.Job) (func(), error) {
 		if record == nil {
-			continue
+			return nil, slurmplug.ErrNoJob
 		}
-		g.Go(func() error {
-			shown, err := c.client.Parts(ctx, record)
-			if err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
-				return nil // it ended, or the next poll asks again
-			}
-			r := &runParts{run: cluster.Job{Start: j.Start, Restarts: j.Restarts, NodeList: j.NodeList, GPUs: j.GPUs, CPUs: j.CPUs, MemMB: j.MemMB}}
-			if err == nil {
-				r.parts = orderedParts(j, shown)
-			} else {
-				r.why = err.Error()
-			}
-			mu.Lock()
-			defer mu.Unlock()
+		shown, err := c.client.Parts(ctx, record)
+		if err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
+			return nil, err // it ended, or the next poll asks again
+		}
+		j := jobs[i]
+		r := &runParts{run: cluster.Job{Start: j.Start, Restarts: j.Restarts, NodeList: j.NodeList, GPUs: j.GPUs, CPUs: j.CPUs, MemMB: j.MemMB}}
+		if err == nil {
+			r.parts = orderedParts(j, shown)
+		} else {
+			r.why = err.Error()
+		}
+		return func() {
 			if c.parts.now[j.ID] = r; r.why != "" {
 				odd = append(odd, cluster.UnreadRecord{Kind: cluster.UnreadParts, Name: j.ID.String(), Why: r.why})
 			}
 			j.Parts = r.parts
-			return nil
-		})
-	}
-	_ = g.Wait() // none fails
+		}, nil
+	})
 	return odd
 }
 

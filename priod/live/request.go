@@ -65,7 +65,7 @@ func (c *Cluster) confirmOne(ctx context.Context, o *plan.Outcome, p *polled) {
 type polled struct {
 	sights  map[cluster.JobID]plan.JobStatus
 	err     error                            // why some have none
-	records map[cluster.JobID]*slurmplug.Job // from before the writes, of jobs whose size or memory was written
+	records map[cluster.JobID]*slurmplug.Job // from before the writes, of jobs whose size was written
 }
 
 // readJob is one job after a write.
@@ -83,12 +83,8 @@ func (c *Cluster) readBack(ctx context.Context, lever slurmplug.Lever, id cluste
 	}
 	switch lever {
 	case slurmplug.Size:
-		job.Asked, job.err = c.askedOf(ctx, &cluster.Job{ID: id}, p.records)
+		job.Asked, job.err = c.askedOf(ctx, &cluster.Job{ID: id}, p.records[id])
 		job.seen = job.err == nil
-	case slurmplug.MinMemoryNode:
-		var m slurmplug.NodeMemory
-		m, job.err = c.memoryOf(ctx, id, p.records)
-		job.AskedMB, job.seen = m.MB, job.err == nil
 	case slurmplug.Switches:
 		job.err = c.AskSwitches(ctx, []*cluster.Job{&job.Job})
 		job.seen = job.err == nil
@@ -135,11 +131,6 @@ func (c *Cluster) stands(ctx context.Context, o *plan.Outcome, job *readJob) boo
 		// Another writer has written since, or a job_submit plugin has. It stays as it is, and
 		// priod makes nothing from it.
 		o.Status, o.Message = slurmplug.Unknown, problem
-	case o.Lever == slurmplug.MinMemoryNode && o.After != o.Was:
-		// It cannot be taken back: a running job is given no more than it has.
-		if o.Status, o.Message = slurmplug.Unknown, problem; slurmplug.Number(job.AskedMB) == o.Before {
-			o.Status = slurmplug.Refused
-		}
 	default:
 		c.retract(ctx, o, problem)
 	}
@@ -155,14 +146,14 @@ func keptAsWritten(o *plan.Outcome, j *cluster.Job) bool {
 // onlyWaiting reports whether Slurm allows a write for waiting jobs alone. For a running
 // job it then says the same as for one that asks for too much.
 func onlyWaiting(o *plan.Outcome) bool {
-	return o.Lever == slurmplug.ReqNodeList || o.Lever == slurmplug.ExcNodeList || o.Lever == slurmplug.MinMemoryNode && o.After == o.Was
+	return o.Lever == slurmplug.ReqNodeList || o.Lever == slurmplug.ExcNodeList
 }
 
-// writtenSizes are the jobs whose sizes or memory were written: what they ask for now
+// writtenSizes are the jobs whose sizes were written: what they ask for now
 // has to be read from each.
 func writtenSizes(outcomes []plan.Outcome) (ids []cluster.JobID) {
 	for i := range outcomes {
-		if l := outcomes[i].Lever; l == slurmplug.Size || l == slurmplug.MinMemoryNode {
+		if outcomes[i].Lever == slurmplug.Size {
 			ids = append(ids, outcomes[i].Jobs()...)
 		}
 	}
@@ -229,7 +220,7 @@ func problem(o *plan.Outcome, j *cluster.Job) string {
 	switch {
 	case o.After == slurmplug.AtOnce: // Slurm shows when that was
 		return ""
-	case !known || j.State != cluster.Pending && (o.Lever != slurmplug.MinMemoryNode || o.After == o.Was):
+	case !known || j.State != cluster.Pending:
 		return ""
 	case shown != o.After:
 		return fmt.Sprintf("Slurm shows %q after the write", shown)

@@ -149,36 +149,6 @@ func TestNodesOfAJobThatStarts(t *testing.T) {
 	}
 }
 
-// A lowering that Slurm shows in the run that is meant stands; one that is not to be seen
-// is refused, because a running job is given no more. A job that gets its own again and
-// has started meanwhile was too fast.
-func TestMemoryIsReadBack(t *testing.T) {
-	for _, c := range []struct {
-		state, before, after, was string // the job shows 64000
-		status, want              slurmplug.Status
-	}{
-		{"RUNNING", "90000", "64000", "90000", slurmplug.Applied, slurmplug.Applied},
-		{"RESIZING", "90000", "64000", "90000", slurmplug.Applied, slurmplug.Applied},
-		{"PENDING", "90000", "64000", "90000", slurmplug.Applied, slurmplug.Applied}, // requeued since, which the next cycle sees
-		{"RUNNING", "64000", "5000", "64000", slurmplug.Applied, slurmplug.Refused},
-		{"RUNNING", "90000", "5000", "90000", slurmplug.Applied, slurmplug.Unknown}, // somebody else's
-		{"RUNNING", "64000", "5000", "64000", slurmplug.Refused, slurmplug.Refused},
-		{"PENDING", "5000", "64000", "64000", slurmplug.Applied, slurmplug.Applied},
-		{"PENDING", "5000", "64000", "64000", slurmplug.Refused, slurmplug.Refused},
-		{"RUNNING", "5000", "64000", "64000", slurmplug.Refused, slurmplug.Raced},
-	} {
-		slurm := &shows{state: c.state}
-		a := plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.MinMemoryNode, Before: slurmplug.MinMemoryNode.Value(c.before), After: slurmplug.MinMemoryNode.Value(c.after), Was: slurmplug.MinMemoryNode.Value(c.was)}
-		o := []plan.Outcome{{Action: a, Status: c.status}}
-		cl := New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "26.05.5"}}))
-		cl.jobs = []slurmplug.Job{{ID: slurmplug.Plain(7), RawID: 7}}
-		cl.confirm(t.Context(), o)
-		if o[0].Status != c.want || len(slurm.writes) != 0 {
-			t.Errorf("%+v: %s (%s), then %q", c, o[0].Status, o[0].Message, slurm.writes)
-		}
-	}
-}
-
 // idle is what sdiag says of a slurmctld with little to do.
 const idle = "Server thread count: 1\nAgent queue size: 0\nDBD Agent queue size: 0\nRemote Procedure Call statistics by user\n"
 

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
@@ -108,33 +105,24 @@ func (t taskRule) asks(r *slurmplug.Job, j *cluster.Job) bool {
 
 // askPerGPU reads the tasks for each GPU of jobs that may name them.
 func (c *Cluster) askPerGPU(ctx context.Context, jobs []cluster.Job, records []slurmplug.Job) {
-	var mu sync.Mutex
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelReads)
-	asked := 0
+	var ask []*cluster.Job
 	for i := range jobs {
-		j, r := &jobs[i], &records[i]
-		mu.Lock()
-		rule, known := c.taskRules[j.RawID]
-		mu.Unlock()
-		if !known || !rule.asks(r, j) || asked == mostAsked {
-			continue
+		if rule, known := c.taskRules[jobs[i].RawID]; known && rule.asks(&records[i], &jobs[i]) && len(ask) < mostAsked {
+			ask = append(ask, &jobs[i])
 		}
-		asked++
-		g.Go(func() error {
-			n, err := c.client.TasksPerGPU(gctx, r)
-			if err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
-				return nil // it ended, or the next poll asks again
-			}
-			rule.perGPU, rule.read = n, true
+	}
+	_, _ = c.closer(ctx, idsOf(ask), func(ctx context.Context, i int, record *slurmplug.Job) (func(), error) {
+		b, err := c.client.Bounds(ctx, record)
+		if err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
+			return nil, err // it ended, or the next poll asks again
+		}
+		return func() {
+			rule := c.taskRules[ask[i].RawID]
+			rule.perGPU, rule.read = b.TasksPerGPU, true
 			if err != nil {
 				rule.why = err.Error()
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			c.taskRules[j.RawID] = rule
-			return nil
-		})
-	}
-	_ = g.Wait() // none fails
+			c.taskRules[ask[i].RawID] = rule
+		}, nil
+	})
 }

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
@@ -35,11 +31,10 @@ const rulesPause = 10
 // limitsValid is how long the last limits count while new ones cannot be read.
 const limitsValid = 5 * time.Minute
 
-// ownNames are the users in whose names sizes can be written.
+// ownNames says whether requests can be written in the names of the jobs' users.
 type ownNames struct {
-	may  bool              // this process has the rights for it
-	asOf time.Time         // Cluster.configAt when that was found out
-	uids map[uint32]string // by job, of those that were asked last; nil unless may
+	may  bool      // this process has the rights for it
+	asOf time.Time // Cluster.configAt when that was found out
 }
 
 // Ask reads how waiting jobs ask for their sizes, and whose size may not be changed.
@@ -53,7 +48,7 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 		return doubts
 	}
 	err := c.Asked(ctx, jobs)
-	left := allowances{rules: c.sizes, running: c.jobs}
+	left, records := allowances{rules: c.sizes, running: c.jobs}, c.recordsOf(idsOf(jobs))
 	for _, j := range jobs {
 		if j.Asked == nil || j.Asked.Fixed != "" {
 			continue
@@ -61,7 +56,7 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 		if j.Asked.Fixed = c.sizes.fixed(j); j.Asked.Fixed == "" {
 			j.Asked.Allowances, j.Asked.Fixed = left.of(j, c.inNameOf.may)
 		}
-		if j.Asked.Fixed == "" && c.inNameOf.may && c.inNameOf.uids[j.ID.ID] == "" {
+		if j.Asked.Fixed == "" && c.inNameOf.may && c.ownName(records[j.ID]) == "" {
 			j.Asked.Fixed = "belongs to a user unknown on this host"
 		}
 	}
@@ -72,40 +67,18 @@ func (c *Cluster) Ask(ctx context.Context, jobs []*cluster.Job) error {
 // Asked. A job that cannot be read is left without, with an error; the others are read
 // all the same. A job that has started has none.
 func (c *Cluster) Asked(ctx context.Context, jobs []*cluster.Job) error {
-	var mu sync.Mutex
-	doubts := make([]error, len(jobs))
-	uids := map[uint32]string{}
 	c.refreshRights(ctx)
-	may := c.inNameOf.may
-	records := c.recordsOf(idsOf(jobs))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelReads)
-	for i, j := range jobs {
-		g.Go(func() error {
-			a, err := c.askedOf(ctx, j, records)
-			if err != nil && !errors.Is(err, slurmplug.ErrDoubtful) {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			j.Asked, doubts[i] = a, err
-			if a != nil && may && isKnown(a.UID) {
-				uids[j.ID.ID] = a.UID
-			}
-			return nil
-		})
-	}
-	err := g.Wait()
-	c.inNameOf.uids = uids
-	return errors.Join(append([]error{err}, doubts...)...)
+	return errors.Join(c.closer(ctx, idsOf(jobs), func(ctx context.Context, i int, record *slurmplug.Job) (func(), error) {
+		a, err := c.askedOf(ctx, jobs[i], record)
+		return func() { jobs[i].Asked = a }, err
+	}))
 }
 
 // askedOf is how one job asks for its size; nil when it no longer waits. All tasks of an
 // array in one record ask for the same, so the first is read.
-func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job, records map[cluster.JobID]*slurmplug.Job) (*slurmplug.Asked, error) {
-	record := records[j.ID]
+func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job, record *slurmplug.Job) (*slurmplug.Asked, error) {
 	if record == nil {
-		return nil, fmt.Errorf("job %s was not in the queue when that was read: %w", j.ID, slurmplug.ErrDoubtful)
+		return nil, fmt.Errorf("it was not in the queue when that was read: %w", slurmplug.ErrDoubtful)
 	}
 	id := j.ID
 	if j.Tasks != "" {
@@ -115,38 +88,7 @@ func (c *Cluster) askedOf(ctx context.Context, j *cluster.Job, records map[clust
 		}
 		id.Task = tasks[0]
 	}
-	a, pending, err := c.client.Asked(ctx, c.conf, id, record, c.nodeMB...)
-	if err != nil || !pending {
-		return nil, err
-	}
-	return &a, nil
-}
-
-func idsOf(jobs []*cluster.Job) []cluster.JobID {
-	ids := make([]cluster.JobID, len(jobs))
-	for i, j := range jobs {
-		ids[i] = j.ID
-	}
-	return ids
-}
-
-// recordsOf are the records of some jobs in the last poll; for a task without one of its
-// own, that of its array.
-func (c *Cluster) recordsOf(ids []cluster.JobID) map[cluster.JobID]*slurmplug.Job {
-	wanted := map[uint32][]cluster.JobID{}
-	for _, id := range ids {
-		wanted[id.ID] = append(wanted[id.ID], id)
-	}
-	records := map[cluster.JobID]*slurmplug.Job{}
-	for i := range c.jobs {
-		r := &c.jobs[i]
-		for _, id := range wanted[r.ID.ID] {
-			if r.ID == id || r.Tasks != "" && records[id] == nil {
-				records[id] = r
-			}
-		}
-	}
-	return records
+	return c.client.Asked(ctx, c.conf, id, record, c.nodeMB...)
 }
 
 // refreshRights finds out whether sizes can be written in the names of the jobs' users:
@@ -170,12 +112,6 @@ func (n *ownNames) setRights(rights slurmplug.Rights, err error) {
 	if err == nil {
 		n.may = rights.Level == slurmplug.Administrator
 	}
-}
-
-// isKnown reports whether this host knows a user: scontrol takes no other uid.
-func isKnown(uid string) bool {
-	_, err := user.LookupId(uid)
-	return err == nil
 }
 
 // refreshSizeRules reads which limits there are. An operator's update would silently lift

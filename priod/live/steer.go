@@ -3,12 +3,8 @@ package live
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/slurmplug"
@@ -17,38 +13,22 @@ import (
 // Places reads which nodes jobs name and refuse, and what they ask of each node. Jobs
 // that cannot be read are left out, with an error; jobs that are gone, without.
 func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map[cluster.JobID]cluster.Place, error) {
-	places := make(map[cluster.JobID]cluster.Place, len(raw))
-	var mu sync.Mutex
-	var doubts error
-	records := c.recordsOf(slices.Collect(maps.Keys(raw)))
-	var g errgroup.Group
-	g.SetLimit(parallelReads)
-	for id, raw := range raw {
-		g.Go(func() error {
-			required, excluded, err := c.client.NodesAsked(ctx, raw)
-			var bounds slurmplug.Bounds
-			if record := records[id]; record == nil && err == nil {
-				err = slurmplug.ErrNoJob
-			} else if err == nil {
-				bounds, err = c.client.Bounds(ctx, record)
-				bounds.Binds = bounds.Binds && !c.conf.BindsGPUs()
-				bounds.Fills = bounds.Fills && c.conf.FillsFirstNodes()
-				bounds.AddsUp = bounds.AddsUp && c.conf.AddsUpGPUs()
-				bounds.Open = c.conf.Opens(bounds, c.defMemPerNode(record.Partition))
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				places[id] = cluster.Place{Required: required, Excluded: excluded, Bounds: bounds}
-			case !errors.Is(err, slurmplug.ErrNoJob):
-				doubts = errors.Join(doubts, fmt.Errorf("job %s: %w", id, err))
-			}
-			return nil
-		})
-	}
-	_ = g.Wait() // the errors are in doubts
-	return places, doubts
+	places, ids := make(map[cluster.JobID]cluster.Place, len(raw)), slices.Collect(maps.Keys(raw))
+	return places, errors.Join(c.closer(ctx, ids, func(ctx context.Context, i int, record *slurmplug.Job) (func(), error) {
+		if record == nil {
+			return nil, slurmplug.ErrNoJob
+		}
+		required, excluded, err := c.client.NodesAsked(ctx, raw[ids[i]])
+		if err != nil {
+			return nil, err
+		}
+		b, err := c.client.Bounds(ctx, record)
+		b.Binds = b.Binds && !c.conf.BindsGPUs()
+		b.Fills = b.Fills && c.conf.FillsFirstNodes()
+		b.AddsUp = b.AddsUp && c.conf.AddsUpGPUs()
+		b.Open = c.conf.Opens(b, c.defMemPerNode(record.Partition))
+		return func() { places[ids[i]] = cluster.Place{Required: required, Excluded: excluded, Bounds: b} }, err
+	}))
 }
 
 // defMemPerNode is the largest default memory by node of some partitions, MB; a partition without one has that of the cluster.

@@ -31,9 +31,6 @@ func FindPeerValues(s *cluster.Snapshot, h *cluster.History, set Settings) []Pee
 			continue
 		}
 		w, wrote := h.Written[j.ID]
-		if wrote && w.Lever != slurmplug.SiteFactor {
-			continue // first what an earlier version wrote is given back
-		}
 		if v := j.SiteFactor; j.SiteFactorKnown && v >= least && v <= set.Top && !(wrote && w.Sent(v)) {
 			found = append(found, PeerValue{Job: j.ID, Written: cluster.Written{Lever: slurmplug.SiteFactor, Value: v, Tried: v}, Replaced: wrote})
 		}

@@ -39,7 +39,9 @@ func TestPeersValuesAreAdopted(t *testing.T) {
 	}
 	for i := range s.Jobs {
 		if w, ok := own.Written[s.Jobs[i].ID]; ok {
-			c.apply(plan.Restore(&s.Jobs[i], w), own, start)
+			if back, needed := plan.Restore(&s.Jobs[i], w); needed {
+				c.apply([]plan.Action{back}, own, start)
+			}
 		}
 	}
 	for i := range c.jobs {

@@ -62,7 +62,6 @@ const maxReverts = 3
 // Why a wanted value is not written, in Decision.Unmoved.
 const (
 	ForeignValue = "set by another program or an administrator; left alone until it is 0 again"
-	FormerLever  = "an earlier version wrote its Nice or priority: that is given back first"
 	KeepsGoing   = "reset by another program after each write; gave up after 3 attempts"
 	WriteLimit   = "the writes of one cycle are used up; the rest follows in the next cycle"
 )
@@ -280,17 +279,7 @@ func (d *decider) valueTE(verdicts []Verdict, te []int) {
 // decision of its verdict, the i-th.
 func (d *decider) addWrite(i int, v *Verdict) {
 	dec, j, x := &d.plan.Decisions[i], &d.s.Jobs[v.Job], &d.held[i]
-	now, known, wrote := x.Value, x.Known, x.Wrote
-	var w cluster.Written
-	if wrote {
-		w = d.h.Written[j.ID]
-	}
-	ours := wrote && w.Lever == slurmplug.SiteFactor
-	if back := plan.RestoreFormer(j, w); len(back) > 0 {
-		dec.Unmoved = FormerLever
-		d.addActions(back, j.Tasks, false, string(v.Why))
-		return
-	}
+	now, known, wrote, w := x.Value, x.Known, x.Wrote, d.h.Written[j.ID]
 	switch {
 	case known && now == dec.Value && v.Tasks == 0:
 		return
@@ -300,7 +289,7 @@ func (d *decider) addWrite(i int, v *Verdict) {
 		dec.Unmoved = ForeignValue
 		d.foreign++
 		return
-	case ours && w.Reverts >= maxReverts && (now == 0 || w.Value == dec.Value): // others took back the value that is wanted
+	case wrote && w.Reverts >= maxReverts && (now == 0 || w.Value == dec.Value): // others took back the value that is wanted
 		dec.Unmoved = KeepsGoing
 		d.foreign++
 		return
@@ -317,7 +306,7 @@ func (d *decider) addWrite(i int, v *Verdict) {
 		}
 		tasks = first
 	}
-	d.addActions([]plan.Action{plan.Rank(j, now, dec.Value)}, tasks, v.Tasks > 0, dec.Why)
+	d.addAction(plan.Rank(j, now, dec.Value), tasks, v.Tasks > 0, dec.Why)
 }
 
 // withdraw takes priod's value off a job that left the ranked queue: in its new
@@ -325,21 +314,21 @@ func (d *decider) addWrite(i int, v *Verdict) {
 func (d *decider) withdraw(dec *plan.Decision, v *Verdict) {
 	j := &d.s.Jobs[v.Job]
 	w, wrote := d.h.Written[j.ID]
-	if !wrote || w.Value == plan.Withdrawn(w) && w.Tried == w.Value {
+	if !wrote || w.Value == 0 && w.Tried == 0 {
 		return
 	}
 	if !d.quota.Take() {
 		dec.Unmoved = WriteLimit
 		return
 	}
-	d.addActions(plan.Restore(j, w), j.Tasks, false, string(v.Why))
+	if back, needed := plan.Restore(j, w); needed {
+		d.addAction(back, j.Tasks, false, string(v.Why))
+	}
 }
 
-func (d *decider) addActions(actions []plan.Action, tasks string, part bool, why string) {
-	for _, a := range actions {
-		a.Tasks, a.Part, a.Reason = tasks, part, why
-		d.plan.Actions = append(d.plan.Actions, a)
-	}
+func (d *decider) addAction(a plan.Action, tasks string, part bool, why string) {
+	a.Tasks, a.Part, a.Reason = tasks, part, why
+	d.plan.Actions = append(d.plan.Actions, a)
 }
 
 // addNotes notes what the plan leaves undone.

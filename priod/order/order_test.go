@@ -64,20 +64,7 @@ func (c *controller) apply(actions []plan.Action, h *cluster.History, at time.Ti
 		c.writes++
 		i := slices.IndexFunc(c.jobs, func(j cluster.Job) bool { return j.ID == a.Job })
 		j := &c.jobs[i]
-		v := a.After.Number()
-		switch a.Lever {
-		case slurmplug.SiteFactor:
-			j.SiteFactor = v
-		case slurmplug.Nice:
-			if _, direct := c.set[j.ID]; !direct {
-				j.Nice = v
-			}
-		case slurmplug.Priority:
-			c.set[j.ID], j.Nice = v, 0
-		case slurmplug.Release:
-			delete(c.set, j.ID)
-			j.Nice = 0
-		}
+		j.SiteFactor = a.After.Number()
 		plan.Hear(&plan.Cycle{Snapshot: &cluster.Snapshot{At: at}, History: h, Outcomes: []plan.Outcome{{Action: a, Status: slurmplug.Applied}}})
 	}
 }
@@ -141,17 +128,7 @@ func TestOrderIsExact(t *testing.T) {
 	})
 }
 
-// formerly does to a job what an earlier version did by Nice or Priority.
-func (c *controller) formerly(j *cluster.Job, l slurmplug.Lever, v int64, h *cluster.History) {
-	a := plan.Action{Job: j.ID, Lever: l, After: slurmplug.Number(v), UserNice: slurmplug.Number(j.Nice)}
-	if l == slurmplug.Nice {
-		a.Before, a.After = slurmplug.Number(j.Nice), slurmplug.Number(j.Nice-v)
-	}
-	c.apply([]plan.Action{a}, h, start.Add(-time.Hour))
-}
-
-// What an earlier version wrote as Nice or priority is given back before the job is ranked, and Restore gives back what
-// this one wrote: then each job has what its user asked for.
+// Restore gives back what priod wrote: then each job has what its user asked for.
 func TestRestoreLeavesNothingBehind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, h, at := newController(), cluster.NewHistory(), start
@@ -160,23 +137,19 @@ func TestRestoreLeavesNothingBehind(t *testing.T) {
 				rapid.Int64Range(-100, 1000).Draw(t, "nice"), at.Add(-time.Minute))
 		}
 		before := c.snapshot(at)
-		for i := range c.jobs {
-			if l := rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, slurmplug.Priority}).Draw(t, "formerly"); l != slurmplug.SiteFactor {
-				c.formerly(&c.jobs[i], l, rapid.Int64Range(100_000, 900_000).Draw(t, "value"), h)
-			}
-		}
-		for turn := range rapid.IntRange(0, 3).Draw(t, "cycles") {
+		for range rapid.IntRange(0, 3).Draw(t, "cycles") {
 			s := c.snapshot(at)
 			h.Observe(s)
 			c.apply(Decide(s, h, settings()).Actions, h, at)
-			if at = at.Add(5 * time.Second); turn > 0 { // the first gives back
-				checkServed(t, c, at)
-			}
+			at = at.Add(5 * time.Second)
+			checkServed(t, c, at)
 		}
 		s := c.snapshot(at)
 		for i := range s.Jobs {
 			if w, ok := h.Written[s.Jobs[i].ID]; ok {
-				c.apply(plan.Restore(&s.Jobs[i], w), h, at)
+				if back, needed := plan.Restore(&s.Jobs[i], w); needed {
+					c.apply([]plan.Action{back}, h, at)
+				}
 			}
 		}
 		after := c.snapshot(at)
@@ -188,26 +161,6 @@ func TestRestoreLeavesNothingBehind(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A Nice that its user, or another program, changed since is left alone, and a job that is held since is not released.
-func TestFormerValuesOfOthersStay(t *testing.T) {
-	c, h := newController(), cluster.NewHistory()
-	for id, l := range []slurmplug.Lever{slurmplug.Nice, slurmplug.Priority} {
-		c.add(uint32(id+1), "te", 0, 7, start)
-		c.formerly(&c.jobs[id], l, 500_000, h)
-	}
-	c.jobs[0].Nice, c.set[c.jobs[1].ID] = 777, 0
-	s := c.snapshot(start)
-	h.Observe(s)
-	for i := range s.Jobs {
-		if back := plan.Restore(&s.Jobs[i], h.Written[s.Jobs[i].ID]); len(back) > 0 {
-			t.Errorf("%+v", back)
-		}
-	}
-	if p := Decide(s, h, settings()); len(p.Actions) != 1 || p.Actions[0].Lever != slurmplug.SiteFactor || p.Actions[0].Job != s.Jobs[0].ID {
-		t.Errorf("%+v", p.Actions)
-	}
 }
 
 func TestStepCoversFactorsAndNice(t *testing.T) {
@@ -332,7 +285,7 @@ func TestUncertainWriteIsNotForeign(t *testing.T) {
 	s := c.snapshot(start)
 	h.Observe(s)
 	a := Decide(s, h, settings()).Actions[0]
-	h.Try(a.Job, plan.Effect(a, h))
+	h.Try(a.Job, plan.Effect(a, s.At))
 	c.jobs[0].SiteFactor = a.After.Number()
 	s = c.snapshot(start)
 	if p := Decide(s, h, settings()); len(p.Actions) != 0 || p.Decisions[0].Unmoved != "" {

@@ -79,13 +79,11 @@ func hearOf(h *cluster.History, id cluster.JobID, o *Outcome, at time.Time) {
 // hearPlace takes in a write into a job's place in the order.
 func hearPlace(c *Cycle, id cluster.JobID, o *Outcome) {
 	h := c.History
-	h.Shown(id, o.Lever, o.Before.Number(), c.Snapshot.At)
-	w, was := Effect(o.Action, h), h.Written[id]
-	w.At = c.Snapshot.At
+	h.Shown(id, o.Before.Number(), c.Snapshot.At)
+	w, was := Effect(o.Action, c.Snapshot.At), h.Written[id]
 	switch o.Status {
 	case slurmplug.Applied:
-		takenBack := was.Lever == o.Lever && was.Value != Withdrawn(was) && o.Before == slurmplug.Number(Withdrawn(was))
-		h.Wrote(id, w, takenBack)
+		h.Wrote(id, w, was.Value != 0 && o.Before == slurmplug.Number(0))
 	case slurmplug.Unknown:
 		h.Try(id, w)
 	}

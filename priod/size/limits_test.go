@@ -64,13 +64,13 @@ func TestSizesAboveALimitBack(t *testing.T) {
 		j := q.add(t, 0, 2, 4000, 1, "cpu=v100:2x1-8x4&v=1")
 		own := j.Asked.Holds
 		q.z.Decide(&q.s, q.h, &q.p)
-		raised, _, err := parseAsked(resized(q.texts[0], q.p.Actions[0].After.String()))
+		raised, err := parseAsked(resized(q.texts[0], q.p.Actions[0].After.String()))
 		if err != nil || raised.CPUs != 8 {
 			t.Fatal(err, raised)
 		}
 		q.h.Asked(j.ID, slurmplug.Size, own, raised.Holds, true, q.s.At)
 		raised.Allowances = []*slurmplug.Allowance{{Limit: "new", CPUs: left, MemMB: slurmplug.Endless}}
-		j.Asked, q.p.Actions = &raised, nil
+		j.Asked, q.p.Actions = raised, nil
 		q.z.Decide(&q.s, q.h, &q.p)
 		if is := len(q.p.Actions) == 1 && q.p.Actions[0].After == own; is != back || len(q.p.Actions) > 1 {
 			t.Errorf("%d CPUs are left, 8 written: %+v", left, q.p.Actions)
@@ -142,7 +142,7 @@ func TestSizesKeepLimits(t *testing.T) {
 		q.z.Decide(&q.s, q.h, &q.p)
 		for _, a := range q.p.Actions {
 			was := own[a.Job]
-			now, _, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After.String()))
+			now, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After.String()))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -71,14 +71,14 @@ func (q *sizeQueue) append(t interface{ Fatal(...any) }, way, cpus int, memMB in
 	}
 	text := fmt.Sprintf("JobState=PENDING NumNodes=1-1 "+asks[way]+
 		" ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)", cpus, memMB, gpus)
-	asked, _, err := parseAsked(text)
+	asked, err := parseAsked(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q.texts = append(q.texts, text)
 	q.s.Jobs = append(q.s.Jobs, cluster.Job{
 		ID: id, RawID: id.ID, TaskCount: 1, State: cluster.Pending, Partition: "gpu", GPUs: gpus, CPUs: cpus, MemMB: memMB, Nodes: 1,
-		Priority: 1000 - int64(id.ID), Submit: q.s.At, Eligible: q.s.At, Tag: parsed, TagText: "prio:" + tag, Asked: &asked,
+		Priority: 1000 - int64(id.ID), Submit: q.s.At, Eligible: q.s.At, Tag: parsed, TagText: "prio:" + tag, Asked: asked,
 	})
 	q.h.FirstEligible.Set(id, q.s.At)
 	q.p.Decisions = append(q.p.Decisions, plan.Decision{Job: id, Ranked: true, Own: 1_000_000 - int64(id.ID)})
@@ -374,7 +374,7 @@ func TestSizesKeepShares(t *testing.T) {
 		for _, a := range q.p.Actions {
 			j := &q.s.Jobs[a.Job.ID-1]
 			was := own[a.Job]
-			now, _, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After.String()))
+			now, err := parseAsked(resized(q.texts[a.Job.ID-1], a.After.String()))
 			if err != nil {
 				t.Fatal(a.After, err)
 			}
@@ -391,7 +391,7 @@ func TestSizesKeepShares(t *testing.T) {
 				t.Fatalf("job %s lost what nobody knows it can do without: %d CPUs and %d MB of %d and %d", a.Job, now.CPUs, now.MemMB, was.CPUs, was.MemMB)
 			}
 			if now.Nodes == "" {
-				if now.CPUs > was.CPUs && !placedAny(nodes, now) || now.MemMB > was.MemMB+int64(now.CPUs+j.GPUs) && len(j.Tag.Mem) == 0 {
+				if now.CPUs > was.CPUs && !placedAny(nodes, *now) || now.MemMB > was.MemMB+int64(now.CPUs+j.GPUs) && len(j.Tag.Mem) == 0 {
 					t.Fatalf("job %s grows to %d CPUs and %d MB anywhere", a.Job, now.CPUs, now.MemMB)
 				}
 				continue
@@ -430,7 +430,7 @@ func placedAny(nodes []cluster.Node, a slurmplug.Asked) bool {
 }
 
 // parseAsked reads words that scontrol shows of a job, put in their places.
-func parseAsked(text string) (slurmplug.Asked, bool, error) {
+func parseAsked(text string) (*slurmplug.Asked, error) {
 	record := &slurmplug.Job{}
 	head, tail := "UserId=root(0)", "StdOut=/dev/null"
 	for word := range strings.FieldsSeq(text) {
@@ -512,13 +512,13 @@ func benchmarkSizes(b *testing.B, jobs, count int, full bool) {
 
 // asksTasks makes a job ask by tasks of some CPUs each, on one node.
 func asksTasks(t *testing.T, j *cluster.Job, tasks, each int) {
-	asked, _, err := parseAsked(fmt.Sprintf("JobState=PENDING NumNodes=1-1 NumCPUs=%d NumTasks=%d CPUs/Task=%d MinCPUsNode=%[3]d "+
+	asked, err := parseAsked(fmt.Sprintf("JobState=PENDING NumNodes=1-1 NumCPUs=%d NumTasks=%d CPUs/Task=%d MinCPUsNode=%[3]d "+
 		"MinMemoryNode=%dM TresPerNode=gres:gpu:%d ReqB:S:C:T=0:0:*:* Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* OverSubscribe=OK ReqNodeList=(null) ExcNodeList=(null)",
 		tasks*each, tasks, each, j.MemMB, j.GPUs))
 	if err != nil || asked.Fixed != "" {
 		t.Fatal(err, asked.Fixed)
 	}
-	j.CPUs, j.Asked = tasks*each, &asked
+	j.CPUs, j.Asked = tasks*each, asked
 }
 
 // Eight tasks on four GPUs can use 12 CPUs, three a GPU. In multiples of eight that
@@ -684,11 +684,11 @@ func TestSizesKeepSharesOverCycles(t *testing.T) {
 			for _, a := range q.p.Actions {
 				i := int(a.Job.ID) - 1
 				q.texts[i] = resized(q.texts[i], a.After.String())
-				asked, _, err := parseAsked(q.texts[i])
+				asked, err := parseAsked(q.texts[i])
 				if err != nil || asked.Holds != a.After {
 					t.Fatal(err, asked.Holds, a.After)
 				}
-				q.s.Jobs[i].Asked = &asked
+				q.s.Jobs[i].Asked = asked
 				q.wrote(a)
 			}
 			started := map[int]held{}

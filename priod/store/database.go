@@ -427,60 +427,21 @@ func (s *statements) reset() {
 	}
 }
 
-// few things are not worth a goroutine.
-const few = 16
-
-// ahead runs the statements that put makes of some things, until one fails: those to come are made
-// while the connection runs some. Those of the same text run in the order of the things.
-func ahead[T any](ctx context.Context, tx db.DBTX, all []T, put func(*statements, *T) error) (err error) {
-	if len(all) <= few {
-		var each statements
-		err := every(all, func(x *T) error { return put(&each, x) })
-		if err != nil {
+// eachRow runs the statements that put makes of some things, until one fails. Those of the same text run in the order of the things.
+func eachRow[T any](ctx context.Context, tx db.DBTX, all []T, put func(*statements, *T) error) error {
+	var some statements
+	for i := range all {
+		if err := put(&some, &all[i]); err != nil {
 			return err
 		}
-		return each.run(ctx, tx)
-	}
-	type batch struct {
-		statements
-		err error
-	}
-	made, spare, done := make(chan *batch), make(chan *batch, 3), make(chan struct{})
-	for range cap(spare) {
-		spare <- &batch{}
-	}
-	go func() {
-		defer close(made)
-		for len(all) > 0 {
-			var next *batch
-			select {
-			case next = <-spare:
-			case <-done:
-				return
+		if some.full() {
+			if err := some.run(ctx, tx); err != nil {
+				return err
 			}
-			for next.reset(); len(all) > 0 && next.err == nil && !next.full(); all = all[1:] {
-				next.err = put(&next.statements, &all[0])
-			}
-			select {
-			case made <- next:
-			case <-done:
-				return
-			}
+			some.reset()
 		}
-	}()
-	for next := range made {
-		if err = next.err; err == nil {
-			err = next.run(ctx, tx)
-		}
-		if err != nil {
-			close(done)
-			for range made { // until no reader reads all any more
-			}
-			return err
-		}
-		spare <- next
 	}
-	return nil
+	return some.run(ctx, tx)
 }
 
 func (s *Store) explain(err error) error { return explain(err, databasePath(s.dir)) }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -147,29 +148,31 @@ func (s *Store) SaveEvictions(ctx context.Context, t *evict.Changes) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
+	lines := func() []*undo.Change { return s.pins(t) }
+	return s.saveTurn(ctx, lines, journal.Record{Kind: journal.Turn, Body: turn{Claims: t.Claims, Evictions: t.Evictions}}, func() error { return s.saveEvictions(ctx, t) })
+}
+
+// saveTurn appends to the journal what a turn is about to write into jobs' requests, and its record, and then saves its rows.
+func (s *Store) saveTurn(ctx context.Context, lines func() []*undo.Change, record journal.Record, save func() error) error {
 	if err := s.owns(); err != nil {
 		return err
 	}
 	if err := s.keepJournal(); err != nil {
 		return err
 	}
-	pins := s.pins(t)
-	if len(pins) > 0 {
+	if written := lines(); len(written) > 0 {
 		if err := s.startActing(); err != nil {
 			return err
 		}
 		defer s.stopActing()
-		if err := s.undo.Append(pins); err != nil {
+		if err := s.undo.Append(written); err != nil {
 			return err
 		}
 	}
-	if err := s.file.Append(journal.Record{Kind: journal.Turn, Body: turn{Claims: t.Claims, Evictions: t.Evictions}}); err != nil {
+	if err := cmp.Or(s.file.Append(record), s.owns()); err != nil { // the host that took over may have read the record
 		return err
 	}
-	if err := s.owns(); err != nil { // the host that took over may have read the record
-		return err
-	}
-	s.tell(ctx, func() error { return s.saveEvictions(ctx, t) })
+	s.tell(ctx, save)
 	return nil
 }
 

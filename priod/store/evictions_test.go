@@ -128,7 +128,7 @@ func TestPinsAreUndone(t *testing.T) {
 	if c == nil || c.Was != (slurmplug.Value{}) || c.To.String() != "n1" || c.User == "" || c.Submit.IsZero() {
 		t.Fatalf("%+v", c)
 	}
-	if last := u.Last(id); last == nil || last.Lever != slurmplug.SiteFactor || u.Written()[id].Lever != slurmplug.SiteFactor {
+	if last := u.Find(id, slurmplug.SiteFactor); last == nil || last.Lever != slurmplug.SiteFactor || u.Written()[id].Lever != slurmplug.SiteFactor {
 		t.Errorf("%+v %+v", last, u.Written()[id])
 	}
 	turn := &evict.Changes{Claims: []evict.Claim{*j.Claim(1)}}

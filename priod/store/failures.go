@@ -79,7 +79,7 @@ func failuresSince(ctx context.Context, q *db.Queries, tx db.DBTX, since time.Ti
 	if err != nil {
 		return t, err
 	}
-	if t.Failures, err = failuresOf(rows); err != nil {
+	if t.Failures, err = bodies[retry.Failure](rows); err != nil {
 		return t, err
 	}
 	nodes, err := q.DrainedSince(ctx, tx, millis(since))
@@ -89,41 +89,13 @@ func failuresSince(ctx context.Context, q *db.Queries, tx db.DBTX, since time.Ti
 	return t, err
 }
 
-func failuresOf(rows []string) ([]retry.Failure, error) {
-	all := make([]retry.Failure, len(rows))
-	for i, body := range rows {
-		if err := json.Unmarshal([]byte(body), &all[i]); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
 // SaveFailures appends rows, and the nodes that jobs are about to be told to refuse, to the journal. After an error no command may be sent.
 func (s *Store) SaveFailures(ctx context.Context, t *retry.Changes) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx = context.WithoutCancel(ctx)
-	if err := s.owns(); err != nil {
-		return err
-	}
-	if err := s.keepJournal(); err != nil {
-		return err
-	}
-	if refused := s.refused(t); len(refused) > 0 {
-		if err := s.startActing(); err != nil {
-			return err
-		}
-		defer s.stopActing()
-		if err := s.undo.Append(refused); err != nil {
-			return err
-		}
-	}
-	if err := cmp.Or(s.file.Append(journal.Record{Kind: journal.Failure, Body: failureTurn(*t)}), s.owns()); err != nil {
-		return err
-	}
-	s.tell(ctx, func() error { return s.saveFailures(ctx, t) })
-	return nil
+	lines := func() []*undo.Change { return s.refused(t) }
+	return s.saveTurn(ctx, lines, journal.Record{Kind: journal.Failure, Body: failureTurn(*t)}, func() error { return s.saveFailures(ctx, t) })
 }
 
 func (s *Store) saveFailures(ctx context.Context, t *retry.Changes) error {
@@ -173,7 +145,7 @@ func (r *Reader) FailuresOf(ctx context.Context, id cluster.JobID, most int) ([]
 		if err != nil {
 			return nil, err
 		}
-		return failuresOf(rows)
+		return bodies[retry.Failure](rows)
 	})
 }
 

@@ -516,7 +516,7 @@ func TestNoDone(t *testing.T) {
 		t.Error(diff)
 	}
 	// Outcomes of writes that were never planned change nothing.
-	stray := plan.Outcome{Action: action(1, slurmplug.Nice, "0", "1", "0"), Status: slurmplug.Applied}
+	stray := plan.Outcome{Action: action(1, slurmplug.Lever("Nice"), "0", "1", "0"), Status: slurmplug.Applied}
 	if err := d.store.Done(ctx, []plan.Outcome{stray}); err != nil {
 		t.Error(err)
 	}
@@ -539,7 +539,7 @@ func TestPlannedRefuses(t *testing.T) {
 	if _, err := s.Load(ctx); err != nil {
 		t.Fatal(err)
 	}
-	seen.Plan.Actions = []plan.Action{action(9, slurmplug.Nice, "0", "1", "0")}
+	seen.Plan.Actions = []plan.Action{action(9, slurmplug.Lever("Nice"), "0", "1", "0")}
 	if err := s.Planned(ctx, seen); err == nil || !strings.Contains(err.Error(), "the plan changes job 9, which the snapshot does not hold") {
 		t.Error(err)
 	}

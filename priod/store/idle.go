@@ -40,36 +40,22 @@ func (s *Store) SaveSpells(ctx context.Context, rows []*idle.Spell) error {
 	})
 }
 
-func spellsOf(rows []string) ([]idle.Spell, error) {
-	all := make([]idle.Spell, len(rows))
-	for i, body := range rows {
-		if err := json.Unmarshal([]byte(body), &all[i]); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
 // Spells returns those that last, and those that taught something lately. It follows Load.
 func (s *Store) Spells(ctx context.Context, now time.Time) ([]idle.Spell, error) {
-	return recall(ctx, s, func(tx db.DBTX) ([]idle.Spell, error) {
-		rows, err := s.q.SpellsSince(ctx, tx, millis(now.Add(-learnFrom)))
-		if err != nil {
-			return nil, err
-		}
-		return spellsOf(rows)
-	})
+	return recall(ctx, s, func(tx db.DBTX) ([]idle.Spell, error) { return spellsSince(ctx, s.q, tx, now.Add(-learnFrom)) })
 }
 
 // SpellsSince returns those that counted and had not ended at a time, the first found first.
 func (r *Reader) SpellsSince(ctx context.Context, since time.Time) ([]idle.Spell, error) {
-	return one(ctx, r, func(tx *sql.Tx) ([]idle.Spell, error) {
-		rows, err := r.q.SpellsSince(ctx, tx, millis(since))
-		if err != nil {
-			return nil, err
-		}
-		return spellsOf(rows)
-	})
+	return one(ctx, r, func(tx *sql.Tx) ([]idle.Spell, error) { return spellsSince(ctx, r.q, tx, since) })
+}
+
+func spellsSince(ctx context.Context, q *db.Queries, tx db.DBTX, since time.Time) ([]idle.Spell, error) {
+	rows, err := q.SpellsSince(ctx, tx, millis(since))
+	if err != nil {
+		return nil, err
+	}
+	return bodies[idle.Spell](rows)
 }
 
 // SpellsOf returns the latest ones of a job, or of an array's tasks, last first.
@@ -79,7 +65,7 @@ func (r *Reader) SpellsOf(ctx context.Context, id cluster.JobID, most int) ([]id
 		if err != nil {
 			return nil, err
 		}
-		return spellsOf(rows)
+		return bodies[idle.Spell](rows)
 	})
 }
 

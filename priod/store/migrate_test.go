@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slurmprio/priod/guarantee"
+	"slurmprio/priod/journal"
 	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
@@ -79,7 +80,7 @@ func TestMigrateFromEverySchema(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := errors.Join(old.Close(), os.WriteFile(filepath.Join(dir, "undo.jsonl"), []byte(`{"job":"17","user":"alice","lever":"SiteFactor","was":"0","from":"0","to":"5000"}`+"\n"), 0o640)); err != nil {
+			if err := errors.Join(old.Close(), os.WriteFile(journal.Path(dir), []byte(`{"journal":{"format":2}}`+"\n"+`{"write":{"job":"17","user":"alice","lever":"SiteFactor","was":"0","from":"0","to":"5000"}}`+"\n"), 0o640)); err != nil {
 				t.Fatal(err)
 			}
 			if _, known := rowsOf[from+1]; known {

@@ -359,21 +359,21 @@ func (s *Store) quiet() bool {
 // saveSeen writes jobs, nodes and intervals.
 func (s *Store) saveSeen(ctx context.Context, tx *sql.Tx, at time.Time) error {
 	c := &s.changes
-	err := ahead(ctx, tx, c.jobs, func(to *statements, j *change[entry, cluster.Job]) error {
+	err := eachRow(ctx, tx, c.jobs, func(to *statements, j *change[entry, cluster.Job]) error {
 		row := jobParams(j.now, j.entry.row, at)
 		return to.add(db.PutJobText, &row)
 	})
 	if err != nil {
 		return err
 	}
-	err = ahead(ctx, tx, c.open, func(to *statements, e **entry) error {
+	err = eachRow(ctx, tx, c.open, func(to *statements, e **entry) error {
 		row := intervalParams(&(*e).open.Stay, (*e).row, (*e).open.running)
 		return to.add(db.PutIntervalText, &row)
 	})
 	if err != nil {
 		return err
 	}
-	err = ahead(ctx, tx, c.nodes, func(to *statements, n *change[nodeEntry, cluster.Node]) error {
+	err = eachRow(ctx, tx, c.nodes, func(to *statements, n *change[nodeEntry, cluster.Node]) error {
 		row := nodeParams(n.now, at)
 		return to.add(db.PutNodeText, &row)
 	})
@@ -437,7 +437,7 @@ func (s *Store) saveDecided(ctx context.Context, tx db.DBTX, number int64, seen 
 	if err := s.putHistories(ctx, tx); err != nil {
 		return err
 	}
-	err := ahead(ctx, tx, s.changes.decisions, func(to *statements, d *change[entry, plan.Decision]) error {
+	err := eachRow(ctx, tx, s.changes.decisions, func(to *statements, d *change[entry, plan.Decision]) error {
 		row := decisionParams(d.now, d.entry.counted, d.entry.row, number, seen.Snapshot.At)
 		row.Choices = choicesText(&d.now.Choices)
 		return to.add(db.AddDecisionText, &row)
@@ -454,7 +454,7 @@ func (s *Store) saveDecided(ctx context.Context, tx db.DBTX, number int64, seen 
 
 // putHistories brings table history to what History holds.
 func (s *Store) putHistories(ctx context.Context, tx db.DBTX) error {
-	return ahead(ctx, tx, s.changes.history, func(to *statements, k *change[entry, cluster.History]) error {
+	return eachRow(ctx, tx, s.changes.history, func(to *statements, k *change[entry, cluster.History]) error {
 		if row, known := historyParams(k.now, k.entry); known {
 			return to.add(db.PutHistoryText, &row)
 		}

@@ -366,7 +366,7 @@ func TestIDsUsedAgainElsewhere(t *testing.T) {
 		d.snapshot.At, d.snapshot.Jobs = epoch.Add(2*time.Hour), []cluster.Job{array(now)}
 		d.cycle()
 		u := openUndo(t, dir)
-		if c := u.Last(array(now).ID); c == nil || !c.Submit.Equal(now) {
+		if c := u.Find(array(now).ID, slurmplug.SiteFactor); c == nil || !c.Submit.Equal(now) {
 			t.Errorf("journal %+v", c)
 		}
 	})

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,32 +30,7 @@ const (
 )
 
 // ReadReplay returns what a folder says of its replay; nil: it holds none.
-func ReadReplay(dir string) (*Replay, error) {
-	path := filepath.Join(dir, replayFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, journal.Forbidden(path)
-	}
-	r := new(Replay)
-	if err == nil {
-		err = json.Unmarshal(text, r)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return r, nil
-}
-
-func (r *Replay) write(dir string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return journal.Replace(filepath.Join(dir, replayFile), append(text, '\n'))
-}
+func ReadReplay(dir string) (*Replay, error) { return readFile[Replay](filepath.Join(dir, replayFile)) }
 
 // ReplayFolder is one under way. It stands beside its place until it is whole.
 type ReplayFolder struct {
@@ -108,7 +82,7 @@ func (f *ReplayFolder) Dir(side string) string { return filepath.Join(f.part, si
 // Finish puts the folder in its place, with what it holds on each side.
 func (f *ReplayFolder) Finish(sides map[string]*Replay, config []byte) error {
 	for side, r := range sides {
-		if err := errors.Join(os.WriteFile(filepath.Join(f.Dir(side), ReplayConfig), config, 0o640), r.write(f.Dir(side))); err != nil {
+		if err := errors.Join(os.WriteFile(filepath.Join(f.Dir(side), ReplayConfig), config, 0o640), writeFile(filepath.Join(f.Dir(side), replayFile), r)); err != nil {
 			return err
 		}
 	}

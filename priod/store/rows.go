@@ -206,7 +206,7 @@ func lastCounted(h *cluster.History, id cluster.JobID) string {
 func historyParams(h *cluster.History, e *entry) (row db.PutHistoryParams, stored bool) {
 	row = db.PutHistoryParams{ID: int64(e.id.ID), Task: int64(e.id.Task), FirstEligibleMs: millis(h.FirstEligible.Get(e.id)), Counted: lastCounted(h, e.id)}
 	if w, ok := h.Written[e.id]; ok {
-		row.Lever, row.Value, row.Tried, row.Original = string(w.Lever), w.Value, w.Tried, w.Original
+		row.Lever, row.Value, row.Tried = string(w.Lever), w.Value, w.Tried
 		row.WrittenMs, row.Reverts, stored = millis(w.At), int64(w.Reverts), true
 	}
 	return row, stored || row.FirstEligibleMs != e.since || row.Counted != e.counted
@@ -216,6 +216,6 @@ func actionOf(r *db.Write, id cluster.JobID) plan.Action {
 	lever := slurmplug.Lever(r.Lever)
 	return plan.Action{
 		Job: id, Tasks: r.Tasks, Part: r.Part, Lever: lever, Before: lever.Value(r.Before), After: lever.Value(r.After),
-		Reason: r.Reason, UserNice: slurmplug.Nice.Value(r.UserNice),
+		Reason: r.Reason, UserNice: slurmplug.SiteFactor.Value(r.UserNice),
 	}
 }

@@ -96,7 +96,7 @@ func (s *Store) saveShares(ctx context.Context, tx db.DBTX, number int64, seen *
 	if seen.Plan.Shares != nil {
 		texts.types = seen.Plan.Shares.Types
 	}
-	return ahead(ctx, tx, s.changes.shares, func(to *statements, c *change[entry, plan.Share]) error {
+	return eachRow(ctx, tx, s.changes.shares, func(to *statements, c *change[entry, plan.Share]) error {
 		if c.now == nil { // it has none any more
 			return to.add(db.DropShareText, &c.entry.row)
 		}

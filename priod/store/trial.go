@@ -3,14 +3,9 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
-	"slurmprio/priod/journal"
 	"slurmprio/priod/trial"
 )
 
@@ -18,30 +13,19 @@ func trialPath(dir string) string { return filepath.Join(dir, "trial.json") }
 
 // Trial is the last trial of a folder, over or not; nil: there was none.
 func Trial(dir string) (*trial.Trial, error) {
-	text, err := os.ReadFile(trialPath(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("whether a trial is on: %w", err)
-	}
-	t := &trial.Trial{}
-	if err = json.Unmarshal(text, t); err == nil {
+	t, err := readFile[trial.Trial](trialPath(dir))
+	if err == nil && t != nil {
 		err = t.Check()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w (remove the file to be without a trial)", trialPath(dir), err)
+		return nil, fmt.Errorf("whether a trial is on: %s: %w (remove the file to be without a trial)", trialPath(dir), err)
 	}
 	return t, nil
 }
 
 // SaveTrial keeps a trial, in place of the last one.
 func SaveTrial(dir string, t *trial.Trial) error {
-	text, err := json.MarshalIndent(t, "", "  ")
-	if err != nil {
-		return err
-	}
-	return unchanged("trial", dir, journal.Replace(trialPath(dir), append(text, '\n')))
+	return unchanged("trial", dir, writeFile(trialPath(dir), t))
 }
 
 // TrialJobs are the GPU jobs that were submitted while a trial was on. The GPU-hours of earlier runs of a job without

@@ -3,16 +3,11 @@ package store
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"time"
 
-	"slurmprio/priod/journal"
 	"slurmprio/priod/store/db"
 )
 
@@ -77,31 +72,14 @@ func valuePath(dir string) string { return filepath.Join(dir, "value.json") }
 
 // SaveValue keeps the last one in the state folder.
 func SaveValue(dir string, v *Value) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := journal.Replace(valuePath(dir), append(text, '\n')); err != nil {
+	if err := writeFile(valuePath(dir), v); err != nil {
 		return fmt.Errorf("keep what priod brought (run it as priod's own user or root): %w", err)
 	}
 	return nil
 }
 
 // ReadValue is the last one; nil: there is none.
-func ReadValue(dir string) (*Value, error) {
-	text, err := os.ReadFile(valuePath(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	v := &Value{}
-	if err := json.Unmarshal(text, v); err != nil {
-		return nil, fmt.Errorf("%s: %w", valuePath(dir), err)
-	}
-	return v, nil
-}
+func ReadValue(dir string) (*Value, error) { return readFile[Value](valuePath(dir)) }
 
 // Value is the last one that is kept; nil: there is none.
 func (r *Reader) Value() (*Value, error) { return ReadValue(r.dir) }

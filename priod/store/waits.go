@@ -40,7 +40,7 @@ func byKey(all []*plan.Wait) []*plan.Wait {
 
 func (s *Store) saveWaits(ctx context.Context, tx db.DBTX) error {
 	var spans []byte
-	return ahead(ctx, tx, s.unsaved.waits, func(to *statements, w **plan.Wait) error {
+	return eachRow(ctx, tx, s.unsaved.waits, func(to *statements, w **plan.Wait) error {
 		spans = appendSpans(spans[:0], *w)
 		row := waitParams(*w, string(spans))
 		return to.add(db.PutWaitText, &row)

@@ -11,19 +11,18 @@ import (
 
 // Change is a record of the journal: what priod was about to write into a job.
 type Change struct {
-	Time     time.Time         `json:"time"`
-	Job      cluster.JobID     `json:"job"`
-	Tasks    string            `json:"tasks,omitempty"` // of an unsplit array
-	Part     bool              `json:"part,omitempty"`  // Tasks are only some of the record's
-	User     string            `json:"user"`
-	Submit   time.Time         `json:"submit,omitzero"`    // with User: tells the job from a later one of the same id
-	Lever    slurmplug.Lever   `json:"lever"`              // a release counts as Priority 0
-	Was      slurmplug.Value   `json:"was"`                // before priod first touched it: what an undo puts back
-	From     slurmplug.Value   `json:"from"`               // just before this change
-	To       slurmplug.Value   `json:"to"`                 // sent, perhaps not arrived
-	UserNice slurmplug.Value   `json:"user_nice,omitzero"` // the owner's Nice, which Nice and Priority replace
-	Sent     []slurmplug.Value `json:"sent,omitempty"`     // into a request, between Was and From
-	Reason   string            `json:"reason,omitempty"`   // of a size, and of nodes to be refused, by a feature's plan
+	Time   time.Time         `json:"time"`
+	Job    cluster.JobID     `json:"job"`
+	Tasks  string            `json:"tasks,omitempty"` // of an unsplit array
+	Part   bool              `json:"part,omitempty"`  // Tasks are only some of the record's
+	User   string            `json:"user"`
+	Submit time.Time         `json:"submit,omitzero"` // with User: tells the job from a later one of the same id
+	Lever  slurmplug.Lever   `json:"lever"`
+	Was    slurmplug.Value   `json:"was"`              // before priod first touched it: what an undo puts back
+	From   slurmplug.Value   `json:"from"`             // just before this change
+	To     slurmplug.Value   `json:"to"`               // sent, perhaps not arrived
+	Sent   []slurmplug.Value `json:"sent,omitempty"`   // into a request, between Was and From
+	Reason string            `json:"reason,omitempty"` // of a size, and of nodes to be refused, by a feature's plan
 
 	seq int // place in the file
 }
@@ -40,7 +39,6 @@ func (c *Change) UnmarshalJSON(line []byte) error {
 	for i, v := range c.Sent {
 		c.Sent[i] = c.Lever.Value(v.String())
 	}
-	c.UserNice = slurmplug.Nice.Value(c.UserNice.String())
 	return nil
 }
 
@@ -76,9 +74,7 @@ func (c *Change) Of(j *cluster.Job) bool {
 
 // written is the change as cluster.History remembers it: it may have arrived.
 func (c *Change) written() cluster.Written {
-	return cluster.Written{
-		Lever: c.Lever, Value: c.From.Number(), Tried: c.To.Number(), Original: c.UserNice.Number(), At: c.Time,
-	}
+	return cluster.Written{Lever: c.Lever, Value: c.From.Number(), Tried: c.To.Number(), At: c.Time}
 }
 
 // requested is the change as cluster.History remembers it: it may have arrived.
@@ -109,12 +105,4 @@ func (c *Change) sound() bool {
 // it asks for are the journal of evictions' affair, those that it refuses that of failures.
 func (c *Change) inRequest() bool {
 	return !c.Lever.Ranks() && c.Lever != slurmplug.ReqNodeList && c.Lever != slurmplug.ExcNodeList
-}
-
-// journalled is the lever under which the journal has a change.
-func journalled(lever slurmplug.Lever) slurmplug.Lever {
-	if lever == slurmplug.Release {
-		return slurmplug.Priority
-	}
-	return lever
 }

@@ -31,7 +31,7 @@ func FuzzUndo(f *testing.F) {
 		if n := takeAll(again, written); n != 0 || textOf(t, again) != written {
 			t.Fatalf("%d damaged:\n%s\n%s", n, written, textOf(t, again))
 		}
-		if last := again.Last(slurmplug.Plain(4)); last == nil || last.To != added.To || last.Lever != added.Lever {
+		if last := again.Find(slurmplug.Plain(4), slurmplug.SiteFactor); last == nil || last.To != added.To || last.Lever != added.Lever {
 			t.Fatalf("the new change is lost: %+v", last)
 		}
 	})
@@ -47,7 +47,7 @@ func FuzzUndoText(f *testing.F) {
 				t.Skip("JSON cannot hold it; nothing of the kind is ever written to a job")
 			}
 		}
-		c := Change{Time: epoch, Job: slurmplug.JobID{ID: 7, Task: 3}, User: user, Submit: epoch, Lever: "Features", Was: slurmplug.Text(from), From: slurmplug.Text(from), To: slurmplug.Text(to), UserNice: slurmplug.Nice.Value(nice), Sent: []slurmplug.Value{slurmplug.Text(from), slurmplug.Text(to)}}
+		c := Change{Time: epoch, Job: slurmplug.JobID{ID: 7, Task: 3}, User: user, Submit: epoch, Lever: "Features", Was: slurmplug.Text(from), From: slurmplug.Text(from), To: slurmplug.Text(to), Sent: []slurmplug.Value{slurmplug.Text(from), slurmplug.Text(to)}}
 		first := New()
 		first.take(&c)
 		first.take(&Change{Job: slurmplug.Plain(8), Lever: "Nice", To: slurmplug.Number(1)})

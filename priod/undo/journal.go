@@ -113,7 +113,7 @@ func (u *Journal) take(c *Change) {
 	c.seq = u.seq
 	for _, id := range c.Jobs() {
 		u.index(id)
-		if o := u.Last(id); o != nil && c.Lever.Ranks() {
+		if o := u.Find(id, slurmplug.SiteFactor); o != nil && c.Lever.Ranks() {
 			before := o.written()
 			before.Older = u.Older(id)
 			next := c.written()
@@ -142,20 +142,9 @@ func (u *Journal) Changes() []*Change {
 	return slices.Compact(all) // one change may stand for several tasks
 }
 
-// Last is the latest change of a job's place in the order, or of that of the
-// array that it was part of; nil when priod never changed it.
-func (u *Journal) Last(id cluster.JobID) *Change {
-	return u.latest(id, func(c *Change) bool { return c.Lever.Ranks() })
-}
-
 // Find is the last change of one lever of a job, or of its array.
 func (u *Journal) Find(id cluster.JobID, l slurmplug.Lever) *Change {
 	return u.latest(id, func(c *Change) bool { return c.Lever == l })
-}
-
-// last is Last, of those changes that are of j.
-func (u *Journal) last(id cluster.JobID, j *cluster.Job) *Change {
-	return u.latest(id, func(c *Change) bool { return c.Lever.Ranks() && c.Of(j) })
 }
 
 // find is Find, of those changes that are of j.
@@ -190,14 +179,9 @@ func (u *Journal) Older(id cluster.JobID) []cluster.Sent {
 func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 	c := &Change{
 		Time: at.UTC(), Job: a.Job, Tasks: a.Tasks, Part: a.Part,
-		Lever: journalled(a.Lever), Was: a.Before, From: a.Before, To: a.After, UserNice: a.UserNice,
+		Lever: a.Lever, Was: a.Before, From: a.Before, To: a.After,
 	}
-	switch a.Lever {
-	case slurmplug.Release:
-		c.To = slurmplug.Number(0)
-	case slurmplug.Nice:
-		c.Was = a.UserNice
-	case slurmplug.Size, slurmplug.ExcNodeList:
+	if a.Lever == slurmplug.Size || a.Lever == slurmplug.ExcNodeList {
 		c.Reason = a.Reason
 	}
 	ids := c.Jobs()
@@ -213,14 +197,11 @@ func (u *Journal) Line(a plan.Action, j *cluster.Job, at time.Time) *Change {
 		}
 		return c
 	}
-	if k := u.known[ids[0]]; k != nil && k.Written == nil && (u.Last(ids[0]) == nil || k.seq > u.Last(ids[0]).seq) {
+	if k := u.known[ids[0]]; k != nil && k.Written == nil && (u.Find(ids[0], slurmplug.SiteFactor) == nil || k.seq > u.Find(ids[0], slurmplug.SiteFactor).seq) {
 		return c // none of the earlier writes arrived
 	}
-	if first != nil && (c.Lever == slurmplug.SiteFactor || first.reaches(ids[0])) {
+	if first != nil {
 		c.Was = first.Was
-	}
-	if last := u.last(ids[0], j); last != nil && last.Lever == c.Lever && last.reaches(ids[0]) {
-		c.UserNice = last.UserNice
 	}
 	return c
 }

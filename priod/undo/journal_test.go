@@ -21,7 +21,7 @@ func openUndo(t testing.TB, dir string) *Journal {
 }
 
 func action(id uint32, l slurmplug.Lever, before, after, nice string) plan.Action {
-	return plan.Action{Job: slurmplug.Plain(id), Lever: l, Before: l.Value(before), After: l.Value(after), UserNice: slurmplug.Nice.Value(nice)}
+	return plan.Action{Job: slurmplug.Plain(id), Lever: l, Before: l.Value(before), After: l.Value(after), UserNice: slurmplug.SiteFactor.Value(nice)}
 }
 
 func write(t testing.TB, u *Journal, actions ...plan.Action) {
@@ -57,27 +57,24 @@ func recalled(u *Journal) (all [3]any) {
 func TestUndoKeepsTheOriginal(t *testing.T) {
 	dir := t.TempDir()
 	u := openUndo(t, dir)
-	write(t, u, action(1, slurmplug.Nice, "50", "-950", "50"), action(2, slurmplug.SiteFactor, "0", "1000", "0"))
-	write(t, u, action(1, slurmplug.Nice, "-950", "-1950", "-950"), action(2, slurmplug.SiteFactor, "1000", "3000", "0"))
-	write(t, u, action(3, slurmplug.Priority, "0", "5000", "7"))
-	write(t, u, action(3, slurmplug.Priority, "5000", "6000", "0"), plan.Action{Job: slurmplug.Plain(3), Lever: slurmplug.Release, Before: slurmplug.Number(6000)})
+	write(t, u, action(1, slurmplug.SiteFactor, "50", "-950", "50"), action(2, slurmplug.SiteFactor, "0", "1000", "0"))
+	write(t, u, action(1, slurmplug.SiteFactor, "-950", "-1950", "-950"), action(2, slurmplug.SiteFactor, "1000", "3000", "0"))
 	for _, u := range []*Journal{u, openUndo(t, dir)} {
-		if c := u.Find(slurmplug.Plain(1), slurmplug.Nice); c.Was.String() != "50" || c.UserNice.String() != "50" || c.From.String() != "-950" || c.To.String() != "-1950" {
+		if c := u.Find(slurmplug.Plain(1), slurmplug.SiteFactor); c.Was.String() != "50" || c.From.String() != "-950" || c.To.String() != "-1950" {
 			t.Errorf("%+v", c)
 		}
-		if c := u.Last(slurmplug.Plain(2)); c.Was.String() != "0" || c.To.String() != "3000" {
+		if c := u.Find(slurmplug.Plain(2), slurmplug.SiteFactor); c.Was.String() != "0" || c.To.String() != "3000" {
 			t.Errorf("%+v", c)
 		}
 		want := map[cluster.JobID]cluster.Written{
-			slurmplug.Plain(1): {Lever: slurmplug.Nice, Value: -950, Tried: -1950, Original: 50, At: epoch, Older: []cluster.Sent{{Value: 50, Until: epoch}, {Value: -950, Until: epoch}}},
+			slurmplug.Plain(1): {Lever: slurmplug.SiteFactor, Value: -950, Tried: -1950, At: epoch, Older: []cluster.Sent{{Value: 50, Until: epoch}, {Value: -950, Until: epoch}}},
 			slurmplug.Plain(2): {Lever: slurmplug.SiteFactor, Value: 1000, Tried: 3000, At: epoch, Older: []cluster.Sent{{Value: 0, Until: epoch}, {Value: 1000, Until: epoch}}},
-			slurmplug.Plain(3): {Lever: slurmplug.Priority, Value: 6000, Tried: 0, Original: 7, At: epoch, Older: []cluster.Sent{{Value: 5000, Until: epoch}, {Value: 6000, Until: epoch}}},
 		}
 		if diff := cmp.Diff(want, u.Written()); diff != "" {
 			t.Error(diff)
 		}
 	}
-	if n := bytes.Count(must[[]byte](t)(os.ReadFile(u.File().Path())), []byte("\n")); n != 8 { // with the head
+	if n := bytes.Count(must[[]byte](t)(os.ReadFile(u.File().Path())), []byte("\n")); n != 5 { // with the head
 		t.Errorf("%d lines", n)
 	}
 	info := must[os.FileInfo](t)(os.Stat(u.File().Path()))
@@ -106,12 +103,12 @@ func TestUndoRoundTrip(t *testing.T) {
 			case 1:
 				gone := rapid.Uint32Range(1, 4).Draw(rt, "forget")
 				u.Forget(func(id uint32) bool { return id == gone })
-				err = u.Append([]*Change{line(u, action(9, slurmplug.Nice, "0", "1", "0"), epoch)})
+				err = u.Append([]*Change{line(u, action(9, slurmplug.SiteFactor, "0", "1", "0"), epoch)})
 			default:
 				var lines []*Change
 				for range rapid.IntRange(1, 4).Draw(rt, "lines") {
 					a := action(rapid.Uint32Range(1, 4).Draw(rt, "job"),
-						rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice, "Features"}).Draw(rt, "lever"),
+						rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, "Features"}).Draw(rt, "lever"),
 						rapid.String().Draw(rt, "before"), rapid.String().Draw(rt, "after"), "0")
 					switch rapid.IntRange(0, 2).Draw(rt, "shape") {
 					case 0:
@@ -124,7 +121,7 @@ func TestUndoRoundTrip(t *testing.T) {
 				err = u.Append(lines)
 				if id := lines[0].Jobs()[0]; err == nil && rapid.Bool().Draw(rt, "outcome") {
 					h := cluster.NewHistory()
-					h.Try(id, cluster.Written{Lever: slurmplug.Nice, Value: rapid.Int64().Draw(rt, "value"), At: epoch})
+					h.Try(id, cluster.Written{Lever: slurmplug.SiteFactor, Value: rapid.Int64().Draw(rt, "value"), At: epoch})
 					h.Asked(id, slurmplug.Features, slurmplug.Text("own"), slurmplug.Text(rapid.StringMatching("[a-z]*").Draw(rt, "asked")), rapid.Bool().Draw(rt, "sure"), epoch)
 					h.Sized(id, rapid.Bool().Draw(rt, "rests"), true, epoch)
 					err = u.Append(nil, KnownOf(h, id))
@@ -169,7 +166,7 @@ func TestRestartKnowsTheValueThatStands(t *testing.T) {
 		if err := u.Append([]*Change{line(u, a, at)}, KnownOf(h, id)); err != nil {
 			t.Fatal(err)
 		}
-		h.Shown(id, a.Lever, w.before, at)
+		h.Shown(id, w.before, at)
 		h.Try(id, cluster.Written{Lever: a.Lever, Value: w.after, At: at})
 		again := cluster.NewHistory()
 		openUndo(t, dir).Recall(again, &cluster.Job{ID: id}, false)

@@ -12,7 +12,7 @@ func (u *Journal) Written() map[cluster.JobID]cluster.Written {
 	all := make(map[cluster.JobID]cluster.Written, len(u.changes))
 	for id, list := range u.changes {
 		if slices.ContainsFunc(list, func(c *Change) bool { return c.Lever.Ranks() }) {
-			all[id] = u.writtenInto(id, u.Last(id))
+			all[id] = u.writtenInto(id, u.Find(id, slurmplug.SiteFactor))
 		}
 	}
 	return all
@@ -60,7 +60,7 @@ func (u *Journal) Requests() map[cluster.JobID]map[slurmplug.Lever]cluster.Reque
 
 // knownOf is what those changes of an id tell that are of j.
 func (u *Journal) knownOf(id cluster.JobID, j *cluster.Job) (w cluster.Written, requests map[slurmplug.Lever]cluster.Requested) {
-	if c := u.last(id, j); c != nil {
+	if c := u.find(id, slurmplug.SiteFactor, j); c != nil {
 		w = u.writtenInto(id, c)
 	}
 	return w, u.requests(id, func(c *Change) bool { return c.Of(j) })

@@ -28,7 +28,6 @@ type world struct {
 	t       *rapid.T
 	dir     string
 	at      time.Time
-	lever   slurmplug.Lever // by which priod ranks; an earlier one by Nice
 	records []*record
 	nodes   []cluster.Node
 	ids     uint32
@@ -52,31 +51,26 @@ type field struct {
 
 // What users and priod write, each in its own fields.
 var userWords = map[slurmplug.Lever][]string{
-	slurmplug.Features:      {"", "a100|v100", "ssd|big", "big&ssd"},
-	slurmplug.Size:          {"2", "3", "5"},
-	slurmplug.ReqNodeList:   {"", "n1", "n2"},
-	slurmplug.MinMemoryNode: {"4000", "8000"},
-	slurmplug.Switches:      {"0@0", "4@10"},
-	slurmplug.NumNodes:      {"1-0", "1-4"},
-	slurmplug.SiteFactor:    {"0", "7", "13"},
-	slurmplug.Nice:          {"0", "50", "-30"},
+	slurmplug.Features:    {"", "a100|v100", "ssd|big", "big&ssd"},
+	slurmplug.Size:        {"2", "3", "5"},
+	slurmplug.ReqNodeList: {"", "n1", "n2"},
+	slurmplug.Switches:    {"0@0", "4@10"},
+	slurmplug.NumNodes:    {"1-0", "1-4"},
+	slurmplug.SiteFactor:  {"0", "7", "13"},
 }
 
 var priodsWords = map[slurmplug.Lever][]string{
-	slurmplug.Features:      {"a100", "v100", "ssd&v100", "ssd&a100"},
-	slurmplug.Size:          {"11", "12", "13"},
-	slurmplug.ReqNodeList:   {"n8", "n[8-9]"},
-	slurmplug.MinMemoryNode: {"1000", "2000"},
-	slurmplug.Switches:      {"1@30", "2@30"},
-	slurmplug.NumNodes:      {"1-1", "1-2"},
-	slurmplug.SiteFactor:    {"1000", "2000", "3000"},
-	slurmplug.Nice:          {"-1000", "-2000", "-3000"},
+	slurmplug.Features:    {"a100", "v100", "ssd&v100", "ssd&a100"},
+	slurmplug.Size:        {"11", "12", "13"},
+	slurmplug.ReqNodeList: {"n8", "n[8-9]"},
+	slurmplug.Switches:    {"1@30", "2@30"},
+	slurmplug.NumNodes:    {"1-1", "1-2"},
+	slurmplug.SiteFactor:  {"1000", "2000", "3000"},
 }
 
 func newWorld(t *rapid.T, dir string) *world {
 	return &world{
 		t: t, dir: dir, at: epoch,
-		lever: rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Nice}).Draw(t, "lever"),
 		nodes: []cluster.Node{{Name: "n1", Features: []string{"a100", "v100", "ssd", "big"}}},
 	}
 }
@@ -128,7 +122,7 @@ func (r *record) sizeText() string {
 // show is the record as a poll shows it.
 func (r *record) show() cluster.Job {
 	j, number := r.Job, func(l slurmplug.Lever) int64 { n, _ := strconv.ParseInt(r.fields[l].now, 10, 64); return n }
-	j.Features, j.Nice = r.fields[slurmplug.Features].now, number(slurmplug.Nice)
+	j.Features = r.fields[slurmplug.Features].now
 	if j.State == cluster.Pending {
 		j.SiteFactor, j.SiteFactorKnown = number(slurmplug.SiteFactor), true
 	}
@@ -161,17 +155,6 @@ func (w *world) Asked(_ context.Context, jobs []*cluster.Job) (err error) {
 			err = errors.New("no size")
 		} else {
 			j.Asked = &slurmplug.Asked{Holds: slurmplug.Size.Value(w.find(j.ID).sizeText())}
-		}
-	}
-	return err
-}
-
-func (w *world) AskMemory(_ context.Context, jobs []*cluster.Job) (err error) {
-	for _, j := range jobs {
-		if w.fails("look at memory") {
-			err = errors.New("no memory")
-		} else {
-			j.AskedMB, _ = strconv.ParseInt(w.find(j.ID).fields[slurmplug.MinMemoryNode].now, 10, 64)
 		}
 	}
 	return err
@@ -294,15 +277,13 @@ func (w *world) look(u *Journal) {
 // write is one write of priod's: first the line, then, unless priod dies, the value.
 func (w *world) write(u *Journal) {
 	w.look(u)
-	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.MinMemoryNode, slurmplug.Switches, slurmplug.NumNodes}).Draw(w.t, "field")
+	l := rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Features, slurmplug.Size, slurmplug.Switches, slurmplug.NumNodes}).Draw(w.t, "field")
 	r := w.pick(func(r *record) bool {
 		switch f := r.fields[l]; {
 		case f.changed:
 			return false
-		case l == slurmplug.MinMemoryNode: // lowered while it runs
-			return running(r) && !r.fields[slurmplug.Size].written
 		case l == slurmplug.Size:
-			return waiting(r) && !r.fields[slurmplug.MinMemoryNode].written && !r.fields[slurmplug.ReqNodeList].priods
+			return waiting(r) && !r.fields[slurmplug.ReqNodeList].priods
 		}
 		return waiting(r)
 	})
@@ -312,9 +293,7 @@ func (w *world) write(u *Journal) {
 	f := r.fields[l]
 	value := rapid.SampledFrom(append(priodsWords[l], f.own)).Draw(w.t, "value") // or its user's own again
 	a := plan.Action{Job: r.ID, Tasks: r.Tasks, Lever: l, Before: l.Value(r.text(l, f.now)), After: l.Value(r.text(l, value))}
-	if l.Ranks() {
-		a.UserNice = slurmplug.Nice.Value(r.fields[slurmplug.Nice].own)
-	} else {
+	if !l.Ranks() {
 		a.Was = l.Value(r.text(l, f.own))
 	}
 	if r.Tasks != "" && rapid.Bool().Draw(w.t, "one task") {
@@ -373,7 +352,7 @@ func (w *world) change() {
 	if r == nil {
 		return
 	}
-	l := rapid.SampledFrom([]slurmplug.Lever{w.lever, slurmplug.Features, slurmplug.Size, slurmplug.ReqNodeList, slurmplug.MinMemoryNode, slurmplug.Switches, slurmplug.NumNodes}).Draw(w.t, "changed")
+	l := rapid.SampledFrom([]slurmplug.Lever{slurmplug.SiteFactor, slurmplug.Features, slurmplug.Size, slurmplug.ReqNodeList, slurmplug.Switches, slurmplug.NumNodes}).Draw(w.t, "changed")
 	own := func(l slurmplug.Lever, value string) {
 		f := r.fields[l]
 		f.now, f.own, f.priods, f.changed = value, value, false, f.written || l == slurmplug.SiteFactor

@@ -54,8 +54,7 @@ func (k *Known) sameWritten(now cluster.Written, written bool) bool {
 	if was == nil || !written {
 		return was == nil && !written
 	}
-	return was.Lever == now.Lever && was.Value == now.Value && was.Tried == now.Tried && was.Original == now.Original &&
-		was.Reverts == now.Reverts && was.At.Equal(now.At)
+	return was.Value == now.Value && was.Tried == now.Tried && was.Reverts == now.Reverts && was.At.Equal(now.At)
 }
 
 func (k *Known) sameRequests(now map[slurmplug.Lever]cluster.Requested) bool {
@@ -203,12 +202,8 @@ func (k *Known) recall(h *cluster.History, j *cluster.Job) {
 func (c *Change) try(h *cluster.History, id cluster.JobID) {
 	switch {
 	case c.Lever.Ranks():
-		original := c.UserNice.Number()
-		h.Shown(id, c.Lever, c.From.Number(), c.Time)
-		if old := h.Written[c.Job]; old.Lever == c.Lever {
-			original = old.Original
-		}
-		h.Try(id, cluster.Written{Lever: c.Lever, Value: c.To.Number(), Original: original, At: c.Time})
+		h.Shown(id, c.From.Number(), c.Time)
+		h.Try(id, cluster.Written{Lever: c.Lever, Value: c.To.Number(), At: c.Time})
 		return
 	case c.Lever == slurmplug.Size:
 		h.Sized(id, c.Reason == plan.SizeRests, c.Reason == plan.SizeAhead, c.Time)

@@ -128,7 +128,7 @@ func (p *Plan) place(j *cluster.Job, gone map[cluster.JobID]cluster.Written) {
 	for _, id := range names(j.ID, j.Tasks) {
 		delete(gone, id)
 	}
-	for _, a := range plan.Restore(j, w) {
+	if a, needed := plan.Restore(j, w); needed {
 		a.Tasks, a.Reason = j.Tasks, reason
 		p.Actions = append(p.Actions, a)
 	}

@@ -233,7 +233,7 @@ func TestResetOfATaskThatItsArrayReached(t *testing.T) {
 			t.Errorf("%s: %+v", now, p)
 		}
 	}
-	u = told(t, &Change{Job: task, Lever: slurmplug.Nice, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-5)}, &Change{Job: slurmplug.Plain(5), Lever: slurmplug.Nice, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-9)})
+	u = told(t, &Change{Job: task, Lever: slurmplug.SiteFactor, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-5)}, &Change{Job: slurmplug.Plain(5), Lever: slurmplug.SiteFactor, Was: slurmplug.Number(0), From: slurmplug.Number(0), To: slurmplug.Number(-9)})
 	if w := u.Written()[task]; !w.Sent(-5) || !w.Sent(-9) {
 		t.Errorf("%+v", w)
 	}
@@ -265,28 +265,12 @@ func TestResetPastAnEarlierArrayWithTheId(t *testing.T) {
 	}
 }
 
-// A line of an array tells nothing of a task that had left it before.
-func TestLinesOfTasksThatHadLeft(t *testing.T) {
-	array := &Change{Job: slurmplug.Plain(5), Tasks: "1-2", Lever: slurmplug.Nice, Was: slurmplug.Number(7), From: slurmplug.Number(7), To: slurmplug.Number(-1000), UserNice: slurmplug.Number(7)}
-	u := told(t, array)
-	for task, nice := range map[int32]string{0: "50", 1: "7"} {
-		j := cluster.Job{ID: cluster.JobID{ID: 5, Task: task}, User: "ann", Submit: submitted}
-		if c := u.Line(plan.Action{Job: j.ID, Lever: slurmplug.Nice, Before: slurmplug.Nice.Value(nice), After: slurmplug.Number(-2000), UserNice: slurmplug.Nice.Value(nice)}, &j, submitted); c.Was.String() != nice || c.UserNice.String() != nice {
-			t.Errorf("%s: %+v", j.ID, c)
-		}
-	}
-	if c := u.Line(plan.Action{Job: cluster.JobID{ID: 5, Task: 1}, Lever: slurmplug.Nice, Before: slurmplug.Number(-1000), After: slurmplug.Number(-2000), UserNice: slurmplug.Number(-1000)},
-		&cluster.Job{User: "ann", Submit: submitted}, submitted); c.UserNice.String() != "7" {
-		t.Errorf("%+v", c)
-	}
-}
-
 // Where a write to a task did not arrive, one to its array came after it.
 func TestValuesOfATaskThatStayedInItsArray(t *testing.T) {
 	task := cluster.JobID{ID: 5, Task: 0}
 	u := told(t,
-		&Change{Job: slurmplug.Plain(5), Tasks: "0", Part: true, Lever: slurmplug.Nice, Was: slurmplug.Number(50), From: slurmplug.Number(50), To: slurmplug.Number(-1000), UserNice: slurmplug.Number(50)},
-		&Change{Job: slurmplug.Plain(5), Tasks: "0-2", Lever: slurmplug.Nice, Was: slurmplug.Number(50), From: slurmplug.Number(50), To: slurmplug.Number(-2000), UserNice: slurmplug.Number(50)})
+		&Change{Job: slurmplug.Plain(5), Tasks: "0", Part: true, Lever: slurmplug.SiteFactor, Was: slurmplug.Number(50), From: slurmplug.Number(50), To: slurmplug.Number(-1000)},
+		&Change{Job: slurmplug.Plain(5), Tasks: "0-2", Lever: slurmplug.SiteFactor, Was: slurmplug.Number(50), From: slurmplug.Number(50), To: slurmplug.Number(-2000)})
 	if w := u.Written()[task]; w.Value != 50 || w.Tried != -2000 || !w.Sent(-1000) {
 		t.Errorf("%+v", w)
 	}

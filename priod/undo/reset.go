@@ -25,8 +25,6 @@ type Slurm interface {
 	// Asked reads how waiting jobs ask for their sizes, into their Asked. One that
 	// cannot be read stays without, with an error, and holds up no other.
 	Asked(context.Context, []*cluster.Job) error
-	// AskMemory reads how jobs ask for memory, into their AskedMB, in the same way.
-	AskMemory(context.Context, []*cluster.Job) error
 	// AskSwitches reads what jobs ask of switches, into their Switches, in the same way.
 	AskSwitches(context.Context, []*cluster.Job) error
 	// AskNodeCounts reads how many nodes jobs ask for, into their NodeCount, in the same way.
@@ -255,7 +253,7 @@ func (r *Reset) plan(ctx context.Context) (*Plan, error) {
 	survey := NewSurvey(r.journal, &snapshot)
 	unseen, seen := survey.Unseen(), Closer{}
 	of := unseen.Fields
-	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, of[slurmplug.Size]), r.Slurm.AskMemory(ctx, of[slurmplug.MinMemoryNode]),
+	seen.NoSize = errors.Join(r.Slurm.Asked(ctx, of[slurmplug.Size]),
 		r.Slurm.AskSwitches(ctx, of[slurmplug.Switches]), r.Slurm.AskNodeCounts(ctx, of[slurmplug.NumNodes]))
 	seen.Statuses, seen.NoNode = r.Slurm.Look(ctx, unseen.Pinned)
 	seen.Refused = make(map[cluster.JobID]string, len(unseen.Kept))

@@ -40,7 +40,7 @@ func (s *slow) Do(_ context.Context, commands []plan.Command) (results []plan.Re
 // steeredWorld has waiting jobs that priod steered.
 func steeredWorld(t *testing.T, jobs uint32) *slow {
 	t.Helper()
-	w := &world{dir: t.TempDir(), at: epoch, lever: slurmplug.SiteFactor}
+	w := &world{dir: t.TempDir(), at: epoch}
 	u := must[*Journal](t)(Open(w.dir, ""))
 	for i := range jobs {
 		r := &record{Job: cluster.Job{ID: slurmplug.Plain(i + 1), User: "ann", State: cluster.Pending, Submit: epoch}, fields: map[slurmplug.Lever]*field{}}

@@ -43,7 +43,7 @@ type Kept struct {
 	Hold time.Duration // for which first starts of a week hold
 
 	waiting   waiting
-	starts    Cached[[]store.FirstStart] // of the last week
+	starts    cached[[]store.FirstStart] // of the last week
 	forecasts Forecasts
 	times     RunTimes
 }
@@ -100,15 +100,14 @@ func ownEvictions(all []store.Eviction, user string) []store.Eviction {
 	return own
 }
 
-// Cached is a value that is read again once it is older than an age.
-type Cached[T any] struct {
+// cached is a value that is read again once it is older than an age.
+type cached[T any] struct {
 	mu    sync.Mutex
 	made  time.Time
 	value T
 }
 
-// Get is the value, read anew where it is older.
-func (c *Cached[T]) Get(age time.Duration, read func() (T, error)) (T, error) {
+func (c *cached[T]) get(age time.Duration, read func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.made.IsZero() && time.Since(c.made) < age {

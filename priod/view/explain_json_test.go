@@ -125,7 +125,7 @@ func TestJSONSaysAllThatTheTextSays(t *testing.T) {
 			"left":               func(v *Explanation) { v.Now, v.Job.Left = nil, now },
 			"undecided":          func(v *Explanation) { v.Decision, v.Decisions, v.Writes = nil, nil, nil },
 			"TE":                 func(v *Explanation) { v.TEPlace, v.Decision.Class = 2, cluster.TE },
-			"mode priority":      func(v *Explanation) { v.Cycle.Mode = slurmplug.Priority },
+			"mode priority":      func(v *Explanation) { v.Cycle.Mode = slurmplug.Lever("Priority") },
 			"left alone":         func(v *Explanation) { v.Decision.Ranked, v.Stays[0].Closed = false, false },
 			"run time uncertain": func(v *Explanation) { v.RunTime.Scored = 0 },
 			"speeds not known":   func(v *Explanation) { v.Speeds.Speeds[0].Source, v.Speeds.Speeds[1].Source = speed.None, speed.None },

@@ -193,10 +193,12 @@ const (
 	freePart  = "free"
 )
 
-// hourParts are all of them, and what tells more of each.
-var hourParts = []struct{ name, see string }{
-	{worked, "priod report usage"}, {lostPart, "the runs below"}, {idlePart, "priod report usage"}, {stranded, "priod report sizing"},
-	{reserved, "scontrol show reservation"}, {outOfUse, "sinfo -R"}, {freeWaits, "priod report waits"}, {freePart, ""},
+var hourParts = []string{worked, lostPart, idlePart, stranded, reserved, outOfUse, freeWaits, freePart}
+
+// seeOf names what tells more of a part.
+var seeOf = map[string]string{
+	worked: "priod report usage", lostPart: "the runs below", idlePart: "priod report usage", stranded: "priod report sizing", reserved: "scontrol show reservation",
+	outOfUse: "sinfo -R", freeWaits: "priod report waits", freePart: "",
 }
 
 // sampleParts are the GPUs of one sample by part, without what was lost: that is known once a run has ended.
@@ -248,8 +250,8 @@ func (g *Goodput) sampled(samples []store.Sample) {
 	parts[lostPart] = min(parts[lostPart], parts[worked])
 	parts[worked] -= parts[lostPart]
 	for _, part := range hourParts {
-		if hours := parts[part.name]; hours > 0 {
-			g.Cluster = append(g.Cluster, HoursOf{part.name, hours, part.see})
+		if parts[part] > 0 {
+			g.Cluster = append(g.Cluster, HoursOf{part, parts[part], seeOf[part]})
 		}
 	}
 }
@@ -346,9 +348,9 @@ func (b *bins) hours(samples []store.Sample, gone []store.Eviction) []Series {
 	}
 	b.takeLost(by, gone)
 	for _, part := range hourParts { // each has its place and colour
-		s, there := by[part.name]
+		s, there := by[part]
 		if !there {
-			s = seriesOf(part.name, make([]float64, b.count()))
+			s = seriesOf(part, make([]float64, b.count()))
 			for i, v := range by[worked].Values {
 				if v == nil {
 					s.Values[i] = nil

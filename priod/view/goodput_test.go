@@ -78,8 +78,10 @@ func TestGoodputOfADay(t *testing.T) {
 		t.Error(diff)
 	}
 	want := []HoursOf{
-		{worked, 8 + 1./60 - 0, "priod report usage"}, {lostPart, 10, "the runs below"}, {idlePart, 18 + 1./60, "priod report usage"}, {outOfUse, 36 + 2./60, "sinfo -R"},
-		{freeWaits, 3, "priod report waits"}, {freePart, 69 + 4./60, ""},
+		{worked, 8 + 1./60 - 0, ""}, {lostPart, 10, ""}, {idlePart, 18 + 1./60, ""}, {outOfUse, 36 + 2./60, ""}, {freeWaits, 3, ""}, {freePart, 69 + 4./60, ""},
+	}
+	for i := range want {
+		want[i].See = seeOf[want[i].Part]
 	}
 	if diff := cmp.Diff(want, g.Cluster, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-6 })); diff != "" {
 		t.Error(diff)

@@ -115,7 +115,7 @@ func (a *Asked) trends(ctx context.Context, v *Overview) error {
 	v.Busy = trend(busy, func(x *store.Sample) float64 { return float64(x.InUse) })
 	v.Stranded = trend(stranded, func(x *store.Sample) float64 { return float64(x.Stranded) })
 	v.TEWait.Day.Values = []*float64{}
-	starts, err := a.Kept.starts.Get(a.Kept.Hold, func() ([]store.FirstStart, error) { return a.Store.FirstStarts(ctx, last.Until.Add(-week)) })
+	starts, err := a.Kept.starts.get(a.Kept.Hold, func() ([]store.FirstStart, error) { return a.Store.FirstStarts(ctx, last.Until.Add(-week)) })
 	if err != nil {
 		return err
 	}

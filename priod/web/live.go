@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"slurmprio/priod/report"
@@ -35,7 +36,7 @@ func (p *Pages) stream(most int) http.HandlerFunc {
 		defer tick.Stop()
 		for told := ""; ; {
 			text := ": nothing new\n\n" // finds out which listeners have gone
-			if last := p.lastCycle(ctx); last != told {
+			if last := p.latest.cycle(ctx, p.Config.State.Dir); last != told {
 				text, told = fmt.Sprintf("event: cycle\ndata: %s\n\n", last), last
 			}
 			_ = control.SetWriteDeadline(time.Now().Add(10 * time.Second)) // a slow reader loses its stream
@@ -51,20 +52,29 @@ func (p *Pages) stream(most int) http.HandlerFunc {
 	}
 }
 
-// lastCycle is the number of the last cycle that changed something, and when the last one was, as all streams share it; "0" when
-// it cannot be read.
-func (p *Pages) lastCycle(ctx context.Context) string {
-	last, _ := p.latest.Get(glance/2, func() (string, error) {
-		r, err := store.OpenReader(context.WithoutCancel(ctx), p.Config.State.Dir)
-		if err != nil {
-			return "0", nil
-		}
-		defer r.Close()
-		last, err := r.LastCycle(ctx)
-		if err != nil {
-			return "0", nil
-		}
-		return fmt.Sprintf("%d %s", last.Number, report.Clock(last.Until)), nil
-	})
-	return last
+// latest is the last cycle as all streams share it.
+type latest struct {
+	mu   sync.Mutex
+	at   time.Time
+	last string
+}
+
+// cycle is the number of the last cycle that changed something, and when the last one
+// was; "0" when it cannot be read.
+func (l *latest) cycle(ctx context.Context, dir string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.at) < glance/2 {
+		return l.last
+	}
+	l.at, l.last = time.Now(), "0"
+	r, err := store.OpenReader(context.WithoutCancel(ctx), dir)
+	if err != nil {
+		return l.last
+	}
+	defer r.Close()
+	if last, err := r.LastCycle(ctx); err == nil {
+		l.last = fmt.Sprintf("%d %s", last.Number, report.Clock(last.Until))
+	}
+	return l.last
 }

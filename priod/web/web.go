@@ -49,7 +49,7 @@ type Pages struct {
 
 	cache  answerCache
 	kept   view.Kept
-	latest view.Cached[string] // cycle
+	latest latest
 }
 
 // assets are the files that pages load.

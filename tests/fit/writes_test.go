@@ -53,8 +53,6 @@ func plain(j *cluster.Job) bool {
 var writes = []write{
 	{of: func(*cluster.Job) (v, b slurmplug.Value, ok bool) { return }},
 	{lever: slurmplug.SiteFactor, of: always(slurmplug.Number(1000), slurmplug.Number(0))},
-	{lever: slurmplug.Nice, of: always(slurmplug.Number(50), slurmplug.Number(0))},
-	{lever: slurmplug.Priority, of: always(slurmplug.Number(5000), slurmplug.Value{})},
 	{lever: slurmplug.Features, of: func(j *cluster.Job) (slurmplug.Value, slurmplug.Value, bool) {
 		both := "fast"
 		if j.Features != "" {
@@ -68,7 +66,7 @@ var writes = []write{
 	{lever: slurmplug.ExcNodeList, of: func(j *cluster.Job) (slurmplug.Value, slurmplug.Value, bool) {
 		return slurmplug.Text(j.Partition + "b1"), slurmplug.Text(""), plain(j)
 	}},
-	{lever: slurmplug.Reservation, of: func(j *cluster.Job) (slurmplug.Value, slurmplug.Value, bool) {
+	{lever: "ReservationName", of: func(j *cluster.Job) (slurmplug.Value, slurmplug.Value, bool) {
 		return slurmplug.Text(reserved), slurmplug.Text(""), j.HetLeader == 0
 	}},
 	{lever: slurmplug.Switches, ask: func(ctx context.Context, c *live.Cluster, jobs []*cluster.Job) error { return c.AskSwitches(ctx, jobs) },
@@ -160,7 +158,7 @@ func (s *site) write(t *testing.T, lever *write) ([]*written, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lever.lever == slurmplug.Reservation { // there, and gone again before the jobs are to start
+	if lever.lever == slurmplug.Lever("ReservationName") { // there, and gone again before the jobs are to start
 		if _, err := s.Run(ctx, "scontrol", "create", "reservation", "ReservationName="+reserved, "StartTime=now", "Duration=1:00:00", "Users=root,"+lab.PlainUser, "Nodes=ALL", "Flags=IGNORE_JOBS"); err != nil {
 			return nil, err
 		}
@@ -168,7 +166,7 @@ func (s *site) write(t *testing.T, lever *write) ([]*written, error) {
 	if err := s.thereAndBack(t, lever); err != nil {
 		return nil, err
 	}
-	if lever.lever == slurmplug.Reservation {
+	if lever.lever == slurmplug.Lever("ReservationName") {
 		if _, err := s.Run(ctx, "scontrol", "delete", "reservation", reserved); err != nil {
 			return nil, err
 		}
@@ -213,11 +211,7 @@ func (s *site) thereAndBack(t *testing.T, lever *write) error {
 			value, was, ok := lever.of(j)
 			a := plan.Action{Job: j.ID, Tasks: j.Tasks, Lever: lever.lever, After: value, Was: was, Reason: "fit"}
 			if back {
-				if was, ok = own[j.ID]; ok {
-					if a.After = was; lever.lever == slurmplug.Priority {
-						a.Lever = slurmplug.Release
-					}
-				}
+				a.After, ok = own[j.ID]
 			} else if ok {
 				own[j.ID] = was
 			}

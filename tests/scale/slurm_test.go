@@ -273,9 +273,6 @@ func (s *slurm) write(j *job, a *plan.Action) {
 		j.accepts = a.After.String()
 	case slurmplug.ExcNodeList:
 		j.refused = a.After.String()
-	case slurmplug.MinMemoryNode:
-		s.nodes[s.index(j.NodeList)].MemUsedMB += a.After.Number() - j.MemMB
-		j.MemMB = a.After.Number()
 	case slurmplug.Size:
 		size := a.After.Size()
 		j.CPUs, j.MemMB, j.required = max(size.PerTask, size.PerNode, size.CPUs), size.Memory, size.Nodes
@@ -328,16 +325,6 @@ func (s *slurm) Ask(_ context.Context, jobs []*cluster.Job) error {
 			if j.Nodes > 1 {
 				row.Asked.Fixed = "asks for several nodes"
 			}
-		}
-	}
-	return nil
-}
-
-// AskMemory says how much memory jobs ask for.
-func (s *slurm) AskMemory(_ context.Context, jobs []*cluster.Job) error {
-	for _, row := range jobs {
-		if row.AskedMB = -1; row.Nodes == 1 {
-			row.AskedMB = row.MemMB
 		}
 	}
 	return nil
