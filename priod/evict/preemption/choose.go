@@ -17,7 +17,7 @@ func (v *view) price() {
 				v.cost[i] = idleCost * float64(c.gpus())
 				continue
 			}
-			v.cost[i] = (c.Loss() + float64(c.gpus())*max(v.set.Young-c.Elapsed, 0) + v.set.Each) * (1 + float64(c.Evicted)*v.set.Rise)
+			v.cost[i] = (c.Loss() + float64(c.gpus())*max(v.set.Young-c.Elapsed, 0) + v.set.Each) * v.set.times(c)
 		}
 		return
 	}
@@ -32,6 +32,18 @@ func (v *view) price() {
 	}
 	slices.SortStableFunc(v.order, func(a, b int32) int { return cmp.Compare(v.cost[a], v.cost[b]) })
 }
+
+// times is how many times its loss a candidate costs: the oftener it was evicted and the shorter it is, the more.
+func (set *Settings) times(c *Candidate) float64 {
+	times := 1 + float64(c.Evicted)*set.Rise
+	if limit := max(c.Elapsed+c.Remaining, shortest); limit < set.Long {
+		times *= set.Long / limit
+	}
+	return times
+}
+
+// shortest is the time limit, s, below which a job is no dearer.
+const shortest = 3600
 
 // idleCost is what each GPU costs of a job that does not work: less than any work lost.
 const idleCost = 1e-3
@@ -177,7 +189,7 @@ func (v *view) bestPlace(t *Claimant) Verdict {
 func (v *view) loss(verdict *Verdict) float64 {
 	cost := verdict.Cost
 	for _, i := range verdict.Victims {
-		cost -= v.set.Each * (1 + float64(v.Candidates[i].Evicted)*v.set.Rise)
+		cost -= v.set.Each * v.set.times(&v.Candidates[i])
 	}
 	return cost
 }

@@ -39,6 +39,7 @@ type Settings struct {
 
 	// Of LeastLoss.
 	Rise    float64 // a job evicted n times costs 1 + n x Rise times its loss
+	Long    float64 // a job of a shorter time limit, s, costs as many times its loss as that is shorter: the same delay is more of its time; 0: none does
 	Each    float64 // each eviction costs so many GPU-seconds beside the work that it loses
 	Young   float64 // a job costs so many seconds, less those that it has run, more than its loss
 	Urgency float64 // a second of waiting of one GPU of the TE job is worth so many GPU-seconds lost; 0: any loss, and none for less wait

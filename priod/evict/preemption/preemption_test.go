@@ -470,3 +470,34 @@ func TestAlikeTrialsAreLookedAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Two minutes are a small part of a long job's time. Of jobs of equal limits, and of limits below an hour, the one leaves that loses least.
+func TestShortJobsStay(t *testing.T) {
+	running := func(limit, unsaved float64) Candidate {
+		c := job(8, unsaved)
+		c.Elapsed, c.Remaining = 600, limit-600
+		return c
+	}
+	for name, c := range map[string]struct {
+		first, second Candidate
+		leaves        int
+	}{
+		"one hour, twelve":           {running(3600, 0), running(43200, 600), 1},
+		"twelve hours, a day":        {running(43200, 0), running(86400, 600), 0},
+		"twenty minutes, an hour":    {running(1200, 0), running(3600, 600), 0},
+		"without a limit":            {running(3600, 0), running(math.Inf(1), 600), 1},
+		"long, evicted three times":  {running(3*3600, 0), running(43200, 0).evicted(3), 0},
+		"long, evicted once":         {running(3600, 0), running(43200, 0).evicted(1), 1},
+		"no time left, none elapsed": {Candidate{Shares: job(8, 0).Shares}, running(43200, 0), 1},
+	} {
+		s := two(8, c.first, c.second)
+		if v := Decide(&s, Constants).Verdicts[0]; v.Why != Evicts || !slices.Equal(v.Victims, []int{c.leaves}) {
+			t.Errorf("%s: %+v, want that %d leaves", name, v, c.leaves)
+		}
+	}
+}
+
+func (c Candidate) evicted(times int) Candidate {
+	c.Evicted = times
+	return c
+}
