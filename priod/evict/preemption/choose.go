@@ -35,11 +35,7 @@ func (v *view) price() {
 
 // times is how many times its loss a candidate costs: the oftener it was evicted and the shorter it is, the more.
 func (set *Settings) times(c *Candidate) float64 {
-	times := 1 + float64(c.Evicted)*set.Rise
-	if limit := max(c.Elapsed+c.Remaining, shortest); limit < set.Long {
-		times *= set.Long / limit
-	}
-	return times
+	return (1 + float64(c.Evicted)*set.Rise) * max(set.Long/max(c.Elapsed+c.Remaining, shortest), 1)
 }
 
 // shortest is the time limit, s, below which a job is no dearer.
