@@ -143,7 +143,7 @@ func startWeeks(ctx context.Context, args []string, w io.Writer) error {
 func weeksPage(w io.Writer, weeks []*week, sets []setup) {
 	fmt.Fprintf(w, `# Weeks of public logs
 
-Made by `+"`go run ./tests/evidence weeks --data FOLDER --table markdown`"+` in %s, in virtual time through the daemon's own cycles. Helios Venus and Philly's jobs that
+Made by `+"`go run ./tests/evidence weeks --data FOLDER --table markdown`"+` in %s. Helios Venus and Philly's jobs that
 passed (both CC-BY-4.0), not kept here: nine weeks of each. One GPU type, as many nodes of 8
 GPUs as make a load of 0.9, jobs of less than half an hour as TE, limits 1.2 to 4 times the run, 40 users drawn as in [the combined workload](all-four.md#the-workload). BE
 jobs have 60 s to leave, save their state every half hour and when told to leave; a later run costs 60 s.
