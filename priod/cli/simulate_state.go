@@ -178,8 +178,10 @@ func (to *recording) finish(c *cli.Context, r *compared) error {
 		v.Low = 1 - v.Completion.With/v.Completion.Without
 		v.High = v.Low
 	}
-	if err := store.SaveValue(to.folder.Dir(""), v); err != nil {
-		return err
+	if v.Jobs > 0 { // else no job has GPUs
+		if err := store.SaveValue(to.folder.Dir(""), v); err != nil {
+			return err
+		}
 	}
 	return to.folder.Finish(sides, to.config)
 }

@@ -282,3 +282,15 @@ func TestReplayRefused(t *testing.T) {
 		}
 	}
 }
+
+// A month without GPU jobs is recorded, too.
+func TestReplayWithoutGPUs(t *testing.T) {
+	trace, dir := filepath.Join(t.TempDir(), "jobs.csv"), filepath.Join(t.TempDir(), "month")
+	if err := os.WriteFile(trace, []byte("job_id,submit_s,gpus,duration_s,limit_s\n1,0,0,60,300\n2,30,0,60,300\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ran(t, "simulate", "--trace", trace, "--nodes", "1:a100:8", "--state", dir)
+	if said := ran(t, "queue", "--state", dir); !strings.Contains(said, "0 jobs pending") {
+		t.Error(said)
+	}
+}
