@@ -117,3 +117,32 @@ func TestPriodDiesBeforeMaintenance(t *testing.T) {
 	e.daemon()
 	e.hasLimit(job, "1:00:00")
 }
+
+// A job that started by a limit of priod's, after the last cycle of a priod that died, ends by it: when priod is back the job is
+// requeued and has its own limit.
+func TestJobEndsByALimitOfPriods(t *testing.T) {
+	if !long() {
+		t.Skip("takes three minutes: SLURMPRIO_LONG=1")
+	}
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a", Count: 1, GPUType: "a100", GPUs: 4}}})
+	e := evictableOn(t, newSiteOn(t, l, strings.Replace(windows, "2s", "60s", 1)+"[retry]\nenabled = true\n"))
+	e.maintain("of_a1", "a1", 110)
+	job := e.worker("job", "a100:4", endless, 5, "save")
+	d := e.daemon()
+	e.begun("job")
+	d.kill()
+	e.hasLimit(job, "1:00")
+	shows := func(want string) func() bool {
+		return func() bool { return strings.Contains(e.slurm("scontrol", "show", "job", job), want) }
+	}
+	e.wait("the job to end by it", shows("JobState=TIMEOUT"))
+	d = e.daemon()
+	e.wait("a requeue", shows("Restarts=1"))
+	d.stop()
+	e.daemon()
+	e.hasLimit(job, "1:00:00")
+	if out := e.must("explain", job); !strings.Contains(out, "the time limit that ended it was priod's") {
+		t.Error(out)
+	}
+}

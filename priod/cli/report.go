@@ -99,7 +99,7 @@ func kinds() []kind {
 			"started later than with first come, first served. Causes, and what helps: docs/features/waits.md.",
 			since: "7d", stored: true, make: readWaits},
 		{name: "windows", usage: "what windows of maintenance cost, and what they would have", words: "Sums up the jobs that ran until a window within the last TIME and left before it: the GPU-hours that else were idle,\n" +
-			"and what of them was lost. docs/features/maintenance.md.",
+			"and what of them was lost; and lists nodes that wait for a reboot. docs/features/maintenance.md.",
 			since: "30d", stored: true, make: readWindows},
 	}
 }
@@ -173,7 +173,11 @@ func readPreemptions(c *cli.Context, _ *config.Config, r *store.Reader, since, u
 
 func readWindows(c *cli.Context, _ *config.Config, r *store.Reader, since, until time.Time) (paged, error) {
 	evictions, err := r.EvictionsSince(c.Context, since)
-	return view.OfWindows(since, until, evictions), err
+	nodes, err2 := r.Nodes(c.Context)
+	holders, err3 := r.Holders(c.Context)
+	v := view.OfWindows(since, until, evictions)
+	v.Reboots = view.OfReboots(nodes, holders, until)
+	return v, errors.Join(err, err2, err3)
 }
 
 func readFailures(c *cli.Context, cfg *config.Config, r *store.Reader, since, until time.Time) (_ paged, err error) {

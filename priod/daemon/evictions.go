@@ -58,8 +58,12 @@ func (d *Daemon) logEvent(e evict.Event) {
 	x := e.Eviction
 	if e.Before != string(x.State) {
 		counts := d.metrics.evictions
-		if e.Of != nil && e.Of.Purpose == evict.ForRound {
+		switch {
+		case e.Of == nil:
+		case e.Of.Purpose == evict.ForRound:
 			counts = d.metrics.yields
+		case e.Of.Purpose == evict.ForWindow:
+			counts = d.metrics.vacated
 		}
 		counts.WithLabelValues(string(x.State)).Inc()
 	}

@@ -30,6 +30,8 @@ type metrics struct {
 	registry      *prometheus.Registry
 	evictions     *prometheus.CounterVec
 	yields        *prometheus.CounterVec
+	vacated       *prometheus.CounterVec
+	windows       *prometheus.GaugeVec
 	stages        *prometheus.HistogramVec
 	waits         *prometheus.HistogramVec
 	seen          time.Time // when the last cycle looked
@@ -103,6 +105,8 @@ func newMetrics(version string, h *health, dir string) *metrics {
 		accounting: f.counters("priod_accounting_reads_total", "Reads of Slurm's accounting by result.", "result", resultOK, resultFailed),
 		evictions:  f.counters("priod_evictions_total", "Evictions for TE jobs by the state that they reached.", "state", words(evict.States)...),
 		yields:     f.counters("priod_round_evictions_total", "Evictions at the end of rounds by the state that they reached.", "state", words(evict.States)...),
+		vacated:    f.counters("priod_window_evictions_total", "Evictions before windows of maintenance by the state that they reached.", "state", words(evict.States)...),
+		windows:    f.gauges("priod_window_jobs", "Jobs that have a time limit by priod: those that run until a window (until), and those that have none ahead and not their own limit again (late).", "state"),
 		writes:     f.counters("priod_writes_total", "Writes by outcome.", "status", words(statuses)...),
 		renumbered: f.counter("priod_renumbered_writes_total", "Writes beyond the fewest possible, because a gap between values was used up."),
 		jobs:       f.NewGaugeVec(prometheus.GaugeOpts{Name: "priod_jobs", Help: "Job records in the last read (an unsplit array is one) by the class that they count as and by state."}, []string{"class", "state"}),
@@ -308,6 +312,8 @@ func (m *metrics) queue(r *cycle.Result, h *cluster.History) {
 		}
 	}
 	m.headroom.Set(float64(gpus))
+	m.windows.WithLabelValues("until").Set(float64(r.Plan.UntilWindow))
+	m.windows.WithLabelValues("late").Set(float64(r.Plan.LateLimits))
 	for _, c := range classes {
 		for _, s := range states {
 			m.jobs.WithLabelValues(c.String(), s.String()).Set(float64(jobs[kind{c, s}]))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slurmprio/priod/plan"
+	"slurmprio/slurmplug"
 )
 
 // vacate begins the evictions of jobs that have to leave before a window. A run is evicted once.
@@ -34,8 +35,13 @@ func (e *Feature) vacate(ctx context.Context, c *plan.Cycle) error {
 		if v.Window == "" {
 			why = "a window that is over"
 		}
+		hosts, _ := slurmplug.ExpandHosts(j.NodeList) // which are read: a window is on them
+		shares := make([]ClaimShare, len(hosts))
+		for i := range hosts {
+			shares[i].Node = hosts[i]
+		}
 		t.Claims = append(t.Claims, Claim{
-			Purpose: ForWindow, Job: j.ID, RawID: j.RawID, User: j.User, GPUs: j.GPUs, State: Released, Reason: why, At: at, Changed: at, Ended: at,
+			Purpose: ForWindow, Job: j.ID, RawID: j.RawID, User: j.User, GPUs: j.GPUs, Shares: shares, State: Released, Reason: why, At: at, Changed: at, Ended: at,
 		})
 	}
 	if t.Empty() {

@@ -124,6 +124,8 @@ type Plan struct {
 	// Until is when what was decided may change although nothing happens to a job or a
 	// node, because something goes by the clock; zero: it does not. See Stands.
 	Until time.Time
+
+	UntilWindow, LateLimits int // jobs that run until a window, or have a limit of priod's and none ahead
 }
 
 // Stands notes that what a feature decided stands for so many seconds if nothing happens:

@@ -43,6 +43,7 @@ const (
 	Paused     Why = "paused"     // priod was told to write nothing
 	Released   Why = "released"   // it was held once, and its user released it
 	BySlurm    Why = "slurm"      // Slurm itself has put it back
+	Cut        Why = "cut"        // the limit that ended it was priod's
 )
 
 // Verdict is what happens to a job, and why.
@@ -88,6 +89,7 @@ type Case struct {
 	CanRequeue bool   // Slurm may requeue it
 	OnHold     bool
 	SiteMax    int       // restarts that Slurm allows; 0: any number
+	Cut        bool      // the time limit that ended it was priod's
 	Past       []Failure // earlier ones of the job, the oldest first
 }
 
@@ -96,6 +98,8 @@ func (set *Settings) Decide(c *Case) Verdict {
 	class := c.Class
 	no := func(do Do, why Why) Verdict { return Verdict{Do: do, Why: why} }
 	switch {
+	case c.Cut && !c.Fragile && c.CanRequeue && !c.OnHold:
+		return no(Later, Cut)
 	case c.Retry != "infra" && c.Retry != "always":
 		return no(Nothing, NotAsked)
 	case c.Fragile:
@@ -163,7 +167,7 @@ var words = map[Why]string{
 	Quick: "it failed at once, twice in a row", Times: "its class's limit of requeues is reached",
 	PerJob: "it was requeued as often as a job may be", Site: "MaxBatchRequeue is reached",
 	OnHold: "held while it ran", Caps: "as many jobs as may be in an hour were requeued, in all or of its user",
-	TooLate: "slurmctld no longer has its record (MinJobAge)", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue",
+	TooLate: "slurmctld no longer has its record (MinJobAge)", Paused: "priod was paused", Released: "it was held once before, and failed again after its user had released it", BySlurm: "Slurm itself put it back into the queue", Cut: "the time limit that ended it was priod's, not its own",
 }
 
 // Words are the reason as a sentence without its end.

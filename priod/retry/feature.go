@@ -160,7 +160,7 @@ func (f *Feature) failure(ctx context.Context, c *plan.Cycle, was *cluster.Job, 
 	v := set.Decide(&Case{
 		Finding: found, Run: &run, Retry: was.Tag.Retry, Fragile: was.Fragile != "", Saves: was.Tag.Ckpt > 0 || was.Tag.Signal != "",
 		CanRequeue: s.Gone || s.CanRequeue && !s.Expedites, OnHold: s.OnHold, SiteMax: f.Slurm.MostRestarts(),
-		Past: f.Memory.Of(s.ID, was.User, s.Restarts),
+		Cut: f.Memory.cut(s), Past: f.Memory.Of(s.ID, was.User, s.Restarts),
 	})
 	switch {
 	case v.Again() && s.Gone:

@@ -170,7 +170,7 @@ func (f *fake) do(c *plan.Command) string {
 		return ""
 	case j.final == "":
 		return "Job is pending execution"
-	case j.Tag.Retry == "" || j.Tag.Retry == "never" || j.final == "CANCELLED" || j.final == "COMPLETED" || !j.requeue:
+	case f.saved[c.Eviction].Why != Cut && (j.Tag.Retry == "" || j.Tag.Retry == "never") || j.final == "CANCELLED" || j.final == "COMPLETED" || !j.requeue:
 		f.t.Errorf("%s of job %s (%q, %s)", c.Kind, c.Job, j.Tag.Retry, j.final)
 	}
 	if c.Kind == plan.HoldBack {
@@ -809,6 +809,38 @@ func TestUnreadJobDidNotEnd(t *testing.T) {
 		see(other)
 		if ended := m.Waiting(); len(ended) != 1 || ended[0].User != "ann" || ended[0].GPUs != 4 {
 			t.Errorf("%+v ended", ended)
+		}
+	}
+}
+
+// A job that started by a time limit of priod's after the last cycle of a process, and ended by it while none ran, is put back
+// whatever its user asked for in case of failures; not so one that ended by its own limit, or by one beyond that.
+func TestCutByALimitOfPriods(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit, own time.Duration
+		want       Why
+	}{
+		"cut":        {5 * time.Minute, time.Hour, Cut},
+		"no limit":   {5 * time.Minute, slurmplug.Unlimited, Cut},
+		"its own":    {time.Hour, time.Hour, NotAsked},
+		"beyond it":  {61 * time.Minute, time.Hour, NotAsked},
+		"its user's": {9 * time.Minute, time.Hour, NotAsked},
+	} {
+		f := newFake(t, 1)
+		j := f.submit(17, "ann", "")
+		x := f.feature(settings(t))
+		written := c.limit
+		if name == "its user's" {
+			written = 5 * time.Minute
+		}
+		x.Memory.Recall([]cluster.Job{j.Job}, map[cluster.JobID]cluster.Requested{j.ID: {Was: slurmplug.LimitOf(c.own), Value: slurmplug.LimitOf(written), Sure: true}})
+		f.start(j, 0)
+		j.TimeLimit = c.limit
+		f.end(j, "TIMEOUT", 0, "")
+		f.now = f.now.Add(c.limit)
+		f.cycle(x)
+		if len(f.saved) != 1 || f.saved[1].Why != c.want || (j.sent == 1) != (c.want == Cut) {
+			t.Errorf("%s: %d sent, %+v", name, j.sent, f.saved)
 		}
 	}
 }

@@ -100,6 +100,8 @@ type Memory struct {
 	spare queue                         // the one before, whose memory the next one takes
 	ended []cluster.Job                 // to be looked at, the oldest first
 	left  map[cluster.JobID]cluster.Job // the jobs of open rows, as they were
+
+	limits map[cluster.JobID]cluster.Requested // time limits that an earlier process wrote
 }
 
 // NewMemory returns one that knows nothing.
@@ -212,10 +214,26 @@ func (m *Memory) Room(set *Settings, now time.Time, user string, about map[strin
 // record may have to be looked at one by one.
 const maxEnded, maxArray = 20_000, 10_000
 
-// Recall puts back the queue as an earlier process last saw it: what ended meanwhile is
+// Recall puts back the queue as an earlier process last saw it, and the time limits that it wrote: what ended meanwhile is
 // looked at.
-func (m *Memory) Recall(jobs []cluster.Job) {
-	m.queue = seen(&cluster.Snapshot{Jobs: jobs, Fresh: true}, &cluster.JobMap[*cluster.Job]{}, queue{})
+func (m *Memory) Recall(jobs []cluster.Job, limits map[cluster.JobID]cluster.Requested) {
+	m.queue, m.limits = seen(&cluster.Snapshot{Jobs: jobs, Fresh: true}, &cluster.JobMap[*cluster.Job]{}, queue{}), limits
+	for i := range jobs {
+		if _, written := limits[jobs[i].ID]; written {
+			m.queue.jobs.Set(jobs[i].ID, &jobs[i])
+		}
+	}
+}
+
+// cut reports whether a run ended by a time limit of priod's that was shorter than its own: it started after the last cycle of
+// an earlier process.
+func (m *Memory) cut(s *plan.JobStatus) bool {
+	r, written := m.limits[s.ID]
+	if !written {
+		r = m.limits[slurmplug.Plain(s.ID.ID)]
+	}
+	own, known := r.Was.Limit()
+	return s.Final == "TIMEOUT" && known && (own < 0 || s.TimeLimit < own) && r.Ours(slurmplug.LimitOf(s.TimeLimit))
 }
 
 // queue are jobs whose end is to be noticed, by id.

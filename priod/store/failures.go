@@ -70,7 +70,13 @@ func (s *Store) LoadFailures(ctx context.Context) (*retry.Memory, error) {
 	defer s.mu.Unlock()
 	m := s.failures.memory
 	m.Last = max(m.Last, last)
-	m.Recall(queue)
+	limits := map[cluster.JobID]cluster.Requested{}
+	for id, requests := range s.undo.Requests() {
+		if r, written := requests[slurmplug.TimeLimit]; written {
+			limits[id] = r
+		}
+	}
+	m.Recall(queue, limits)
 	return m, nil
 }
 

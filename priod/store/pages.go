@@ -9,6 +9,8 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
 	"slurmprio/priod/store/db"
+	"slurmprio/priod/window"
+	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
 
@@ -131,14 +133,17 @@ type Holder struct {
 	Tag                      jobtag.Text
 	Class                    string      // te or be, as it counted when it started; "": not seen to start
 	End                      ExpectedEnd // zero: not known
+	UntilWindow              bool        // it has its time limit by priod, and leaves before a window
 }
 
 // Holders returns the jobs that hold nodes.
 func (r *Reader) Holders(ctx context.Context) ([]Holder, error) {
-	return list(ctx, r, func(tx *sql.Tx) ([]db.HoldersRow, error) { return r.q.Holders(ctx, tx) }, func(x *db.HoldersRow) Holder {
+	return list(ctx, r, func(tx *sql.Tx) ([]db.HoldersRow, error) { return r.q.Holders(ctx, tx, window.FitsBefore) }, func(x *db.HoldersRow) Holder {
+		written, err := slurmplug.ParseTimeLimit(x.WrittenLimit)
 		return Holder{
 			Job: jobID(x.ID, x.Task), User: x.User, Account: x.Account, Partition: x.Partition, GPUs: int(x.Gpus), GPUType: x.GpuType, Nodes: x.NodeList, Start: instant(x.StartMs),
 			Limit: max(time.Duration(x.TimeLimitMs)*time.Millisecond, 0), Tag: jobtag.Read(x.Tag), Class: x.Class, End: ExpectedEnd{instant(x.MedianMs), instant(x.P90Ms)},
+			UntilWindow: x.WrittenLimit != "" && err == nil && limitMS(written) == x.TimeLimitMs,
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,46 @@ type Windows struct {
 	Since   time.Time    `json:"since"`
 	Until   time.Time    `json:"until"`
 	Windows []WindowCost `json:"windows"`
+	Reboots []Reboot     `json:"reboots"`
+}
+
+// Reboot is a node that waits until its jobs have ended to reboot (scontrol reboot), and what they lose if they leave now.
+type Reboot struct {
+	Node string  `json:"node"`
+	Jobs int     `json:"jobs"`
+	Free int     `json:"free_gpus"` // that idle until then, where it drains
+	Lost float64 `json:"lost_gpu_h"`
+}
+
+// OfReboots are they, those whose jobs lose least first: what came after a job's last checkpoint, or all that it ran; nothing
+// where it saves its state on a signal.
+func OfReboots(nodes []cluster.Node, holders []store.Holder, now time.Time) []Reboot {
+	all := []Reboot{}
+	for i := range nodes {
+		n := &nodes[i]
+		if !strings.Contains(n.State, "REBOOT_REQUESTED") {
+			continue
+		}
+		x := Reboot{Node: n.Name, Free: n.GPUs - n.GPUsUsed}
+		for k := range holders {
+			h := &holders[k]
+			if !slices.Contains(hosts(h.Nodes), n.Name) {
+				continue
+			}
+			x.Jobs++
+			unsaved := max(now.Sub(h.Start), 0)
+			switch {
+			case h.Tag.Signal != "":
+				unsaved = 0
+			case h.Tag.Ckpt > 0:
+				unsaved %= h.Tag.Ckpt
+			}
+			x.Lost += unsaved.Hours() * float64(h.GPUs)
+		}
+		all = append(all, x)
+	}
+	slices.SortStableFunc(all, func(a, b Reboot) int { return cmp.Or(cmp.Compare(a.Lost, b.Lost), cmp.Compare(a.Node, b.Node)) })
+	return all
 }
 
 // WindowCost is what one window cost, and what it would have: without priod these jobs wait for its end.
@@ -30,14 +71,15 @@ type WindowCost struct {
 	Ended int       `json:"ended_early"` // jobs that had to be requeued at the end of their grace
 }
 
-// ComingWindow is a window that has not ended, and the jobs that run until it, or into it: those on its nodes whose limits reach
-// into it.
+// ComingWindow is a window that has not ended, and the jobs on its nodes: those that leave before it, and how many others may
+// run into it by their limits.
 type ComingWindow struct {
 	Name  string    `json:"name"`
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
 	Nodes int       `json:"nodes"`
 	Here  int       `json:"jobs_on_its_nodes"`
+	Into  int       `json:"may_run_into_it"`
 	Until []Held    `json:"run_until_it"`
 }
 
@@ -59,7 +101,7 @@ func (w *ComingWindow) Shown() []Held { return w.Until[:min(len(w.Until), window
 func (w *ComingWindow) More() int { return len(w.Until) - len(w.Shown()) }
 
 func comingWindows(all []cluster.Window, holders []store.Holder) []ComingWindow {
-	coming := make([]ComingWindow, len(all))
+	coming, leaves := make([]ComingWindow, len(all)), map[cluster.JobID]bool{}
 	for i := range all {
 		w := &all[i]
 		v := ComingWindow{Name: w.Name, Start: w.Start, End: w.End, Nodes: len(w.Nodes), Until: []Held{}}
@@ -72,8 +114,13 @@ func comingWindows(all []cluster.Window, holders []store.Holder) []ComingWindow 
 			if !slices.ContainsFunc(hosts(h.Nodes), func(name string) bool { return in[name] }) {
 				continue
 			}
-			if v.Here++; h.Limit == 0 || h.Start.Add(h.Limit).After(w.Start) {
-				v.Until = append(v.Until, Held{h.Job, h.User, h.GPUs})
+			v.Here++
+			switch {
+			case leaves[h.Job] || h.Limit != 0 && !h.Start.Add(h.Limit).After(w.Start):
+			case h.UntilWindow:
+				leaves[h.Job], v.Until = true, append(v.Until, Held{h.Job, h.User, h.GPUs})
+			default:
+				v.Into++
 			}
 		}
 		coming[i] = v
@@ -114,13 +161,18 @@ func OfWindows(since, until time.Time, evictions []store.Eviction) *Windows {
 // Page is the report for people.
 func (v *Windows) Page() *report.Page {
 	page := &report.Page{Title: "What windows of maintenance cost", Words: []string{report.Between(v.Since, v.Until) + "."}}
+	if len(v.Reboots) > 0 {
+		page.Tables = append(page.Tables, report.TableOf("Nodes that wait for a reboot, those first whose jobs lose least if they leave now", []string{"NODE", "JOBS", "FREE GPUS", "LOST"}, v.Reboots, func(x *Reboot) []any {
+			return []any{report.Safe(x.Node), x.Jobs, x.Free, fmt.Sprintf("%.2f", x.Lost)}
+		}))
+	}
 	if len(v.Windows) == 0 {
 		page.Words = append(page.Words, "No job left before a window.")
 		return page
 	}
 	page.Words = append(page.Words, "RAN: GPU-hours of jobs that else had waited for the end of the window. LOST: of these, with the time to leave and to start again.")
-	page.Tables = []report.PageTable{report.TableOf("", []string{"WINDOW", "FIRST LEFT", "JOBS", "BACK", "RAN", "LOST", "END OF GRACE"}, v.Windows, func(w *WindowCost) []any {
+	page.Tables = append(page.Tables, report.TableOf("", []string{"WINDOW", "FIRST LEFT", "JOBS", "BACK", "RAN", "LOST", "END OF GRACE"}, v.Windows, func(w *WindowCost) []any {
 		return []any{report.Safe(w.Name), report.Clock(w.First), w.Jobs, w.Back, fmt.Sprintf("%.1f", w.Ran), fmt.Sprintf("%.2f", w.Lost), w.Ended}
-	})}
+	}))
 	return page
 }

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
+	"slurmprio/slurmplug/jobtag"
 )
 
 // Evictions before a window are summed up by window; others are none of its.
@@ -27,17 +29,40 @@ func TestWindowsCost(t *testing.T) {
 	}
 }
 
+// Of nodes that wait for a reboot those come first whose jobs lose least.
+func TestReboots(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	nodes := []cluster.Node{{Name: "n1", State: "MIXED+DRAIN+REBOOT_REQUESTED", GPUs: 8, GPUsUsed: 4}, {Name: "n2", State: "ALLOCATED+REBOOT_REQUESTED", GPUs: 8, GPUsUsed: 8}, {Name: "n3", State: "IDLE", GPUs: 8}, {Name: "n4", State: "IDLE+DRAIN+REBOOT_REQUESTED", GPUs: 8}}
+	holder := func(nodes string, gpus int, tag jobtag.Tag) store.Holder {
+		return store.Holder{Nodes: nodes, GPUs: gpus, Start: at.Add(-150 * time.Minute), Tag: jobtag.Text{Tag: tag}}
+	}
+	got := OfReboots(nodes, []store.Holder{holder("n1", 4, jobtag.Tag{}), holder("n[2-3]", 16, jobtag.Tag{Ckpt: time.Hour}), holder("n2", 1, jobtag.Tag{Signal: "B:USR1"})}, at)
+	if want := []Reboot{{"n4", 0, 8, 0}, {"n2", 2, 0, 8}, {"n1", 1, 4, 10}}; !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	v := Windows{Reboots: got}
+	if page := v.Page(); len(page.Tables) != 1 {
+		t.Errorf("%+v", page)
+	}
+}
+
 // A coming window has the jobs on its nodes, and of these the ones that run until it; of a user's page, the user's.
 func TestComingWindows(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	w := cluster.Window{Name: "maint", Start: at.Add(2 * time.Hour), End: at.Add(3 * time.Hour), Nodes: []string{"n1", "n2"}}
-	h := store.Holder{Job: slurmplug.Plain(1), User: "ann", GPUs: 8, Nodes: "n[1-2]", Start: at, Limit: 4 * time.Hour}
-	other, short, beside := h, h, h
+	h := store.Holder{Job: slurmplug.Plain(1), User: "ann", GPUs: 8, Nodes: "n[1-2]", Start: at, Limit: 4 * time.Hour, UntilWindow: true}
+	other, short, beside, into := h, h, h, h
+	into.Job, into.UntilWindow = slurmplug.Plain(3), false // by IGNORE_JOBS
+	later := w
+	later.Start = w.End.Add(time.Minute)
 	other.Job, other.User, other.Nodes, other.Limit = slurmplug.Plain(2), "bob", "n2", 0
 	short.Limit, beside.Nodes = time.Hour, "n3"
-	v := EvictionPage{Coming: comingWindows([]cluster.Window{w}, []store.Holder{h, other, short, beside})}
-	if c := &v.Coming[0]; c.Name != "maint" || c.Nodes != 2 || c.Here != 3 || len(c.Until) != 2 || c.GPUs() != 16 {
+	v := EvictionPage{Coming: comingWindows([]cluster.Window{w, later}, []store.Holder{h, other, short, beside, into})}
+	if c := &v.Coming[0]; c.Name != "maint" || c.Nodes != 2 || c.Here != 4 || c.Into != 1 || len(c.Until) != 2 || c.GPUs() != 16 {
 		t.Errorf("%+v", c)
+	}
+	if c := &v.Coming[1]; c.Into != 1 || len(c.Until) != 0 {
+		t.Errorf("of the second window: %+v", c)
 	}
 	v.only("bob")
 	if c := &v.Coming[0]; len(c.Until) != 1 || c.Until[0].User != "bob" {

@@ -65,15 +65,18 @@ type decider struct {
 	result Result
 }
 
-// next is the next window on nodes, or the one that they are in; nil: there is none.
-func (d *decider) next(nodes string) *cluster.Window {
-	hosts, err := slurmplug.ExpandHosts(nodes)
+// ahead is the next window on the nodes of a running job, or the one that they are in; nil: with its own limit it ends before.
+func ahead(s *cluster.Snapshot, j *cluster.Job, own time.Duration) *cluster.Window {
+	hosts, err := slurmplug.ExpandHosts(j.NodeList)
 	if err != nil {
 		return nil
 	}
-	for i := range d.Snapshot.Windows {
-		w := &d.Snapshot.Windows[i]
-		if w.End.After(d.now) && slices.ContainsFunc(hosts, func(h string) bool { return slices.Contains(w.Nodes, h) }) {
+	for i := range s.Windows {
+		w := &s.Windows[i]
+		if w.End.After(s.At) && slices.ContainsFunc(hosts, func(h string) bool { return slices.Contains(w.Nodes, h) }) {
+			if own > 0 && !j.Start.Add(own).After(w.Start) {
+				return nil
+			}
 			return w
 		}
 	}
@@ -88,13 +91,13 @@ func (d *decider) running(j *cluster.Job) {
 	if !f.Ours || !known || j.TimeLimit <= 0 {
 		return
 	}
-	l, ends := Limit{Job: j, Field: f, To: beyond(own), Until: d.next(j.NodeList)}, time.Duration(math.MaxInt64)
+	l, ends := Limit{Job: j, Field: f, To: beyond(own), Until: ahead(d.Snapshot, j, own)}, time.Duration(math.MaxInt64)
 	if f.Now != l.To {
 		ends = j.TimeLimit
 	}
 	v := plan.Vacating{Job: j}
-	if w := l.Until; w == nil || own > 0 && !j.Start.Add(own).After(w.Start) {
-		l.To, l.Until = f.Own, nil
+	if w := l.Until; w == nil {
+		l.To = f.Own
 	} else {
 		v.Window, v.Start, ends = w.Name, w.Start, min(ends, until(j.Start, w.Start))
 	}
@@ -113,8 +116,8 @@ func (d *decider) running(j *cluster.Job) {
 
 // waiting chooses among the waiting jobs.
 func (d *decider) waiting() {
-	ahead := slices.ContainsFunc(d.Snapshot.Windows, func(w cluster.Window) bool { return w.Start.After(d.now) })
-	if ahead && d.set.Enabled && d.set.Leaves != nil && d.anyFree() {
+	announced := slices.ContainsFunc(d.Snapshot.Windows, func(w cluster.Window) bool { return w.Start.After(d.now) })
+	if announced && d.set.Enabled && d.set.Leaves != nil && d.anyFree() {
 		d.choose()
 	}
 	chosen := map[*cluster.Job]bool{}

@@ -50,6 +50,13 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	}
 	r := Decide(q, &f.Settings)
 	c.Vacating = r.Leaving
+	for i := range r.Limits {
+		if l := &r.Limits[i]; l.Until == nil {
+			c.Plan.LateLimits++
+		} else if l.Job.State == cluster.Running {
+			c.Plan.UntilWindow++
+		}
+	}
 	write(c, &r)
 	explain(c, &r)
 	if !r.Next.IsZero() {
@@ -58,15 +65,15 @@ func (f *Feature) Plan(ctx context.Context, c *plan.Cycle) error {
 	return failed
 }
 
-// requeues looks closer whether a job can be requeued.
+// requeues looks closer whether a job can be requeued, and starts on any nodes.
 func (f *Feature) requeues(ctx context.Context, c *plan.Cycle, j *cluster.Job) (bool, error) {
 	all, err := f.Slurm.Look(ctx, []plan.Target{{Job: j.FirstTask(), RawID: j.RawID}})
 	s, looked := all[j.FirstTask()]
 	if err != nil || !looked {
 		return false, err
 	}
-	if s.State == cluster.Pending && (!s.CanRequeue || s.Expedites) {
-		c.History.Refuse(j.ID, slurmplug.TimeLimit, "it cannot be requeued", c.Snapshot.At)
+	if s.State == cluster.Pending && (!s.CanRequeue || s.Expedites || s.ReqNodes != "") {
+		c.History.Refuse(j.ID, slurmplug.TimeLimit, "it cannot be requeued, or names nodes", c.Snapshot.At)
 		return false, nil
 	}
 	return s.State == cluster.Pending, nil

@@ -28,7 +28,10 @@ type scene struct {
 	decisions []plan.Decision
 	refuses   bool // Slurm refuses writes
 	kept      map[cluster.JobID]bool
+	named     string // nodes that all jobs name
 	looks     int
+
+	until, late int // as the last cycle counted
 }
 
 func newScene(nodes int) *scene {
@@ -50,7 +53,7 @@ func (s *scene) Look(_ context.Context, targets []plan.Target) (map[cluster.JobI
 	s.looks += len(targets)
 	all := map[cluster.JobID]plan.JobStatus{}
 	for _, t := range targets {
-		all[t.Job] = plan.JobStatus{Job: cluster.Job{ID: t.Job, State: cluster.Pending}, CanRequeue: !s.kept[t.Job]}
+		all[t.Job] = plan.JobStatus{Job: cluster.Job{ID: t.Job, State: cluster.Pending}, CanRequeue: !s.kept[t.Job], ReqNodes: s.named}
 	}
 	return all, nil
 }
@@ -95,7 +98,7 @@ func (s *scene) cycle(paused string) (wrote map[uint32]string, leave []uint32) {
 	for _, v := range c.Vacating {
 		leave = append(leave, v.Job.ID.ID)
 	}
-	s.decisions = c.Plan.Decisions
+	s.decisions, s.until, s.late = c.Plan.Decisions, c.Plan.UntilWindow, c.Plan.LateLimits
 	return wrote, leave
 }
 
@@ -192,12 +195,15 @@ func TestPriodIsGone(t *testing.T) {
 		s.step(t, 0, "map[1:04:59:00] []")
 		s.begin(1, "n0")
 		s.step(t, time.Second, fmt.Sprintf("map[1:%s] []", beyond(own)))
-		if j.TimeLimit <= own {
-			t.Errorf("%s of %s", j.TimeLimit, own)
+		if j.TimeLimit <= own || s.until != 1 || s.late != 0 {
+			t.Errorf("%s of %s; %d until, %d late", j.TimeLimit, own, s.until, s.late)
 		}
 		s.step(t, 6*time.Hour, "map[] [1]")
 		s.Windows = nil
 		s.step(t, 9*time.Hour, fmt.Sprintf("map[1:%s] []", slurmplug.LimitOf(own)))
+		if s.until != 0 || s.late != 1 {
+			t.Errorf("%d until, %d late", s.until, s.late)
+		}
 	}
 }
 
@@ -219,6 +225,7 @@ func TestWhichRun(t *testing.T) {
 		"a limit of its user": {5 * time.Hour, func(_ *scene, j *cluster.Job) { j.Reason = "QOSMaxGRESPerUser" }, "map[]"},
 		"not written to":      {5 * time.Hour, func(_ *scene, j *cluster.Job) { j.Fragile = "breaks" }, "map[]"},
 		"no requeue":          {5 * time.Hour, func(s *scene, j *cluster.Job) { s.kept[j.ID] = true }, "map[]"},
+		"names nodes":         {5 * time.Hour, func(s *scene, _ *cluster.Job) { s.named = "n0" }, "map[]"},
 		"it fits":             {5 * time.Hour, func(_ *scene, j *cluster.Job) { j.TimeLimit = 4 * time.Hour }, "map[]"},
 		"beside it":           {5 * time.Hour, func(s *scene, _ *cluster.Job) { s.Windows[0].Nodes = []string{"n1"} }, "map[]"},
 		"no room":             {5 * time.Hour, func(s *scene, _ *cluster.Job) { s.Nodes[0].GPUsUsed = 1 }, "map[]"},

@@ -28,10 +28,11 @@ WHERE left_ms = 0 AND state = 'pending' AND (CAST(sqlc.arg(user) AS TEXT) = '' O
 SELECT * FROM decisions WHERE job = ? ORDER BY decision DESC LIMIT 1;
 
 -- name: Holders :many
--- The jobs that hold nodes, with the class of their run and when it is expected to end; '' and 0: not known.
+-- The jobs that hold nodes, with the class of their run, when it is expected to end, and the limit that priod last wrote for a reason; '' and 0: not known.
 SELECT j.id, j.task, j.user, j.account, j.partition, j.gpus, j.gpu_type, j.node_list, j.start_ms, j.time_limit_ms, j.tag,
   CAST(coalesce((SELECT i.class FROM intervals AS i WHERE i.job = j.job AND i.closed = 0 ORDER BY i.start_ms DESC LIMIT 1), '') AS TEXT) AS class,
-  CAST(coalesce(e.median_ms, 0) AS INTEGER) AS median_ms, CAST(coalesce(e.p90_ms, 0) AS INTEGER) AS p90_ms
+  CAST(coalesce(e.median_ms, 0) AS INTEGER) AS median_ms, CAST(coalesce(e.p90_ms, 0) AS INTEGER) AS p90_ms,
+  CAST(coalesce((SELECT iif(w.reason = sqlc.arg(reason), w.after, '') FROM writes AS w WHERE w.job = j.job AND w.lever = 'TimeLimit' ORDER BY w.write DESC LIMIT 1), '') AS TEXT) AS written_limit
 FROM jobs AS j LEFT JOIN ends AS e ON e.job = j.job
 WHERE j.left_ms = 0 AND j.state != 'pending' AND j.node_list != '' ORDER BY j.job;
 

@@ -447,7 +447,7 @@ func checkCapacity(t *rapid.T, c trace.Cluster, r Result, jobs []trace.Job) {
 }
 
 // moments runs the engine and looks at it after every moment.
-func moments(t *rapid.T, c trace.Cluster, jobs []trace.Job, opt Options, look func(*engine)) *engine {
+func moments(t rapid.TB, c trace.Cluster, jobs []trace.Job, opt Options, look func(*engine)) *engine {
 	if err := check(c, &opt); err != nil {
 		t.Fatal(err)
 	}

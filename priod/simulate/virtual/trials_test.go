@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
@@ -145,5 +147,47 @@ func TestSkippedCyclesWhileJobsFail(t *testing.T) {
 		if failures < 20 || !reflect.DeepEqual(outcomes[true], outcomes[false]) {
 			t.Errorf("seed %d: %d failures, another outcome when cycles are left out", seed, failures)
 		}
+	}
+}
+
+// Two gangs of a user fail soon after their start, each in room that others made: for the next ones no job leaves, until one
+// has run for ten minutes.
+func TestGangsThatFailAtOnceEvictNothing(t *testing.T) {
+	failed := trace.Ending{State: "FAILED", ExitCode: 1}
+	gang := func(submit, duration float64, ending trace.Ending) trace.Job {
+		return trace.Job{GPUs: 8, Nodes: 2, Duration: duration, Limit: 3600, Submit: submit, User: "bob", Class: cluster.TE, Ending: ending}
+	}
+	be := trace.Job{GPUs: 4, Duration: 8000, Limit: 9000, Grace: 10, User: "ann"}
+	jobs := numbered(be, be, gang(1000, 60, failed), gang(2000, 60, failed), gang(3000, 700, trace.Ending{}), be, be, gang(14000, 60, failed))
+	jobs[5].Submit, jobs[6].Submit = 12000, 12000
+	opt := Options{Order: Priod, Backfill: EASY, Placement: placement.Packed, Daemon: daemonOf(t, evicting+retrying, nil)}
+	o := run(t, trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 4}}}, jobs, opt).Outcomes
+	for i, want := range []int32{2, 2, 0, 0, 0, 1, 1, 0} {
+		if o[i].Preemptions != want {
+			t.Errorf("job %d: %+v, want %d evictions", i+1, o[i], want)
+		}
+	}
+	if first := min(o[0].End, o[1].End); o[2].Start > 1200 || o[3].Start > 2200 || o[4].Start < first || o[7].Start > 14200 {
+		t.Errorf("%+v", o)
+	}
+}
+
+// Runs of two users fail on a node soon after their start: a third user's job on several nodes does without it.
+func TestNodeOfQuickFailuresIsAvoided(t *testing.T) {
+	node := trace.Ending{State: "NODE_FAIL"}
+	jobs := numbered(
+		trace.Job{GPUs: 4, Duration: 60, User: "ann", Ending: node},
+		trace.Job{GPUs: 4, Duration: 60, Submit: 300, User: "bob", Ending: node},
+		trace.Job{GPUs: 16, Nodes: 4, Duration: 300, Submit: 400, User: "ann"},
+		trace.Job{GPUs: 8, Nodes: 2, Duration: 600, Submit: 600, User: "eve"},
+	)
+	for i := range jobs {
+		jobs[i].Class = cluster.BE
+	}
+	opt := Options{Order: Priod, Backfill: EASY, Placement: placement.Packed, Daemon: daemonOf(t, retrying+"[locality]\nenabled = true\nslow_nodes = true\n", nil)}
+	opt.Daemon.Settings.Refusals.Slow.Known = true
+	o := run(t, trace.Cluster{Nodes: []trace.NodeGroup{{Count: 4, GPUType: "a100", GPUs: 4}}}, jobs, opt).Outcomes
+	if o[0].Nodes != o[1].Nodes || strings.Contains(o[3].Nodes, o[0].Nodes) || !o[3].Done {
+		t.Errorf("%+v", o)
 	}
 }

@@ -1,7 +1,9 @@
 package virtual
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -140,4 +142,170 @@ func TestSeriesCountsWhatJobsHold(t *testing.T) {
 			}
 		}
 	}
+}
+
+// maintained changes windows of maintenance as it goes, and has those begin that are due.
+type maintained struct {
+	*engine
+	begun map[int]bool // by number, which is the name of a window here
+	next  int
+}
+
+// on announces a window.
+func (m *maintained) on(start, end float64, nodes ...int32) int {
+	m.announce(&trace.NodeEvent{At: start, For: end - start, Nodes: nodes})
+	m.next++
+	for i := range m.windows {
+		if w := &m.windows[i]; w.off[-1] == 0 {
+			w.off[-1] = int32(m.next) // no request is off -1
+		}
+	}
+	return m.next
+}
+
+// to gives a window other times; it ends at once where its end is over.
+func (m *maintained) to(number int, start, end float64) {
+	for i := range m.windows {
+		if w := &m.windows[i]; w.off[-1] == int32(number) {
+			if m.begun[number] && end > m.now {
+				start = w.start
+			}
+			w.start, w.end = start, end
+			if m.begun[number] {
+				m.unreserve(m.name(number))
+				delete(m.begun, number)
+			}
+		}
+	}
+	slices.SortStableFunc(m.windows, func(a, b window) int { return cmp.Compare(a.start, b.start) })
+	m.pastWindows()
+	m.slurm.change()
+	m.moved = true
+}
+
+func (m *maintained) name(number int) string { return maintenance + strconv.Itoa(number) }
+
+// begin has the windows begin that are due.
+func (m *maintained) begin() {
+	m.pastWindows()
+	for i := range m.windows {
+		if w, number := &m.windows[i], int(m.windows[i].off[-1]); w.start <= m.now && !m.begun[number] {
+			m.begun[number] = true
+			m.reserveNodes(m.name(number), w.nodes, w.end-m.now)
+			m.moved = true
+		}
+	}
+}
+
+const vacating = "[windows]\nenabled = true\n"
+
+// Windows that are moved, cancelled and extended while jobs run towards them, that overlap, and on a part of the nodes: jobs
+// leave before them, once each, and go on after them; where none is left in their way they run on.
+func TestWindowsChange(t *testing.T) {
+	two := []int32{0, 1}
+	for name, w := range map[string]struct {
+		at    float64
+		do    func(*maintained) // beside a window from 10000 to 11000 on both nodes
+		left  [2]int32          // how often each of two jobs of 12000 s left
+		after float64           // the first one ends then, or up to ten minutes later
+	}{
+		"as announced":     {0, func(*maintained) {}, [2]int32{1, 1}, 13000},
+		"earlier":          {3000, func(m *maintained) { m.to(1, 5000, 6000) }, [2]int32{1, 1}, 13000},
+		"at once":          {3000, func(m *maintained) { m.to(1, 3010, 4000) }, [2]int32{1, 1}, 13000},
+		"later":            {3000, func(m *maintained) { m.to(1, 11000, 12000) }, [2]int32{1, 1}, 13000},
+		"far enough":       {3000, func(m *maintained) { m.to(1, 90000, 91000) }, [2]int32{}, 12000},
+		"cancelled":        {3000, func(m *maintained) { m.to(1, 0, 0) }, [2]int32{}, 12000},
+		"extended":         {3000, func(m *maintained) { m.to(1, 10000, 15000) }, [2]int32{1, 1}, 17000},
+		"extended in it":   {10500, func(m *maintained) { m.to(1, 10000, 15000) }, [2]int32{1, 1}, 17000},
+		"two that overlap": {3000, func(m *maintained) { m.on(10500, 13000, two...) }, [2]int32{1, 1}, 15000},
+		"another one":      {3000, func(m *maintained) { m.on(4000, 4500, two...) }, [2]int32{2, 2}, 13500},
+		"of one node":      {3000, func(m *maintained) { m.to(1, 0, 0); m.on(10000, 11000, 0) }, [2]int32{1, 0}, 12000},
+	} {
+		c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 4}}}
+		job := trace.Job{GPUs: 4, Duration: 12000, Limit: 20000, Grace: 30, Submit: 10}
+		opt := Options{Order: Priod, Backfill: EASY, Placement: placement.Packed, Daemon: daemonOf(t, vacating, nil)}
+		opt.Daemon.Every = true
+		var m *maintained
+		e := moments(t, c, numbered(trace.Job{GPUs: 1, Duration: 1}, job, job), opt, func(e *engine) { // the first one is over when the window is announced
+			if m == nil {
+				m = &maintained{engine: e, begun: map[int]bool{}}
+				m.on(10000, 11000, two...)
+			}
+			if do := w.do; do != nil && e.now >= w.at {
+				do(m)
+				w.do = nil
+			}
+			m.begin()
+		})
+		a, b := &e.outcomes[1], &e.outcomes[2]
+		if a.Nodes == "n1" && w.left[0] != w.left[1] { // which of them is on the first node does not matter
+			a, b = b, a
+		}
+		if [2]int32{a.Preemptions, b.Preemptions} != w.left || a.End < w.after || b.End > w.after+1500 || !a.Done || !b.Done {
+			t.Errorf("%s: %+v\n%+v", name, *a, *b)
+		}
+	}
+}
+
+// Over random windows that come, move, grow and go: each job does all its work, none ends by a limit of priod's, none has one
+// for long where no window is announced, and none that has one is in a window for longer than it takes to leave.
+func TestWindowsPropertyOfCycles(t *testing.T) {
+	fresh := func() Daemon { return daemonOf(t, vacating, nil) }
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := rapid.IntRange(1, 3).Draw(t, "nodes")
+		c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: nodes, GPUType: "a100", GPUs: 4}}}
+		var jobs []trace.Job
+		for range rapid.IntRange(1, 6).Draw(t, "jobs") {
+			d := float64(rapid.IntRange(100, 4000).Draw(t, "seconds"))
+			j := trace.Job{GPUs: rapid.IntRange(1, 4).Draw(t, "gpus"), Duration: d, Limit: d + float64(rapid.IntRange(1, 9000).Draw(t, "more")), Grace: 30, User: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user")}
+			j.NoTag = rapid.IntRange(0, 3).Draw(t, "untagged") == 0
+			jobs = append(jobs, j)
+		}
+		opt := Options{Order: Priod, Backfill: EASY, Placement: placement.Packed, Daemon: fresh()}
+		opt.Daemon.Every = true
+		var m *maintained
+		changed, events, end := 0.0, rapid.IntRange(1, 8).Draw(t, "events"), 0.0
+		e := moments(t, c, numbered(jobs...), opt, func(e *engine) {
+			if m == nil {
+				m = &maintained{engine: e, begun: map[int]bool{}}
+			}
+			if events > 0 && e.now > changed+float64(rapid.IntRange(10, 900).Draw(t, "pause")) {
+				changed, events = e.now, events-1
+				start := e.now + float64(rapid.IntRange(1, 3000).Draw(t, "ahead"))
+				stop := start + float64(rapid.IntRange(1, 1200).Draw(t, "long"))
+				switch n := 0; {
+				case m.next > 0 && rapid.Bool().Draw(t, "which"):
+					if n = rapid.IntRange(1, m.next).Draw(t, "number"); rapid.Bool().Draw(t, "goes") {
+						start, stop = 0, 0
+					}
+					m.to(n, start, stop)
+				default:
+					on := rapid.SliceOfNDistinct(rapid.Int32Range(0, int32(nodes)-1), 1, nodes, rapid.ID[int32]).Draw(t, "on")
+					slices.Sort(on)
+					m.on(start, stop, on...)
+				}
+				end = max(end, stop)
+			}
+			m.begin()
+			for k := range e.running {
+				for j := range e.running[k].all {
+					short := j.limited.written && j.Limit != j.limited.own
+					if short && len(e.windows) == 0 && e.now > max(changed, end)+60 {
+						t.Fatalf("at %v job %s has the limit %v, its own is %v", e.now, j.ID, j.Limit, j.limited.own)
+					}
+					for i := range e.windows {
+						w := &e.windows[i]
+						if short && e.now > max(changed, w.start)+120 && slices.ContainsFunc(j.nodes(), func(n int32) bool { return slices.Contains(w.nodes, n) }) {
+							t.Fatalf("at %v job %s runs in a window since %v", e.now, j.ID, w.start)
+						}
+					}
+				}
+			}
+		})
+		for i, o := range e.outcomes {
+			if worked := o.Ran*float64(jobs[i].GPUs) - o.Wasted; !o.Done || worked < jobs[i].Duration*float64(jobs[i].GPUs)-1 {
+				t.Fatalf("job %d: %+v of %+v", i, o, jobs[i])
+			}
+		}
+	})
 }

@@ -329,31 +329,33 @@ func (q *Queries) HeldCycles(ctx context.Context, db DBTX, sinceMs int64) ([]Hel
 const holders = `-- name: Holders :many
 SELECT j.id, j.task, j.user, j.account, j.partition, j.gpus, j.gpu_type, j.node_list, j.start_ms, j.time_limit_ms, j.tag,
   CAST(coalesce((SELECT i.class FROM intervals AS i WHERE i.job = j.job AND i.closed = 0 ORDER BY i.start_ms DESC LIMIT 1), '') AS TEXT) AS class,
-  CAST(coalesce(e.median_ms, 0) AS INTEGER) AS median_ms, CAST(coalesce(e.p90_ms, 0) AS INTEGER) AS p90_ms
+  CAST(coalesce(e.median_ms, 0) AS INTEGER) AS median_ms, CAST(coalesce(e.p90_ms, 0) AS INTEGER) AS p90_ms,
+  CAST(coalesce((SELECT iif(w.reason = ?1, w.after, '') FROM writes AS w WHERE w.job = j.job AND w.lever = 'TimeLimit' ORDER BY w.write DESC LIMIT 1), '') AS TEXT) AS written_limit
 FROM jobs AS j LEFT JOIN ends AS e ON e.job = j.job
 WHERE j.left_ms = 0 AND j.state != 'pending' AND j.node_list != '' ORDER BY j.job
 `
 
 type HoldersRow struct {
-	ID          int64
-	Task        int64
-	User        string
-	Account     string
-	Partition   string
-	Gpus        int64
-	GpuType     string
-	NodeList    string
-	StartMs     int64
-	TimeLimitMs int64
-	Tag         string
-	Class       string
-	MedianMs    int64
-	P90Ms       int64
+	ID           int64
+	Task         int64
+	User         string
+	Account      string
+	Partition    string
+	Gpus         int64
+	GpuType      string
+	NodeList     string
+	StartMs      int64
+	TimeLimitMs  int64
+	Tag          string
+	Class        string
+	MedianMs     int64
+	P90Ms        int64
+	WrittenLimit string
 }
 
-// The jobs that hold nodes, with the class of their run and when it is expected to end; ” and 0: not known.
-func (q *Queries) Holders(ctx context.Context, db DBTX) ([]HoldersRow, error) {
-	rows, err := db.QueryContext(ctx, holders)
+// The jobs that hold nodes, with the class of their run, when it is expected to end, and the limit that priod last wrote for a reason; ” and 0: not known.
+func (q *Queries) Holders(ctx context.Context, db DBTX, reason string) ([]HoldersRow, error) {
+	rows, err := db.QueryContext(ctx, holders, reason)
 	if err != nil {
 		return nil, err
 	}
@@ -376,6 +378,7 @@ func (q *Queries) Holders(ctx context.Context, db DBTX) ([]HoldersRow, error) {
 			&i.Class,
 			&i.MedianMs,
 			&i.P90Ms,
+			&i.WrittenLimit,
 		); err != nil {
 			return nil, err
 		}
