@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"os/user"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,34 @@ func TestShareInParts(t *testing.T) {
 		t.Errorf("it runs on %s nodes", on)
 	}
 	e.slurm("scancel", append(ids, parts)...)
+}
+
+// Of an array so many tasks start, all at once, as its account's share holds; the others wait by their begin time.
+func TestArrayInPart(t *testing.T) {
+	e := newOwned(t)
+	var workers []string
+	for i := range 4 {
+		workers = append(workers, fmt.Sprint("guest", i))
+		e.worker(workers[i], "t4:2", endless, 5, "save", "--account="+guests)
+	}
+	e.begun(workers...)
+	d := e.daemon()
+	d.waitLog("started")
+	array := e.submit("--account="+lab.Physics, "--array=0-9", "--gres=gpu:t4:2", "--time=60", "--wrap", "sleep 600")
+	tasks := func(state string) []string {
+		return strings.Fields(e.slurm("squeue", "--noheader", "--jobs="+array, "--states="+state, "--format=%K,%r"))
+	}
+	began := time.Now()
+	e.wait("four tasks to run", func() bool { return len(tasks("RUNNING")) == 4 })
+	t.Logf("they run %.1f s after their submission", time.Since(began).Seconds())
+	e.wait("the others to wait for their begin time", func() bool { return slices.Equal(tasks("PENDING"), []string{"4-9,BeginTime"}) })
+	if n := e.toldOf(workers); n != 4 {
+		t.Errorf("%d jobs left", n)
+	}
+	e.slurm("scancel", array+"_0")
+	e.wait("the next task to run", func() bool {
+		return len(tasks("RUNNING")) == 4 && slices.Equal(tasks("PENDING"), []string{"5-9,BeginTime"})
+	})
 }
 
 // A begin time of priod's is moved on after a restart too, not while priod is paused, and is taken back by reset. One of a

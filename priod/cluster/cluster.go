@@ -86,6 +86,7 @@ type Job struct {
 	GPUs            int       // whole job, one task: that it holds, or that Slurm will give it
 	Right           Right     // by the guaranteed shares of accounts: set by guarantee, in each cycle
 	EntitledSince   time.Time // of one that waits: likewise
+	RightTasks      int       // of a waiting array, how many tasks have Right; 0: all: likewise
 	Idle            bool      // it holds GPUs and does not work, and leaves first where it agrees to leave: set by idle, in each cycle
 	Admitted        bool      // it waits, and priod opens nodes for it that are kept for TE jobs: set by headroom, in each cycle
 	Nodes, CPUs     int       // whole job

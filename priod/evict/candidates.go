@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -14,6 +15,10 @@ type Holders struct {
 	all  []preemption.Candidate
 	jobs []*cluster.Job // of all
 }
+
+// overtime is for how long Slurm may look away from a job beyond its limit, and let it end by itself (KillWait). One that runs
+// longer has time from OverTimeLimit.
+const overtime = 2 * time.Minute
 
 // FindHolders finds the jobs that hold GPUs. The order of the queue plays no part.
 func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings) *Holders {
@@ -33,6 +38,9 @@ func FindHolders(s *cluster.Snapshot, m *nodemap.Map, j *Journal, set *Settings)
 		x := preemption.Candidate{
 			Shares: shares, Leaving: leaves, Evicted: j.Times[job.ID], Elapsed: max(s.At.Sub(job.Start).Seconds(), 0), Remaining: job.Remaining(s.At),
 			Restart: set.Restart.Seconds(), Borrows: job.Right == cluster.Borrows,
+		}
+		if running && x.Remaining == 0 && s.At.Sub(job.Start.Add(job.TimeLimit)) > overtime {
+			x.Remaining = math.Inf(1)
 		}
 		switch {
 		case leaves:

@@ -282,7 +282,15 @@ const startsBy = 90 * time.Second
 
 // passedOver reports whether Slurm does not start an entitled job that fits: what is free is kept for a job ahead of it.
 func (c *Choice) passedOver(job *cluster.Job) bool {
-	return c.For == ForTrial && job.Right == cluster.Entitled && !job.EntitledSince.IsZero() && c.Snapshot.At.Sub(job.EntitledSince) >= startsBy
+	return c.For == ForTrial && c.entitledFor(job) >= startsBy
+}
+
+// entitledFor is how long a waiting job has been entitled.
+func (c *Choice) entitledFor(job *cluster.Job) time.Duration {
+	if job.Right != cluster.Entitled || job.EntitledSince.IsZero() {
+		return 0
+	}
+	return c.Snapshot.At.Sub(job.EntitledSince)
 }
 
 // sharesOf are the shares of a place as rows.

@@ -129,3 +129,29 @@ func TestEntitledRetry(t *testing.T) {
 		}
 	}
 }
+
+// An entitled job waits for ends that come before the victims' grace and little more. A job beyond its limit for minutes has time
+// from OverTimeLimit; what was to end and did not, as a job whose epilog hangs, counts no longer.
+func TestEndsThatDoNotCome(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*cluster.Job)
+		waited time.Duration
+		want   preemption.Why
+	}{
+		"its limit comes":    {func(j *cluster.Job) { j.TimeLimit = time.Hour + 10*time.Second }, 0, preemption.Anyway},
+		"it just came":       {func(j *cluster.Job) { j.TimeLimit = time.Hour - 10*time.Second }, 0, preemption.Anyway},
+		"it is long past":    {func(j *cluster.Job) { j.TimeLimit = time.Hour - 10*time.Minute }, 0, preemption.Evicts},
+		"its epilog runs":    {func(j *cluster.Job) { j.State = cluster.Completing }, 0, preemption.Anyway},
+		"its epilog hangs":   {func(j *cluster.Job) { j.State = cluster.Completing }, 5 * time.Minute, preemption.Evicts},
+		"others took it all": {func(j *cluster.Job) { j.TimeLimit = time.Hour + 10*time.Second }, 5 * time.Minute, preemption.Evicts},
+	} {
+		s := newScene(1)
+		s.runs(1, 1, 2, c.change)
+		s.runs(2, 1, 2)
+		s.entitled(10, 2)
+		s.Jobs[2].EntitledSince = at.Add(-c.waited)
+		if why, _ := s.why(10); why != c.want {
+			t.Errorf("%s: %s, want %s", name, why, c.want)
+		}
+	}
+}

@@ -42,6 +42,9 @@ func (c *Choice) setShadowTimes() {
 			last[t.Request] = math.Inf(1)
 			continue
 		}
+		if t.Due && t.Waited+start > horizon { // what was to end did not, or others took its place
+			continue
+		}
 		last[t.Request], t.Start, t.StartsOn = start, start, c.search.Nodes.Type(shares[0].Node)
 		line.Reserve(shares, start, math.Inf(1))
 	}

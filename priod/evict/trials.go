@@ -39,12 +39,22 @@ const maxTrials = 1000
 // batch_sched_delay (3 s) and a pass over the queue.
 const firstLook = 10 * time.Second
 
-// askTrials adds the waiting TE jobs. Of an array one task at a time asks: the first, which gets a record of its own.
+// askTrials adds the waiting TE jobs, and the entitled ones. Of an array one task at a time asks: the first, which gets a record of
+// its own. Entitled jobs that are passed over ask first: a trial ahead of them may fit, and wait for what is kept for a larger one.
 func (c *Choice) askTrials() {
 	c.careless = c.Journal.givenUp(c.Snapshot.At, c.Settings.Retry)
 	beside := sync.OnceValue(func() *placement.Nodes { return c.Journal.beside(c.Nodes) })
 	asked, limit := 0, c.policy.Limits.UserGPUMinutesPerDay
-	for _, q := range c.Plan.Queue {
+	passed := func(q plan.Queued) bool {
+		job := &c.Snapshot.Jobs[q.Job]
+		return c.passedOver(job) && takesFree(c.Nodes, job, beside())
+	}
+	waits := func(q plan.Queued) bool { return !passed(q) }
+	queue := c.Plan.Queue
+	if slices.ContainsFunc(queue, passed) {
+		queue = slices.Concat(slices.DeleteFunc(slices.Clone(queue), waits), slices.DeleteFunc(slices.Clone(queue), passed))
+	}
+	for _, q := range queue {
 		job, decision := &c.Snapshot.Jobs[q.Job], &c.Plan.Decisions[q.Decision]
 		x := c.claimant(job)
 		if !decision.GetsRoom() || job.TaskCount > 1 && x.Job.Task == slurmplug.NoTask {
@@ -73,7 +83,7 @@ func (c *Choice) askTrials() {
 				asked++
 			}
 		}
-		c.add(x, preemption.Claimant{Owner: x.User, Start: math.Inf(1), Run: run, Price: decision.Choices.Budget.Factor(), Due: job.Right == cluster.Entitled, Spreads: c.spreads(job)})
+		c.add(x, preemption.Claimant{Owner: x.User, Start: math.Inf(1), Run: run, Price: decision.Choices.Budget.Factor(), Due: job.Right == cluster.Entitled, Waited: c.entitledFor(job).Seconds(), Spreads: c.spreads(job)})
 	}
 }
 
@@ -158,4 +168,11 @@ func fitsElsewhere(m *nodemap.Map, job *cluster.Job, preferred placement.Types, 
 		return found
 	}
 	return !fits(preferred) && fits(types)
+}
+
+// takesFree reports whether a job fits now in what is free.
+func takesFree(m *nodemap.Map, job *cluster.Job, free *placement.Nodes) bool {
+	types, _ := m.Types(job)
+	_, fits := free.Fit(m.Request(job, types), nil)
+	return fits
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"slurmprio/priod/cluster"
@@ -230,28 +231,37 @@ func (d *decider) waiting(j *cluster.Job, gpus float64) Standing {
 		d.bound[k] += float64(fit) * gpus
 		return x
 	}
-	return Standing{d.beyond(j, gpus, first), first, 0}
+	right, has := d.beyond(j, gpus, first, tasks)
+	if has == tasks {
+		has = 0
+	}
+	return Standing{right, first, has}
 }
 
-// beyond is the right of a waiting job that is not entitled.
-func (d *decider) beyond(j *cluster.Job, gpus float64, share int) cluster.Right {
+// beyond is the right of a waiting job that is not entitled, and how many of its tasks have it.
+func (d *decider) beyond(j *cluster.Job, gpus float64, share, tasks int) (cluster.Right, int) {
 	grace, leaves := d.set.Leaves(j)
+	reach, fit := d.pools.reach(j), 0
+	if !leaves && share >= 0 {
+		fit = min(int((d.result.Shares[share].Owned+rounding-d.bound[share])/gpus), tasks)
+	}
 	switch {
 	case d.set.Lend == All:
-		return cluster.Borrows
-	case !leaves && share >= 0 && d.bound[share]+gpus <= d.result.Shares[share].Owned+rounding:
-		// It takes the place of jobs of its account that leave: these borrow from then on.
-		d.bound[share] += gpus
-		return cluster.Within
+		return cluster.Borrows, tasks
+	case fit > 0: // It takes the place of jobs of its account that leave: these borrow from then on.
+		d.bound[share] += float64(fit) * gpus
+		return cluster.Within, fit
 	case d.set.Lend == Returnable && (leaves && grace <= d.soonest || d.set.Trial(j) || j.TimeLimit != slurmplug.Unlimited && j.TimeLimit <= d.soonest):
-		return cluster.Borrows
-	case d.pools.keeps(d.pools.reach(j), gpus):
-		d.pools.promise(d.pools.reach(j), gpus)
-		return cluster.Borrows
-	case d.waited(j) >= d.set.After:
-		return cluster.Borrows
+		return cluster.Borrows, tasks
 	}
-	return cluster.Withheld
+	if fit = sort.Search(tasks, func(n int) bool { return !d.pools.keeps(reach, float64(n+1)*gpus) }); fit > 0 {
+		d.pools.promise(reach, float64(fit)*gpus)
+		return cluster.Borrows, fit
+	}
+	if d.waited(j) >= d.set.After {
+		return cluster.Borrows, tasks
+	}
+	return cluster.Withheld, tasks
 }
 
 // waited is how long a job has waited since it could first have run.

@@ -65,7 +65,11 @@ func (f *Feature) Classify(s *cluster.Snapshot, h *cluster.History) {
 	}
 	f.result = Decide(s, h, &f.Settings, f.Memory)
 	for i := range f.result.Jobs {
-		s.Jobs[i].Right = f.result.Jobs[i].Right
+		x, j := &f.result.Jobs[i], &s.Jobs[i]
+		j.Right, j.RightTasks = x.Right, x.Tasks
+		if j.State == cluster.Pending && x.Right == cluster.Entitled && x.Tasks == 0 { // room is made at once for tasks that have records of their own
+			j.RightTasks = min(j.TasksNow(), j.TaskCount-1)
+		}
 	}
 	f.Memory.entitle(s)
 	for i := range s.Jobs {

@@ -92,7 +92,7 @@ func (s *State) Lent() float64 { return max(s.Owned-s.Entitled-s.Wanted, 0) }
 type Standing struct {
 	Right cluster.Right
 	Share int // index of the share that it draws on; -1: its account has none
-	Tasks int // of a waiting record that are entitled; 0: all
+	Tasks int // of a waiting record that have it; 0: all
 }
 
 // Result is a decision.

@@ -146,3 +146,43 @@ func TestArrayEvictsNoneOfItsOwn(t *testing.T) {
 		s.Jobs[0].Tasks, s.Jobs[0].TaskCount = "8-4999", 4992
 	}
 }
+
+// Of an array as many tasks may start as have a right to; once these have records of their own, the others wait.
+func TestArraysInPart(t *testing.T) {
+	for name, c := range map[string]struct {
+		owned, first int
+		account      string
+		want         string
+	}{
+		"entitled":             {16, 0, "vision", "entitled 9, entitled 0"},
+		"some are":             {4, 0, "vision", "entitled 4, borrows 0"},
+		"what no account owns": {13, 0, "chem", "borrows 3, withheld 0"},
+		"in place of others":   {16, 14, "vision", "entitled 2, within 0"},
+	} {
+		s := newScene(4, Share{Account: "vision", GPUs: c.owned})
+		if c.first > 0 {
+			s.job(1, "vision", c.first, false, "be", time.Hour)
+		}
+		array := s.job(9, c.account, 1, true, "", time.Minute)
+		array.Tasks, array.TaskCount = "0-9", 10
+		at := len(s.Jobs) - 1
+		f := &Feature{Settings: s.set, Memory: s.memory}
+		f.Classify(&s.Snapshot, s.h)
+		first := s.Jobs[at]
+		for task := range first.RightTasks {
+			j := first
+			j.ID, j.Tasks, j.TaskCount = cluster.JobID{ID: 9, Task: int32(task)}, "", 1
+			s.Jobs = append(s.Jobs, j)
+		}
+		s.Jobs[at].Tasks, s.Jobs[at].TaskCount = fmt.Sprintf("%d-9", first.RightTasks), 10-first.RightTasks
+		f.Classify(&s.Snapshot, s.h)
+		for _, j := range s.Jobs[at+1:] {
+			if j.Right != first.Right {
+				t.Errorf("%s: task %s: %s", name, j.ID, j.Right)
+			}
+		}
+		if rest := s.Jobs[at]; fmt.Sprintf("%s %d, %s %d", first.Right, first.RightTasks, rest.Right, rest.RightTasks) != c.want {
+			t.Errorf("%s: %s %d, %s %d, want %s", name, first.Right, first.RightTasks, rest.Right, rest.RightTasks, c.want)
+		}
+	}
+}

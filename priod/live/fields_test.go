@@ -13,8 +13,8 @@ import (
 // Every field of squeue's record makes a difference to the job in some request, and every
 // field of the job comes from it. Of one that does not, say here where it goes or comes from.
 func TestEveryFieldOfARecord(t *testing.T) {
-	elsewhere := []string{"UID", "AtOnce", "Shares"}                                                                                                                                                      // users.name makes it the User, addArrays the limit of all of an array, keepOthers a node's Owned
-	others := []string{"AtOnce", "ArrayRuns", "SiteFactor", "SiteFactorKnown", "Asked", "Switches", "NodeCount", "Tag", "Node", "Parts", "Site", "Admitted", "Right", "EntitledSince", "Idle", "Fragile"} // addArrays, sprio, closer looks, packages consent, headroom, guarantee and idle, and what TestJob covers
+	elsewhere := []string{"UID", "AtOnce", "Shares"}                                                                                                                                                                    // users.name makes it the User, addArrays the limit of all of an array, keepOthers a node's Owned
+	others := []string{"AtOnce", "ArrayRuns", "SiteFactor", "SiteFactorKnown", "Asked", "Switches", "NodeCount", "Tag", "Node", "Parts", "Site", "Admitted", "Right", "EntitledSince", "RightTasks", "Idle", "Fragile"} // addArrays, sprio, closer looks, packages consent, headroom, guarantee and idle, and what TestJob covers
 	when := time.Unix(1700000000, 0)
 	base := slurmplug.Job{ID: slurmplug.JobID{ID: 3, Task: 1}, RawID: 4, TaskCount: 1, User: "ann", Partition: "gpu", State: "PENDING", Nodes: 2, NumTasks: 4,
 		TRES: "cpu=2,mem=4G,node=2", TimeLimit: time.Hour, Submit: when, Comment: "prio:type=te&v=1"}

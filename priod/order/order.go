@@ -5,9 +5,10 @@
 // FitGpp (Yabuuchi et al., OpML 2019). From first to last:
 //
 //   - TE jobs for which room is being made
-//   - the other TE jobs, in the order of the time when they could first have run,
-//     within a budget for each user and account
+//   - the other TE jobs, those within their accounts' shares first, in the order of the
+//     time when they could first have run, within a budget for each user and account
 //   - BE jobs to which others yield at the end of a round
+//   - BE jobs within their accounts' shares
 //   - BE jobs that priod evicted
 //   - the other BE jobs, as Slurm itself orders them, or by what the allocation owes
 //     them
@@ -215,7 +216,7 @@ func (d *decider) newDecision(v *Verdict, now int64) plan.Decision {
 	if d.set.Off && why != plan.Evicted {
 		why = ""
 	}
-	switch why { // two steps between the other BE jobs and the TE jobs
+	switch why { // between the other BE jobs and the TE jobs
 	case plan.Evicted:
 		dec.Value = d.lowestAbove()
 	case plan.InShare:

@@ -442,7 +442,7 @@ func TestOrderMadeAgain(t *testing.T) {
 				Right: rapid.SampledFrom([]cluster.Right{cluster.NoShares, cluster.Entitled, cluster.Borrows}).Draw(t, "right"),
 			}
 			if rapid.IntRange(0, 3).Draw(t, "array") == 0 {
-				j.Tasks, j.TaskCount = "3-5", 3
+				j.Tasks, j.TaskCount, j.RightTasks = "3-5", 3, rapid.IntRange(0, 2).Draw(t, "tasks")
 			}
 			if rapid.Bool().Draw(t, "foreign") {
 				j.SiteFactor = 77
@@ -481,5 +481,33 @@ func TestClaimedJobRanksFirstWithinShares(t *testing.T) {
 	h.Claiming = map[cluster.JobID]bool{s.Jobs[1].ID: true}
 	if d := Decide(s, h, settings()).Decisions; d[0].Value <= 0 || d[2].Value <= d[0].Value || d[1].Value <= d[2].Value {
 		t.Errorf("values %d, %d and %d: want the second, which has a claim, above the third, a trial, and that above the first", d[0].Value, d[1].Value, d[2].Value)
+	}
+}
+
+// Entitled jobs go first, trials among trials. Of an array the tasks get records of their
+// own that may start.
+func TestOrderWithinShares(t *testing.T) {
+	s := &cluster.Snapshot{At: start, Multifactor: cluster.Multifactor{Span: span}}
+	for n, x := range []struct {
+		class string
+		right cluster.Right
+	}{{"te", cluster.Entitled}, {"te", cluster.Borrows}, {"be", cluster.Entitled}, {"be", cluster.Borrows}} {
+		s.Jobs = append(s.Jobs, cluster.Job{
+			ID: slurmplug.Plain(uint32(n + 1)), TaskCount: 1, Partition: "gpu", State: cluster.Pending, Priority: 1000, GPUs: 1, TimeLimit: time.Minute,
+			SiteFactorKnown: true, Eligible: start.Add(-time.Minute - time.Duration(n)*time.Second), Tag: jobtag.Tag{Type: x.class}, Right: x.right,
+		})
+	}
+	j := &s.Jobs[3]
+	j.Tasks, j.TaskCount, j.RightTasks = "0-9", 10, 3
+	h := cluster.NewHistory()
+	h.Observe(s)
+	p := Decide(s, h, settings())
+	for i := range p.Decisions[1:] {
+		if p.Decisions[i].Value <= p.Decisions[i+1].Value {
+			t.Errorf("job %d has %d, and job %d has %d", i+1, p.Decisions[i].Value, i+2, p.Decisions[i+1].Value)
+		}
+	}
+	if last := p.Actions[len(p.Actions)-1]; last.Tasks != "0-2" || !last.Part {
+		t.Errorf("of the array: %+v", last)
 	}
 }

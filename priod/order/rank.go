@@ -70,7 +70,7 @@ func (r *ranker) verdict(i int) Verdict {
 		}
 	}
 	if v.Ranked && v.Class == cluster.BE {
-		switch {
+		switch v.Tasks = j.RightTasks; {
 		case j.Right == cluster.Entitled:
 			v.Why = plan.InShare
 		case r.h.Claiming[j.ID]:
@@ -100,10 +100,10 @@ func (r *ranker) again(verdicts []Verdict, te []int) {
 }
 
 // sortTE returns TE jobs, indices of verdicts, in their order: those for which room is being made
-// first, then by the level of their price, then by the time when they could first have run.
+// first, then those within their accounts' shares, then by the level of their price, then by the time when they could first have run.
 func sortTE(te []int, verdicts []Verdict, s *cluster.Snapshot, h *cluster.History) []int {
 	type key struct { // small, because tens of thousands are moved about
-		later   bool
+		turn    int
 		level   int
 		since   int64
 		id      cluster.JobID
@@ -112,14 +112,19 @@ func sortTE(te []int, verdicts []Verdict, s *cluster.Snapshot, h *cluster.Histor
 	keys := make([]key, len(te))
 	for k, i := range te {
 		j := &s.Jobs[verdicts[i].Job]
-		keys[k] = key{!h.Claiming[j.ID], level(verdicts[i].Budget.Factor()), verdicts[i].Since.UnixNano(), idOrder(j), i}
+		turn := 2
+		switch {
+		case h.Claiming[j.ID]:
+			turn = 0
+		case j.Right == cluster.Entitled:
+			turn = 1
+		}
+		keys[k] = key{turn, level(verdicts[i].Budget.Factor()), verdicts[i].Since.UnixNano(), idOrder(j), i}
 	}
 	slices.SortFunc(keys, func(a, b key) int {
 		switch {
-		case a.later != b.later && b.later:
-			return -1
-		case a.later != b.later:
-			return 1
+		case a.turn != b.turn:
+			return cmp.Compare(a.turn, b.turn)
 		case a.level != b.level:
 			return cmp.Compare(a.level, b.level)
 		case a.since != b.since:

@@ -74,7 +74,7 @@ func TestEveryFieldOfAJob(t *testing.T) {
 	run(&base, epoch)
 	base.SiteFactorKnown, base.Tag = true, jobtag.Tag{} // which follows from its text
 	unstored := []string{
-		"Admitted", "Right", "EntitledSince", "Idle", // what each cycle decides anew
+		"Admitted", "Right", "EntitledSince", "RightTasks", "Idle", // what each cycle decides anew
 		"Interactive", "Site", // what rules of the site make of it: the decision says it
 		"SLUID", "Name", "Whole", "OneThread", "MemByCPU", "AllMem", "TaskCPUs", "Gres", "Open", "Node", "Parts", "Asked", "Switches", "NodeCount", "AtOnce", "ArrayRuns", "Fragile", "Elsewhere", // what only the next poll needs
 		"Tag", // tested below

@@ -95,7 +95,8 @@ type Claimant struct {
 	// much less, and no more than an hour of a wait counts from 1 on. 0 is 1.
 	Price float64
 	// Due has any loss pay, whatever its Price, and whatever was lost within a day: the GPUs are guaranteed to its account.
-	Due bool
+	Due    bool
+	Waited float64 // of one that is Due, since when
 	// Spreads: it may lie on any number of nodes. Where no node has room for all of it, room is made in parts.
 	Spreads bool
 	Owner   string // whose part of Limits.UserGPUMinutesPerDay counts; "": none
