@@ -81,6 +81,25 @@ func (c Config) lists(key, word string) bool {
 	return slices.ContainsFunc(c.List(key), func(w string) bool { return strings.EqualFold(w, word) })
 }
 
+// scheduler is a number of SchedulerParameters; the usual one where none is set.
+func (c Config) scheduler(key string, usual int) int {
+	for _, p := range c.List("SchedulerParameters") {
+		if text, is := strings.CutPrefix(p, key+"="); is {
+			if n, err := parseUint(text, math.MaxInt32); err == nil {
+				return int(n)
+			}
+			return usual
+		}
+	}
+	return usual
+}
+
+// BackfillDepth is Slurm's default of Config.BackfillDepth.
+const BackfillDepth = 500
+
+// BackfillDepth is how many jobs the backfill looks at, each counted in each of its partitions (bf_max_job_test).
+func (c Config) BackfillDepth() int { return max(c.scheduler("bf_max_job_test", BackfillDepth), 1) }
+
 // Version is slurmctld's version, "22.05.8".
 func (c Config) Version() string { return c.values["SLURM_VERSION"] }
 

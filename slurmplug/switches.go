@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -146,15 +145,6 @@ func (c Config) HasSwitches() bool { return strings.Contains(c.Get("TopologyPlug
 // MaxSwitchWait is the longest time that Slurm lets a job wait for its switches: a longer
 // one is cut to it.
 func (c Config) MaxSwitchWait() time.Duration {
-	const usual = 5 * time.Minute
-	params := c.List("SchedulerParameters")
-	at := slices.IndexFunc(params, func(p string) bool { return strings.HasPrefix(p, "max_switch_wait=") })
-	if at < 0 {
-		return usual
-	}
-	n, err := parseUint([]byte(strings.TrimPrefix(params[at], "max_switch_wait=")), math.MaxInt32)
-	if err != nil {
-		return usual
-	}
-	return time.Duration(n) * time.Second
+	const usual = 5 * 60
+	return time.Duration(c.scheduler("max_switch_wait", usual)) * time.Second
 }

@@ -4,22 +4,34 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
 // A load of jobs on a divided cluster, a quarter of which name one partition, a quarter two and half of them three,
-// as accounting recorded it, and its replay without priod: the mean wait is that which was, within 10 %.
+// on the command line or in the script, as accounting recorded it, and its replay without priod: the mean wait is that
+// which was, within 10 %.
 func TestDividedReplay(t *testing.T) {
 	longOnly(t)
-	s := newDivided(t, "")
+	s := newDivided(t, "", "AccountingStoreFlags=job_comment,job_script")
 	const jobs, every = 100, 6 * time.Second // far longer than slurmctld takes to notice a free node
 	r := rand.New(rand.NewPCG(51, 0))
 	lists := []string{"a100", "v100", "t4", "a100,v100", "v100,t4", "t4,a100", "a100,v100,t4", "v100,t4,a100", "t4,a100,v100", "a100,v100,t4", "t4,v100,a100", "v100,a100,t4"}
-	for range jobs {
-		s.slurm("sbatch", "--output=/dev/null", "--partition="+lists[r.IntN(len(lists))], fmt.Sprintf("--gres=gpu:%d", []int{1, 1, 2, 4}[r.IntN(4)]), "--time=5", "--mem=100",
-			"--wrap", fmt.Sprintf("sleep %d", 20+r.IntN(120)))
+	for i := range jobs {
+		list, gres, sleep := "--partition="+lists[r.IntN(len(lists))], fmt.Sprintf("--gres=gpu:%d", []int{1, 1, 2, 4}[r.IntN(4)]), fmt.Sprintf("sleep %d", 20+r.IntN(120))
+		submit := []string{"--output=/dev/null", gres, "--time=5", "--mem=100"}
+		if script := filepath.Join(s.dir, "job.sh"); i%2 == 0 {
+			if err := os.WriteFile(script, []byte("#!/bin/sh\n#SBATCH "+list+"\n"+sleep+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			submit = append(submit, script)
+		} else {
+			submit = append(submit, list, "--wrap", sleep)
+		}
+		s.slurm("sbatch", submit...)
 		s.sleep(time.Duration(r.Float64() * 2 * float64(every)))
 	}
 	s.wait("the queue to be empty", func() bool { return s.slurm("squeue", "--noheader") == "" })
@@ -37,6 +49,9 @@ func TestDividedReplay(t *testing.T) {
 		rows := s.slurm("sacct", "-X", "-n", "-P", "-a", "--state=COMPLETED", "-S", "now-1hours", "-E", "now", "--format=JobID")
 		return strings.Count(rows, "\n")+1 >= jobs
 	})
+	if _, notes, _ := s.priod("simulate", "--from-slurm", "--since", "1h"); strings.Contains(notes, "list of partitions is not known") {
+		t.Error(notes)
+	}
 	s.json(&both, "simulate", "--from-slurm", "--since", "1h", "--compare")
 	for _, run := range both.Runs {
 		t.Logf("%s: %d jobs, mean wait %.1f s, mean completion %.1f s", run.Name, run.Figures.Jobs, run.Figures.Wait, run.Figures.JCT)

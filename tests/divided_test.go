@@ -12,7 +12,7 @@ import (
 )
 
 // newDivided is a site whose GPU types lie in partitions of their own, named after them.
-func newDivided(t *testing.T, settings string) *site {
+func newDivided(t *testing.T, settings string, conf ...string) *site {
 	t.Helper()
 	t.Parallel()
 	nodes := []lab.NodeSpec{{Count: 2, GPUType: "a100", GPUs: 4}, {Count: 2, GPUType: "v100", GPUs: 4}, {Count: 2, GPUType: "t4", GPUs: 4}}
@@ -20,7 +20,7 @@ func newDivided(t *testing.T, settings string) *site {
 	for _, n := range nodes {
 		partitions = append(partitions, fmt.Sprintf("%s Nodes=%[1]s-[1-%d] Default=%s MaxTime=INFINITE State=UP", n.GPUType, n.Count, map[bool]string{true: "YES", false: "NO"}[n.GPUType == "t4"]))
 	}
-	s := bareSite(t, lab.ForTest(t, lab.Options{Nodes: nodes, Partitions: partitions}))
+	s := bareSite(t, lab.ForTest(t, lab.Options{Nodes: nodes, Partitions: partitions, ExtraConf: conf}))
 	s.partitions = anyType
 	s.configure(settings)
 	return s

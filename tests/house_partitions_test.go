@@ -15,6 +15,7 @@ import (
 var oneName = map[string]int{
 	"priod/placement/nodemap/others.go":    2, // of a job that runs; beside the reading of the list
 	"priod/simulate/virtual/partitions.go": 1, // of jobs without GPUs on a cluster without partitions
+	"priod/trace/lists.go":                 1, // of a run
 }
 
 // A job's Partition is a list ("a100,v100"): code that compares it with one name, or looks it up among names, is listed above.

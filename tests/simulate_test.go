@@ -233,14 +233,21 @@ func TestSimulateDividedSite(t *testing.T) {
 	for range 3 {
 		s.submit("--partition=v100", "--gres=gpu:4", "--time=5", "--wrap", "sleep 1")
 	}
-	s.submit("--partition=t4,a100", "--gres=gpu:4", "--time=5", "--wrap", "sleep 1")
+	script := filepath.Join(s.dir, "job.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n#SBATCH --partition=t4,a100\nsleep 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.submit("--gres=gpu:4", "--time=5", script)
 	s.wait("the end of all jobs", func() bool { return s.slurm("squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING") == "" })
 	file := filepath.Join(s.dir, "jobs.csv")
 	var rows [][]string
+	told := ""
 	s.wait("accounting to know four jobs", func() bool { // slurmdbd hears of ends late
-		if _, _, status := s.priod("simulate", "--from-slurm", "--since", "1h", "--order", "multifactor", "--backfill", "easy", "--jobs-out", file); status != 0 {
+		_, notes, status := s.priod("simulate", "--from-slurm", "--since", "1h", "--order", "multifactor", "--backfill", "easy", "--jobs-out", file)
+		if status != 0 {
 			return false
 		}
+		told = notes
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -255,5 +262,8 @@ func TestSimulateDividedSite(t *testing.T) {
 	slices.Sort(starts[:3])
 	if nodes[0] != nodes[1] || nodes[1] != nodes[2] || len(slices.Compact(starts[:3])) != 3 || nodes[3] == nodes[0] || rows[1][8] != "v100" || rows[4][8] == "v100" {
 		t.Errorf("want three jobs after each other on the v100 node that is not reserved, and one elsewhere: %q", rows)
+	}
+	if !strings.Contains(told, "wait for the one in which they ran: 1 (") { // this Slurm keeps no scripts
+		t.Errorf("of one script the list is lost: %q", told)
 	}
 }

@@ -130,6 +130,8 @@ type Simulated struct {
 	jobID  func(id string, place int) cluster.JobID // nil: by the order of arrival
 	left   unrunnable
 	strict bool
+	// divided is whether jobs wait for the nodes of their partitions.
+	divided bool
 	// reserved are the reservations of this Slurm from second 0 of a trace on; nil: not asked for.
 	reserved func(origin time.Time) ([]trace.NodeEvent, error)
 }
@@ -165,6 +167,7 @@ func (s *Simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 	if err := s.nodes(ctx, c, cfg, &in); err != nil {
 		return in, nil, err
 	}
+	s.divided = in.Cluster.Divided()
 	if cfg != nil && !s.spec.Owned() {
 		s.profile = in.Unprofile(cfg)
 	}
@@ -349,6 +352,9 @@ func (s *Simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config
 	if err == nil {
 		opts.Lines, err = client.SubmitLines(ctx, now.Add(-last), now)
 	}
+	if err == nil && s.divided {
+		opts.Scripts, err = listsInScripts(ctx, client, trace.Scripted(runs, opts.Lines))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read accounting: %w", err)
 	}
@@ -364,6 +370,16 @@ func (s *Simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config
 		err = fmt.Errorf("accounting holds no finished GPU jobs of the last %s", c.String("since"))
 	}
 	return jobs, err
+}
+
+// listsInScripts are the lists of partitions in the batch scripts of jobs, by job or array, where Slurm keeps scripts.
+func listsInScripts(ctx context.Context, client *slurmplug.Client, jobs []slurmplug.JobID) (map[uint32][]string, error) {
+	conf, err := client.Config(ctx)
+	if err != nil || !conf.KeepsScripts() {
+		return nil, err
+	}
+	lists := make(map[uint32][]string, len(jobs))
+	return lists, client.BatchScripts(ctx, jobs, func(job slurmplug.JobID, script []byte) { lists[job.ID] = trace.ListsIn(script) })
 }
 
 // slurmRequeue is how long a requeued job may not start, s: cred_expire and a

@@ -167,15 +167,15 @@ func (s says) Run(context.Context, slurmplug.Command) (slurmplug.Output, error) 
 func TestCompareTakesSlurmAsItIs(t *testing.T) {
 	const day = 86400
 	for conf, want := range map[string]ownSlurm{
-		"PriorityType = priority/basic\nSchedulerType = sched/builtin": {order: "fifo", backfill: "none"},
-		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00": {
-			order: "multifactor", backfill: "conservative", weights: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300, ByNodes: true},
+		"PriorityType = priority/basic\nSchedulerType = sched/builtin": {order: "fifo", backfill: "none", depth: 500},
+		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00\nSchedulerParameters = defer,bf_interval=10,bf_max_job_test=200": {
+			order: "multifactor", backfill: "conservative", depth: 200, weights: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300, ByNodes: true},
 		},
-		"PriorityType = priority/multifactor\nPriorityWeightPartition = 7\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityFavorSmall = Yes": {
-			order: "multifactor", backfill: "conservative", weights: virtual.Weights{Partition: 7, MaxAge: day, DecayHalfLife: 14 * day, ByNodes: true, FavorSmall: true},
+		"PriorityType = priority/multifactor\nPriorityWeightPartition = 7\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityFavorSmall = Yes\nSchedulerParameters = bf_max_job_test=many": {
+			order: "multifactor", backfill: "conservative", depth: 500, weights: virtual.Weights{Partition: 7, MaxAge: day, DecayHalfLife: 14 * day, ByNodes: true, FavorSmall: true},
 		},
 		"PriorityType = priority/multifactor\nPriorityWeightQOS = 10\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 00:00:00\nSchedulerType = sched/backfill\nPreemptType = preempt/qos\nPreemptMode = GANG,REQUEUE": {
-			order: "multifactor", backfill: "conservative", preemption: "slurm-qos", weights: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.Inf(1)},
+			order: "multifactor", backfill: "conservative", depth: 500, preemption: "slurm-qos", weights: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.Inf(1)},
 		},
 	} {
 		text := "SLURM_VERSION = 22.05.8\nClusterName = c\n" + conf + "\n\nSlurmctld(primary) at h is UP\n"

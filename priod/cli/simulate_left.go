@@ -52,11 +52,14 @@ func (s *Simulated) leftOut() *leftOutJSON {
 	return &leftOutJSON{s.Stats.Bad, s.left.jobs, s.left.gpuHours, s.left.by, append(slices.Clone(s.Stats.Left), s.left.named...)}
 }
 
-// leftOutWords count what was left out by reason, and name the first.
+// leftOutWords count the jobs whose list of partitions is not known, and what was left out, by reason, and name the first.
 func (s *Simulated) leftOutWords() (words []string) {
+	if n := s.Stats.Unlisted; s.divided && n > 0 {
+		words = append(words, fmt.Sprintf("jobs whose list of partitions is not known, and that wait for the one in which they ran: %d (SubmitLine names none, and accounting keeps no script)", n))
+	}
 	l := s.leftOut()
 	if l == nil {
-		return nil
+		return words
 	}
 	say := func(format string, args ...any) {
 		words = append(words, "left out: "+report.Safe(fmt.Sprintf(format, args...)))

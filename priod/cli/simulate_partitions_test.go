@@ -32,7 +32,8 @@ func TestSimulateReplaysPartitions(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.csv")
 	var printed, errs bytes.Buffer
 	args := []string{"priod", "simulate", "--trace", write(t, "month", history), "--format", "sacct", "--cluster", write(t, "nodes.toml", dividedNodes), "--backfill", "easy", "--jobs-out", out}
-	if status := Main("test", args, &printed, &errs); status != exitDone || !strings.Contains(errs.String(), "job 4 (4.0 GPU-hours): the cluster has no partition p100") {
+	if status := Main("test", args, &printed, &errs); status != exitDone || !strings.Contains(errs.String(), "job 4 (4.0 GPU-hours): the cluster has no partition p100") ||
+		!strings.Contains(errs.String(), "list of partitions is not known, and that wait for the one in which they ran: 4 (") {
 		t.Fatalf("exit %d: %s", status, errs.String())
 	}
 	text, err := os.ReadFile(out)

@@ -186,6 +186,7 @@ type kept struct {
 	Weights    virtual.Weights `json:"weights"` // of Slurm's multifactor priority
 	Order      string          `json:"order"`   // Slurm's own
 	Backfill   string          `json:"backfill"`
+	Depth      int             `json:"depth"`      // of backfill; 0: Slurm's default
 	Preemption string          `json:"preemption"` // Slurm's own
 	Notes      []string        `json:"notes"`
 }
@@ -215,7 +216,7 @@ func (t *tuning) prepare(ctx context.Context, c *cli.Context) error {
 			return usagef("tune: %s holds the study of %q: use another --out, or remove it", t.Dir, strings.Join(k.Flags, " "))
 		}
 	}
-	t.weights, t.spec.Backfill, t.spec.SlurmOrder, t.preemption, t.notes = k.Weights, k.Backfill, k.Order, k.Preemption, k.Notes
+	t.weights, t.spec.Backfill, t.spec.Depth, t.spec.SlurmOrder, t.preemption, t.notes = k.Weights, k.Backfill, k.Depth, k.Order, k.Preemption, k.Notes
 	cfg, err := t.config(nil)
 	if err != nil {
 		return err
@@ -257,7 +258,7 @@ func (t *tuning) read(ctx context.Context, c *cli.Context, k *kept) error {
 	if err != nil {
 		return err
 	}
-	k.Weights, k.Order, k.Preemption, k.Backfill = slurm.weights, slurm.order, slurm.preemption, cmp.Or(c.String("backfill"), slurm.backfill)
+	k.Weights, k.Order, k.Preemption, k.Backfill, k.Depth = slurm.weights, slurm.order, slurm.preemption, cmp.Or(c.String("backfill"), slurm.backfill), slurm.depth
 	s := &Simulated{spec: t.spec}
 	in, done, err := s.input(ctx, c)
 	if err != nil {

@@ -149,7 +149,7 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 			opt.Multifactor = virtual.FIFOWeights
 		}
 	}
-	opt.Backfill = virtual.Backfill(s.Backfill)
+	opt.Backfill, opt.Depth = virtual.Backfill(s.Backfill), s.Depth
 	if in.sized() {
 		opt.Speedup = in.speedup
 	}

@@ -44,6 +44,8 @@ type Options struct {
 	CPUs map[string]int
 	// Lines are the commands by which jobs of accounting were submitted, by raw id: a run has one partition of their lists.
 	Lines map[uint32]string
+	// Scripts are what ListsIn finds in batch scripts, by job or array.
+	Scripts map[uint32][]string
 	// Source, if set, reads a format of the caller's in place of Format.
 	Source func(name string, text io.Reader) (Source, error)
 	// GPUsOnly leaves out of accounting the jobs without GPUs: the engine knows GPUs alone.
@@ -56,10 +58,11 @@ type Options struct {
 
 // Stats say what became of a trace's rows.
 type Stats struct {
-	Jobs    int            `json:"jobs"`
-	Bad     int            `json:"bad"`     // rows that are wrong, with SkipBad
-	Left    []LeftOut      `json:"left"`    // the first of these, MostNamed at most
-	Skipped map[string]int `json:"skipped"` // rows that are right and no job to replay, by why
+	Jobs     int            `json:"jobs"`
+	Unlisted int            `json:"-"`       // jobs with GPUs in the partition in which they ran: which ones they named is not known
+	Bad      int            `json:"bad"`     // rows that are wrong, with SkipBad
+	Left     []LeftOut      `json:"left"`    // the first of these, MostNamed at most
+	Skipped  map[string]int `json:"skipped"` // rows that are right and no job to replay, by why
 
 	Origin time.Time `json:"-"` // second 0 of a trace of accounting; zero: it does not say
 }

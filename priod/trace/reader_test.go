@@ -228,7 +228,7 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 		t.Error(diff)
 	}
 	skipped := map[string]int{skipStep: 1, skipNotStarted: 1, skipRunning: 1}
-	if diff := cmp.Diff(Stats{Jobs: 4, Skipped: skipped, Origin: time.Date(2024, 3, 1, 8, 0, 0, 0, time.UTC)}, stats); diff != "" {
+	if diff := cmp.Diff(Stats{Jobs: 4, Unlisted: 3, Skipped: skipped, Origin: time.Date(2024, 3, 1, 8, 0, 0, 0, time.UTC)}, stats); diff != "" {
 		t.Error(diff)
 	}
 	jobs, stats, err = read(text, Options{Format: Sacct, GPUsOnly: true})
@@ -588,24 +588,40 @@ func TestAccountingOfEvictedJobs(t *testing.T) {
 }
 
 // Accounting keeps the partition in which a job ran, and the number of its nodes; the list that its user named is in the
-// command line, if at all.
+// command line or the script, if these are known.
 func TestPlacesOfAccounting(t *testing.T) {
 	at := time.Unix(1e9, 0)
+	gpus := slurmplug.Run{ID: slurmplug.Plain(8), RawID: 8, Partition: "v100", Submit: at.Add(1), Start: at.Add(1), End: at.Add(time.Hour), State: "COMPLETED", AllocTRES: "gres/gpu=1"}
 	for i, c := range []struct {
-		line, tres, partition string
-		nodes                 int
+		line, script, tres, partition string
+		nodes                         int
+		asked, unlisted               bool
 	}{
-		{"", "gres/gpu=4,node=1", "v100", 1},
-		{"sbatch -p a100,v100 --gres=gpu:4 job.sh -p t4,v100", "gres/gpu=4,node=1", "a100,v100", 1},
-		{"/opt/bin/sbatch --wrap sleep 5", "gres/gpu=8,node=2", "v100", 2},
-		{"sbatch --partition=t4,v100,a100 -J x -pt4,v100 job.sh", "gres/gpu=5,node=2", "t4,v100", 0},
-		{"sbatch --partition=a100,t4 job.sh", "gres/gpu=1", "v100", 0},
-		{"srun --nonsense -p t4,v100 a", "gres/gpu=1", "v100", 0},
+		{"", "", "gres/gpu=4,node=1", "v100", 1, true, true},
+		{"", "#!/bin/sh\n#SBATCH -p t4,v100\n", "gres/gpu=4,node=1", "t4,v100", 1, true, false},
+		{"sbatch -p a100,v100 --gres=gpu:4 job.sh -p t4,v100", "", "gres/gpu=4,node=1", "a100,v100", 1, false, false},
+		{"/opt/bin/sbatch --wrap sleep 5", "", "gres/gpu=8,node=2", "v100", 2, false, false},
+		{"sbatch --partition=t4,v100,a100 -J x -pt4,v100 job.sh", "", "gres/gpu=5,node=2", "t4,v100", 0, false, false},
+		{"sbatch --partition=a100,t4 job.sh", "", "gres/gpu=1", "v100", 0, false, false},
+		{"srun --nonsense -p t4,v100 a", "", "gres/gpu=1", "v100", 0, false, false},
+		{"sbatch job.sh", "", "gres/gpu=1", "v100", 0, true, true},
+		{"sbatch job.sh", "#!/bin/sh\n#SBATCH -J x -p a100\n#SBATCH --partition=v100,t4 --mem=5 # more\nsleep 5\n#SBATCH -p a100,v100\n", "gres/gpu=1", "v100,t4", 0, true, false},
+		{"sbatch job.sh", "#!/bin/sh\n#SBATCH -p a100\n#SBATCH hetjob\n#SBATCH -p t4,v100\n", "gres/gpu=1", "t4,v100", 0, true, false},
+		{"sbatch job.sh", "#!/bin/sh\n#SBATCH -p a100,t4\n", "gres/gpu=1", "v100", 0, true, false},
+		{"sbatch job.sh", "#!/bin/sh\n#SBATCH -p t4,v100 --comment='\n", "gres/gpu=1", "v100", 0, true, false},
+		{"sbatch job.sh", "#!/bin/sh\n", "cpu=1", "v100", 0, false, false},
 	} {
 		run := slurmplug.Run{ID: slurmplug.Plain(7), RawID: 7, Partition: "v100", Submit: at, Start: at, End: at.Add(time.Hour), State: "COMPLETED", AllocTRES: c.tres}
-		jobs, _, err := FromRuns([]slurmplug.Run{run}, Options{Lines: map[uint32]string{7: c.line}})
-		if err != nil || len(jobs) != 1 || jobs[0].Partition != c.partition || jobs[0].Nodes != c.nodes {
-			t.Errorf("case %d: %+v, %v", i, jobs, err)
+		opts := Options{Lines: map[uint32]string{7: c.line}}
+		if c.script != "" {
+			opts.Scripts = map[uint32][]string{7: ListsIn([]byte(c.script))}
+		}
+		jobs, stats, err := FromRuns([]slurmplug.Run{run, gpus}, opts)
+		if err != nil || len(jobs) != 2 || jobs[0].Partition != c.partition || jobs[0].Nodes != c.nodes || (stats.Unlisted == 2) != c.unlisted {
+			t.Errorf("case %d: %+v, %+v, %v", i, jobs, stats, err)
+		}
+		if asked := Scripted([]slurmplug.Run{run, run}, opts.Lines); c.asked != (len(asked) == 1) || len(asked) > 1 {
+			t.Errorf("case %d: the scripts of %v are asked for", i, asked)
 		}
 	}
 }

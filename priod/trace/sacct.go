@@ -16,7 +16,6 @@ import (
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
-	"slurmprio/slurmplug/sbatch"
 )
 
 // SacctColumns is what to ask sacct for, the user's own words last: sacct does
@@ -40,6 +39,7 @@ const unlimited = 365 * 24 * time.Hour
 type past struct {
 	id, user, account, qos string
 	partition              string
+	listed                 bool   // partition is the list that the job named, as far as it named one
 	req, alloc             string // TRES asked for and held; alloc is "" when it never started
 	tag                    string
 	ready                  time.Time // submitted and eligible
@@ -74,34 +74,15 @@ func FromRuns(runs []slurmplug.Run, opts Options) ([]Job, Stats, error) {
 			continue
 		}
 		tag, _ := jobtag.Split(r.Comment)
+		list, known := opts.listOf(r)
 		all = append(all, past{
-			id: r.ID.String(), user: r.User, account: r.Account, partition: named(r.Partition, opts.Lines[r.RawID]), qos: r.QOS, req: cmp.Or(r.ReqTRES, r.AllocTRES), alloc: r.AllocTRES, tag: tag,
+			id: r.ID.String(), user: r.User, account: r.Account, partition: list, listed: known, qos: r.QOS, req: cmp.Or(r.ReqTRES, r.AllocTRES), alloc: r.AllocTRES, tag: tag,
 			ready: cluster.Later(r.Submit, r.Eligible), start: r.Start, end: r.End, limit: r.TimeLimit, ending: endedAs(r.State, r.ExitCode, r.Signal),
 		})
 	}
 	jobs, err := fold(all, known, opts, &stats)
 	stats.Jobs = len(jobs)
 	return jobs, stats, err
-}
-
-// named is the list of partitions that the options of a command line name, where the one in which a run was is among
-// them; else that one.
-func named(partition, line string) string {
-	words := strings.Fields(line)
-	if len(words) == 0 {
-		return partition
-	}
-	list := ""
-	found, _, _, _ := sbatch.AnyRelease().Getopt(words[1:]) // up to what is no option
-	for _, f := range found {
-		if f.Option.Name == "partition" {
-			list = f.Value
-		}
-	}
-	if slices.Contains(strings.Split(list, ","), partition) {
-		return list
-	}
-	return partition
 }
 
 // fold makes jobs of runs: the runs of a requeued job are one job that was
@@ -142,6 +123,9 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 			tags[p.tag] = tag
 		}
 		jobs = append(jobs, p.job(req, alloc, known, &tag, opts))
+		if !p.listed && alloc.gpus > 0 {
+			stats.Unlisted++
+		}
 	}
 	stats.Origin = origin
 	for i := range jobs {
@@ -454,6 +438,7 @@ func (s *sacctSource) set(p *past, key, value string) (want string) {
 		p.account, want, ok = s.texts.get(value), "printable text", validText(value)
 	case "Partition":
 		p.partition, want, ok = s.texts.get(value), "printable text", validText(value)
+		p.listed = strings.Contains(value, ",")
 	case "State":
 		p.ending.State = endedAs(value, 0, 0).State
 	case "ExitCode":

@@ -620,3 +620,21 @@ func child(role string) int {
 	}
 	return 3
 }
+
+// A cluster that takes the place of another one has none of its jobs.
+func TestRebuildEndsJobs(t *testing.T) {
+	o := Options{Nodes: []NodeSpec{{Count: 1, GPUType: "t4", GPUs: 1}}}
+	l := ForTest(t, o)
+	if err := l.WaitJob(t.Context(), sbatch(t, l.Client, "--wrap=sleep 600"), "RUNNING"); err != nil {
+		t.Fatal(err)
+	}
+	if err := WaitFor(t.Context(), "the job's processes", func(context.Context) (bool, error) { return len(steps(l.Dir)) > 1, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Rebuild(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if left := steps(l.Dir); len(left) > 0 {
+		t.Errorf("processes %v of its job run on", left)
+	}
+}

@@ -127,6 +127,18 @@ func strays(dir string) []int {
 	return append(found, descendants(found...)...)
 }
 
+// steps lists what runs of the jobs of the lab in dir: slurmstepds and job processes.
+func steps(dir string) (found []int) {
+	for pid := range parents() {
+		proc := "/proc/" + strconv.Itoa(pid)
+		name, _ := os.ReadFile(proc + "/comm")
+		if string(name) == "slurmstepd\n" && isDaemonIn(proc, dir) || isJobOf(proc, dir) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
 func isDaemonIn(proc, dir string) bool {
 	name, err := os.ReadFile(proc + "/comm")
 	if err != nil || !slices.ContainsFunc([]string{"slurm", "munged", "mariadb"}, func(p string) bool { return strings.HasPrefix(string(name), p) }) {

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Rebuild makes another cluster of the lab: slurmctld and the slurmds are killed, what they remember
+// Rebuild makes another cluster of the lab: slurmctld, the slurmds and what still runs of jobs are killed, what they remember
 // is removed, and they start with the nodes, the partitions and the configuration of o. munged,
 // slurmdbd and what it holds stay; the commands of o.Sacctmgr are run before slurmctld starts. It
 // takes some 2 s for 50 nodes. o.NoAccounting and o.Backup have to be those of Start.
@@ -22,6 +22,11 @@ func (l *Lab) Rebuild(ctx context.Context, o Options) error {
 		return errors.New("lab: Rebuild keeps accounting as it is, and knows no backup controller")
 	}
 	if err := l.killAll(ctx, append(slurmds(l.Nodes), "slurmctld")); err != nil {
+		return err
+	}
+	// A step that ends later reports the end of a job whose id another job has by then.
+	left := func() []int { return steps(l.Dir) }
+	if err := killAll(left, func() bool { return len(left()) == 0 }); err != nil {
 		return err
 	}
 	for _, dir := range []string{"state", "spool"} {

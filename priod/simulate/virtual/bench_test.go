@@ -229,3 +229,20 @@ func BenchmarkFitGpp(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkConservative is what each job costs with a place kept for the first jobs, as many as Slurm's bf_max_job_test, beside EASY.
+func BenchmarkConservative(b *testing.B) {
+	for _, n := range []int{20_000, 200_000} {
+		for _, o := range []Options{{Backfill: EASY}, {Backfill: Conservative, Depth: 100}, {Backfill: Conservative}} {
+			b.Run(fmt.Sprintf("jobs=%d/%s=%d", n, o.Backfill, o.Depth), func(b *testing.B) {
+				before := cpuTime(b)
+				for b.Loop() {
+					if _, err := Run(context.Background(), nodes(500, 8), stream(n, 4000, 0.95, 1), o); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N*n), "cpu-ns/job")
+			})
+		}
+	}
+}

@@ -140,54 +140,76 @@ func (e *engine) backfill() {
 	}
 }
 
-// placesKept is for how many waiting jobs the backfill of Slurm keeps places; those behind them go by the heads alone.
-const placesKept = 100
-
 // inTurn starts, in order, what delays no job before it: as Slurm's backfill, it keeps a place for each job that it
-// looks at, in each of its partitions.
+// looks at, in each of its partitions, Options.Depth in all. Those behind them go by the heads alone.
 func (e *engine) inTurn() {
-	if len(e.heads) == 0 || !e.usable() || e.queue.n == e.headed() {
+	if len(e.heads) == 0 || !e.usable() || e.queue.n == e.headed() || !slices.ContainsFunc(e.queue.active, e.mayFit) {
 		return
 	}
 	e.reserve(len(e.heads))
 	e.queue.pass++
-	for _, j := range e.queue.list(placesKept) {
-		if !e.startsInTurn(j) {
-			e.keepPlaces(j)
+	behind, left := e.queue.n, e.opt.Depth
+	var waiting []*job // without a place so far: places matter where a job behind them might start
+	for _, j := range e.queue.list(left) {
+		if left -= len(j.class.slots); left < 0 {
+			break
 		}
-		if !e.usable() {
+		behind--
+		s, shares := e.fitsInTurn(j)
+		if s != nil && len(waiting) > 0 { // beside more places, too?
+			waiting = e.keepPlaces(waiting)
+			s, shares = e.fitsInTurn(j)
+		}
+		if s == nil {
+			waiting = append(waiting, j)
+		} else if e.fill(j, s, shares); !e.usable() {
 			return
 		}
 	}
+	if behind > 0 && slices.ContainsFunc(e.queue.active, e.mayFit) {
+		e.keepPlaces(waiting)
+	}
 }
 
-// startsInTurn starts a job in the first of its partitions in which it is not the head and has room beside all places kept.
-func (e *engine) startsInTurn(j *job) bool {
-	for i := range j.class.slots {
-		s := &j.class.slots[i]
-		if s.part.head == nil || s.part.head == j || !s.owners.admit(j.GPUs) {
-			continue
-		}
-		if shares, fits := e.nodes.Fit(e.asks(j, s), e.leftFor(j, s)); fits {
-			e.fill(j, s, shares)
+// mayFit reports whether a job of a class may fit on what is free, whatever places are kept.
+func (e *engine) mayFit(c *class) bool {
+	for i := range c.slots {
+		if s := &c.slots[i]; s.part.head != nil && s.roomOn(e.nodes).MayFit() {
 			return true
 		}
 	}
 	return false
 }
 
-// keepPlaces keeps a place for a job that waits in each partition in which it is not the head. Where jobs like it find none, it does not look.
-func (e *engine) keepPlaces(j *job) {
+// fitsInTurn is the first partition of a job in which it is not the head and has room beside all places kept; nil: none.
+func (e *engine) fitsInTurn(j *job) (*slot, []placement.Share) {
 	for i := range j.class.slots {
 		s := &j.class.slots[i]
-		if s.part.head == j || s.ruledOut == e.queue.pass || !s.owners.admit(j.GPUs) {
+		if s.part.head == nil || s.part.head == j || !s.owners.admit(j.GPUs) || !s.roomOn(e.nodes).MayFit() {
 			continue
 		}
-		kept := len(e.reserved)
-		if e.reserveFor(j, s); len(e.reserved) == kept {
-			s.ruledOut = e.queue.pass
+		if shares, fits := e.nodes.Fit(e.asks(j, s), e.leftFor(j, s)); fits {
+			return s, shares
 		}
 	}
+	return nil, nil
+}
+
+// keepPlaces keeps a place for jobs that wait in each partition in which they are not the head. Where jobs like one find none, it does not look.
+func (e *engine) keepPlaces(jobs []*job) (none []*job) {
+	for _, j := range jobs {
+		for i := range j.class.slots {
+			s := &j.class.slots[i]
+			if s.part.head == j || s.ruledOut == e.queue.pass || !s.owners.admit(j.GPUs) {
+				continue
+			}
+			kept := len(e.reserved)
+			if e.reserveFor(j, s); len(e.reserved) == kept {
+				s.ruledOut = e.queue.pass
+			}
+		}
+	}
+	return jobs[:0]
 }
 
 // headed counts the jobs that are heads in all of their partitions.

@@ -72,10 +72,14 @@ func TestConservativeBackfill(t *testing.T) {
 	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 4}}}
 	jobs := numbered(trace.Job{GPUs: 3, Duration: 100}, trace.Job{GPUs: 3, Duration: 200}, trace.Job{GPUs: 4, Nodes: 1, Duration: 1000, Submit: 1},
 		trace.Job{GPUs: 4, Nodes: 1, Duration: 1000, Submit: 2}, trace.Job{GPUs: 1, Duration: 500, Submit: 3}, trace.Job{GPUs: 1, Duration: 50, Submit: 4})
-	for backfill, starts := range map[Backfill][4]float64{EASY: {100, 503, 3, 4}, Conservative: {100, 200, 1100, 4}} {
-		o := run(t, c, jobs, Options{Backfill: backfill, Placement: placement.Packed}).Outcomes
-		if got := [4]float64{o[2].Start, o[3].Start, o[4].Start, o[5].Start}; got != starts {
-			t.Errorf("backfill %s: starts at %v, want %v", backfill, got, starts)
+	for _, x := range []struct {
+		Backfill
+		depth  int
+		starts [4]float64
+	}{{EASY, 0, [4]float64{100, 503, 3, 4}}, {Conservative, 0, [4]float64{100, 200, 1100, 4}}, {Conservative, 1, [4]float64{100, 503, 3, 4}}} {
+		o := run(t, c, jobs, Options{Backfill: x.Backfill, Depth: x.depth, Placement: placement.Packed}).Outcomes
+		if got := [4]float64{o[2].Start, o[3].Start, o[4].Start, o[5].Start}; got != x.starts {
+			t.Errorf("backfill %s of %d: starts at %v, want %v", x.Backfill, x.depth, got, x.starts)
 		}
 	}
 }

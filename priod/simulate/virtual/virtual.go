@@ -11,6 +11,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -23,6 +24,7 @@ import (
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
 )
 
 // Order is the order of the queue.
@@ -51,6 +53,7 @@ const (
 type Options struct {
 	Order       Order          // "" is FIFO
 	Backfill    Backfill       // "" is none
+	Depth       int            // so many jobs, each counted in each of its partitions, conservative backfill keeps places for; 0: Slurm's default
 	Placement   placement.Mode // 0 is packed
 	TEFirst     bool           // TE jobs rank ahead of BE jobs; none is evicted for it
 	Multifactor Weights
@@ -165,6 +168,7 @@ func check(c trace.Cluster, o *Options) error {
 	if o.Backfill == "" {
 		o.Backfill = NoBackfill
 	}
+	o.Depth = cmp.Or(o.Depth, slurmplug.BackfillDepth)
 	finite := func(values ...float64) bool {
 		return !slices.ContainsFunc(values, func(v float64) bool { return !(v >= 0) || math.IsInf(v, 1) })
 	}
