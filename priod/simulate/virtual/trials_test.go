@@ -157,7 +157,7 @@ func TestGangsThatFailAtOnceEvictNothing(t *testing.T) {
 	gang := func(submit, duration float64, ending trace.Ending) trace.Job {
 		return trace.Job{GPUs: 8, Nodes: 2, Duration: duration, Limit: 3600, Submit: submit, User: "bob", Class: cluster.TE, Ending: ending}
 	}
-	be := trace.Job{GPUs: 4, Duration: 8000, Limit: 9000, Grace: 10, User: "ann"}
+	be := trace.Job{GPUs: 4, Duration: 8000, Limit: 43200, Grace: 10, User: "ann"}
 	jobs := numbered(be, be, gang(1000, 60, failed), gang(2000, 60, failed), gang(3000, 700, trace.Ending{}), be, be, gang(14000, 60, failed))
 	jobs[5].Submit, jobs[6].Submit = 12000, 12000
 	opt := Options{Order: Priod, Backfill: EASY, Placement: placement.Packed, Daemon: daemonOf(t, evicting+retrying, nil)}

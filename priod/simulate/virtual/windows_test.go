@@ -172,9 +172,10 @@ func (m *maintained) to(number int, start, end float64) {
 			}
 			w.start, w.end = start, end
 			if m.begun[number] {
-				m.unreserve(m.name(number))
+				m.unreserve(m.name(number)) // which may shorten the list
 				delete(m.begun, number)
 			}
+			break
 		}
 	}
 	slices.SortStableFunc(m.windows, func(a, b window) int { return cmp.Compare(a.start, b.start) })
