@@ -7,7 +7,7 @@ VERSION ?= $(shell etc/package/version.sh $(RELEASE))
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 BIN     ?= bin
 
-.PHONY: demo test charts deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence evidence-weeks evidence-sizing screenshots build man install install-client install-daemon dist version deps help clean
+.PHONY: demo test compile charts deps-browser test-properties test-rest test-race test-race-short roots test-smoke test-versions test-long test-short test-packages fuzz lint bench evidence evidence-weeks evidence-sizing screenshots build man install install-client install-daemon dist version deps help clean
 
 build: ## both programs into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/priod ./priod
@@ -23,13 +23,17 @@ demo: deps build ## a small real Slurm, before and after priod
 	@PATH="$(CURDIR)/bin:$(dir $(GO)):$$PATH" tests/lab/lab.sh run -- tests/demo.sh
 
 test: deps-browser ## every test tier; a missing Slurm is a failure
-	@$(MAKE) --no-print-directory -j2 test-rest roots test-smoke lint test-properties test-race-short
+	@$(MAKE) --no-print-directory -j2 roots compile
+	@$(MAKE) --no-print-directory -j2 test-rest test-smoke lint test-properties test-race-short
 
 # Half of a cold run is compiling: lint runs go vet once, no test needs what debuggers read, and SQLite with all
 # optimizations takes a minute of CPU. make test-long and test-race compile as make build does.
 QUICK = -vet=off
-test-rest test-properties test-race-short test-smoke lint: export GOFLAGS += -ldflags=-s -gcflags=all=-dwarf=false
-test-rest test-properties test-race-short test-smoke lint: export CGO_CFLAGS = -Og
+compile test-rest test-properties test-race-short test-smoke lint: export GOFLAGS += -ldflags=-s -gcflags=all=-dwarf=false
+compile test-rest test-properties test-race-short test-smoke lint: export CGO_CFLAGS = -Og
+
+compile: # once: commands that run side by side would each compile the same
+	$(GO) build ./...
 
 # Chance hangs on the commit, so that a verdict on it stands; SEED=0 draws anew.
 SEED       ?= 0x0$(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -44,7 +48,7 @@ test-rest: ## all others, with the real Slurm; the longest first
 roots: ## as root: a Debian with Slurm 24.11 and one with the newest, in the cache folder
 	@tests/versions.sh roots
 
-test-smoke: roots ## the demo and some live tests on these
+test-smoke: ## the demo and some live tests on these
 	@GO=$(GO) tests/versions.sh smoke
 
 export RUN PACKAGES SUITES
@@ -72,10 +76,13 @@ fuzz: ## FUZZ inputs for each parser, such as FUZZ=100000x
 test-short: ## what needs no Slurm and little time
 	$(GO) test -short ./...
 
+# Of test code staticcheck takes another 100 s of CPU: make test leaves that to make lint alone.
+test: export LINT_TESTS = false
+
 lint: ## gofmt, go vet, staticcheck
 	@files="$$(gofmt -l $$(git ls-files '*.go'))"; test -z "$$files" || { echo "not formatted: $$files"; exit 1; }
 	$(GO) vet ./...
-	$(GO) tool staticcheck ./...
+	$(GO) tool staticcheck -tests=$(or $(LINT_TESTS),true) ./...
 
 bench: deps ## figures, side by side with the bare Slurm command
 	SLURMPRIO_REQUIRE_LAB=1 $(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...

@@ -36,7 +36,7 @@ func newIdling(t *testing.T, onIdle string) *idling {
 	}
 	exporter := httptest.NewServer(http.HandlerFunc(x.export))
 	t.Cleanup(exporter.Close)
-	x.site = newSite(t, fmt.Sprintf("%s[usage]\nprometheus = %q\non_idle = [%s]\nidle_after = \"20s\"\n", quick, startPrometheus(t, strings.TrimPrefix(exporter.URL, "http://")), onIdle))
+	x.site = newOwnSite(t, fmt.Sprintf("%s[usage]\nprometheus = %q\non_idle = [%s]\nidle_after = \"20s\"\n", quick, startPrometheus(t, strings.TrimPrefix(exporter.URL, "http://")), onIdle))
 	return x
 }
 

@@ -19,6 +19,10 @@ import (
 	"slurmprio/slurmplug/wake"
 )
 
+// maxTop is the largest SiteFactor and Nice that Slurm takes
+// (NICE_OFFSET - 3, slurm.h).
+const maxTop = 2147483645
+
 func load(t *testing.T, text string) (*Config, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "priod.toml")

@@ -34,10 +34,6 @@ var (
 	policies = []string{string(preemption.LeastLoss), string(preemption.FitGpp), noEvictions}
 )
 
-// maxTop is the largest SiteFactor and Nice that Slurm takes
-// (NICE_OFFSET - 3, slurm.h).
-const maxTop = 2147483645
-
 // rule is what the value of one key must be.
 type rule struct {
 	key  string
