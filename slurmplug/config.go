@@ -227,6 +227,17 @@ func (c Config) AddsUpGPUs() bool { return c.AtLeast(26, 5) }
 // from 24.05 on are taken to be like the first.
 func (c Config) StartsNoTaskThreads() bool { return c.AtLeast(24, 5) && !c.AtLeast(26, 5) }
 
+// LosesThread reports whether Slurm may take a node whose cores have several threads to have one less than a job of these bounds
+// needs: it hands out threads (CR_CPU), the job has an even number of tasks there and memory by CPU, and what memory is free is
+// enough for an odd number of CPUs (gres_select_filter.c, gres_select_filter_sock_core; seen on 22.05.8).
+func (c Config) LosesThread(b Bounds) bool {
+	tasks := b.TasksPerNode
+	if b.Most == 1 {
+		tasks = b.Tasks
+	}
+	return tasks > 0 && tasks%2 == 0 && b.MemPerCPU > 0 && strings.Contains(strings.ToUpper(c.values["SelectTypeParameters"]), "CR_CPU")
+}
+
 // ListsGPUs reports whether what jobs hold lists their GPUs (AccountingStorageTRES).
 func (c Config) ListsGPUs() bool { return c.lists("AccountingStorageTRES", "gres/gpu") }
 

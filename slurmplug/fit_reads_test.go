@@ -19,6 +19,23 @@ func TestNodesWithoutWhatTheSystemKeeps(t *testing.T) {
 	}
 }
 
+// Where threads are handed out, memory by CPU may leave an even number of tasks of a node one thread too few (22.05.8).
+func TestLosesThread(t *testing.T) {
+	for _, c := range []struct {
+		kind string
+		b    Bounds
+		want bool
+	}{
+		{"CR_CPU_Memory", Bounds{Most: 1, Tasks: 2, MemPerCPU: 1000}, true}, {"CR_CPU_Memory", Bounds{Tasks: 3, TasksPerNode: 4, MemPerCPU: 1000}, true},
+		{"CR_CPU_Memory", Bounds{Most: 1, Tasks: 3, MemPerCPU: 1000}, false}, {"CR_CPU_Memory", Bounds{Most: 1, Tasks: 2, MemMB: 1000}, false},
+		{"CR_CPU_Memory", Bounds{Most: 2, Tasks: 2, MemPerCPU: 1000}, false}, {"CR_Core_Memory", Bounds{Most: 1, Tasks: 2, MemPerCPU: 1000}, false},
+	} {
+		if got := (Config{map[string]string{"SelectTypeParameters": c.kind}}).LosesThread(c.b); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // Requests whose place does not follow from amounts are named.
 func TestOpenWords(t *testing.T) {
 	base := map[string]string{"ReqB:S:C:T": "0:0:*:1", "Socks/Node": "*", "NtasksPerN:B:S:C": "2:0:*:*", "CoreSpec": "*", "Contiguous": "0", "Licenses": "(null)"}

@@ -170,6 +170,7 @@ type Bounds struct {
 	Binds               bool  // it gets CPUs of the sockets of its GPUs alone: --gres-flags=enforce-binding
 	Fills               bool  // it asks for GPUs, and not by node: see Config.FillsFirstNodes
 	AddsUp              bool  // the same: see Config.AddsUpGPUs
+	LosesThread         bool  // see Config.LosesThread
 	// Open is what is asked for that does not count by amounts: sockets or cores of a layout, tasks of each socket or core,
 	// cores kept for the system, adjacent nodes, licences; "" for none.
 	Open string

@@ -90,7 +90,7 @@ func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) boo
 		if asks.Fills && len(c.Shares) > 1 && asks.Tasks > len(c.Shares) && share.GPUs < n.GPUs {
 			return true
 		}
-		short := share.MemMB < max(asks.MemPerCPU*int64(share.CPUs), asks.MemPerGPU*int64(share.GPUs)) || asks.MemPerCPU > 0 && sockets
+		short := share.MemMB < max(asks.MemPerCPU*int64(share.CPUs), asks.MemPerGPU*int64(share.GPUs)) || asks.MemPerCPU > 0 && sockets || asks.LosesThread && n.Threads > 1
 		apart := sockets && share.GPUs*n.CPUs > n.GPUs*share.CPUs || asks.OfJob && 2*share.CPUs > n.CPUs && share.GPUs < n.GPUs
 		return n.TmpMB < asks.TmpMB || apart || !j.memShared && (short || asks.AllMem && !s.AllMem)
 	})

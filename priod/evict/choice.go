@@ -237,7 +237,8 @@ func (c *Choice) describe(x *Claimant, v *preemption.Verdict) {
 }
 
 const (
-	// noRoom is Slurm's reason for a job that it would start and has found no place for.
+	// noRoom is Slurm's reason for a job that it would start and has found no place for; where a job prefers nodes the reason may stay
+	// Priority (24.11.5).
 	noRoom = "Resources"
 	// maxFit is for how many of such jobs that fit a cycle looks closer.
 	maxFit = 10
@@ -247,7 +248,7 @@ const (
 // fits, though Slurm has not started it, gets a closer look.
 func (c *Choice) addRows(x *Claimant) {
 	passed := x.Why == preemption.Fits && c.passedOver(x.job)
-	fits := c.For == ForTrial && x.Why == preemption.Fits && !passed && x.job.Reason == noRoom && len(c.Changes.fit) < maxFit
+	fits := c.For == ForTrial && x.Why == preemption.Fits && !passed && (x.job.Reason == noRoom || x.job.Prefer != "") && len(c.Changes.fit) < maxFit
 	if x.at < 0 || x.Why != preemption.Evicts && !fits && !passed {
 		return
 	}

@@ -171,21 +171,24 @@ func TestVetoesOfWhatFits(t *testing.T) {
 		reason, excluded string
 		bounds           slurmplug.Bounds
 		why              preemption.Why
+		prefer           string
 	}{
-		"nothing is known against it": {"Resources", "", slurmplug.Bounds{}, preemption.Fits},
-		"it refuses the node":         {"Resources", "n1", slurmplug.Bounds{}, Constraint},
-		"sockets of a layout":         {"Resources", "", slurmplug.Bounds{Open: "sockets of each node"}, Uncountable},
-		"CPUs of the GPUs' sockets":   {"Resources", "", slurmplug.Bounds{Binds: true}, Uncountable},
-		"memory for each CPU":         {"Resources", "", slurmplug.Bounds{MemPerCPU: 101}, Uncountable},
-		"as much of it as is counted": {"Resources", "", slurmplug.Bounds{MemPerCPU: 100}, preemption.Fits},
-		"memory for each GPU":         {"Resources", "", slurmplug.Bounds{MemPerGPU: 101}, Uncountable},
-		"all memory":                  {"Resources", "", slurmplug.Bounds{AllMem: true}, Uncountable},
-		"Slurm has not looked yet":    {"Priority", "n1", slurmplug.Bounds{}, preemption.Fits},
+		"nothing is known against it":               {"Resources", "", slurmplug.Bounds{}, preemption.Fits, ""},
+		"it refuses the node":                       {"Resources", "n1", slurmplug.Bounds{}, Constraint, ""},
+		"sockets of a layout":                       {"Resources", "", slurmplug.Bounds{Open: "sockets of each node"}, Uncountable, ""},
+		"CPUs of the GPUs' sockets":                 {"Resources", "", slurmplug.Bounds{Binds: true}, Uncountable, ""},
+		"memory for each CPU":                       {"Resources", "", slurmplug.Bounds{MemPerCPU: 101}, Uncountable, ""},
+		"as much of it as is counted":               {"Resources", "", slurmplug.Bounds{MemPerCPU: 100}, preemption.Fits, ""},
+		"memory for each GPU":                       {"Resources", "", slurmplug.Bounds{MemPerGPU: 101}, Uncountable, ""},
+		"all memory":                                {"Resources", "", slurmplug.Bounds{AllMem: true}, Uncountable, ""},
+		"Slurm has not looked yet":                  {"Priority", "n1", slurmplug.Bounds{}, preemption.Fits, ""},
+		"and leaves it so, by what the job prefers": {"Priority", "n1", slurmplug.Bounds{}, Constraint, "fast"},
 	} {
 		f, e, s, p := newCluster()
 		n := &s.Nodes[0]
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB, s.Jobs = 0, 0, 0, s.Jobs[2:]
-		s.Jobs[0].Reason, f.excluded, f.bounds = c.reason, c.excluded, c.bounds
+		s.Jobs[0].Reason, s.Jobs[0].Prefer, f.excluded, f.bounds = c.reason, c.prefer, c.excluded, c.bounds
+		n.Features = []string{"fast"}
 		p.MakeQueue(s)
 		e.Journal.nodes = s.Nodes
 		choice, err := e.chooseVictims(t.Context(), s, p)
@@ -202,14 +205,17 @@ func TestVetoesOfWhatFits(t *testing.T) {
 // GPU, or the whole node (seen on 22.05.8 with --cpus-per-gpu, on 26.05.5 with --exclusive).
 func TestMemoryForEachCPUOfThePlace(t *testing.T) {
 	j := NewJournal()
-	j.nodes = []cluster.Node{{Name: "n1", CPUs: 8, Threads: 1, Together: 1}, {Name: "s1", CPUs: 8, Threads: 1, Together: 4}}
+	j.nodes = []cluster.Node{{Name: "n1", CPUs: 8, Threads: 1, Together: 1}, {Name: "s1", CPUs: 8, Threads: 1, Together: 4}, {Name: "t1", CPUs: 8, Threads: 2, Together: 2}}
 	for _, c := range []struct {
 		share  ClaimShare
 		counts bool
-	}{{ClaimShare{Node: "n1", CPUs: 3, MemMB: 15192}, true}, {ClaimShare{Node: "n1", CPUs: 3, MemMB: 5064}, false}, {ClaimShare{Node: "s1", CPUs: 4, MemMB: 64000}, false}} {
+	}{{ClaimShare{Node: "t1", CPUs: 2, MemMB: 15192}, true}, {ClaimShare{Node: "n1", CPUs: 3, MemMB: 15192}, true}, {ClaimShare{Node: "n1", CPUs: 3, MemMB: 5064}, false}, {ClaimShare{Node: "s1", CPUs: 4, MemMB: 64000}, false}} {
 		claim := &Claim{Shares: []ClaimShare{c.share}}
 		if got := j.counts(claim, slurmplug.Bounds{MemPerCPU: 5064}, &plan.JobStatus{}); got != c.counts {
 			t.Errorf("%+v: %v", c.share, got)
+		}
+		if j.counts(claim, slurmplug.Bounds{MemPerCPU: 1, LosesThread: true}, &plan.JobStatus{}) != (c.share.Node == "n1") {
+			t.Errorf("%+v: a thread less", c.share)
 		}
 		if j.memShared = true; !j.counts(claim, slurmplug.Bounds{MemPerCPU: 5064}, &plan.JobStatus{}) {
 			t.Errorf("%+v: memory counts where Slurm hands out none", c.share)

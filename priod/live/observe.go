@@ -546,6 +546,8 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 			d.open = "CPUs for each GPU on whole sockets"
 		case whole && n.gpus*j.CPUsPerGPU() > n.cpus:
 			d.open = "CPUs for each GPU on whole nodes that have fewer"
+		case j.Threads == 1 && n.threads > 1 && n.gpus*j.CPUsPerGPU() > cpus: // 22.05.8 gives it cores of the sockets of its GPUs alone, and holds it
+			d.open = "one thread of each core, and more CPUs for each GPU than its part of a node"
 		case j.CPUsPerGPU() > 0 && j.MinCPUs > max(d.nodeGPUs, d.gpus/max(d.nodes, 1))*j.CPUsPerGPU():
 			d.open = "more CPUs of each node (--mincpus) than its GPUs get"
 		}

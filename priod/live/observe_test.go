@@ -225,7 +225,8 @@ func TestWhatSlurmWillAllocate(t *testing.T) {
 	}
 }
 
-// 24.11.5 starts no job with GPUs by task, several tasks and one thread of each core where cores have several.
+// 24.11.5 starts no job with GPUs by task, several tasks and one thread of each core where cores have several; 22.05.8 holds one
+// that wants more of these cores for each GPU than the sockets of its GPUs may have.
 func TestTasksWithOneThread(t *testing.T) {
 	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, 1}}, "threads": {{"a100", 4, 16, 2, 2}}}
 	job := slurmplug.Job{State: "PENDING", Partition: "threads", TRES: "cpu=4,node=1,gres/gpu=2", TresPerTask: "cpu=2,gres/gpu=1", CPUs: 4, NumTasks: 2, Threads: 1}
@@ -240,6 +241,9 @@ func TestTasksWithOneThread(t *testing.T) {
 		"all threads":           {func(j *slurmplug.Job) { j.Threads = 0 }, true, true},
 		"cores with one thread": {func(j *slurmplug.Job) { j.Partition = "gpu" }, true, true},
 		"GPUs by node":          {func(j *slurmplug.Job) { j.TresPerNode, j.TresPerTask = "gres/gpu:2", "cpu=2" }, true, true},
+		"CPUs beyond its GPUs' part of the cores, seen on 22.05.8": {func(j *slurmplug.Job) { j.NumTasks, j.CPUsPerTRES = 1, "gres:gpu:3" }, false, false},
+		"CPUs within it":      {func(j *slurmplug.Job) { j.NumTasks, j.CPUsPerTRES = 1, "gres:gpu:2" }, false, true},
+		"all threads of them": {func(j *slurmplug.Job) { j.NumTasks, j.Threads, j.CPUsPerTRES = 1, 0, "gres:gpu:3" }, false, true},
 	} {
 		j, cache := job, demandCache{}
 		c.change(&j)

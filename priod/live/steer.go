@@ -26,6 +26,7 @@ func (c *Cluster) Places(ctx context.Context, raw map[cluster.JobID]uint32) (map
 		b.Binds = b.Binds && !c.conf.BindsGPUs()
 		b.Fills = b.Fills && c.conf.FillsFirstNodes()
 		b.AddsUp = b.AddsUp && c.conf.AddsUpGPUs()
+		b.LosesThread = c.conf.LosesThread(b)
 		b.Open = c.conf.Opens(b, c.defMemPerNode(record.Partition))
 		return func() { places[ids[i]] = cluster.Place{Required: required, Excluded: excluded, Bounds: b} }, err
 	}))
