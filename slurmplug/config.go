@@ -180,15 +180,6 @@ func (c Config) Together(n *Node) int {
 	return n.Threads
 }
 
-// DefMemPerCPU is the memory of a job that asks for none, for each of its CPUs, MB; 0: none is set.
-func (c Config) DefMemPerCPU() int64 {
-	mb, err := ParseMemory(c.values["DefMemPerCPU"])
-	if err != nil {
-		return 0
-	}
-	return mb
-}
-
 // BindsGPUs reports whether all jobs get CPUs of the sockets of their GPUs alone (ENFORCE_BINDING_GRES): then that is no
 // wish of a job's.
 func (c Config) BindsGPUs() bool { return c.lists("SelectTypeParameters", "ENFORCE_BINDING_GRES") }
@@ -231,11 +222,8 @@ func (c Config) StartsNoTaskThreads() bool { return c.AtLeast(24, 5) && !c.AtLea
 // needs: it hands out threads (CR_CPU), the job has an even number of tasks there and memory by CPU, and what memory is free is
 // enough for an odd number of CPUs (gres_select_filter.c, gres_select_filter_sock_core; seen on 22.05.8).
 func (c Config) LosesThread(b Bounds) bool {
-	tasks := b.TasksPerNode
-	if b.Most == 1 {
-		tasks = b.Tasks
-	}
-	return tasks > 0 && tasks%2 == 0 && b.MemPerCPU > 0 && strings.Contains(strings.ToUpper(c.values["SelectTypeParameters"]), "CR_CPU")
+	even := b.Most == 1 && b.Tasks%2 == 0 || b.TasksPerNode > 0 && b.TasksPerNode%2 == 0
+	return even && b.MemPerCPU > 0 && strings.Contains(strings.ToUpper(c.values["SelectTypeParameters"]), "CR_CPU")
 }
 
 // ListsGPUs reports whether what jobs hold lists their GPUs (AccountingStorageTRES).

@@ -49,11 +49,8 @@ func (j *Job) OtherGres() (each, open string) {
 
 // CPUsPerGPU is --cpus-per-gpu, 0 where it is not asked for. Up to 22.05 NumCPUs of a pending job leaves it out (seen on 22.05.8).
 func (j *Job) CPUsPerGPU() int {
-	all, err := ParseGres(j.CPUsPerTRES)
-	if err != nil || len(all) != 1 || all[0].Name != "gpu" || all[0].Count > maxGPUs {
-		return 0
-	}
-	return int(all[0].Count)
+	n, _ := perGPU(j.CPUsPerTRES)
+	return n
 }
 
 // AllocatedGPUs is GPUs as tres-alloc counts them: Slurm's own count of the

@@ -236,19 +236,14 @@ func (c *Choice) describe(x *Claimant, v *preemption.Verdict) {
 	}
 }
 
-const (
-	// noRoom is Slurm's reason for a job that it would start and has found no place for; where a job prefers nodes the reason may stay
-	// Priority (24.11.5).
-	noRoom = "Resources"
-	// maxFit is for how many of such jobs that fit a cycle looks closer.
-	maxFit = 10
-)
+// maxFit is for how many of the jobs that fit, and that Slurm has not started, a cycle looks closer.
+const maxFit = 10
 
 // addRows adds the rows of a claim and its evictions to the changes, where others leave for a claimant. A trial that
-// fits, though Slurm has not started it, gets a closer look.
+// fits, though Slurm has found no place for it, gets a closer look; where it prefers nodes the reason may stay Priority (24.11.5).
 func (c *Choice) addRows(x *Claimant) {
 	passed := x.Why == preemption.Fits && c.passedOver(x.job)
-	fits := c.For == ForTrial && x.Why == preemption.Fits && !passed && (x.job.Reason == noRoom || x.job.Prefer != "") && len(c.Changes.fit) < maxFit
+	fits := c.For == ForTrial && x.Why == preemption.Fits && !passed && (x.job.Reason == "Resources" || x.job.Prefer != "") && len(c.Changes.fit) < maxFit
 	if x.at < 0 || x.Why != preemption.Evicts && !fits && !passed {
 		return
 	}

@@ -308,9 +308,10 @@ type conversion struct {
 
 // conversion goes by what was last read of the site. types are the GPU types by node, nil where they do not count.
 func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion {
+	perCPU, _ := c.conf.DefaultMemory()
 	return conversion{
 		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeMB: c.allMB, qosLimits: c.qosLimits, qosHeld: c.qosHeld,
-		partitionQOS: c.partitionQOS, partitions: c.admitting, defMemPerCPU: c.conf.DefMemPerCPU(),
+		partitionQOS: c.partitionQOS, partitions: c.admitting, defMemPerCPU: perCPU,
 		noThreads: c.conf.StartsNoTaskThreads(), listsGPUs: c.conf.ListsGPUs(), tags: tags,
 	}
 }
