@@ -24,7 +24,7 @@ func (p *Part) breach(rule, format string, args ...any) Breach {
 }
 
 // Rules are all that have to hold over a run with priod.
-var Rules = []func(*Run) []Breach{Completed, WorkDone, Consented, Journalled, Held, NotThrashed, Free, Retried, Undone, Answered, Quiet, Waited}
+var Rules = []func(*Run) []Breach{Completed, WorkDone, Consented, Journalled, InVain, Held, NotThrashed, Free, Retried, Undone, Answered, Quiet, Waited}
 
 // Breaches are what the rules find.
 func Breaches(r *Run) (all []Breach) {
@@ -259,6 +259,16 @@ func Journalled(r *Run) (all []Breach) {
 			if !found {
 				all = append(all, p.breach("a row before the signal", "got %v at %s, and the store has no eviction of it that was recorded before", e.More, e.At.Format("15:04:05.0")))
 			}
+		}
+	}
+	return all
+}
+
+// InVain: no place for which a job left is free for a minute while the job that it is for does not start, but after a fault.
+func InVain(r *Run) (all []Breach) {
+	for i := range r.Journal {
+		if x := &r.Journal[i]; x.ClaimReason == "the place was free, and the job did not start in time" && !r.troubled(x.Room) && !r.troubled(x.ClaimEnded) {
+			all = append(all, Breach{"no job leaves in vain", x.Victim.String(), fmt.Sprintf("left for job %s on %s, until %s", x.For, x.Nodes, x.ClaimEnded.Format("15:04:05.0"))})
 		}
 	}
 	return all

@@ -179,7 +179,10 @@ func TestRulesSeeBreaches(t *testing.T) {
 			r.Logs["be"] = slices.Insert(r.Logs["be"], 6, log("20 signal USR1 1")...)
 			r.Journal = append(r.Journal, store.Eviction{Victim: slurmplug.Plain(80), Recorded: sec(19)})
 		}, "cap"},
-		"many signals":        {func(r *Run) { r.Logs["be"] = slices.Insert(r.Logs["be"], 3, log("10 signal USR1 0")...) }, "one signal"},
+		"many signals": {func(r *Run) { r.Logs["be"] = slices.Insert(r.Logs["be"], 3, log("10 signal USR1 0")...) }, "one signal"},
+		"left in vain": {func(r *Run) {
+			r.Journal[0].ClaimReason, r.Journal[0].Room, r.Journal[0].ClaimEnded = "the place was free, and the job did not start in time", sec(10), sec(70)
+		}, "no job leaves in vain"},
 		"no row":              {func(r *Run) { r.Journal = nil }, "a row before the signal"},
 		"the row comes later": {func(r *Run) { r.Journal[0].Recorded = sec(11) }, "a row before the signal"},
 		"bad constraints":     {func(r *Run) { r.Views[3].Queue[0].Reason = "BadConstraints" }, "never held"},
