@@ -35,6 +35,8 @@ func TestParseBounds(t *testing.T) {
 		{"x", "NumNodes=2-3 NumTasks=4", "", "NtasksPerTRES=1", Bounds{Most: 3, Tasks: 4, TasksPerGPU: 1, OfJob: true, Fills: true, AddsUp: true}},
 		{"x", "NumCPUs=4 NumTasks=4 CPUs/Task=1", "", "NtasksPerTRES=2 CpusPerTres=gres:gpu:1", Bounds{
 			Tasks: 4, TasksPerGPU: 2, CPUsPerGPU: 1, OfJob: true, Fills: true, AddsUp: true, Open: "more tasks than CPUs for each GPU"}},
+		{"x", "NumNodes=2-8 NumCPUs=8 NumTasks=8 CPUs/Task=1", "", "CpusPerTres=gres/gpu:2", Bounds{Most: 8, Tasks: 8, CPUsPerGPU: 2, Open: "more tasks than CPUs for each GPU"}},
+		{"x", "NumNodes=1-1 NumCPUs=8 NumTasks=8 CPUs/Task=1", "", "CpusPerTres=gres/gpu:2", Bounds{Most: 1, Tasks: 8, CPUsPerGPU: 2}},
 		{"x", "NumCPUs=4 NumTasks=1 CPUs/Task=4", "", "CpusPerTres=gres:gpu:2", Bounds{Tasks: 1, CPUsPerGPU: 2, Open: "CPUs by task and by GPU"}},
 		{"x", "NumTasks=2 MinMemoryTRES=0", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemPerGPU: 4000}},                  // DefMemPerGPU beside --mem
 		{"x", "NumTasks=2 MinMemoryNode=2314M", "", "MemPerTres=gpu:4000", Bounds{Tasks: 2, MemMB: 2314, MemPerGPU: 4000}}, // of 22.05

@@ -228,6 +228,7 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	b.Fills = gpus > 0 || words["NtasksPerTRES"] != "" || record.ByTask()
 	b.AddsUp = b.Fills
 	b.Binds = strings.Contains(s.free, "GresEnforceBind=Yes") // a comment that says so, or the next, leaves the job waiting
+	_, held := record.GPUs()
 	perTask, cpus := number("CPUs/Task", words["CPUs/Task"]), number("NumCPUs", words["NumCPUs"])
 	switch b.Open = openWords(words); {
 	case b.Open != "":
@@ -237,7 +238,8 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 		b.Open = "GPUs by task, and other tasks of each node than there are" // 22.05 may want GPUs for these
 	case cpus > 0 && cpus < max(perTask, 1)*b.Tasks: // 24.11.5 starts none with several CPUs for each, even on an idle node
 		b.Open = "fewer CPUs than its tasks need (--overcommit)"
-	case b.CPUsPerGPU > 0 && b.TasksPerGPU > b.CPUsPerGPU: // 22.05.8 starts it where all GPUs of a node are free, and nowhere else
+	// 22.05.8 starts the first where all GPUs of a node are free, and nowhere else; 26.05.5 spreads the second over nodes.
+	case b.CPUsPerGPU > 0 && (b.TasksPerGPU > b.CPUsPerGPU || b.Most != 1 && b.Tasks > b.CPUsPerGPU*max(held, 1)):
 		b.Open = "more tasks than CPUs for each GPU"
 	case b.CPUsPerGPU > 0 && perTask > 1: // by MaxMemPerCPU: 22.05 starts none whose task gets fewer by GPU
 		b.Open = "CPUs by task and by GPU"
@@ -252,7 +254,7 @@ func parseBounds(record *Job, out string) (b Bounds, err error) {
 	if mb, err := ParseMemory(words["MinMemoryCPU"]); err == nil && !twice["MinMemoryCPU"] {
 		b.MemPerCPU = mb
 	}
-	if _, gpus := record.GPUs(); b.Open == "" && words["MinMemoryTRES"] != "" && record.MemMB() > b.MemPerGPU*int64(gpus) {
+	if b.Open == "" && words["MinMemoryTRES"] != "" && record.MemMB() > b.MemPerGPU*int64(held) {
 		b.Open = "all memory of each node (--mem=0) where the default is by GPU (DefMemPerGPU)" // shown as by GPU, and ReqTRES has that of a node
 	}
 	return b, nil
