@@ -96,13 +96,13 @@ func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) boo
 	})
 }
 
-// inParts reports whether a node beside the one of a claim has a part of its GPUs free: where Slurm adds them up, it may not
+// inParts reports whether a node beside the one of a claim has GPUs free and not all that the claim takes: where Slurm adds them up, it may not
 // see that the one has all.
 func (j *Journal) inParts(c *Claim) bool {
 	home := j.node(c.Shares[0].Node)
 	return len(c.Shares) == 1 && home != nil && slices.ContainsFunc(j.nodes, func(n cluster.Node) bool {
-		free := n.GPUs - n.GPUsUsed
-		return n.Name != home.Name && n.Usable && free > 0 && free < c.GPUs && n.In(strings.Join(home.Partitions, ","))
+		free, holds := n.GPUs-n.GPUsUsed, n.CPUs-n.CPUsUsed >= c.Shares[0].CPUs && n.MemMB-n.MemUsedMB >= c.Shares[0].MemMB
+		return n.Name != home.Name && n.Usable && free > 0 && (free < c.GPUs || !holds) && n.In(strings.Join(home.Partitions, ","))
 	})
 }
 

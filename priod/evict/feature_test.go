@@ -273,15 +273,17 @@ func TestGPUsInParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		adds bool
 		free int // of another node
+		cpus int // in use there
 		why  preemption.Why
 	}{
-		"another node has a part": {true, 1, InParts}, "another Slurm": {false, 1, preemption.Fits}, "another node is full": {true, 0, preemption.Fits}, "another node has all": {true, 2, preemption.Fits},
+		"another node has a part": {true, 1, 0, InParts}, "another Slurm": {false, 1, 0, preemption.Fits}, "another node is full": {true, 0, 0, preemption.Fits}, "another node has all": {true, 2, 0, preemption.Fits},
+		"another node has all but CPUs": {true, 2, 1000, InParts},
 	} {
 		f, e, s, p := newCluster()
 		n := &s.Nodes[0]
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB, s.Jobs = 0, 0, 0, s.Jobs[2:]
 		other := *n
-		other.Name, other.GPUsUsed = "n0", 4-c.free
+		other.Name, other.GPUsUsed, other.CPUsUsed = "n0", 4-c.free, c.cpus
 		s.Nodes = append(s.Nodes, other)
 		f.bounds.AddsUp = c.adds
 		p.MakeQueue(s)
