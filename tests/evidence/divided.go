@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -18,18 +19,36 @@ var dividedSetups = []struct {
 	text     string
 	part     int // as of divide; 0: the cluster is whole
 	set      setup
-	untagged int // as of writeTrace
+	untagged int      // as of writeTrace
+	sky      []string // how nodes fail; nil: calm, with dividedEvents
 }{
-	{"whole cluster, Slurm as it ships", 0, setup{"whole-slurm", "", "", shipped.flags}, 0},
-	{"whole cluster, profile", 0, setup{"whole-balanced", "", balanced, nil}, 0},
-	{"divided, Slurm as it ships", 1, setup{"divided-slurm", "", "", shipped.flags}, 0},
-	{"**divided, profile**", 1, setup{"divided-balanced", "", balanced, nil}, 0},
-	{"**divided, profile and `any_partition`**", 1, setup{"divided-any", "", balanced + "[[consent]]\ngpu_type = true\n" + anyPartition, nil}, 0},
-	{"divided, all jobs name all three, Slurm as it ships", 2, setup{"lists-slurm", "", "", shipped.flags}, 0},
-	{"**divided, all jobs name all three, profile**", 2, setup{"lists-balanced", "", balanced, nil}, 0},
-	{"divided, no tags, profile and consent by the site", 1, setup{"divided-site", "", balanced + bySite, nil}, 1},
-	{"the same and `any_partition`", 1, setup{"divided-site-any", "", balanced + bySite + anyPartition, nil}, 1},
+	{"whole cluster, Slurm as it ships", 0, setup{"whole-slurm", "", "", shipped.flags}, 0, calm},
+	{"whole cluster, profile", 0, setup{"whole-balanced", "", balanced, nil}, 0, calm},
+	{"divided, Slurm as it ships", 1, setup{"divided-slurm", "", "", shipped.flags}, 0, calm},
+	{"**divided, profile**", 1, setup{"divided-balanced", "", balanced, nil}, 0, calm},
+	{"**divided, profile and `any_partition`**", 1, setup{"divided-any", "", balanced + "[[consent]]\ngpu_type = true\n" + anyPartition, nil}, 0, calm},
+	{"divided, all jobs name all three, Slurm as it ships", 2, setup{"lists-slurm", "", "", shipped.flags}, 0, calm},
+	{"**divided, all jobs name all three, profile**", 2, setup{"lists-balanced", "", balanced, nil}, 0, calm},
+	{"divided, no tags, profile and consent by the site", 1, setup{"divided-site", "", balanced + bySite, nil}, 1, calm},
+	{"the same and `any_partition`", 1, setup{"divided-site-any", "", balanced + bySite + anyPartition, nil}, 1, calm},
+	{"the weather, whole cluster, Slurm as it ships", 0, setup{"events-whole-slurm", "", "", shipped.flags}, 0, nil},
+	{"the weather, whole cluster, profile", 0, setup{"events-whole", "", balanced, nil}, 0, nil},
+	{"the weather, divided, Slurm as it ships", 1, setup{"events-slurm", "", "", shipped.flags}, 0, nil},
+	{"**the weather, divided, profile**", 1, setup{"events", "", balanced, nil}, 0, nil},
+	{"**the weather, divided, profile and `any_partition`**", 1, setup{"events-any", "", balanced + "[[consent]]\ngpu_type = true\n" + anyPartition, nil}, 0, nil},
+	{"each node fails once in 18 h, divided, Slurm as it ships", 1, setup{"fails-slurm", "", "", shipped.flags}, 0, weather},
+	{"**each node fails once in 18 h, divided, profile**", 1, setup{"fails", "", balanced, nil}, 0, weather},
 }
+
+// dividedEvents are drains, reboots, nodes that join and fail together, and a maintenance of a whole partition.
+const dividedEvents = `events = [
+	{at = "24h", event = "drain", nodes = "n[0-3]", for = "8h"},
+	{at = "48h", event = "join", nodes = "n[16-17]"},
+	{at = "60h", event = "maintenance", nodes = "p100", for = "4h", announced = "48h"},
+	{at = "72h", event = "reboot", nodes = "n[0-15]", for = "15m", each = 2},
+	{at = "100h", event = "fail", nodes = "n[4-7]", for = "2h"},
+]
+`
 
 // anyPartition is the site's word, at the end of a [[consent]], that jobs of one or two partitions may run in any.
 const anyPartition = "partitions = [\"k80\", \"p100\", \"v100\"]\nany_partition = true\n"
@@ -56,7 +75,8 @@ func startDivided(ctx context.Context, args []string, w io.Writer) error {
 		return err
 	}
 	clusters, table := [2]string{filepath.Join(s.dir, "cluster.toml"), filepath.Join(s.dir, "divided.toml")}, filepath.Join(s.dir, "workloads.toml")
-	if err := errors.Join(os.WriteFile(clusters[0], []byte(clusterTOML()), 0o644), os.WriteFile(clusters[1], []byte(dividedTOML()), 0o644), writeWorkloads(table, list, nil)); err != nil {
+	events := filepath.Join(s.dir, "divided-events.toml")
+	if err := errors.Join(os.WriteFile(clusters[0], []byte(clusterTOML()), 0o644), os.WriteFile(clusters[1], []byte(dividedTOML()), 0o644), writeWorkloads(table, list, nil), os.WriteFile(events, []byte(dividedEvents), 0o644)); err != nil {
 		return err
 	}
 	var runs []*run
@@ -69,7 +89,10 @@ func startDivided(ctx context.Context, args []string, w io.Writer) error {
 				return err
 			}
 			r := &run{name: fmt.Sprintf("%s-%d", c.set.name, seed), config: c.set.config, trace: path, inputs: []string{cluster, table}}
-			for _, part := range [][]string{c.set.flags, costs, calm, {"--cluster", cluster, "--workloads", table, "--seed", strconv.Itoa(seed)}} {
+			if c.sky == nil {
+				r.inputs, r.flags = append(r.inputs, events), append(slices.Clone(calm), "--node-events", events)
+			}
+			for _, part := range [][]string{c.set.flags, costs, c.sky, {"--cluster", cluster, "--workloads", table, "--seed", strconv.Itoa(seed)}} {
 				r.flags = append(r.flags, part...)
 			}
 			runs = append(runs, r)
@@ -78,28 +101,34 @@ func startDivided(ctx context.Context, args []string, w io.Writer) error {
 	if err := s.all(ctx, runs); err != nil {
 		return err
 	}
-	return dividedTable(w, runs, *seeds, *jobs)
+	return dividedTable(w, runs, list, *seeds, *jobs)
 }
 
-// dividedTable prints the mean completion of all jobs, and of those that name so many partitions in the mixed trace.
-func dividedTable(w io.Writer, runs []*run, seeds, jobs int) error {
-	fmt.Fprintln(w, "| | all jobs, h | those that name three partitions | two | one |\n| --- | --- | --- | --- | --- |")
+// dividedTable prints the mean completion of all jobs, and of those that name so many partitions in the mixed trace,
+// and how long trials waited.
+func dividedTable(w io.Writer, runs []*run, list []program, seeds, jobs int) error {
+	fmt.Fprintln(w, "| | all jobs, h | those that name three partitions | two | one | trials wait, p95 and p99, s |\n| --- | --- | --- | --- | --- | --- |")
 	for i, c := range dividedSetups {
 		sums, counts := [4]float64{}, [4]float64{}
+		var waits []float64
 		for seed := 1; seed <= seeds; seed++ {
 			outcomes, err := readOutcomes(runs[i*seeds+seed-1].csv, jobs)
 			if err != nil {
 				return err
 			}
-			names := make([]job, jobs)
+			names := generate(list, uint64(seed), jobs, 0.9, 6)
 			divide(names, uint64(seed), 1)
 			for k, o := range outcomes {
 				for _, at := range []int{0, strings.Count(names[k].partition, ",") + 1} {
 					sums[at], counts[at] = sums[at]+o.completion/3600, counts[at]+1
 				}
+				if names[k].te {
+					waits = append(waits, o.wait)
+				}
 			}
 		}
-		fmt.Fprintf(w, "| %s | %.2f | %.2f | %.2f | %.2f |\n", c.text, sums[0]/counts[0], sums[3]/counts[3], sums[2]/counts[2], sums[1]/counts[1])
+		slices.Sort(waits)
+		fmt.Fprintf(w, "| %s | %.2f | %.2f | %.2f | %.2f | %.0f, %.0f |\n", c.text, sums[0]/counts[0], sums[3]/counts[3], sums[2]/counts[2], sums[1]/counts[1], quantile(0.95, waits), quantile(0.99, waits))
 	}
 	return nil
 }
