@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // sacctmgr reads one of its lists, in lines of fields with a | between.
@@ -64,12 +65,19 @@ func parseQOS(out string, t *table) (all []string, err error) {
 type QOSLimits struct {
 	Node, Job          TRES // to a job: of each of its nodes, and in all
 	User, Account, All TRES // to the jobs of a user, of an account, and to all together
+	MaxTime            time.Duration
+	Flags              []string
+}
+
+// Has reports whether the QOS has a flag, such as PartitionTimeLimit.
+func (l *QOSLimits) Has(flag string) bool {
+	return slices.ContainsFunc(l.Flags, func(f string) bool { return strings.EqualFold(f, flag) })
 }
 
 // QOSLimits reads the limits of all QOS, by their names; those without any are left out. Of a QOS whose limits are per
 // cent (Relative) only those of each node count. Without slurmdbd it is an error.
 func (c *Client) QOSLimits(ctx context.Context) (map[string]QOSLimits, error) {
-	out, err := c.sacctmgr(ctx, "qos", "format=Name,MaxTRESPerNode,MaxTRES,MaxTRESPU,MaxTRESPA,GrpTRES,Flags")
+	out, err := c.sacctmgr(ctx, "qos", "format=Name,MaxTRESPerNode,MaxTRES,MaxTRESPU,MaxTRESPA,GrpTRES,MaxWall,Flags")
 	if err != nil {
 		return nil, err
 	}
@@ -81,17 +89,19 @@ func (c *Client) QOSLimits(ctx context.Context) (map[string]QOSLimits, error) {
 
 func parseQOSLimits(out string, t *table) (map[string]QOSLimits, error) {
 	limits := map[string]QOSLimits{}
-	err := t.eachRow(out, 7, func(f []string) (err error) {
+	err := t.eachRow(out, 8, func(f []string) (err error) {
 		var l QOSLimits
 		for i, into := range []*TRES{&l.Node, &l.Job, &l.User, &l.Account, &l.All} {
 			tres, unread := ParseTRES(f[i+1])
 			err = cmp.Or(err, unread)
 			*into = tres
 		}
-		if slices.ContainsFunc(strings.Split(f[6], ","), func(flag string) bool { return strings.EqualFold(flag, "Relative") }) {
-			l = QOSLimits{Node: l.Node}
+		if l.Flags = listOf(f[7]); l.Has("Relative") {
+			l = QOSLimits{Node: l.Node, Flags: l.Flags}
 		}
-		if len(l.Node)+len(l.Job)+len(l.User)+len(l.Account)+len(l.All) > 0 {
+		limit, unread := ParseTimeLimit(f[6])
+		l.MaxTime, err = max(limit, 0), cmp.Or(err, unread)
+		if len(l.Node)+len(l.Job)+len(l.User)+len(l.Account)+len(l.All)+len(l.Flags) > 0 || l.MaxTime > 0 {
 			limits[f[0]] = l
 		}
 		return err

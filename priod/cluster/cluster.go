@@ -112,7 +112,9 @@ type Job struct {
 	MemMB    int64
 	Node     Least  // of each node, of a job that waits
 	TaskCPUs int    // CPUs that lie on one node together, of a job that waits; 0: any number
+	Lifts    Lifts  // by its QOS, of a job that waits
 	Gres     string // GRES beside GPUs of each of its nodes, "lscratch:60"
+	Beyond   string // partitions in which it exceeds limits of QOS, of a job that waits: "v100,t4"
 	Open     string // what it asks for that cannot be counted, so that it is not known where it fits: "shard"; "": nothing
 	Features string
 	Prefer   string

@@ -29,6 +29,20 @@ type Partition struct {
 	QOS         []string // that it admits alone; nil: all
 	NotQOS      []string
 	Groups      bool // it admits some groups of users alone
+
+	// Of its QOS, 0: none. Jobs beyond them have Job.Beyond, which the limits of users and accounts and of other TRES count in, too.
+	QOSTime          time.Duration // MaxWall
+	JobGPUs, QOSGPUs int           // MaxTRES and GrpTRES of gres/gpu
+}
+
+// Lifts are limits of partitions that the QOS of a job lifts from it.
+type Lifts struct{ MaxTime, MaxNodes, MinNodes bool }
+
+// SetQOS keeps what the partition's QOS allows.
+func (p *Partition) SetQOS(l slurmplug.QOSLimits) {
+	jobs, _ := l.Job.Get("gres/gpu")
+	all, _ := l.All.Get("gres/gpu")
+	p.QOSTime, p.JobGPUs, p.QOSGPUs = l.MaxTime, int(jobs), int(all)
 }
 
 // NewPartition is a partition as policies see it.
@@ -45,14 +59,13 @@ func NewPartition(p *slurmplug.Partition) Partition {
 }
 
 // Starts says why the partition starts no job of this size and time limit; "" when it does.
-// A QOS with the flag PartitionTimeLimit is not looked at.
 func (p *Partition) Starts(j *Job) string {
 	switch {
 	case p.Closed != "":
 		return "it is " + p.Closed
-	case p.MaxTime != slurmplug.Unlimited && p.MaxTime > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > p.MaxTime):
+	case !j.Lifts.MaxTime && p.MaxTime != slurmplug.Unlimited && p.MaxTime > 0 && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > p.MaxTime):
 		return fmt.Sprintf("its MaxTime is %s", slurmplug.FormatTimeLimit(p.MaxTime))
-	case p.MaxNodes > 0 && j.Nodes > p.MaxNodes:
+	case !j.Lifts.MaxNodes && p.MaxNodes > 0 && j.Nodes > p.MaxNodes:
 		return fmt.Sprintf("its MaxNodes is %d", p.MaxNodes)
 	}
 	return ""
@@ -65,7 +78,7 @@ func (p *Partition) Admits(j *Job) string {
 		return why
 	case p.Draining:
 		return "it is DRAIN"
-	case j.Nodes < p.MinNodes:
+	case !j.Lifts.MinNodes && j.Nodes < p.MinNodes:
 		return fmt.Sprintf("its MinNodes is %d", p.MinNodes)
 	case p.Groups:
 		return "it admits some groups alone"
@@ -73,12 +86,14 @@ func (p *Partition) Admits(j *Job) string {
 	return p.denies(j)
 }
 
-// denies says which account or QOS of a job the partition does not admit; "" for none.
+// denies says which account or QOS of a job the partition does not admit, or that the job exceeds limits there; "" for neither.
 func (p *Partition) denies(j *Job) string {
 	denied := func(who string) string { return fmt.Sprintf("it does not admit %.80s", who) }
 	switch {
 	case p.Accounts != nil && !slices.Contains(p.Accounts, j.Account), slices.Contains(p.NotAccounts, j.Account):
 		return denied("account " + j.Account)
+	case j.Beyond != "" && slices.Contains(PartitionNames(j.Beyond), p.Name):
+		return "its QOS allows less"
 	}
 	for qos := range slurmplug.EachQOS(j.QOS) {
 		if p.QOS != nil && !slices.Contains(p.QOS, qos) || slices.Contains(p.NotQOS, qos) {
@@ -101,7 +116,7 @@ func (s *Snapshot) PartitionsByName() Partitions {
 }
 
 // Starting are those of a list that start a job of this size, time limit, account and QOS, in its order. Where none does,
-// all: Slurm's reason says so, and a QOS may lift a limit. What is known without an account counts in all that are open to some.
+// all: Slurm's reason says so. What is known without an account counts in all that are open to some.
 func (all Partitions) Starting(list string, j *Job) string {
 	refuses := func(name string) bool {
 		p := all[name]
@@ -132,7 +147,7 @@ func Union(own, other string) string {
 // Elsewhere reports whether one of a job's partitions does not start it, by Slurm's reason, and another one admits it: Slurm
 // looks at one after the other, and the reason is that of the last.
 func (all Partitions) Elsewhere(j *Job) bool {
-	if !j.InSeveral() || !ofPartition(j.Reason) {
+	if !j.InSeveral() || !ofPartition(j.Reason) && !(j.Beyond != "" && strings.HasPrefix(j.Reason, "QOS")) {
 		return false
 	}
 	return slices.ContainsFunc(PartitionNames(j.Partition), func(name string) bool { p := all[name]; return p != nil && p.Admits(j) == "" })

@@ -40,7 +40,8 @@ func TestEveryFieldOfARecord(t *testing.T) {
 	convert := func(j slurmplug.Job) (o cluster.Job) {
 		var tags tagCache
 		tags.begin()
-		v := conversion{nodeMB: []int64{2048}, types: gpuTypes(nodes()), tags: &tags, partitions: cluster.Partitions{"gpu": {}, "down": {Closed: "DOWN"}}}
+		v := conversion{nodeMB: []int64{2048}, types: gpuTypes(nodes()), tags: &tags, partitions: cluster.Partitions{"gpu": {}, "down": {Closed: "DOWN"}},
+			partitionQOS: map[string]string{"down": "tiny"}, withQOS: []string{"down"}, qosLimits: map[string]slurmplug.QOSLimits{"tiny": {MaxTime: time.Minute}, "": {Flags: []string{"PartitionTimeLimit"}}}}
 		v.job(&o, &j)
 		return o
 	}

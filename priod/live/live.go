@@ -35,6 +35,7 @@ type Cluster struct {
 	qosLimits        map[string]slurmplug.QOSLimits // nil: none, or not known
 	qosHeld          qosHeld
 	partitionQOS     map[string]string
+	withQOS          []string // the partitions in it
 	partitions       []cluster.Partition
 	admitting        cluster.Partitions  // the same
 	accounts         []slurmplug.Account // nil: not read

@@ -298,6 +298,7 @@ type conversion struct {
 	qosLimits    map[string]slurmplug.QOSLimits // read only
 	qosHeld      qosHeld                        // read only
 	partitionQOS map[string]string              // read only
+	withQOS      []string                       // the same partitions; read only
 	partitions   cluster.Partitions             // read only
 	defMemPerCPU int64                          // MB
 	noThreads    bool                           // see slurmplug.Config.StartsNoTaskThreads
@@ -311,7 +312,7 @@ func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion
 	perCPU, _ := c.conf.DefaultMemory()
 	return conversion{
 		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeMB: c.allMB, qosLimits: c.qosLimits, qosHeld: c.qosHeld,
-		partitionQOS: c.partitionQOS, partitions: c.admitting, defMemPerCPU: perCPU,
+		partitionQOS: c.partitionQOS, withQOS: c.withQOS, partitions: c.admitting, defMemPerCPU: perCPU,
 		noThreads: c.conf.StartsNoTaskThreads(), listsGPUs: c.conf.ListsGPUs(), tags: tags,
 	}
 }
@@ -335,6 +336,9 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	d := v.demands.of(j, o.Whole, v)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs, o.Node.MemMB = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs, d.nodeMB
 	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.AllMem, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.allMem, d.gres, d.open
+	if own := v.qosLimits[j.QOS]; o.State == cluster.Pending {
+		o.Lifts = cluster.Lifts{MaxTime: own.Has("PartitionTimeLimit"), MaxNodes: own.Has("PartitionMaxNodes"), MinNodes: own.Has("PartitionMinNodes")}
+	}
 	if limited := v.beyond(o, d.most); limited != "" {
 		o.Open = limited
 	}
@@ -686,11 +690,11 @@ func (c *Cluster) refreshConfig(ctx context.Context, at time.Time) error {
 	if c.weights, err = conf.WeightSum(); err != nil {
 		return fmt.Errorf("scontrol show config: %w", err)
 	}
-	if err := c.readPartitions(ctx, at); err != nil {
-		return err
-	}
 	if c.qosLimits = nil; c.conf.EnforcesLimits() {
 		c.qosLimits, _ = c.client.QOSLimits(ctx) // without slurmdbd they are not known
+	}
+	if err := c.readPartitions(ctx, at); err != nil {
+		return err
 	}
 	c.configAt = at
 	return nil
@@ -745,12 +749,14 @@ func withSubAccounts(tree []slurmplug.Account, some []string) []string {
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 	c.limits, c.wholeNodes = make(timeLimits, len(partitions)), wholeNodes{}
 	c.unreadPartitions = unreadPartitions(partitions)
-	c.partitions, c.partitionQOS = nil, map[string]string{}
+	c.partitions, c.partitionQOS, c.withQOS = nil, map[string]string{}, nil
 	for _, p := range partitions {
+		o := cluster.NewPartition(&p)
 		if p.QOS != "" {
-			c.partitionQOS[p.Name] = p.QOS
+			c.partitionQOS[p.Name], c.withQOS = p.QOS, append(c.withQOS, p.Name)
+			o.SetQOS(c.qosLimits[p.QOS])
 		}
-		c.partitions = append(c.partitions, cluster.NewPartition(&p))
+		c.partitions = append(c.partitions, o)
 		if p.WholeNodes != "" {
 			c.wholeNodes[p.Name] = true
 		}

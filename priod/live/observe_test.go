@@ -339,7 +339,7 @@ func TestLookIsAsThePoll(t *testing.T) {
 	polled := c.snapshot(time.Unix(0, 0), []slurmplug.Job{job}, nil).Jobs[0]
 	c.nodeSizes = nodeSizes{} // of no nodes, as in that snapshot
 	seen, err := c.sight(job.ID, []slurmplug.Sight{{Job: job}})
-	if err != nil || polled.Open == "" || polled.GPUs != 3 {
+	if err != nil || polled.Beyond != "v100" || polled.Open != "" || polled.GPUs != 3 {
 		t.Fatal(err, polled)
 	}
 	if !reflect.DeepEqual(seen.Job, polled) {
@@ -347,16 +347,30 @@ func TestLookIsAsThePoll(t *testing.T) {
 	}
 }
 
-// The limit of the QOS of one of a job's partitions counts, as it does of its only one.
-func TestNodeLimitOfOneOfSeveralPartitions(t *testing.T) {
+// A job in several partitions is beyond the limits of some: those of the partition's QOS go before the same ones of its own, unless
+// that has OverPartQOS. Where all of its own are left out it is not known where it fits.
+func TestLimitsOfPartitionQOS(t *testing.T) {
+	gpus := func(n int64) slurmplug.TRES { return slurmplug.TRES{{Name: "gres/gpu", Count: n}} }
 	v := &conversion{
-		qosLimits:    map[string]slurmplug.QOSLimits{"small": {Node: slurmplug.TRES{{Name: "gres/gpu", Count: 2}}}},
-		partitionQOS: map[string]string{"v100": "small"},
+		qosLimits: map[string]slurmplug.QOSLimits{
+			"small": {Job: gpus(2)}, "large": {Job: gpus(8)}, "full": {All: gpus(6)}, "short": {MaxTime: time.Hour}, "over": {Job: gpus(8), MaxTime: 4 * time.Hour, Flags: []string{"DenyOnLimit", "OverPartQOS"}},
+			"node": {Node: gpus(2)},
+		},
+		partitionQOS: map[string]string{"v100": "small", "a100": "large", "t4": "full", "p100": "short", "k80": "node"}, withQOS: []string{"v100", "a100", "t4", "p100", "k80"},
+		qosHeld: qosHeld{scope{qos: "full"}: {gpus: map[string]int64{"": 3}}},
 	}
-	for partition, limited := range map[string]bool{"v100": true, "a100": false, "a100,v100": true, "v100,t4": true, "a100,t4": false} {
-		j := &cluster.Job{State: cluster.Pending, Partition: partition, QOS: "normal", GPUs: 4, Nodes: 1}
-		if got := v.beyond(j, held{nodes: 1, gpus: map[string]int64{"": 4}}); (got != "") != limited {
-			t.Errorf("partitions %s: %q, want a limit: %v", partition, got, limited)
+	for _, c := range []struct{ qos, partitions, beyond, open string }{
+		{"normal", "a100,cpu", "v100,t4,p100,k80", ""},
+		{"normal", "v100,a100", "v100,t4,p100,k80", ""},
+		{"normal", "p100,t4", "p100,t4,v100,k80", "a longer time limit than QOS short allows"},
+		{"small", "cpu,a100", "cpu,v100,t4,p100,k80", ""},
+		{"small", "cpu", "cpu,v100,t4,p100,k80", "more gres/gpu than QOS small allows of a job"},
+		{"over", "v100,p100", "t4,k80", ""},
+		{"short", "cpu", "cpu,v100,a100,t4,p100,k80", "a longer time limit than QOS short allows"},
+	} {
+		j := &cluster.Job{State: cluster.Pending, Partition: c.partitions, QOS: c.qos, GPUs: 4, Nodes: 1, TimeLimit: 2 * time.Hour}
+		if open := v.beyond(j, held{nodes: 1, gpus: map[string]int64{"": 4}}); open != c.open || j.Beyond != c.beyond {
+			t.Errorf("QOS %s, %s: beyond %q, open %q; want %q, %q", c.qos, c.partitions, j.Beyond, open, c.beyond, c.open)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -101,18 +102,42 @@ func (d *demand) bound(j *slurmplug.Job, whole bool, nodes []nodeSize, nodeMB []
 	}
 }
 
-// beyond names the QOS, of the job or of one of its partitions, whose limits a waiting job exceeds with what Slurm may
-// allocate to it, beside the jobs that run; "": none.
-func (v *conversion) beyond(j *cluster.Job, most held) string {
+// beyond sets the partitions in which a waiting job exceeds limits of QOS with what Slurm may allocate to it, beside the
+// jobs that run: of its own, and of those that have a QOS. why says which limit, where that are all of its own.
+func (v *conversion) beyond(j *cluster.Job, most held) (why string) {
 	if len(v.qosLimits) == 0 || j.State != cluster.Pending {
 		return ""
 	}
-	qos := []string{j.QOS}
-	for p := range strings.SplitSeq(j.Partition, ",") {
-		qos = append(qos, v.partitionQOS[p])
+	own, some := cluster.PartitionNames(j.Partition), false
+	var beyond []string
+	for i, name := range slices.Concat(own, v.withQOS) {
+		switch is := v.exceeds(j, most, name); {
+		case is != "" && !slices.Contains(beyond, name):
+			why, beyond = cmp.Or(why, is), append(beyond, name)
+		case is == "":
+			some = some || i < len(own)
+		}
 	}
+	if j.Beyond = strings.Join(beyond, ","); some {
+		return ""
+	}
+	return why
+}
+
+// exceeds names the QOS whose limits a job exceeds in a partition; "": none. What the QOS of the partition says goes before
+// what the job's own says of the same, unless that has the flag OverPartQOS (slurmctld/acct_policy.c).
+func (v *conversion) exceeds(j *cluster.Job, most held, partition string) string {
+	qos := []string{v.partitionQOS[partition], j.QOS}
+	if own := v.qosLimits[j.QOS]; own.Has("OverPartQOS") {
+		slices.Reverse(qos)
+	}
+	said, limited := map[string]bool{}, false
 	for _, name := range qos {
 		l := v.qosLimits[name]
+		if l.MaxTime > 0 && !limited && (j.TimeLimit == slurmplug.Unlimited || j.TimeLimit > l.MaxTime) {
+			return "a longer time limit than QOS " + name + " allows"
+		}
+		limited = limited || l.MaxTime > 0
 		for _, x := range []struct {
 			limit slurmplug.TRES
 			of    string
@@ -123,7 +148,8 @@ func (v *conversion) beyond(j *cluster.Job, most held) string {
 		} {
 			for _, limit := range x.limit {
 				amount, known := most.of(limit.Name)
-				if !known || amount == 0 {
+				before := said[x.of+limit.Name]
+				if said[x.of+limit.Name] = true; !known || amount == 0 || before {
 					continue
 				}
 				if x.of == "a node" {

@@ -77,6 +77,14 @@ func TestSteerByPartition(t *testing.T) {
 			j.QOS = "normal"
 			partition(p, "a100").NotQOS = []string{"normal"}
 		}, "v100", ""},
+		"MaxTime that its QOS lifts": {func(p *testCluster, j *cluster.Job) {
+			partition(p, "a100").MaxTime, j.Lifts.MaxTime = time.Minute, true
+		}, "a100", ""},
+		"limits of its QOS":        {func(_ *testCluster, j *cluster.Job) { j.Account, j.Beyond = "phys", "a100" }, "v100", ""},
+		"limits of its QOS in all": {func(_ *testCluster, j *cluster.Job) { j.Account, j.Beyond = "phys", all }, all, ""},
+		"any partition, beyond its limits": {func(_ *testCluster, j *cluster.Job) {
+			j.Account, j.Beyond, j.Partition, j.Site = "phys", "a100", "v100", &cluster.Site{GPUType: true, AnyOf: "v100,a100"}
+		}, "v100", ""},
 		"a lower tier":     {func(p *testCluster, _ *cluster.Job) { partition(p, "a100").Tier = 0 }, "v100", ""},
 		"preempted sooner": {func(p *testCluster, _ *cluster.Job) { partition(p, "a100").Preemptable = true }, "v100", ""},
 		"a higher tier that refuses it": {func(p *testCluster, _ *cluster.Job) {
@@ -183,6 +191,7 @@ func TestSteerRandomPartitions(t *testing.T) {
 			if rapid.Bool().Draw(t, "any partition") {
 				j.Site = &cluster.Site{GPUType: true, AnyOf: "p1,p3"}
 			}
+			j.Account, j.Beyond = "phys", strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(names), 0, 2, rapid.ID[string]).Draw(t, "beyond"), ",")
 			own[j.ID] = j.Partition
 			time := rapid.SampledFrom([][]float64{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {.4, .3, .3}}).Draw(t, "time")
 			p.shares.Jobs.Get(j.ID).Time = time
@@ -191,7 +200,7 @@ func TestSteerRandomPartitions(t *testing.T) {
 			return slices.ContainsFunc(p.Nodes, func(n cluster.Node) bool {
 				in := slices.ContainsFunc(cluster.PartitionNames(list), func(name string) bool {
 					i := slices.IndexFunc(p.Partitions, func(x cluster.Partition) bool { return x.Name == name })
-					return slices.Contains(n.Partitions, name) && p.Partitions[i].Starts(j) == ""
+					return slices.Contains(n.Partitions, name) && p.Partitions[i].Starts(j) == "" && !slices.Contains(cluster.PartitionNames(j.Beyond), name)
 				})
 				return in && n.Usable && n.GPUs >= j.GPUs && (features == "" || slices.Contains(n.Features, features))
 			})
@@ -213,6 +222,7 @@ func TestSteerRandomPartitions(t *testing.T) {
 					t.Fatalf("job %s: partitions %s are no part of %s in its order", j.ID, j.Partition, p.h.Reaches(j))
 				}
 			}
+			p.Jobs[0].Beyond = strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom(names), 0, 2, rapid.ID[string]).Draw(t, "beyond now"), ",")
 			p.Nodes[rapid.IntRange(0, len(p.Nodes)-1).Draw(t, "node")].GPUsUsed = rapid.IntRange(0, 1).Draw(t, "used")
 			p.At = p.At.Add(time.Duration(rapid.IntRange(1, 600).Draw(t, "passes")) * time.Second)
 		}

@@ -78,13 +78,13 @@ func TestReadClusterErrors(t *testing.T) {
 
 func TestReadPartitions(t *testing.T) {
 	const nodes = "[[nodes]]\ncount = 1\ngpu_type = \"a100\"\ngpus = 4\npartitions = [\"long\", \"debug\"]\n"
-	c, err := ReadCluster(writeFile(t, nodes+"[[partitions]]\nname = \"long\"\n[[partitions]]\nname = \"debug\"\npriority_tier = 10\npriority_job_factor = 5\nmax_time = \"30m\"\nmax_nodes = 2\nstate = \"down\"\n"))
-	want := []Partition{{Name: "long", Tier: 1, JobFactor: 1}, {Name: "debug", Tier: 10, JobFactor: 5, MaxTime: 30 * time.Minute, MaxNodes: 2, State: "down"}}
+	c, err := ReadCluster(writeFile(t, nodes+"[[partitions]]\nname = \"long\"\n[[partitions]]\nname = \"debug\"\npriority_tier = 10\npriority_job_factor = 5\nmax_time = \"30m\"\nmax_nodes = 2\njob_gpus = 4\nall_gpus = 8\nstate = \"down\"\n"))
+	want := []Partition{{Name: "long", Tier: 1, JobFactor: 1}, {Name: "debug", Tier: 10, JobFactor: 5, MaxTime: 30 * time.Minute, MaxNodes: 2, JobGPUs: 4, AllGPUs: 8, State: "down"}}
 	if err != nil || !cmp.Equal(want, c.Partitions) || c.Partition("debug").Closed() != "DOWN" || c.Partition("long").Closed() != "" || c.Partition("x") != nil {
 		t.Error(err, cmp.Diff(want, c.Partitions))
 	}
 	s := cluster.Snapshot{Partitions: []cluster.Partition{
-		{Name: "long", Tier: 1, JobFactor: 1, MaxTime: slurmplug.Unlimited}, {Name: "debug", Closed: "DOWN", Tier: 10, JobFactor: 5, MaxTime: 30 * time.Minute, MaxNodes: 2}, {Name: "old", Draining: true},
+		{Name: "long", Tier: 1, JobFactor: 1, MaxTime: slurmplug.Unlimited}, {Name: "debug", Closed: "DOWN", Tier: 10, JobFactor: 5, MaxTime: time.Hour, QOSTime: 30 * time.Minute, MaxNodes: 2, JobGPUs: 4, QOSGPUs: 8}, {Name: "old", Draining: true},
 	}}
 	read, _ := FromSnapshot(&s)
 	want[1].State = "DOWN"

@@ -47,7 +47,7 @@ func (e *engine) strict() (again bool) {
 	e.queue.pass++
 	for {
 		j, s := e.queue.pick(func(s *slot) *job {
-			if s.part.head != nil || s.ruledOut == e.queue.pass || !s.owners.admit(int(s.request.GPUs)) {
+			if s.part.head != nil || s.ruledOut == e.queue.pass || !s.admits(int(s.request.GPUs)) {
 				return nil
 			}
 			if len(e.windows) > 0 {
@@ -185,7 +185,7 @@ func (e *engine) mayFit(c *class) bool {
 func (e *engine) fitsInTurn(j *job) (*slot, []placement.Share) {
 	for i := range j.class.slots {
 		s := &j.class.slots[i]
-		if s.part.head == nil || s.part.head == j || !s.owners.admit(j.GPUs) || !s.roomOn(e.nodes).MayFit() {
+		if s.part.head == nil || s.part.head == j || !s.admits(j.GPUs) || !s.roomOn(e.nodes).MayFit() {
 			continue
 		}
 		if shares, fits := e.nodes.Fit(e.asks(j, s), e.leftFor(j, s)); fits {
@@ -200,7 +200,7 @@ func (e *engine) keepPlaces(jobs []*job) (none []*job) {
 	for _, j := range jobs {
 		for i := range j.class.slots {
 			s := &j.class.slots[i]
-			if s.part.head == j || s.ruledOut == e.queue.pass || !s.owners.admit(j.GPUs) {
+			if s.part.head == j || s.ruledOut == e.queue.pass || !s.admits(j.GPUs) {
 				continue
 			}
 			kept := len(e.reserved)
@@ -252,7 +252,7 @@ func (e *engine) offer(s *slot) (best *job) {
 		return nil
 	}
 	room := s.roomOn(e.nodes)
-	if !s.owners.admit(int(s.request.GPUs)) || !room.MayFit() {
+	if !s.admits(int(s.request.GPUs)) || !room.MayFit() {
 		s.ruledOut = e.queue.pass
 		return nil
 	}

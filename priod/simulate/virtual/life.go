@@ -73,6 +73,7 @@ func (e *engine) hold(j *job, shares []placement.Share) {
 	j.shares = append(j.one[:0], shares...)
 	e.nodes.Take(j.shares)
 	j.owners.add(j.GPUs)
+	j.part.used += j.GPUs
 	t := e.nodes.Type(j.shares[0].Node)
 	j.speed = e.runs(j)
 	o := &e.outcomes[j.index]
@@ -181,5 +182,6 @@ func (e *engine) drop(j *job) {
 	e.nodes.Release(j.shares)
 	e.rebootsAfter(j.shares)
 	j.owners.add(-j.GPUs)
+	j.part.used -= j.GPUs
 	e.factors.stops(j, e.now)
 }

@@ -3,6 +3,7 @@ package virtual
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 // that name none share one of all nodes, those with GPUs and those without apart.
 type queuePart struct {
 	trace.Partition                 // what is said of it; its name is "" where jobs name none
+	used            int             // GPUs of its jobs that run
 	bonus           int64           // by its PriorityJobFactor
 	kinds           placement.Types // of its nodes
 	off             []int32         // nodes of these kinds that are not in it
@@ -39,9 +41,14 @@ func (p *queuePart) refuses(j *trace.Job) string {
 		return fmt.Sprintf("its time limit is longer than the %s of partition %s", p.MaxTime, p.Name)
 	case p.MaxNodes > 0 && j.Nodes > p.MaxNodes:
 		return fmt.Sprintf("its %d nodes are more than partition %s allows (%d)", j.Nodes, p.Name, p.MaxNodes)
+	case p.JobGPUs > 0 && j.GPUs > p.JobGPUs, p.AllGPUs > 0 && j.GPUs > p.AllGPUs:
+		return fmt.Sprintf("its %d GPUs are more than the QOS of partition %s allows", j.GPUs, p.Name)
 	}
 	return ""
 }
+
+// beyond reports whether so many GPUs more are beyond what the partition's QOS allows of its jobs together.
+func (p *queuePart) beyond(gpus int) bool { return p.AllGPUs > 0 && p.used+gpus > p.AllGPUs }
 
 // line is the jobs with one list of partitions.
 type line struct {
@@ -233,7 +240,7 @@ func (e *engine) partitions() (all []cluster.Partition, list string) {
 				continue
 			}
 			p := &e.partOf(name).Partition
-			o := cluster.Partition{Name: name, Tier: p.Tier, JobFactor: p.JobFactor, MaxTime: cmp.Or(p.MaxTime, slurmplug.Unlimited), MaxNodes: p.MaxNodes, Closed: p.Closed()}
+			o := cluster.Partition{Name: name, Tier: p.Tier, JobFactor: p.JobFactor, MaxTime: cmp.Or(p.MaxTime, slurmplug.Unlimited), MaxNodes: p.MaxNodes, JobGPUs: p.JobGPUs, QOSGPUs: p.AllGPUs, Closed: p.Closed()}
 			if o.Closed == "DRAIN" {
 				o.Closed, o.Draining = "", true
 			}
@@ -241,6 +248,19 @@ func (e *engine) partitions() (all []cluster.Partition, list string) {
 		}
 	}
 	return all, strings.Join(withGPUs, ",")
+}
+
+// setBeyond tells of waiting jobs in which partitions they are beyond what a QOS allows.
+func (s *slurm) setBeyond() {
+	parts := slices.DeleteFunc(slices.Collect(maps.Values(s.e.parts)), func(p *queuePart) bool { return p == nil || p.JobGPUs+p.AllGPUs == 0 })
+	if len(parts) == 0 {
+		return
+	}
+	slices.SortFunc(parts, func(a, b *queuePart) int { return cmp.Compare(a.Name, b.Name) })
+	for i, j := range s.jobs {
+		beyond := slices.DeleteFunc(slices.Clone(parts), func(p *queuePart) bool { return j.holds() || !p.beyond(j.GPUs) && p.refuses(&j.Job) == "" })
+		s.snapshot.Jobs[i].Beyond = names(beyond)
+	}
 }
 
 // partition is that of a job's row. On a divided cluster it is the one in which the job runs, else its list; of a job with

@@ -67,6 +67,31 @@ func TestHeadsBlockTheirPartitions(t *testing.T) {
 	}
 }
 
+// What the QOS of a partition allows of one job and of all together keeps jobs out of it, and blocks no other.
+func TestLimitsOfPartitionQOS(t *testing.T) {
+	c := byType
+	c.Partitions = []trace.Partition{{Name: "a100", Tier: 1, JobFactor: 1, JobGPUs: 2}, {Name: "v100", Tier: 1, JobFactor: 1, AllGPUs: 3}}
+	job := func(partition string, gpus int, submit float64) trace.Job {
+		return trace.Job{GPUs: gpus, Duration: 100, Submit: submit, Partition: partition}
+	}
+	jobs := numbered(job("v100", 2, 0), job("v100", 2, 1), job("v100,a100", 1, 2), job("v100,a100", 2, 3), job("a100,v100", 3, 4))
+	for _, backfill := range []Backfill{NoBackfill, EASY, Conservative} {
+		r := run(t, c, jobs, Options{Placement: placement.Packed, Backfill: backfill, Depth: 100})
+		for i, want := range []struct {
+			start float64
+			node  string
+		}{{0, "n1"}, {100, "n1"}, {2, "n1"}, {3, "n0"}, {200, "n1"}} {
+			if o := r.Outcomes[i]; o.Start != want.start || o.Nodes != want.node {
+				t.Errorf("backfill %s: job %d starts at %v on %s, want %v on %s", backfill, i, o.Start, o.Nodes, want.start, want.node)
+			}
+		}
+	}
+	_, err := Run(context.Background(), c, trace.Each(numbered(trace.Job{GPUs: 3, Duration: 1, Partition: "a100"})), Options{Placement: placement.Packed})
+	if err == nil || !strings.Contains(err.Error(), "its 3 GPUs are more than the QOS of partition a100 allows") {
+		t.Error(err)
+	}
+}
+
 func numbered(jobs ...trace.Job) []trace.Job {
 	for i := range jobs {
 		jobs[i].ID = strconv.Itoa(i)
@@ -105,6 +130,15 @@ func drawDivided(t *rapid.T) trace.Cluster {
 		}
 	}
 	return c
+}
+
+// drawQOS sets what the QOS of some partitions allows.
+func drawQOS(t *rapid.T, c *trace.Cluster) {
+	for _, name := range []string{"x", "y", "z"} {
+		if in := func(g trace.NodeGroup) bool { return slices.Contains(g.Partitions, name) }; slices.ContainsFunc(c.Nodes, in) && rapid.Bool().Draw(t, "QOS") {
+			c.Partitions = append(c.Partitions, trace.Partition{Name: name, Tier: 1, JobFactor: 1, JobGPUs: rapid.IntRange(0, 4).Draw(t, "of a job"), AllGPUs: rapid.IntRange(0, 6).Draw(t, "of all")})
+		}
+	}
 }
 
 func drawPartitioned(t *rapid.T, c trace.Cluster) []trace.Job {
@@ -177,6 +211,49 @@ func TestDividedClusters(t *testing.T) {
 		}
 		opt.Order = FIFO
 		checkAgainstNaive(t, c, jobs, opt)
+	})
+}
+
+// Whatever the QOS of partitions allow, no partition holds more at once and no job runs where it asks for more; what waits alone
+// has no room in them.
+func TestPartitionsKeepQOS(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawDivided(t)
+		drawQOS(t, &c)
+		opt := Options{Placement: placement.Packed, Depth: 50, Backfill: rapid.SampledFrom([]Backfill{NoBackfill, EASY, Conservative}).Draw(t, "backfill")}
+		jobs := possible(c, drawPartitioned(t, c), opt)
+		e := moments(t, c, jobs, opt, func(e *engine) {
+			if !e.divided {
+				return
+			}
+			held := map[*queuePart]int{}
+			for _, runs := range e.running {
+				for j := range runs.all {
+					held[j.part] += j.GPUs
+					if j.part.JobGPUs > 0 && j.GPUs > j.part.JobGPUs {
+						t.Fatalf("%s has %d GPUs in %s, which allows %d", j.ID, j.GPUs, j.part.Name, j.part.JobGPUs)
+					}
+				}
+			}
+			for p, n := range held {
+				if n != p.used || p.AllGPUs > 0 && n > p.AllGPUs {
+					t.Fatalf("%s: %d GPUs are used, counted as %d; its QOS allows %d", p.Name, n, p.used, p.AllGPUs)
+				}
+			}
+			if waiting := e.queue.list(0); len(waiting) == 1 {
+				j := waiting[0]
+				for _, p := range j.line.parts {
+					if _, fits := e.nodes.Fit(e.in(j.request, j.line, p), nil); fits && !p.beyond(j.GPUs) {
+						t.Fatalf("%s waits alone at %v, and %s has room", j.ID, e.now, p.Name)
+					}
+				}
+			}
+		})
+		for i, o := range e.outcomes {
+			if !o.Done {
+				t.Fatalf("%s: %+v", jobs[i].ID, o)
+			}
+		}
 	})
 }
 

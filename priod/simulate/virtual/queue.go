@@ -60,6 +60,9 @@ func (o owners) admit(gpus int) bool {
 	return (o.user == nil || o.user.used+gpus <= o.user.limit) && (o.account == nil || o.account.used+gpus <= o.account.limit)
 }
 
+// admits reports whether limits allow jobs of so many GPUs to start in the partition.
+func (s *slot) admits(gpus int) bool { return s.owners.admit(gpus) && !s.part.beyond(gpus) }
+
 func (o owners) add(gpus int) {
 	for _, w := range [2]*owner{o.user, o.account} {
 		if w != nil {

@@ -149,6 +149,7 @@ func (s *slurm) Observe(context.Context) (cluster.Snapshot, error) {
 		n.GPUsUsed, n.CPUsUsed, n.MemUsedMB = n.GPUs-int(free.GPUs), n.CPUs-int(free.CPUs), n.MemMB-free.MemMB
 	}
 	s.snapshot.Windows = s.windows()
+	s.setBeyond()
 	if s.snapshot.Nodes = s.nodes; absentees { // of which Slurm knows nothing yet
 		s.snapshot.Nodes = nil
 		for i := range s.nodes {
