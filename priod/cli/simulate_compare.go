@@ -127,7 +127,7 @@ func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, 
 	if err != nil {
 		return nil, err
 	}
-	in.Jobs = trace.Each(jobs)
+	in.Jobs, in.Origin = trace.Each(jobs), s.Stats.Origin
 	r := &compared{origin: s.Stats.Origin, Bad: s.Stats.Bad, Skipped: s.Stats.Skipped, Left: s.leftOut()}
 	if to != nil {
 		to.of(s, in.Config, jobs)

@@ -38,7 +38,8 @@ type Input struct {
 	// Weights are those of Slurm's multifactor priority; the zero value: virtual.DefaultWeights.
 	Weights virtual.Weights
 	Config  *config.Config  // of priod, where it runs
-	Record  *Recording      // nil: the run is not recorded
+	Origin  time.Time       // second 0 of the trace; zero: left open
+	Record  *Recording      // nil: the run is not recorded, else it has its own
 	Table   *workload.Table // what that priod knows of programs
 }
 
@@ -85,11 +86,11 @@ func Run(ctx context.Context, spec Spec, in Input) (r Result, err error) {
 }
 
 // origin is second 0 of the trace; zero: left open.
-func (in *Input) origin() (at time.Time) {
+func (in *Input) origin() time.Time {
 	if in.Record != nil {
-		at = in.Record.Origin
+		return in.Record.Origin
 	}
-	return at
+	return in.Origin
 }
 
 // Run simulates with these options of the virtual Slurm.
@@ -114,7 +115,7 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 	o := s.Overheads
 	opt := virtual.Options{
 		Order: virtual.Order(s.Order), Placement: placementModes[s.Placement],
-		Multifactor: in.Weights, Speed: in.Speed, Window: s.Window, Seed: s.Seed,
+		Multifactor: in.Weights, Speed: in.Speed, Window: s.Window, Seed: s.Seed, Origin: in.origin(),
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents, UserGPUs: s.UserGPUs, AccountGPUs: s.AccountGPUs,
 	}

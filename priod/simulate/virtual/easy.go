@@ -227,7 +227,7 @@ func (e *engine) headed() (n int) {
 // what the heads leave.
 func (e *engine) fill(j *job, s *slot, shares []placement.Share) {
 	if len(e.heads) > 0 && e.opt.Backfill != NoBackfill {
-		if at := e.shadows[e.nodes.Type(shares[0].Node)]; math.IsInf(at, 1) || j.occupancy > at-e.now {
+		if at := e.shadow(1 << uint(e.nodes.Type(shares[0].Node))); math.IsInf(at, 1) || j.occupancy > at-e.now {
 			e.beyond.Take(shares)
 		}
 	}
@@ -241,6 +241,9 @@ func (e *engine) shadow(types placement.Types) float64 {
 		if types.Has(int32(t)) {
 			at = min(at, s)
 		}
+	}
+	if e.opt.Backfill == Conservative {
+		at = e.whole(at, resolution)
 	}
 	return at
 }
@@ -367,8 +370,8 @@ func (e *engine) roomAt(r placement.Request, t int32) float64 {
 	e.future.CopyFree(e.nodes)
 	e.future.Take(e.reserved)
 	return e.future.Shadow(e.now, r, func(yield func(float64, []placement.Share) bool) {
-		for j := range e.running[t].all {
-			if !yield(j.planned, j.shares) {
+		for j, at := range e.endings(t) {
+			if !yield(at, j.shares) {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -89,6 +90,30 @@ func TestLimitsOfPartitionQOS(t *testing.T) {
 	_, err := Run(context.Background(), c, trace.Each(numbered(trace.Job{GPUs: 3, Duration: 1, Partition: "a100"})), Options{Placement: placement.Packed})
 	if err == nil || !strings.Contains(err.Error(), "its 3 GPUs are more than the QOS of partition a100 allows") {
 		t.Error(err)
+	}
+}
+
+// Slurm's backfill counts running jobs that end close to each other as if all ended with the last: the place that it keeps
+// may lie on another node, and begin later, than the first that has room. It begins with a whole minute of the clock.
+func TestConservativeCountsEndsTogether(t *testing.T) {
+	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "t4", GPUs: 4, Partitions: []string{"t4"}}, {Count: 1, GPUType: "a100", GPUs: 4, Partitions: []string{"a100"}}}}
+	job := func(gpus int, submit, duration, limit float64) trace.Job {
+		return trace.Job{GPUs: gpus, Nodes: 1, Submit: submit, Duration: duration, Limit: limit, Partition: "t4"}
+	}
+	for _, w := range []struct {
+		second, limit float64 // of the jobs on the second node, and of a small one behind one that waits for a whole node
+		node          string  // of the small one
+	}{
+		{305, 300, "n1"}, // both nodes are free in one window, at 340: the first is kept
+		{270, 300, "n0"}, // the second one is free in a window before: it is kept
+		{305, 290, "n1"}, // its end at 310 is before 340, and behind 300
+		{305, 275, "n0"},
+	} {
+		jobs := numbered(job(3, 0, 200, 340), job(3, 0, 200, w.second), job(4, 10, 10, 300), job(1, 20, 10, w.limit))
+		r := run(t, c, jobs, Options{Placement: placement.Packed, Backfill: Conservative, Depth: 100, Origin: time.Unix(1_800_000_000, 0)})
+		if o := r.Outcomes[3]; o.Start != 20 || o.Nodes != w.node {
+			t.Errorf("%+v: it starts at %v on %s", w, o.Start, o.Nodes)
+		}
 	}
 }
 

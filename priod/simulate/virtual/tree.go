@@ -118,6 +118,18 @@ func (t *tree) first() *job {
 	return n
 }
 
+// after is the first job whose rank is larger.
+func (t *tree) after(rank float64) (next *job) {
+	for n := t.root; n != nil; {
+		if n.key.rank > rank {
+			next, n = n, n.left
+		} else {
+			n = n.right
+		}
+	}
+	return next
+}
+
 // find is the first job that may start, by its occupancy and memory. What may
 // not start may not with more of either.
 func (t *tree) find(may func(occupancy float64, memMB int64) bool) *job { return find(t.root, may) }
