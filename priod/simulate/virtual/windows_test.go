@@ -39,6 +39,24 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
+// While all nodes of a partition are reserved for maintenance, jobs of it alone that would reach into it wait, and those that name
+// another one, too, take that; priod gives no type whose partition is reserved.
+func TestMaintenanceOfAPartition(t *testing.T) {
+	c := byType
+	events := nodeEvents(t, &c, "[[events]]\nat = \"1000s\"\nevent = \"maintenance\"\nnodes = \"a100\"\nfor = \"500s\"\nannounced = \"900s\"\n")
+	job := func(partition string, submit, limit float64) trace.Job {
+		return trace.Job{GPUs: 2, Duration: 200, Limit: limit, Submit: submit, Partition: partition}
+	}
+	jobs := numbered(job("a100", 200, 900), job("a100,v100", 210, 900), job("a100", 220, 700), job("v100,a100", 230, 900))
+	for _, opt := range []Options{{}, {Backfill: EASY}, {Backfill: Conservative, Depth: 100}, {Order: Priod, Backfill: EASY, Daemon: daemonOf(t, allOn, nil)}} {
+		opt.Placement, opt.NodeEvents = placement.Packed, events
+		o := run(t, c, jobs, opt).Outcomes
+		if o[0].Start < 1500 || o[1].Start != 210 || o[1].Nodes != "n1" || o[2].Start != 220 || o[2].Nodes != "n0" || o[3].Start != 230 || o[3].Nodes != "n1" {
+			t.Errorf("order %s, backfill %s: %+v", opt.Order, opt.Backfill, o)
+		}
+	}
+}
+
 // priod sees nodes in maintenance as they are.
 func TestMaintenanceIsShown(t *testing.T) {
 	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 2, GPUType: "a100", GPUs: 4}}}
