@@ -100,6 +100,9 @@ const BackfillDepth = 500
 // BackfillDepth is how many jobs the backfill looks at, each counted in each of its partitions (bf_max_job_test).
 func (c Config) BackfillDepth() int { return max(c.scheduler("bf_max_job_test", BackfillDepth), 1) }
 
+// BackfillFirst reports whether backfill runs so often that most jobs are looked at by it first (bf_interval beside sched_min_interval).
+func (c Config) BackfillFirst() bool { return c.scheduler("bf_interval", 30) <= 2 }
+
 // Version is slurmctld's version, "22.05.8".
 func (c Config) Version() string { return c.values["SLURM_VERSION"] }
 

@@ -23,6 +23,7 @@ var levers = []struct {
 	{slurmplug.Features, ` Features=`},
 	{slurmplug.Size, ` (?:NumCPUs|CPUsPerTask|MinCPUsNode|CpusPerTres)=`},
 	{slurmplug.Switches, ` Switches=`},
+	{slurmplug.PartitionList, ` Partition=`},
 }
 
 // A host is lost for ever between the undo line of each lever and its write, or right after
@@ -42,21 +43,26 @@ func TestHostIsLostAmidAWrite(t *testing.T) {
 
 func loseAmidAWrite(t *testing.T, lever int, when string, backup bool) {
 	p := newHostPair(t, backup, lab.Options{
-		Nodes:      []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}, {Prefix: "v", Count: 1, GPUType: "v100", GPUs: 4}},
+		Nodes:      []lab.NodeSpec{{Prefix: "n", Count: 4, GPUType: "a100", GPUs: 4}, {Prefix: "v", Count: 1, GPUType: "v100", GPUs: 4}, {Prefix: "t", Count: 1, GPUType: "t4", GPUs: 4}, {Prefix: "p", Count: 1, GPUType: "p100", GPUs: 4}},
+		Partitions: []string{"gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP", "t4 Nodes=t1 MaxTime=INFINITE State=UP", "p100 Nodes=p1 MaxTime=INFINITE State=UP"},
 		ExtraConf:  []string{"TopologyPlugin=topology/tree", "SchedulerParameters=max_switch_wait=86400"},
-		ExtraFiles: map[string]string{"topology.conf": "SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n[3-4],v1\nSwitchName=top Switches=s[1-2]\n"},
+		ExtraFiles: map[string]string{"topology.conf": "SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n[3-4],v1,t1,p1\nSwitchName=top Switches=s[1-2]\n"},
 	})
 	acts, stays := p.acts, p.stays
-	for range 4 {
-		acts.blocker("a100:4")
+	for _, s := range []*evictable{acts, stays} {
+		s.partitions = []string{}
+		s.configure(sharingOf(s.site) + "[gpu_types.t4]\nfeature = \"no_t4\"\n[gpu_types.p100]\nfeature = \"no_p100\"\n") // given by partitions
 	}
-	acts.blocker("v100:4")
+	for _, held := range []string{"a100:4", "a100:4", "a100:4", "a100:4", "v100:4", "t4:4", "p100:4"} {
+		acts.blocker(held)
+	}
 	d, standby := p.begin(t)
 	of, twins := map[slurmplug.Lever]string{}, map[slurmplug.Lever]string{} // which ask for the same and agreed to nothing
 	for lever, args := range map[slurmplug.Lever][]string{
-		slurmplug.Features: {"--prio-type=be", "--prio-speed=v100:1,a100:3", "--gres=gpu:4", "--time=60", "--constraint=v100|a100"},
-		slurmplug.Size:     {"--prio-type=be", "--prio-cpu=a100:1x1-8x6", "--gres=gpu:a100:1", "-c", "1", "--mem=2000", "--time=60"},
-		slurmplug.Switches: {"--prio-type=be", "--gres=gpu:a100:4", "--nodes=2", "--time=600"},
+		slurmplug.Features:      {"--prio-type=be", "--prio-speed=v100:1,a100:3", "--gres=gpu:4", "--time=60", "--constraint=v100|a100"},
+		slurmplug.Size:          {"--prio-type=be", "--prio-cpu=a100:1x1-8x6", "--gres=gpu:a100:1", "-c", "1", "--mem=2000", "--time=60"},
+		slurmplug.Switches:      {"--prio-type=be", "--gres=gpu:a100:4", "--nodes=2", "--time=600"},
+		slurmplug.PartitionList: {"--prio-type=be", "--prio-speed=t4:1,p100:3", "--gres=gpu:4", "--time=60", "--partition=t4,p100"},
 	} {
 		of[lever] = acts.submit(append(args, "--wrap", "sleep 600")...)
 		own := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "--prio-") })
@@ -118,7 +124,7 @@ func (s *site) asked(of map[slurmplug.Lever]string) map[slurmplug.Lever]string {
 	for lever, id := range of {
 		text := s.slurm("scontrol", "show", "job", id)
 		switches := strings.Join(strings.Fields(s.slurm("squeue", "--noheader", "--job="+id, "--Format=ReqSwitch,Wait4Switch")), "@")
-		words := []string{field(text, "Features"), field(text, "NumCPUs"), field(text, "CPUs/Task"), field(text, "MinMemoryNode"), field(text, "ReqNodeList"), field(text, "ExcNodeList"), switches}
+		words := []string{field(text, "Partition"), field(text, "Features"), field(text, "NumCPUs"), field(text, "CPUs/Task"), field(text, "MinMemoryNode"), field(text, "ReqNodeList"), field(text, "ExcNodeList"), switches}
 		all[lever] = strings.Join(words, " ")
 	}
 	return all

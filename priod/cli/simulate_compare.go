@@ -238,8 +238,8 @@ func sides(c *cli.Context, slurm ownSlurm) (alone, with simulate.Spec, err error
 		alone.Order = ""
 	}
 	alone.Order, alone.Backfill = cmp.Or(alone.Order, slurm.order), cmp.Or(alone.Backfill, slurm.backfill)
-	alone.Depth, alone.Preemption, alone.Overheads.Hold = slurm.depth, cmp.Or(alone.Preemption, slurm.preemption), 0
-	with.Order, with.SlurmOrder, with.Backfill, with.Depth, with.Preemption = "priod", alone.Order, alone.Backfill, alone.Depth, ""
+	alone.Depth, alone.First, alone.Preemption, alone.Overheads.Hold = slurm.depth, slurm.first, cmp.Or(alone.Preemption, slurm.preemption), 0
+	with.Order, with.SlurmOrder, with.Backfill, with.Depth, with.First, with.Preemption = "priod", alone.Order, alone.Backfill, alone.Depth, alone.First, ""
 	if alone.Owned() {
 		with.SlurmOrder = "multifactor"
 	}
@@ -252,7 +252,8 @@ func sides(c *cli.Context, slurm ownSlurm) (alone, with simulate.Spec, err error
 // ownSlurm is how a Slurm schedules by itself.
 type ownSlurm struct {
 	order, backfill, preemption string
-	depth                       int // of backfill; 0: Slurm's default
+	depth                       int  // of backfill; 0: Slurm's default
+	first                       bool // backfill looks at jobs first
 	weights                     virtual.Weights
 }
 
@@ -277,9 +278,9 @@ func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
 }
 
 // ownOf is what slurm.conf says (PriorityType, PriorityWeight*, PriorityMaxAge,
-// PriorityDecayHalfLife, PriorityCalcPeriod, PriorityFavorSmall, SchedulerType, bf_max_job_test, PreemptType, PreemptMode) of what a trace has data for.
+// PriorityDecayHalfLife, PriorityCalcPeriod, PriorityFavorSmall, SchedulerType, bf_max_job_test, bf_interval, PreemptType, PreemptMode) of what a trace has data for.
 func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
-	own = ownSlurm{order: "multifactor", backfill: string(virtual.Conservative), depth: conf.BackfillDepth()}
+	own = ownSlurm{order: "multifactor", backfill: string(virtual.Conservative), depth: conf.BackfillDepth(), first: conf.BackfillFirst()}
 	if conf.Get("SchedulerType") == "sched/builtin" {
 		own.backfill = "none"
 	}

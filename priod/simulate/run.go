@@ -150,7 +150,7 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 			opt.Multifactor = virtual.FIFOWeights
 		}
 	}
-	opt.Backfill, opt.Depth = virtual.Backfill(s.Backfill), s.Depth
+	opt.Backfill, opt.Depth, opt.First = virtual.Backfill(s.Backfill), s.Depth, s.First
 	if in.sized() {
 		opt.Speedup = in.speedup
 	}

@@ -94,6 +94,9 @@ func (e *engine) unblock(j *job) (was bool) {
 
 // starts starts a job in a partition if it fits and, with backfill, delays none of the heads so far but itself.
 func (e *engine) starts(j *job, s *slot) bool {
+	if e.opt.First && e.opt.Backfill == Conservative && e.startsBefore(j, s) {
+		return true
+	}
 	if !s.roomOn(e.nodes).MayFit() {
 		return false
 	}
@@ -111,6 +114,22 @@ func (e *engine) starts(j *job, s *slot) bool {
 		e.fill(j, s, shares)
 	}
 	return fits
+}
+
+// startsBefore starts a job in a partition of its list before one, where it has room beside the heads.
+func (e *engine) startsBefore(j *job, s *slot) bool {
+	for i := 0; &j.class.slots[i] != s; i++ {
+		earlier := &j.class.slots[i]
+		if head := earlier.part.head; head == nil || head == j || !earlier.admits(j.GPUs) || !earlier.roomOn(e.nodes).MayFit() {
+			continue
+		}
+		e.reserve(len(e.heads))
+		if shares, fits := e.nodes.Fit(e.asks(j, earlier), e.leftFor(j, earlier)); fits {
+			e.fill(j, earlier, shares)
+			return true
+		}
+	}
+	return false
 }
 
 // leftFor is the view that a job has to fit within beside what is free now; nil: none,

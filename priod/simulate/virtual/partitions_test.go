@@ -2,6 +2,9 @@ package virtual
 
 import (
 	"context"
+	"encoding/csv"
+	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,6 +117,46 @@ func TestConservativeCountsEndsTogether(t *testing.T) {
 		if o := r.Outcomes[3]; o.Start != 20 || o.Nodes != w.node {
 			t.Errorf("%+v: it starts at %v on %s", w, o.Start, o.Nodes)
 		}
+	}
+}
+
+// A hundred jobs with a limit of five minutes, as Slurm 22.05.8 ran them in three partitions of two nodes, with bf_interval=1. Mean
+// waits are by the second of the clock at which they begin: Slurm's backfill rounds.
+func TestReplayOfDividedLab(t *testing.T) {
+	f, err := os.Open("testdata/divided-lab.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var jobs []trace.Job
+	var started []float64
+	for _, row := range rows[1:] {
+		var n [5]float64
+		for i, text := range row {
+			if n[i], err = strconv.ParseFloat(text, 64); err != nil && i != 3 {
+				t.Fatal(err)
+			}
+		}
+		jobs = append(jobs, trace.Job{Submit: n[0], GPUs: int(n[1]), Nodes: 1, Duration: n[2], Limit: 300, Partition: row[3]})
+		started = append(started, n[4])
+	}
+	var c trace.Cluster
+	for _, name := range []string{"a100", "v100", "t4"} {
+		c.Nodes = append(c.Nodes, trace.NodeGroup{Count: 2, GPUType: name, GPUs: 4, Partitions: []string{name}})
+	}
+	r := run(t, c, numbered(jobs...), Options{Placement: placement.Packed, Backfill: Conservative, First: true, Origin: time.Date(2026, 11, 30, 10, 58, 6, 0, time.UTC)})
+	was, is, off := 0.0, 0.0, 0.0
+	for i, o := range r.Outcomes {
+		was, is, off = was+started[i]-jobs[i].Submit, is+o.Start-jobs[i].Submit, off+math.Abs(o.Start-started[i])
+	}
+	if n := float64(len(jobs)); len(jobs) != 100 || math.Abs(is-was) > 0.05*was || off > 10*n {
+		t.Errorf("mean wait %.1f s, and it was %.1f s; starts are off by %.1f s", is/n, was/n, off/n)
+	} else {
+		t.Logf("mean wait %.1f s, and it was %.1f s; starts are off by %.1f s", is/n, was/n, off/n)
 	}
 }
 

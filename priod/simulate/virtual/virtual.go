@@ -53,6 +53,7 @@ const (
 type Options struct {
 	Order       Order          // "" is FIFO
 	Backfill    Backfill       // "" is none
+	First       bool           // conservative backfill looks at a job before it starts in another partition of its list
 	Depth       int            // so many jobs, each counted in each of its partitions, conservative backfill keeps places for; 0: Slurm's default
 	Placement   placement.Mode // 0 is packed
 	TEFirst     bool           // TE jobs rank ahead of BE jobs; none is evicted for it
