@@ -36,8 +36,6 @@ var dividedSetups = []struct {
 	{"the weather, divided, Slurm as it ships", 1, setup{"events-slurm", "", "", shipped.flags}, 0, nil},
 	{"**the weather, divided, profile**", 1, setup{"events", "", balanced, nil}, 0, nil},
 	{"**the weather, divided, profile and `any_partition`**", 1, setup{"events-any", "", balanced + "[[consent]]\ngpu_type = true\n" + anyPartition, nil}, 0, nil},
-	{"each node fails once in 18 h, divided, Slurm as it ships", 1, setup{"fails-slurm", "", "", shipped.flags}, 0, weather},
-	{"**each node fails once in 18 h, divided, profile**", 1, setup{"fails", "", balanced, nil}, 0, weather},
 }
 
 // dividedEvents are drains, reboots, nodes that join and fail together, and a maintenance of a whole partition.
