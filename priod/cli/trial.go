@@ -31,7 +31,7 @@ func trialCommand() *cli.Command {
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "blocks", Value: "12h", Usage: "`TIME` of a block: 90m, 12h, 1d"},
 					&cli.StringFlag{Name: "days", Value: "14", Usage: "how long: a number of `DAYS`, or a time"},
-					&cli.StringFlag{Name: "wash-out", Usage: "after a change jobs submitted within this `TIME` do not count (default: a sixth of a block)"},
+					&cli.StringFlag{Name: "wash-out", Usage: "jobs submitted within this `TIME` of the beginning of a block do not count (default: a sixth of a block)"},
 					&cli.Uint64Flag{Name: "seed", Usage: "`NUMBER` from which the order is drawn (default: random)"},
 					&cli.DurationFlag{Name: "te-wait-p95", Usage: "end it when one TE job in twenty waits longer than this `TIME` while priod is on"},
 					&cli.Float64Flag{Name: "account-completion", Usage: "end it when the jobs of some account take this many `TIMES` as long in the mean while priod is on, and surely no less"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 )
@@ -38,8 +39,7 @@ type Effect struct {
 	Told    bool    `json:"told"` // false: the blocks do not tell; Low and High are 0
 	Jobs    int     `json:"jobs"`
 	Pairs   int     `json:"pairs"`
-	// Exposure is the difference between jobs of on and of off blocks in the part of their time that they saw priod on: 1 where
-	// nothing is carried over from one block to the next.
+	// Exposure is by how much more jobs of on blocks saw of priod than those of off blocks: 1 where nothing is carried over.
 	Exposure float64 `json:"exposure"`
 }
 
@@ -64,28 +64,29 @@ type Analysis struct {
 	Completion Effect   `json:"completion"` // typical: the geometric mean, of which a few long jobs are not all
 	Effects    []Effect `json:"effects"`
 	Accounts   []Effect `json:"accounts"`
-	Jobs       int      `json:"jobs"`        // that count
-	WashedOut  int      `json:"washed_out"`  // submitted in a wash-out
-	LeftOut    int      `json:"left_out"`    // submitted in blocks that are left out, or whose other block is
-	Open       int      `json:"open"`        // of those that count, not ended yet: they count with what they have come to
-	CarriedPct float64  `json:"carried_pct"` // of the time that jobs waited, spent in blocks of the other kind
-	Pairs      int      `json:"pairs"`       // complete ones
+	Jobs       int      `json:"jobs"`       // that count
+	WashedOut  int      `json:"washed_out"` // submitted in a wash-out
+	LeftOut    int      `json:"left_out"`   // submitted in blocks that are left out, or whose other block is
+	Open       int      `json:"open"`       // of those that count, not ended yet: they count with what they have come to
+	MemoryS    float64  `json:"memory_s"`   // for how long priod's work is felt in an off block
+	Pairs      int      `json:"pairs"`      // complete ones
 	AllPairs   int      `json:"all_pairs"`
 }
 
-// seen is a job that counts, with its block.
+// seen is a job that counts.
 type seen struct {
 	*Job
-	block    int // index
-	exposure float64
-	until    time.Time // its end, or now
+	block, slot int       // indices
+	until       time.Time // its end, or now
 }
 
 type analysis struct {
 	t      *Trial
 	blocks []Block
+	slots  int      // parts of each block
 	pairs  [][2]int // indices of the on and the off block
 	jobs   []seen
+	views  []view // the likely one first
 }
 
 // Analyse says what a trial tells by now.
@@ -102,9 +103,9 @@ const typical = "completion, typical"
 // begin finds the jobs that count.
 func begin(t *Trial, jobs []Job, now time.Time) (*analysis, *Analysis) {
 	a, r := &analysis{t: t, blocks: t.Blocks()}, &Analysis{}
+	a.slots = max(leastSlots/len(a.blocks), 1)
 	complete := a.pair(now)
 	r.AllPairs, r.Pairs = len(a.blocks)/2, len(a.pairs)
-	var other, waited float64
 	for i := range jobs {
 		j := &jobs[i]
 		b, on := t.At(j.Submit)
@@ -118,27 +119,24 @@ func begin(t *Trial, jobs []Job, now time.Time) (*analysis, *Analysis) {
 			r.LeftOut++
 			continue
 		}
-		s := seen{Job: j, block: b.Number - 1, until: j.End}
+		at := int(j.Submit.Sub(t.Start) / a.slot())
+		s := seen{Job: j, block: b.Number - 1, slot: min(at, len(a.blocks)*a.slots-1), until: j.End}
 		if j.End.IsZero() {
 			s.until = now
 			r.Open++
 		}
-		s.exposure = a.exposure(&s)
 		a.jobs = append(a.jobs, s)
-		wait := s.waited().Seconds()
-		waited += wait
-		if b.Off {
-			other += wait * s.exposure
-		} else {
-			other += wait * (1 - s.exposure)
-		}
 	}
 	r.Jobs = len(a.jobs)
-	if waited > 0 {
-		r.CarriedPct = 100 * other / waited
-	}
+	a.remember()
+	r.MemoryS = (time.Duration(a.views[0].memory) * a.slot()).Seconds()
 	return a, r
 }
+
+// leastSlots are the parts of a trial in which what jobs see of priod is told apart.
+const leastSlots = 336
+
+func (a *analysis) slot() time.Duration { return a.t.Block / time.Duration(a.slots) }
 
 // pair finds the pairs of which both blocks are over and count; complete says of each block whether it is in one.
 func (a *analysis) pair(now time.Time) (complete []bool) {
@@ -175,123 +173,97 @@ func (s *seen) slowdown() float64 {
 	return 1 + max(s.completion()-ran, 0).Seconds()/ran.Seconds()
 }
 
-// exposure is the part of its time in which a job saw priod on. The half of a block before its submission counts with it: by the
-// queue that it left, the time before bears on a job.
-func (a *analysis) exposure(s *seen) float64 {
-	from, to := s.Submit.Add(-a.t.Block/2), s.until
-	if !to.After(from) {
-		to = from.Add(time.Second)
-	}
-	off := time.Duration(0)
-	for _, b := range a.blocks {
-		if b.Off {
-			off += max(min(to.Sub(b.From), b.Until.Sub(b.From))-max(from.Sub(b.From), 0), 0)
-		}
-	}
-	return 1 - off.Seconds()/to.Sub(from).Seconds()
+// unit is an outcome of a job, or of the jobs of a block.
+type unit struct {
+	block       int
+	first, last int // slots in which it was submitted
+	outcome     float64
+	weight      float64
+	by          []float64 // what explains it beside priod
 }
 
-// typical is the effect on the geometric mean of completion of the jobs that are of interest. Jobs and blocks differ by what was
-// submitted and when: what their class, size, limit and time explain is taken off before.
+// typical is the effect on the geometric mean of completion of the jobs that are of interest. What their class, size and limit explain
+// is taken off before.
 func (a *analysis) typical(name string, of func(*seen) bool) Effect {
-	var jobs []*seen
+	var units []unit
 	for i := range a.jobs {
-		if of(&a.jobs[i]) {
-			jobs = append(jobs, &a.jobs[i])
+		s := &a.jobs[i]
+		if !of(s) {
+			continue
 		}
-	}
-	e := Effect{Name: name, Unit: Seconds, Jobs: len(jobs)}
-	y, d := make([]float64, len(jobs)), make([]float64, len(jobs))
-	for i, s := range jobs {
-		y[i], d[i] = math.Log(s.completion().Seconds()), s.exposure
-	}
-	sums := make([]struct{ n, raw, seen, y, d float64 }, len(a.blocks))
-	raw, exposed := slices.Clone(y), slices.Clone(d)
-	a.adjust(jobs, y, d)
-	for i, s := range jobs {
-		x := &sums[s.block]
-		x.n, x.raw, x.seen, x.y, x.d = x.n+1, x.raw+raw[i], x.seen+exposed[i], x.y+y[i], x.d+d[i]
-	}
-	var pairs []difference
-	var on, off, weight float64
-	for _, p := range a.pairs {
-		if n, f := sums[p[0]], sums[p[1]]; n.n > 0 && f.n > 0 {
-			w := n.n * f.n / (n.n + f.n)
-			pairs = append(pairs, difference{w * (n.y/n.n - f.y/f.n), w * (n.d/n.n - f.d/f.n)})
-			weight, on, off = weight+w, on+w*n.raw/n.n, off+w*f.raw/f.n
-			e.Exposure += w * (n.seen/n.n - f.seen/f.n)
-		}
-	}
-	e.Exposure /= weight
-	e.On, e.Off = math.Exp(on/weight), math.Exp(off/weight)
-	return e.by(pairs, weight, a.t.Seed, true)
-}
-
-// by fills in what the pairs say.
-func (e Effect) by(pairs []difference, weight float64, seed uint64, logs bool) Effect {
-	x := invert(pairs, seed)
-	e.Pairs, e.Told = len(pairs), x.bounded
-	if e.Exposure == 0 {
-		for _, p := range pairs {
-			e.Exposure += p.exposure / weight
-		}
-	}
-	if e.Told = e.Told && e.Exposure > leastExposure; !e.Told {
-		if weight == 0 {
-			e.On, e.Off, e.Exposure = 0, 0, 0
-		}
-		return e
-	}
-	e.Change, e.Low, e.High = x.estimate, x.low, x.high
-	if logs {
-		e.Change, e.Low, e.High = math.Expm1(x.estimate), math.Expm1(x.low), math.Expm1(x.high)
-	}
-	return e
-}
-
-// leastExposure is how much more of priod jobs of on blocks have to see than those of off blocks: else too much is carried over.
-const leastExposure = 0.3
-
-// adjust takes off outcomes and exposures what the jobs themselves explain, by least squares.
-func (a *analysis) adjust(jobs []*seen, lists ...[]float64) {
-	const hats = 2 // functions of time, which a slow rise and fall of the queue follow
-	k := 5 + hats
-	if len(jobs) < 4*k {
-		return
-	}
-	x := mat.NewDense(len(jobs), k, nil)
-	for i, s := range jobs {
 		te, gpus, limit := 0.0, math.Log(float64(s.GPUs)), math.Log(max(s.Limit.Hours(), 1.0/60))
 		if s.TE {
 			te = 1
 		}
-		x.SetRow(i, append([]float64{1, te, gpus, limit, limit * limit}, hatsAt(s.Submit.Sub(a.t.Start).Seconds()/a.t.Length.Seconds(), hats)...))
+		by := []float64{1, te, gpus, limit, limit * limit, te * limit, te * gpus}
+		units = append(units, unit{s.block, s.slot, s.slot, math.Log(s.completion().Seconds()), 1, by})
+	}
+	return a.effect(Effect{Name: name, Unit: Seconds, Jobs: len(units)}, units, true)
+}
+
+// effect fills in what the units say.
+func (a *analysis) effect(e Effect, units []unit, logs bool) Effect {
+	has, sums := map[int]bool{}, map[bool]*struct{ weight, y, d float64 }{true: {}, false: {}}
+	for _, u := range units {
+		s, seen := sums[a.blocks[u.block].Off], mean(a.views[0].orders[0][u.first:u.last+1])
+		s.weight, s.y, s.d, has[u.block] = s.weight+u.weight, s.y+u.weight*u.outcome, s.d+u.weight*seen, true
+	}
+	for _, p := range a.pairs {
+		if has[p[0]] && has[p[1]] {
+			e.Pairs++
+		}
+	}
+	if e.Pairs == 0 {
+		return e
+	}
+	on, off := sums[false], sums[true]
+	e.On, e.Off, e.Exposure = on.y/on.weight, off.y/off.weight, on.d/on.weight-off.d/off.weight
+	likely := invert(a.views[0].sums(units))
+	low, high, told := likely.low, likely.high, likely.bounded && e.Exposure > leastExposure && e.Pairs >= fewestPairs
+	for _, v := range a.views[1:] {
+		x := invert(v.sums(units))
+		low, high, told = min(low, x.low), max(high, x.high), told && x.bounded
+	}
+	if e.Told = told; told {
+		e.Change, e.Low, e.High = likely.estimate, low, high
+	}
+	if logs {
+		e.On, e.Off, e.Change, e.Low, e.High = math.Exp(e.On), math.Exp(e.Off), math.Expm1(e.Change), math.Expm1(e.Low), math.Expm1(e.High)
+	}
+	return e
+}
+
+const (
+	leastExposure = 0.3 // else too much is carried over
+	fewestPairs   = 5   // fewer have too few orders for 90 %
+)
+
+// adjust takes off outcomes and exposures what the rows explain, by least squares.
+func adjust(rows [][]float64, lists ...[]float64) {
+	k := len(rows[0])
+	x := mat.NewDense(len(rows), k, nil)
+	for i, row := range rows {
+		x.SetRow(i, row)
+	}
+	var square mat.SymDense
+	square.SymOuterK(1, x.T())
+	for i := range k {
+		square.SetSym(i, i, square.At(i, i)+1e-6*float64(len(rows))) // of what does not vary
+	}
+	var c mat.Cholesky
+	if !c.Factorize(&square) {
+		return
 	}
 	for _, list := range lists {
-		var square mat.SymDense
-		square.SymOuterK(1, x.T())
-		for i := range k {
-			square.SetSym(i, i, square.At(i, i)+1e-6*float64(len(jobs))) // of what does not vary
-		}
 		var product, beta, fitted mat.VecDense
 		y := mat.NewVecDense(len(list), list)
 		product.MulVec(x.T(), y)
-		var c mat.Cholesky
-		if !c.Factorize(&square) || c.SolveVecTo(&beta, &product) != nil {
+		if c.SolveVecTo(&beta, &product) != nil {
 			continue
 		}
 		fitted.MulVec(x, &beta)
 		y.SubVec(y, &fitted)
 	}
-}
-
-// hatsAt are so many hat functions at a part of the time; the first falls to none from its beginning on, and is left out.
-func hatsAt(at float64, n int) []float64 {
-	all := make([]float64, n)
-	for i := range all {
-		all[i] = max(1-math.Abs(at*float64(n)-float64(i+1)), 0)
-	}
-	return all
 }
 
 // effects are those on figures of blocks.
@@ -316,27 +288,28 @@ func (a *analysis) effects(completion Effect) []Effect {
 
 // figure is the effect on a figure of each block, on a scale of logarithms.
 func (a *analysis) figure(name string, unit Unit, of func(*seen) bool, value func(*seen) float64, sum func([]float64) float64) Effect {
-	lists, exposures := make([][]float64, len(a.blocks)), make([][]float64, len(a.blocks))
-	e := Effect{Name: name, Unit: unit}
+	return a.ofBlocks(Effect{Name: name, Unit: unit}, of, func(s *seen) float64 { return max(value(s), least[unit]) }, func(_ int, list []float64) (y, weight float64) {
+		return math.Log(sum(list)), float64(len(list))
+	}, true)
+}
+
+// ofBlocks is the effect on what comes of the values of each block's jobs.
+func (a *analysis) ofBlocks(e Effect, of func(*seen) bool, value func(*seen) float64, sum func(block int, list []float64) (y, weight float64), logs bool) Effect {
+	lists := make([][]float64, len(a.blocks))
 	for i := range a.jobs {
 		if s := &a.jobs[i]; of(s) {
-			lists[s.block], exposures[s.block] = append(lists[s.block], max(value(s), least[unit])), append(exposures[s.block], s.exposure)
+			lists[s.block] = append(lists[s.block], value(s))
 			e.Jobs++
 		}
 	}
-	var pairs []difference
-	var on, off, weight float64
-	for _, p := range a.pairs {
-		n, f := float64(len(lists[p[0]])), float64(len(lists[p[1]]))
-		if n == 0 || f == 0 {
-			continue
+	var units []unit
+	for i, list := range lists {
+		if len(list) > 0 {
+			y, weight := sum(i, list)
+			units = append(units, unit{i, i * a.slots, (i+1)*a.slots - 1, y, weight, []float64{1}})
 		}
-		w, x, y := n*f/(n+f), math.Log(sum(lists[p[0]])), math.Log(sum(lists[p[1]]))
-		pairs = append(pairs, difference{w * (x - y), w * (mean(exposures[p[0]]) - mean(exposures[p[1]]))})
-		weight, on, off = weight+w, on+w*x, off+w*y
 	}
-	e.On, e.Off = math.Exp(on/weight), math.Exp(off/weight)
-	return e.by(pairs, weight, a.t.Seed, true)
+	return a.effect(e, units, logs)
 }
 
 // least is what figures count at least: below, differences are no matter.
@@ -344,30 +317,11 @@ var least = map[Unit]float64{Seconds: 30, Factor: 1}
 
 // lost is the effect on GPU-hours lost a day by jobs, in the blocks in which they were submitted.
 func (a *analysis) lost() Effect {
-	e := Effect{Name: "GPU-hours lost", Unit: GPUHours}
-	hours, exposed, n := make([]float64, len(a.blocks)), make([]float64, len(a.blocks)), make([]float64, len(a.blocks))
-	for i := range a.jobs {
-		s := &a.jobs[i]
-		hours[s.block] += s.LostS / 3600
-		exposed[s.block] += s.exposure
-		n[s.block]++
-		e.Jobs++
-	}
-	var pairs []difference
-	for _, p := range a.pairs {
-		if n[p[0]] == 0 || n[p[1]] == 0 {
-			continue
-		}
-		of := func(i int) float64 {
-			b := a.blocks[i]
-			return hours[i] / b.Until.Sub(b.Counts).Hours() * 24
-		}
-		pairs = append(pairs, difference{of(p[0]) - of(p[1]), exposed[p[0]]/n[p[0]] - exposed[p[1]]/n[p[1]]})
-		e.On, e.Off = e.On+of(p[0]), e.Off+of(p[1])
-	}
-	weight := float64(len(pairs))
-	e.On, e.Off = e.On/max(weight, 1), e.Off/max(weight, 1)
-	return e.by(pairs, weight, a.t.Seed, false)
+	all := func(*seen) bool { return true }
+	return a.ofBlocks(Effect{Name: "GPU-hours lost", Unit: GPUHours}, all, func(s *seen) float64 { return s.LostS / 3600 }, func(block int, list []float64) (y, weight float64) {
+		b := a.blocks[block]
+		return floats.Sum(list) / b.Until.Sub(b.Counts).Hours() * 24, 1
+	}, false)
 }
 
 // accounts are the effects on typical completion of each account, the one with the most jobs first.

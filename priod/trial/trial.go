@@ -2,7 +2,7 @@
 //
 // Blocks come in pairs that cover the same part of the week, or of the day, so that each hour stands once on and once off; which
 // of the two is on is drawn from a seed that is kept. A job counts to the block in which it was submitted; one that was submitted
-// within the wash-out after a change counts to none.
+// within the wash-out at the beginning of a block counts to none, in whatever order the blocks come.
 //
 //   - trial.go: the design: blocks, pairs, the record of a trial
 //   - analyse.go: what a trial says: effects and their intervals
@@ -142,10 +142,7 @@ func (t *Trial) Blocks() []Block {
 	for i := range all {
 		b := &all[i]
 		b.From = t.Start.Add(time.Duration(i) * t.Block)
-		b.Until, b.Counts = b.From.Add(t.Block), b.From
-		if i == 0 || all[i-1].Off != b.Off {
-			b.Counts = b.From.Add(t.WashOut)
-		}
+		b.Until, b.Counts = b.From.Add(t.Block), b.From.Add(t.WashOut)
 	}
 	return all
 }

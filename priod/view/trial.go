@@ -146,8 +146,8 @@ func (v *Trial) Page() *report.Page {
 	}
 	p.Notes = []string{
 		fmt.Sprintf("%s count, in %d of %d pairs; %d were submitted in a wash-out, %d in blocks that are left out or whose pair is not complete.", report.Count(v.Jobs, "job"), v.Pairs, v.AllPairs, v.WashedOut, v.LeftOut),
-		fmt.Sprintf("Carried over: jobs spent %.0f %% of their waiting in blocks of the other kind. EXPOSURE is how much more of priod jobs of on blocks saw than those of off blocks; EFFECT and its interval are for jobs that see priod alone against jobs that never do, and rest on an effect in proportion to it. What the two columns before say is not so corrected.", v.CarriedPct),
-		"Intervals hold those effects that a randomisation test within the pairs does not refuse. Of the accounts, one in ten leaves its interval by chance.",
+		fmt.Sprintf("Carried over: in off blocks priod's work is felt for %s, the age below which four fifths of the GPU time in use is. EXPOSURE is how much more of priod jobs of on blocks saw than those of off blocks; EFFECT is for jobs that see priod alone against jobs that never do, its interval for memories from seven to nine tenths. The two columns before are as it was seen.", report.Seconds(v.MemoryS)),
+		"Intervals hold those effects that a randomisation test over orders of the blocks does not refuse. Of the accounts, one in ten leaves its interval by chance.",
 	}
 	if v.Open > 0 {
 		p.Notes = append(p.Notes, fmt.Sprintf("%s that count have not ended yet, and count with what they have come to: the effect is not final.", report.Count(v.Open, "job")))

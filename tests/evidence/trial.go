@@ -21,6 +21,9 @@ const (
 	trialDays = 14
 )
 
+// firstJudged is the first stream of jobs on which trials are judged: on those before it the analysis was chosen.
+const firstJudged = 11
+
 // trialRuns are the runs of one stream of jobs: priod always on, always off, and on and off as the draws have it.
 type trialRuns struct {
 	jobs    []job
@@ -40,7 +43,7 @@ func startTrial(ctx context.Context, args []string, w io.Writer) error {
 	draws := flags.Int("draws", 3, "`NUMBER` of orders of the blocks for each")
 	loads := flags.String("loads", "0.7,0.9", "loads, with commas")
 	blocks := flags.String("blocks", "12h", "`TIME` of a block")
-	washOut := flags.String("wash-out", "2h", "`TIME` after a change in which jobs do not count")
+	washOut := flags.String("wash-out", "2h", "`TIME` of a block's beginning in which jobs do not count")
 	if err := flags.Parse(args); err != nil {
 		return errors.Join(errUsage, err)
 	}
@@ -78,7 +81,7 @@ func trialsOf(o *options, load float64, draws int, design string) (all []*trialR
 		return nil, err
 	}
 	const span = (trialFrom + trialDays + 1) * 86400
-	for seed := 1; seed <= o.seeds; seed++ {
+	for seed := firstJudged; seed < firstJudged+o.seeds; seed++ {
 		few := generate(m.list, uint64(seed), 2000, load, 6)
 		jobs := generate(m.list, uint64(seed), 2000*span/few[len(few)-1].submit, load, 6)
 		path := filepath.Join(o.dir, fmt.Sprintf("trial-jobs-%g-%d.csv", load, seed))
