@@ -85,7 +85,7 @@ type view struct {
 }
 
 // memories are the parts of the GPU time in use that are younger than the cluster's memory: the likely one, the shortest, the longest.
-var memories = []float64{0.8, 0.7, 0.9}
+var memories = []float64{0.8, 0.7, 0.95}
 
 // remember finds for how long priod's work is felt in off blocks. A place that priod chose is free again when its job ends: so the
 // memory follows from the ages of the jobs that run.
