@@ -146,7 +146,7 @@ func (v *Trial) Page() *report.Page {
 	}
 	p.Notes = []string{
 		fmt.Sprintf("%s count, in %d of %d pairs; %d were submitted in a wash-out, %d in blocks that are left out or whose pair is not complete.", report.Count(v.Jobs, "job"), v.Pairs, v.AllPairs, v.WashedOut, v.LeftOut),
-		fmt.Sprintf("Carried over: in off blocks priod's work is felt for %s, the age below which four fifths of the GPU time in use is. EXPOSURE is how much more of priod jobs of on blocks saw than those of off blocks; EFFECT is for jobs that see priod alone against jobs that never do, its interval for memories from 70 to 95 %. The two columns before are as it was seen.", report.Seconds(v.MemoryS)),
+		fmt.Sprintf("Carried over: in off blocks priod's work is felt for %s, the age below which four fifths of the GPU time in use is. EXPOSURE is how much more of priod jobs of on blocks saw than those of off blocks; EFFECT is for jobs that see priod alone against jobs that never do, its interval for memories from 70 to 95 %%. The two columns before are as it was seen.", report.Seconds(v.MemoryS)),
 		"Intervals hold those effects that a randomisation test over orders of the blocks does not refuse. Of the accounts, one in ten leaves its interval by chance.",
 	}
 	if v.Open > 0 {
