@@ -45,16 +45,15 @@ func (c *Choice) askTrials() {
 	c.careless = c.Journal.givenUp(c.Snapshot.At, c.Settings.Retry)
 	beside := sync.OnceValue(func() *placement.Nodes { return c.Journal.beside(c.Nodes) })
 	asked, limit := 0, c.policy.Limits.UserGPUMinutesPerDay
-	passed := func(q plan.Queued) bool {
-		job := &c.Snapshot.Jobs[q.Job]
-		return c.passedOver(job) && takesFree(c.Nodes, job, beside())
+	var passed, others []plan.Queued
+	for _, q := range c.Plan.Queue {
+		if job := &c.Snapshot.Jobs[q.Job]; c.passedOver(job) && takesFree(c.Nodes, job, beside()) {
+			passed = append(passed, q)
+		} else {
+			others = append(others, q)
+		}
 	}
-	waits := func(q plan.Queued) bool { return !passed(q) }
-	queue := c.Plan.Queue
-	if slices.ContainsFunc(queue, passed) {
-		queue = slices.Concat(slices.DeleteFunc(slices.Clone(queue), waits), slices.DeleteFunc(slices.Clone(queue), passed))
-	}
-	for _, q := range queue {
+	for _, q := range slices.Concat(passed, others) {
 		job, decision := &c.Snapshot.Jobs[q.Job], &c.Plan.Decisions[q.Decision]
 		x := c.claimant(job)
 		if !decision.GetsRoom() || job.TaskCount > 1 && x.Job.Task == slurmplug.NoTask {
