@@ -521,14 +521,15 @@ func (n *Nodes) Named(r Request) []int32 {
 }
 
 // among takes GPUs of a set of nodes, as even as they go where the job names how many
-// nodes, else of each as many as it holds.
+// nodes, else of each as many as it holds and leaves one for each of the others: 22.05 uses all nodes of a
+// ReqNodeList, 24.11 and 26.05 as few as they need.
 func (n *Nodes) among(g *group, r Request, set []int32, v view) bool {
 	if r.Nodes > 1 && int(r.Nodes) != len(set) {
 		return false
 	}
 	left := r.GPUs
 	for i, node := range set {
-		gpus := min(n.most(r, v.free(node), node), left)
+		gpus := min(n.most(r, v.free(node), node), left-int32(len(set)-1-i))
 		if r.Nodes > 1 {
 			even := (r.GPUs + int32(len(set)-1-i)) / r.Nodes
 			if gpus < even {
@@ -536,7 +537,7 @@ func (n *Nodes) among(g *group, r Request, set []int32, v view) bool {
 			}
 			gpus = even
 		}
-		if !n.has(g, node) || gpus == 0 {
+		if !n.has(g, node) || gpus < 1 {
 			return false
 		}
 		n.scratch = append(n.scratch, Share{node, n.need(r, gpus, node)})

@@ -1,6 +1,10 @@
 package placement
 
-import "testing"
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
 
 // A request for one node is met there and nowhere else, now and later.
 func TestOnOneNode(t *testing.T) {
@@ -36,4 +40,37 @@ func TestOnOneNode(t *testing.T) {
 			t.Errorf("fits on %v, which is down", shares)
 		}
 	}
+}
+
+// A request for several nodes together fits where each of them has a GPU for it and all have enough, however much more is
+// free on the first ones: week 60 of Venus had room made in vain for two entitled jobs, seven times.
+func TestAmongNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := Amount{GPUs: 8, CPUs: 64, MemMB: 8000}
+		n := New(Packed, []Node{{Amount: size}, {Amount: size}, {Amount: size}, {Amount: size}})
+		set := []int32{0, 1, 3}
+		sum, least := int32(0), int32(8)
+		for _, node := range set {
+			free := rapid.Int32Range(0, 8).Draw(t, "free")
+			n.Take([]Share{{node, Amount{GPUs: 8 - free, CPUs: 8 * (8 - free), MemMB: 1000 * int64(8-free)}}})
+			sum, least = sum+free, min(least, free)
+		}
+		r := Request{Types: 1, Amount: Amount{GPUs: rapid.Int32Range(3, 24).Draw(t, "GPUs")}, On: n.Among(set)}
+		shares, fits := n.Fit(r, nil)
+		if want := least > 0 && sum >= r.GPUs; fits != want {
+			t.Fatalf("fits %v on %v, want %v", fits, shares, want)
+		}
+		if !fits {
+			return
+		}
+		for i, s := range shares {
+			if len(shares) != len(set) || s.Node != set[i] || s.GPUs < 1 {
+				t.Fatalf("%v, want a GPU of each of %v", shares, set)
+			}
+			r.GPUs -= s.GPUs
+		}
+		if r.GPUs != 0 {
+			t.Fatalf("%v: %d GPUs are missing", shares, r.GPUs)
+		}
+	})
 }
