@@ -68,7 +68,8 @@ func TestReservationsLetNoJobIn(t *testing.T) {
 		e.wait("a cycle to see job "+id, func() bool { _, _, status := e.priod("explain", id); return status == 0 })
 		e.slurm("scontrol", "update", "JobId="+id, "Comment="+[]string{"prio:grace=86400&type=be&v=1", "prio:type=te&v=1", "prio:type=none&v=1", "prio:what=7"}[i])
 	}
-	out, err := user.Run(t.Context(), filepath.Join(bin, "sbatchwrap"), "--parsable", "--output=/dev/null", "--prio-type=te", "--gres=gpu:a100:4", "--nodes=4", "--time=5", "--wrap", "sleep 8")
+	ended := filepath.Join(openDir(t, 0o755), "ended")
+	out, err := user.Run(t.Context(), filepath.Join(bin, "sbatchwrap"), "--parsable", "--output=/dev/null", "--prio-type=te", "--gres=gpu:a100:4", "--nodes=4", "--time=5", "--wrap", "while [ ! -e "+ended+" ]; do sleep 0.2; done")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,10 @@ func TestReservationsLetNoJobIn(t *testing.T) {
 	e.sleep(2 * time.Second)
 	robbed()
 	e.runs(trial)
-	steal(reservation("priod_headroom"))
+	steal(reservation("priod_headroom")) // a busy machine may not look for nodes to keep before a short trial has ended
+	if err := os.WriteFile(ended, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	e.completes(trial)
 	e.sleep(3 * time.Second)
 	robbed()
