@@ -105,10 +105,14 @@ func (f *Feature) judge(ctx context.Context, c *plan.Cycle) error {
 			s.Restarts = was[id].Restarts
 			sights[id] = s
 		}
-		if row, back := putBack(c, was[id], &s); back && f.Memory.ofRun(&row) == nil {
+		switch row, back := putBack(c, was[id], &s); {
+		case !back || f.Memory.ofRun(&row) != nil:
+		case len(row.Fault) > 0:
 			row.Number = number()
 			f.exclude(ctx, c, was[id], &s, &row)
 			turn.Failures = append(turn.Failures, row)
+		case s.Submit.Add(time.Second).After(c.Snapshot.At): // put back after the nodes were read: the next cycle knows whether one had failed
+			unseen[id] = true
 		}
 		evicted := c.Evicted != nil && c.Evicted(id, s.Start)
 		if !Failed(s.Final) || !cluster.SameUser(s.User, was[id].User) || s.Start.IsZero() || evicted || f.Memory.Knows(&s) {
@@ -213,8 +217,8 @@ func (f *Feature) exclude(ctx context.Context, c *plan.Cycle, was *cluster.Job, 
 	}
 }
 
-// putBack is the row of a run that ended with its node, and that Slurm itself has put back
-// into the queue (JobRequeue=1): what is left to do is to keep the job off that node.
+// putBack is the row of a run that Slurm itself has put back into the queue (JobRequeue=1), with those of its nodes that
+// failed, if any: what is left to do is to keep the job off these.
 func putBack(c *plan.Cycle, was *cluster.Job, s *plan.JobStatus) (row Failure, back bool) {
 	nodes, _ := slurmplug.ExpandHosts(was.NodeList)
 	row = Failure{
@@ -229,7 +233,7 @@ func putBack(c *plan.Cycle, was *cluster.Job, s *plan.JobStatus) (row Failure, b
 	}
 	evicted := c.Evicted != nil && c.Evicted(s.ID, was.Start)
 	ended := was.State == cluster.Running && inQueueAgain(&s.Job) && s.Final == "" && s.Restarts == was.Restarts+1
-	return row, ended && !evicted && agrees(was) == 1 && len(row.Fault) > 0
+	return row, ended && !evicted && agrees(was) == 1
 }
 
 // perNode is the memory that a job asked for on each node.

@@ -514,6 +514,27 @@ func TestSlurmsOwnRequeueAfterANodeFailureLeavesTheNode(t *testing.T) {
 	}
 }
 
+// Jobs and nodes are read side by side: where a node dies in between, the job is in the queue again on nodes that look well.
+func TestNodeFailsWhileItIsRead(t *testing.T) {
+	f := newFake(t, 4)
+	x := f.feature(settings(t))
+	j := f.submit(17, "ann", "infra")
+	f.start(j, 2)
+	f.cycle(x)
+	j.State, j.Start, j.NodeList = cluster.Pending, time.Time{}, ""
+	j.Restarts++
+	j.Submit = f.now.Add(10 * time.Second)
+	f.cycle(x)
+	f.nodes[2].Usable = false
+	f.cycle(x)
+	if row := x.last(j.ID); row == nil || row.Why != BySlurm || j.excluded != "n2" || j.sent != 0 {
+		t.Errorf("refuses %q, %d sent: %+v", j.excluded, j.sent, row)
+	}
+	if f.cycle(x); x.Memory.Busy() {
+		t.Error("it is looked at for ever")
+	}
+}
+
 func TestSuspectNodes(t *testing.T) {
 	f := newFake(t, 8)
 	set := settings(t)
