@@ -158,7 +158,7 @@ func TestMoment(t *testing.T) {
 	if err := spec.Check(); err != nil {
 		t.Fatal(err)
 	}
-	in := replayed(t, 500, 1, 1.2, "profile=balanced", "locality.enabled=false", "sizing.enabled=false", "preemption.min_run=0s")
+	in := replayed(t, 300, 1, 1.2, "profile=balanced", "locality.enabled=false", "sizing.enabled=false", "preemption.min_run=0s")
 	in.Record = &Recording{Dir: t.TempDir()}
 	seen, cycles := map[time.Time]state{}, 0
 	in.Record.seen = func(r *cycle.Result) {
