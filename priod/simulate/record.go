@@ -199,13 +199,13 @@ func (r *Recording) unsaid(j *cluster.Job, at time.Time) bool {
 	return j.GPUs > 0 && !r.said[j.ID] && at.Sub(j.Eligible) >= saidAfter
 }
 
-// close ends the recording of a run that ended with an error, nil for none.
-func (r *Recording) close(ctx context.Context, failed error) error {
+// close ends the recording of a run that ended with an error, nil for none; shares: what became of them, nil where there are none.
+func (r *Recording) close(ctx context.Context, shares *cycle.Statement, failed error) error {
 	if ctx = context.WithoutCancel(ctx); (failed == nil || errors.Is(failed, context.Canceled)) && r.err == nil {
-		shares := &r.state.Lending.Statement
-		t := shares.Take()
-		r.err = errors.Join(r.store.SaveStatement(ctx, t), r.store.ExtendCycles(ctx))
-		shares.PutBack(t)
+		if shares != nil {
+			r.err = r.store.SaveStatement(ctx, shares)
+		}
+		r.err = errors.Join(r.err, r.store.ExtendCycles(ctx))
 	}
 	return errors.Join(failed, r.err, r.store.Close())
 }

@@ -2,9 +2,11 @@ package simulate
 
 import (
 	"testing"
+	"time"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/config"
+	"slurmprio/priod/store"
 	"slurmprio/priod/trace"
 )
 
@@ -27,6 +29,7 @@ func TestReturns(t *testing.T) {
 	if err := spec.Check(); err != nil {
 		t.Fatal(err)
 	}
+	in.Record = &Recording{Dir: t.TempDir()}
 	r, err := Run(t.Context(), spec, in)
 	if err != nil {
 		t.Fatal(err)
@@ -34,5 +37,13 @@ func TestReturns(t *testing.T) {
 	f := r.Figures.Returns
 	if f == nil || f.Jobs != 1 || f.AskedGPUs != 4 || f.EvictedGPUs != 8 || f.Worst < 30 || f.Worst > 60 || len(r.Entitled) != 1 {
 		t.Errorf("%+v, entitled %v, outcomes %+v", f, r.Entitled, r.Outcomes)
+	}
+	reader, err := store.OpenReader(t.Context(), in.Record.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if hours, err := reader.ShareHours(t.Context(), time.Time{}); err != nil || len(hours) == 0 || hours[0].Account != "owner" || hours[0].GPUs != 8 {
+		t.Errorf("a walk through it shows %+v, %v", hours, err)
 	}
 }

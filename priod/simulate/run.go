@@ -65,7 +65,7 @@ func Run(ctx context.Context, spec Spec, in Input) (r Result, err error) {
 		if err := in.Record.open(ctx); err != nil {
 			return Result{}, err
 		}
-		defer func() { err = in.Record.close(ctx, err) }()
+		defer func() { err = in.Record.close(ctx, r.Shares, err) }()
 	}
 	opt, err := spec.Options(&in)
 	if err != nil {
