@@ -76,7 +76,7 @@ func TestEveryFieldOfAJob(t *testing.T) {
 	unstored := []string{
 		"Admitted", "Right", "EntitledSince", "RightTasks", "Idle", // what each cycle decides anew
 		"Interactive", "Site", // what rules of the site make of it: the decision says it
-		"SLUID", "Name", "Whole", "OneThread", "MemByCPU", "AllMem", "TaskCPUs", "Gres", "Open", "Node", "Parts", "Asked", "Switches", "NodeCount", "AtOnce", "ArrayRuns", "Fragile", "Elsewhere", // what only the next poll needs
+		"SLUID", "Name", "Whole", "OneThread", "MemByCPU", "AllMem", "TaskCPUs", "Gres", "Lifts", "Beyond", "Open", "Node", "Parts", "Asked", "Switches", "NodeCount", "AtOnce", "ArrayRuns", "Fragile", "Elsewhere", // what only the next poll needs
 		"Tag", // tested below
 	}
 	d := digester{seed: testSeed}
