@@ -125,6 +125,8 @@ func (f *Feature) account(c *plan.Cycle) {
 		switch {
 		case c.Paused != "":
 			why = Paused
+		case !makesRoom && d.Choices.GPUType != nil && d.Choices.GPUType.Why == "waits":
+			why = GPUType
 		case !makesRoom && f.result.Shares[f.result.Jobs[k].Share].Down > 0:
 			why = Down
 		}

@@ -52,13 +52,14 @@ type Return struct {
 	Until   time.Time // zero: it waits
 	Started bool      // else it waits, left the queue, or is no longer entitled
 	Promise time.Duration
-	Why     string // of a late one: why it still waited when its time was over, a word of plan.EvictionChoice, Paused or Down; "": unknown
+	Why     string // of a late one: why it still waited when its time was over, a word of plan.EvictionChoice, Paused, Down or GPUType; "": unknown
 }
 
 // Why a return is late, beside what evictions say.
 const (
-	Paused = "paused" // priod wrote nothing
-	Down   = "down"   // no room, and nodes on which the share lies are out of service
+	Paused  = "paused"   // priod wrote nothing
+	Down    = "down"     // no room, and nodes on which the share lies are out of service
+	GPUType = "gpu-type" // it left its GPU type to priod, and ends sooner on one that is not free than on those that are
 )
 
 // Took is how long the job has waited, until now at most.

@@ -348,17 +348,20 @@ func TestReturnsThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// Why a job waits is what evictions say of it, but for a pause, and for nodes of the share that are down.
+// Why a job waits is what evictions say of it, but for a pause, for a better GPU type, and for nodes of the share that are down.
 func TestWhyLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		down, claims bool
 		paused       string
+		steer        string
 		says, want   string
 	}{
 		"evictions":           {says: "no-victims", want: "no-victims"},
 		"not looked at":       {},
 		"paused":              {says: "claimed", paused: "paused by ann", want: Paused},
 		"nodes down":          {says: "no-victims", down: true, want: Down},
+		"a better type":       {says: "no-victims", down: true, steer: "waits", want: GPUType},
+		"its type":            {says: "no-victims", steer: "starts", want: "no-victims"},
 		"nodes down, claimed": {says: "claimed", claims: true, down: true, want: "claimed"},
 	} {
 		s := newScene(4, Share{Account: "vision", GPUs: 12})
@@ -370,6 +373,9 @@ func TestWhyLate(t *testing.T) {
 		d := plan.Decision{Job: j.ID}
 		if c.says != "" {
 			d.Choices.Eviction = &plan.EvictionChoice{Why: c.says}
+		}
+		if c.steer != "" {
+			d.Choices.GPUType = &plan.GPUTypeChoice{Why: c.steer, GPUType: "a100"}
 		}
 		if err := f.Plan(t.Context(), &plan.Cycle{Snapshot: &s.Snapshot, History: s.h, Paused: c.paused, Plan: &plan.Plan{Decisions: []plan.Decision{d}}}); err != nil {
 			t.Fatal(err)

@@ -76,6 +76,8 @@ func whyLate(word string) string {
 		return "priod wrote nothing"
 	case guarantee.Down:
 		return "no room, and nodes of the share are out of service"
+	case guarantee.GPUType:
+		return "it left its GPU type to priod, and ends sooner on one that is not free"
 	case preemption.Claimed, preemption.Evicts:
 		return "jobs that leave for it were in their grace period, or its room was not yet whole"
 	case preemption.Impossible:

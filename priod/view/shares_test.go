@@ -96,7 +96,7 @@ func TestSharesOfAUser(t *testing.T) {
 
 // Each word of why a return is late has words.
 func TestWhyLateInWords(t *testing.T) {
-	for _, word := range []string{guarantee.Paused, guarantee.Down, "claimed", "evicts", "no-victims", "fits", "starts-anyway", "limit-grace", "limit-per-hour", "released-recently", ""} {
+	for _, word := range []string{guarantee.Paused, guarantee.Down, guarantee.GPUType, "claimed", "evicts", "no-victims", "fits", "starts-anyway", "limit-grace", "limit-per-hour", "released-recently", ""} {
 		if words := whyLate(word); words == word || strings.Contains(words, "-") {
 			t.Errorf("%q: %q", word, words)
 		}
