@@ -11,14 +11,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // docs/first-day.md, "Walk through your own month", on a Slurm that knows priod only by name: no daemon, no state folder.
 func TestReplayOfALab(t *testing.T) {
 	s := newSite(t, "")
 	done := s.submit("--gres=gpu:1", "--time=5", "--wrap", "sleep 3")
-	s.wait("accounting to know a job that is done", func() bool {
-		return strings.Contains(s.slurm("sacct", "--noheader", "-X", "--jobs="+done, "--format=State,End%30"), "COMPLETED")
+	s.wait("accounting to know a job that is done, and no more of this second", func() bool { // a replay ends with the last whole second
+		f := strings.Fields(s.slurm("sacct", "--noheader", "-X", "--jobs="+done, "--format=State,End%30"))
+		if len(f) != 2 || f[0] != "COMPLETED" {
+			return false
+		}
+		end, err := time.ParseInLocation("2006-01-02T15:04:05", f[1], time.Local)
+		return err == nil && time.Since(end) > 2*time.Second
 	})
 	before := s.slurm("squeue", "--all", "--noheader")
 	priod := func(args ...string) *exec.Cmd {

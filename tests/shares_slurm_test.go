@@ -33,6 +33,7 @@ const stepLength = 1000
 // What accounts own, as Slurm has it without priod: GrpTRES, and partitions of owners that preempt. The same jobs start and leave as
 // in the simulator.
 func TestSharesAsSlurmHasThem(t *testing.T) {
+	t.Parallel()
 	for order, c := range map[string]struct {
 		options  lab.Options
 		biology  int // GPUs; of physics 4
