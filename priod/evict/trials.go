@@ -45,15 +45,17 @@ func (c *Choice) askTrials() {
 	c.careless = c.Journal.givenUp(c.Snapshot.At, c.Settings.Retry)
 	beside := sync.OnceValue(func() *placement.Nodes { return c.Journal.beside(c.Nodes) })
 	asked, limit := 0, c.policy.Limits.UserGPUMinutesPerDay
-	var passed, others []plan.Queued
+	var passed []plan.Queued
 	for _, q := range c.Plan.Queue {
 		if job := &c.Snapshot.Jobs[q.Job]; c.passedOver(job) && takesFree(c.Nodes, job, beside()) {
 			passed = append(passed, q)
-		} else {
-			others = append(others, q)
 		}
 	}
-	for _, q := range slices.Concat(passed, others) {
+	queue := c.Plan.Queue
+	if len(passed) > 0 {
+		queue = slices.Concat(passed, slices.DeleteFunc(slices.Clone(queue), func(q plan.Queued) bool { return slices.Contains(passed, q) }))
+	}
+	for _, q := range queue {
 		job, decision := &c.Snapshot.Jobs[q.Job], &c.Plan.Decisions[q.Decision]
 		x := c.claimant(job)
 		if !decision.GetsRoom() || job.TaskCount > 1 && x.Job.Task == slurmplug.NoTask {
