@@ -127,9 +127,10 @@ func (u *Journal) Recall(h *cluster.History, j *cluster.Job, inherits bool) (dou
 				doubted = true
 			}
 		}
-	case len(list) == 0 && inherits && u.known[slurmplug.Plain(id.ID)] != nil:
-		u.recallArray(h, j)
-	case len(list) > 0 || inherits:
+	case len(list) == 0 && !inherits:
+	case u.recallArray(h, j, list):
+		doubted = len(list) > 0
+	default:
 		u.recallLines(h, j, list)
 	}
 	if j.Tasks == "" {
@@ -145,17 +146,33 @@ func (u *Journal) Recall(h *cluster.History, j *cluster.Job, inherits bool) (dou
 	return doubted
 }
 
-// recallArray puts into h what is known of the array of a task, if it was part of that when priod last wrote.
-func (u *Journal) recallArray(h *cluster.History, j *cluster.Job) {
-	k := *u.known[slurmplug.Plain(j.ID.ID)]
-	last := u.latest(k.Job, func(*Change) bool { return true })
-	if !k.of(j) || last != nil && !last.reaches(j.ID) {
-		return
+// recallArray puts into h what is known of the array of a task, and what was written since then. It reports false if the task
+// had left the array before priod last wrote into that, or if own changes of the task are earlier than what is known.
+func (u *Journal) recallArray(h *cluster.History, j *cluster.Job, own []*Change) bool {
+	known := u.known[slurmplug.Plain(j.ID.ID)]
+	if known == nil || !known.of(j) {
+		return false
 	}
+	since := slices.Clone(own)
+	for _, c := range u.changes[known.Job] {
+		if !c.reaches(j.ID) {
+			return false
+		}
+		if c.seq > known.seq {
+			since = append(since, c)
+		}
+	}
+	slices.SortFunc(since, func(a, b *Change) int { return a.seq - b.seq })
+	if len(own) > 0 && since[0].seq < known.seq {
+		return false
+	}
+	k := *known
 	k.Job, k.Refused = j.ID, nil // History finds the array's refusals
-	if k.recall(h, j); last != nil && last.seq > k.seq {
-		last.try(h, j.ID)
+	k.recall(h, j)
+	for _, c := range since {
+		c.try(h, j.ID)
 	}
+	return true
 }
 
 // recallLines puts into h what changes alone tell of a job: a priod that died, or one of an earlier version, wrote them.
