@@ -313,6 +313,23 @@ func TestLiveLevers(t *testing.T) {
 	run(t, l.Client, "scancel", "--name=levers")
 }
 
+// Where jobs have no association, slurmctld from 24.11 on refuses every second write of partitions for an error of its own.
+func TestLivePartitionsWithoutAccounting(t *testing.T) {
+	l := lab.ForTest(t, lab.Options{
+		NoAccounting: true, Nodes: []lab.NodeSpec{{Prefix: "a", Count: 1}, {Prefix: "b", Count: 1}},
+		Partitions: []string{"a Nodes=a1 Default=YES State=UP", "b Nodes=b1 State=UP"},
+	})
+	c := clientOf(l, slurmplug.Options{})
+	job := jobID(t, submit(t, l.Client, "held", "--hold", "--partition=a,b"))
+	for i := range 40 {
+		list := []string{"a", "a,b", "b", "a,b"}[i%4]
+		expect(t, c.Update(t.Context(), []slurmplug.Update{{Job: job, Lever: slurmplug.PartitionList, Value: slurmplug.Text(list)}}), "applied")
+		if now := queue(t, c)[job].Partition; now != list {
+			t.Fatalf("%q after the write of %q", now, list)
+		}
+	}
+}
+
 func TestLiveManyValues(t *testing.T) {
 	l := lab.Shared(t)
 	c := clientOf(l, slurmplug.Options{})

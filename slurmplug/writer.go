@@ -16,6 +16,8 @@ const (
 	// maxSession is how many jobs one scontrol may update: a few tenths of a
 	// second of slurmctld's time.
 	maxSession = 500
+	// maxTries is how often an update is sent whose refusal says nothing of its job: of 5,000 one is left, where three in four are refused.
+	maxTries = 30
 	// pressureEvery is after how many updates sdiag is asked again.
 	pressureEvery = 2000
 )
@@ -59,6 +61,9 @@ func (c *Client) Update(ctx context.Context, updates []Update) []Result {
 			break
 		}
 		unasked += s.targets()
+		if s.keepStale(results); len(s.lines) > 0 {
+			sessions = slices.Insert(sessions, 1, *s)
+		}
 	}
 	for i := range sessions {
 		sessions[i].postpone(results, stop)
@@ -180,6 +185,21 @@ func (l *line) String() string {
 type session struct {
 	as    string // Update.As
 	lines []line
+	tries int // how often it was sent
+}
+
+// keepStale leaves in a session what is to be sent once more at once.
+func (s *session) keepStale(results []Result) {
+	s.tries++
+	for i := range s.lines {
+		l := &s.lines[i]
+		l.targets = slices.DeleteFunc(l.targets, func(t target) bool {
+			return s.tries == maxTries || !slices.ContainsFunc(t.updates, func(u int) bool {
+				return results[u].Status == Postponed && strings.Contains(results[u].Message, staleText)
+			})
+		})
+	}
+	s.lines = slices.DeleteFunc(s.lines, func(l line) bool { return len(l.targets) == 0 })
 }
 
 func (s *session) targets() int {

@@ -647,6 +647,40 @@ func TestRefusedForTheRate(t *testing.T) {
 	}
 }
 
+// What slurmctld refuses for no reason of the job's is sent again at once, and only that; where it goes on, it is left for later.
+func TestRefusedForNothing(t *testing.T) {
+	for stale, want := range map[int]string{0: "applied applied raced", 1: "applied applied raced", maxTries: "applied postponed raced"} {
+		var sent []string
+		c := NewClient(runnerFunc(func(cmd Command) (Output, error) {
+			if cmd.Name == "sdiag" {
+				return Output{Stdout: []byte(quietDiag)}, nil
+			}
+			sent = append(sent, strings.Join(cmd.Args, " "))
+			said := ""
+			if len(sent) == 1 {
+				said = "Job has already started for job 3\n"
+			}
+			if len(sent) <= stale {
+				said += "Resource temporarily unavailable for job 2\n"
+			}
+			if said == "" {
+				return Output{}, nil
+			}
+			return Output{Stdout: []byte(said)}, &CommandError{Command: "scontrol", Kind: ErrExit, Status: 1}
+		}), Options{})
+		var got []string
+		for _, r := range c.Update(t.Context(), []Update{
+			{Job: Plain(1), Lever: PartitionList, Value: Text("a")}, {Job: Plain(2), Lever: PartitionList, Value: Text("a")}, {Job: Plain(3), Lever: PartitionList, Value: Text("a")},
+		}) {
+			got = append(got, string(r.Status))
+		}
+		again := slices.Repeat([]string{"update JobId=2 Partition=a"}, min(stale, maxTries-1))
+		if all := append([]string{"update JobId=1,2,3 Partition=a"}, again...); strings.Join(got, " ") != want || !slices.Equal(sent, all) {
+			t.Errorf("refused %d times: %s, sent %q", stale, got, sent)
+		}
+	}
+}
+
 // What there is no turn for under the rate limit is left, and the reason said; what
 // comes first is sent first.
 func TestWritesUnderTheRateLimit(t *testing.T) {

@@ -247,6 +247,9 @@ func (c *call) run(in []byte) (int, error) {
 	if err != nil || c.When == "before" {
 		return status, errors.Join(err, write(out, errs))
 	}
+	if c.When == "after" && c.Has != "" && status != 0 { // Slurm did not take it: the moment is still to come
+		return status, errors.Join(os.Remove(filepath.Join(c.dir, "has.calls")), write(out, errs))
+	}
 	if c.When == "during" {
 		half := len(out) / 2
 		if err := write(out[:half], nil); err != nil {
