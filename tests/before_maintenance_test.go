@@ -56,6 +56,8 @@ func TestRunsUntilMaintenance(t *testing.T) {
 	}
 	d.stop()
 	d = e.daemon()
+	later := time.Now().Add(20 * time.Minute)
+	e.slurm("scontrol", "update", "ReservationName=of_t1", "StartTime="+later.Format("2006-01-02T15:04:05"), "Duration=1")
 	e.slurm("scontrol", "delete", "ReservationName=of_v1")
 	e.hasLimit(cancelled, "1:00:00")
 	e.told("first")
@@ -67,6 +69,12 @@ func TestRunsUntilMaintenance(t *testing.T) {
 	})
 	if got := e.slurm("squeue", "--noheader", "--nodelist=a1", "--states=RUNNING"); got != "" {
 		t.Errorf("in maintenance there run\n%s", got)
+	}
+	e.wait("explain to know that the window was moved", func() bool {
+		return strings.Contains(e.must("explain", reset), "runs until the window of "+later.Format("Mon Jan 2 15:04"))
+	})
+	if out := e.must("explain", cancelled); strings.Contains(out, "runs until the window of ") {
+		t.Errorf("its window was cancelled:\n%s", out)
 	}
 	e.must("reset")
 	e.hasLimit(reset, "1:00:00")

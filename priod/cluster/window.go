@@ -30,3 +30,22 @@ func WindowsOf(all []slurmplug.NodeReservation, now time.Time) (windows []Window
 	slices.SortStableFunc(windows, func(a, b Window) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.Name, b.Name)) })
 	return windows
 }
+
+// WindowAhead is the next window on the nodes of a job that runs since start, or the one that they are in; nil: with its own limit,
+// below 0 where it has none, it ends before.
+func WindowAhead(windows []Window, nodeList string, start time.Time, own time.Duration, now time.Time) *Window {
+	hosts, err := slurmplug.ExpandHosts(nodeList)
+	if err != nil {
+		return nil
+	}
+	for i := range windows {
+		w := &windows[i]
+		if w.End.After(now) && slices.ContainsFunc(hosts, func(h string) bool { return slices.Contains(w.Nodes, h) }) {
+			if own > 0 && !start.Add(own).After(w.Start) {
+				return nil
+			}
+			return w
+		}
+	}
+	return nil
+}

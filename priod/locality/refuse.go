@@ -20,7 +20,7 @@ import (
 
 // SlowNodes are the nodes that run times show to be slow beyond doubt.
 type SlowNodes struct {
-	Known bool // else not looked at yet, and what was written stays
+	Known bool // else not looked at yet, and what was written stays; Failing are known
 	Nodes []nodespeed.Node
 	// Failing are nodes on which jobs of several users failed alike (retry.Suspects).
 	Failing []string
@@ -53,7 +53,7 @@ func (s *SlowNodes) factor(n *nodespeed.Node, j *cluster.Job) float64 {
 	return 1
 }
 
-// Refusals has jobs of several nodes refuse slow nodes, for as long as that pays.
+// Refusals has jobs of several nodes refuse slow nodes, and any job those that fail jobs, for as long as that pays.
 type Refusals struct {
 	plan.PlanOnly
 	Settings Settings
@@ -78,11 +78,11 @@ type refused struct {
 	cost   float64
 }
 
-// Plan says of each job of several nodes near the head of the queue which slow nodes it
-// refuses, and writes that where it has changed. It writes over nothing that a user asked
+// Plan says of each job near the head of the queue which nodes it refuses, slow ones and those that
+// fail jobs, and writes that where it has changed. It writes over nothing that a user asked
 // for, or that another feature wrote.
 func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
-	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || f.Settings.Enabled && !f.Slow.Known {
+	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || f.Settings.Enabled && !f.Slow.Known && len(f.Slow.Failing) == 0 {
 		return nil
 	}
 	if wants := f.Settings.Enabled && len(f.Slow.Nodes)+len(f.Slow.Failing) > 0; !wants && !anyRequest(c.History, slurmplug.ExcNodeList) {
@@ -132,6 +132,14 @@ func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool)
 	for _, r := range all {
 		nodes = append(nodes, r.name)
 	}
+	if !f.Slow.Known && written { // what an earlier priod learned stays
+		hosts, err := slurmplug.ExpandHosts(now.Value.String())
+		if len(nodes) == 0 || err != nil {
+			x.take(g.job, g.request)
+			return nil, false
+		}
+		nodes = slices.Compact(slices.Sorted(slices.Values(append(nodes, hosts...))))
+	}
 	if off.Off = x.off(g.request.Types, nodes); off.Off != 0 && !x.everFits(off) {
 		nodes, off.Off = nil, 0
 		g.decision.Locality = plan.Joined(g.decision.Locality, "slow nodes: too few other nodes are left for it")
@@ -174,18 +182,15 @@ func (f *Refusals) alone(w *work, j *cluster.Job) bool {
 	return !f.Settings.Enabled || !j.AllowsWaiting() || j.GPUs == 0 || j.HetLeader != 0 || j.Tasks != "" || w.c.History.Claiming[j.ID]
 }
 
-// costs are the nodes on which a job could come to lie that are slow or fail jobs, and what each costs it, the
-// least first; none for a job of one node. A slow node costs a job nothing whose run time is not known; one that fails jobs costs failingCost.
+// costs are the nodes on which a job could come to lie that are slow or fail jobs, and what each costs it, the least first. A slow
+// node costs a job nothing that takes one node, or whose run time is not known; one that fails jobs costs any job failingCost.
 func (f *Refusals) costs(w *work, x *cell, g *gang) (all []refused) {
-	if x.nodesOf(g.request) < 2 {
-		return nil
-	}
-	run, rule := w.expected(g.job), w.rule()
+	run, rule, gang := w.expected(g.job), w.rule(), x.nodesOf(g.request) > 1
 	others := 1 + rule.Others*w.delayed(g.job)
 	for i := range f.Slow.Nodes {
 		n := &f.Slow.Nodes[i]
 		factor := f.Slow.factor(n, g.job)
-		if !n.Slow || factor <= 1+nodespeed.Margin || !x.has(g.request.Types, n.Name) {
+		if !gang || !n.Slow || factor <= 1+nodespeed.Margin || !x.has(g.request.Types, n.Name) {
 			continue
 		}
 		cost := math.Inf(1)

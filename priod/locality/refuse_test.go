@@ -164,6 +164,28 @@ func TestRefusesNodesThatFailJobs(t *testing.T) {
 	}
 }
 
+// Nodes that fail jobs are refused by jobs of one node, too, and at once: before accounting has shown which nodes are slow. What an
+// earlier priod learned of those stays until then.
+func TestRefusesFailingNodesBeforeSpeedsAreKnown(t *testing.T) {
+	r, f := newRefusals()
+	single, gang := r.add(1, tag).ID, r.add(2, tag).ID
+	r.use()
+	r.refuses(t, f, time.Minute)
+	f.Slow = SlowNodes{Failing: []string{"n3"}}
+	all := r.refuses(t, f, time.Minute)
+	if all[single] != "n3" || all[gang] != "n[0,3]" {
+		t.Errorf("they refuse %v", all)
+	}
+	f.Slow.Failing = nil
+	if all = r.refuses(t, f, time.Minute); all[single] != "n3" || all[gang] != "n[0,3]" {
+		t.Errorf("before speeds are known they refuse %v", all)
+	}
+	f.Slow.Known = true
+	if all = r.refuses(t, f, time.Minute); len(all) > 0 {
+		t.Errorf("when neither is left they refuse %v", all)
+	}
+}
+
 // A gang that could start on slow nodes waits for others as long as its longer run there
 // would be, the milder node first, and then takes any.
 func TestRefusesAsLongAsItPays(t *testing.T) {

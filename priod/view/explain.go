@@ -181,10 +181,28 @@ func stored(ctx context.Context, cfg *config.Config, r *store.Reader, id cluster
 		if err := v.countAhead(ctx, r, d); err != nil {
 			return nil, err
 		}
+		sample, err := r.LastSample(ctx)
+		if err != nil {
+			return nil, err
+		}
+		v.followWindow(&sample, r.Now())
 	}
 	v.MaySteer = maySteer(cfg, &v.Job)
 	v.date()
 	return v, nil
+}
+
+// followWindow takes a running job's window as the last sample shows it: the last decision is of when the job waited.
+func (v *Explanation) followWindow(sample *store.Sample, now time.Time) {
+	c := &v.Decision.Choices
+	if c.Window == nil || v.Job.State != cluster.Running.String() || !v.Job.Left.IsZero() || sample.At.Before(v.Job.Start) {
+		return
+	}
+	own := c.Window.OwnS
+	w := cluster.WindowAhead(cluster.WindowsOf(sample.Reservations, now), v.Job.NodeList, v.Job.Start, time.Duration(own*float64(time.Second)), now)
+	if c.Window = nil; w != nil {
+		c.Window = &plan.WindowChoice{Name: w.Name, Start: w.Start, End: w.End, OwnS: own}
+	}
 }
 
 // maySteer reports whether a job agrees to a GPU type of priod's choice: by its tag, or by the site's consent.

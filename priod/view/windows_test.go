@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/plan"
 	"slurmprio/priod/store"
 	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
@@ -47,6 +48,39 @@ func TestReboots(t *testing.T) {
 }
 
 // A coming window has the jobs on its nodes, and of these the ones that run until it; of a user's page, the user's.
+// A running job's window is as it stands in Slurm, whatever its last decision knew: moved, with another before it, cancelled.
+func TestExplainFollowsWindows(t *testing.T) {
+	at := time.Now().Truncate(time.Second)
+	was := plan.WindowChoice{Name: "maint", Start: at.Add(2 * time.Hour), End: at.Add(3 * time.Hour), OwnS: 86400}
+	maint := slurmplug.NodeReservation{Name: "maint", Nodes: "n[1-2]", Start: at.Add(5 * time.Hour), End: at.Add(6 * time.Hour)}
+	early, elsewhere, late := maint, maint, maint
+	early.Name, early.Start, early.End = "early", at.Add(time.Hour), at.Add(90*time.Minute)
+	elsewhere.Nodes, late.Start, late.End = "n3", at.Add(48*time.Hour), at.Add(49*time.Hour)
+	for name, c := range map[string]struct {
+		all  []slurmplug.NodeReservation
+		want string
+	}{
+		"moved": {[]slurmplug.NodeReservation{maint}, "5h0m0s"}, "another before it": {[]slurmplug.NodeReservation{maint, early}, "1h0m0s"},
+		"cancelled": {nil, ""}, "of other nodes": {[]slurmplug.NodeReservation{elsewhere}, ""}, "beyond its own limit": {[]slurmplug.NodeReservation{late}, ""},
+	} {
+		for state, want := range map[cluster.State]string{cluster.Running: c.want, cluster.Pending: "2h0m0s"} {
+			choice := was
+			v := &Explanation{}
+			v.Job = store.Job{State: state.String(), NodeList: "n2", Start: at.Add(-time.Hour)}
+			v.Decision = &store.Decision{}
+			v.Decision.Choices.Window = &choice
+			v.followWindow(&store.Sample{At: at, Reservations: c.all}, at)
+			got := ""
+			if w := v.Decision.Choices.Window; w != nil {
+				got = w.Start.Sub(at).String()
+			}
+			if got != want {
+				t.Errorf("%s, %s: in %s, want %s", name, state, got, want)
+			}
+		}
+	}
+}
+
 func TestComingWindows(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	w := cluster.Window{Name: "maint", Start: at.Add(2 * time.Hour), End: at.Add(3 * time.Hour), Nodes: []string{"n1", "n2"}}

@@ -65,24 +65,6 @@ type decider struct {
 	result Result
 }
 
-// ahead is the next window on the nodes of a running job, or the one that they are in; nil: with its own limit it ends before.
-func ahead(s *cluster.Snapshot, j *cluster.Job, own time.Duration) *cluster.Window {
-	hosts, err := slurmplug.ExpandHosts(j.NodeList)
-	if err != nil {
-		return nil
-	}
-	for i := range s.Windows {
-		w := &s.Windows[i]
-		if w.End.After(s.At) && slices.ContainsFunc(hosts, func(h string) bool { return slices.Contains(w.Nodes, h) }) {
-			if own > 0 && !j.Start.Add(own).After(w.Start) {
-				return nil
-			}
-			return w
-		}
-	}
-	return nil
-}
-
 // running looks after a job that runs with a limit by priod. It gets a limit beyond its own at once, so that it does not end by
 // a limit of priod's should no priod run then; where no window is ahead any more, its own. Before the window it has to leave.
 func (d *decider) running(j *cluster.Job) {
@@ -91,7 +73,7 @@ func (d *decider) running(j *cluster.Job) {
 	if !f.Ours || !known || j.TimeLimit <= 0 {
 		return
 	}
-	l, ends := Limit{Job: j, Field: f, To: beyond(own), Until: ahead(d.Snapshot, j, own)}, time.Duration(math.MaxInt64)
+	l, ends := Limit{Job: j, Field: f, To: beyond(own), Until: cluster.WindowAhead(d.Snapshot.Windows, j.NodeList, j.Start, own, d.now)}, time.Duration(math.MaxInt64)
 	if f.Now != l.To {
 		ends = j.TimeLimit
 	}
