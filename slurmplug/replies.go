@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// What scontrol says (slurm/slurm_errno.c holds the texts). What is in none of
-// these lists is a refusal.
+// What scontrol says (slurm/slurm_errno.c holds the texts). What is in none of these lists is a refusal.
 var (
 	racedTexts = []string{
 		"Invalid job id specified",                 // purged
@@ -107,9 +106,8 @@ type replies struct {
 	nobody string           // Update.As is no user of this host: nothing was sent, and the exit status is 0 (seen on 22.05.8)
 	silent bool             // slurmctld did not answer
 
-	// started counts the lines that scontrol began, as its echo shows; all of
-	// them when it ran to its end. Of the last one nothing is sure when it did
-	// not.
+	// started counts the lines that scontrol began, as its echo shows; all of them when it ran to its end. Of the last one nothing
+	// is sure when it did not.
 	started int
 	whole   bool   // ran to its end
 	why     string // when not
@@ -118,10 +116,9 @@ type replies struct {
 	terse bool
 }
 
-// readReplies reads the merged output of a session. On standard input scontrol
-// echoes each line behind its prompt before it carries it out (readline; a long
-// line scrolls and begins with "<"), and each error names its job: "MESSAGE for
-// job 17", or "17_1-3: MESSAGE" for tasks of an array.
+// readReplies reads the merged output of a session. On standard input scontrol echoes each line behind its prompt before it carries
+// it out (readline; a long line scrolls and begins with "<"), and each error names its job: "MESSAGE for job 17", or "17_1-3:
+// MESSAGE" for tasks of an array.
 func readReplies(s *session, out string, err error, echoes bool) *replies {
 	r := &replies{of: map[*target][]reply{}, loose: map[int][]string{}, whole: true}
 	exit, isExit := err.(*CommandError)
@@ -196,10 +193,9 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// arrayReply reads "4374_2-5: No error", or "4374_[2-5]: MESSAGE" (seen on 26.05.5).
-// Slurm before 26.05 cuts a list of more than 28 characters and ends it with "..."
-// (job_mgr.c, ARRAY_ID_BUF_SIZE; seen on 24.11.5); the last number before that may
-// have lost digits.
+// arrayReply reads "4374_2-5: No error", or "4374_[2-5]: MESSAGE" (seen on 26.05.5). Slurm before 26.05 cuts a list of more than 28
+// characters and ends it with "..." (job_mgr.c, ARRAY_ID_BUF_SIZE; seen on 24.11.5); the last number before that may have lost
+// digits.
 func arrayReply(text string) (id uint32, tasks []int32, cutOff bool, message string, ok bool) {
 	name, message, ok := strings.Cut(text, ": ")
 	if !ok {
@@ -246,8 +242,7 @@ func (r *replies) fillIn(s *session, results []Result) {
 	}
 }
 
-// ofLine is what became of the targets of a line about which scontrol said
-// nothing.
+// ofLine is what became of the targets of a line about which scontrol said nothing.
 func (r *replies) ofLine(s *session, i int, explained bool) (Status, string) {
 	switch {
 	case r.nobody != "":
@@ -286,8 +281,7 @@ func (r *replies) named(s *session, i int) bool {
 // severity orders what parts of an array may come to; the worst is the whole's.
 var severity = map[Status]int{Raced: 0, Applied: 1, Postponed: 2, Unknown: 3, Refused: 4}
 
-// combine sums up what was said about tasks (nil for a plain job or a whole
-// array) of a line.
+// combine sums up what was said about tasks (nil for a plain job or a whole array) of a line.
 func (r *replies) combine(said []reply, tasks []int32, line int) (Status, string) {
 	heard := map[int]bool{} // replies that concern these tasks
 	for i, x := range said {
@@ -333,9 +327,8 @@ func (r *replies) combine(said []reply, tasks []int32, line int) (Status, string
 	return status, strings.Join(messages, "; ")
 }
 
-// covers marks the replies that name any of the tasks, and counts the others: silent
-// are those that no reply can be about, unheard those that may stand in the part of
-// a list that was cut off. Slurm lists tasks in rising order.
+// covers marks the replies that name any of the tasks, and counts the others: silent are those that no reply can be about, unheard
+// those that may stand in the part of a list that was cut off. Slurm lists tasks in rising order.
 func covers(said []reply, tasks []int32, heard map[int]bool) (silent, unheard int, cut []int) {
 	covered, hidden := map[int32]int{}, int32(math.MaxInt32) // tasks from hidden on may be named where a list was cut off
 	for i, r := range said {

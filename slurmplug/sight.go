@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Sight is one record of a job as slurmctld shows it now, finished ones too
-// until MinJobAge has passed.
+// Sight is one record of a job as slurmctld shows it now, finished ones too until MinJobAge has passed.
 type Sight struct {
 	Job
 	Requeue  bool   // Slurm may put it back into the queue
@@ -26,10 +25,9 @@ type Sight struct {
 // sightColumns come before those of a Job.
 var sightColumns = [...]string{"exit_code", "requeue", "BatchFlag", "ReqNodes"}
 
-// Sights reads the records of jobs by Slurm's own ids of records: for one id by a small
-// request whatever the size of the queue; for several squeue reads the whole queue
-// once and leaves out the others. For the id of an array they are the records of all
-// its tasks; there is none when slurmctld does not know the id.
+// Sights reads the records of jobs by Slurm's own ids of records: for one id by a small request whatever the size of the queue; for
+// several squeue reads the whole queue once and leaves out the others. For the id of an array they are the records of all its
+// tasks; there is none when slurmctld does not know the id.
 func (c *Client) Sights(ctx context.Context, raw ...uint32) ([]Sight, error) {
 	able, err := c.Abilities(ctx)
 	if err != nil {
@@ -108,8 +106,7 @@ func (x *Sight) own(f [][]byte) error {
 	return nil
 }
 
-// exitStatus reads how a run ended: the status of wait(2) up to 22.05, since 23.02
-// CODE:SIGNAL (squeue/print.c).
+// exitStatus reads how a run ended: the status of wait(2) up to 22.05, since 23.02 CODE:SIGNAL (squeue/print.c).
 func exitStatus(s string) (code, signal int, err error) {
 	text, by, parted := strings.Cut(s, ":")
 	if !parted {
@@ -124,9 +121,8 @@ func exitStatus(s string) (code, signal int, err error) {
 	return int(a), int(b), err
 }
 
-// NodesAsked reads the nodes that a job has to run on and those on which it
-// refuses to, as host lists; of an array's records the first that names any.
-// squeue -O knows the latter only since 23.02.
+// NodesAsked reads the nodes that a job has to run on and those on which it refuses to, as host lists; of an array's records the
+// first that names any. squeue -O knows the latter only since 23.02.
 func (c *Client) NodesAsked(ctx context.Context, raw uint32) (required, excluded string, err error) {
 	able, err := c.Abilities(ctx)
 	if err != nil {
@@ -156,11 +152,9 @@ func (c *Client) NodesAsked(ctx context.Context, raw uint32) (required, excluded
 	return required, excluded, nil
 }
 
-// Expedites reports whether a job asked for an expedited requeue (sbatch
-// --requeue=expedite): when it exits with a status other than 0 Slurm holds it
-// (REQUEUE_HOLD), and when it is requeued it starts at once, before all others. squeue
-// has no column for that (seen on 26.05.5). A user who writes these words into a name
-// is taken for one who did.
+// Expedites reports whether a job asked for an expedited requeue (sbatch --requeue=expedite): when it exits with a status other
+// than 0 Slurm holds it (REQUEUE_HOLD), and when it is requeued it starts at once, before all others. squeue has no column for that
+// (seen on 26.05.5). A user who writes these words into a name is taken for one who did.
 func (c *Client) Expedites(ctx context.Context, job JobID) (bool, error) {
 	out, err := c.showJob(ctx, job.String())
 	if errors.Is(err, ErrNoJob) {
@@ -169,10 +163,8 @@ func (c *Client) Expedites(ctx context.Context, job JobID) (bool, error) {
 	return strings.Contains(out, " ExpeditedRequeue=Yes"), err
 }
 
-// TasksAtOnce is how many tasks of a task's array may run at a time (sbatch
-// --array=...%N); 0: any number. squeue shows it no more once a task has a record of its
-// own. It is read before the first word that a user writes (seen on 22.05.8, 24.11.5
-// and 26.05.5).
+// TasksAtOnce is how many tasks of a task's array may run at a time (sbatch --array=...%N); 0: any number. squeue shows it no more
+// once a task has a record of its own. It is read before the first word that a user writes (seen on 22.05.8, 24.11.5 and 26.05.5).
 func (c *Client) TasksAtOnce(ctx context.Context, task JobID) (int, error) {
 	out, err := c.showJob(ctx, task.String())
 	if errors.Is(err, ErrNoJob) {
@@ -218,10 +210,9 @@ const retrying = "Job is in transitional state, retrying"
 
 // Signal sends a signal, named as Slurm does ("USR1"), to a running job, once.
 //
-// While tasks of an array wait, slurmctld signals one that runs and answers "Job can not
-// be altered now" all the same (slurmctld/job_mgr.c, job_str_signal; 22.05.8, 24.11.5,
-// 26.05.5); scancel then sends the signal again after 5, 6, 7 ... s, and exits 229 without
-// a word when the task has ended meanwhile. So scancel is ended when it says that it will.
+// While tasks of an array wait, slurmctld signals one that runs and answers "Job can not be altered now" all the same
+// (slurmctld/job_mgr.c, job_str_signal; 22.05.8, 24.11.5, 26.05.5); scancel then sends the signal again after 5, 6, 7 ... s, and
+// exits 229 without a word when the task has ended meanwhile. So scancel is ended when it says that it will.
 func (c *Client) Signal(ctx context.Context, run RunID, signal string, part Part) Result {
 	args := []string{"--verbose", "--signal=" + signal}
 	if part != Steps {
@@ -234,8 +225,7 @@ func (c *Client) Signal(ctx context.Context, run RunID, signal string, part Part
 	return r
 }
 
-// signalled tells from what scancel said whether the signal arrived: that it did not is
-// accepted only when Slurm says so.
+// signalled tells from what scancel said whether the signal arrived: that it did not is accepted only when Slurm says so.
 func signalled(job JobID, said string, err error) (Status, string) {
 	last := lastLine(said)
 	switch _, why, denied := strings.Cut(last, "Kill job error on job "); {
@@ -262,9 +252,8 @@ func (c *Client) Notify(ctx context.Context, job JobID, text string) Result {
 	return c.runFor(ctx, job, "notify", job.String(), text)
 }
 
-// Requeue ends a running job and puts it back into the queue, or only does the
-// latter when it has ended (slurmctld/job_mgr.c, job_requeue). An array is never
-// meant as a whole.
+// Requeue ends a running job and puts it back into the queue, or only does the latter when it has ended (slurmctld/job_mgr.c,
+// job_requeue). An array is never meant as a whole.
 func (c *Client) Requeue(ctx context.Context, run RunID) Result {
 	return c.runFor(ctx, run.Job, "requeue", run.target())
 }

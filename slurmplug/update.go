@@ -8,10 +8,8 @@ import (
 	"time"
 )
 
-// Lever is one field of a job that scontrol can change. One update carries one
-// lever: Slurm applies fields in its own order and is not transactional. Any
-// field that scontrol update knows is a Lever; those below have rules of their
-// own.
+// Lever is one field of a job that scontrol can change. One update carries one lever: Slurm applies fields in its own order and is
+// not transactional. Any field that scontrol update knows is a Lever; those below have rules of their own.
 type Lever string
 
 // SiteFactor is the lever that ranks jobs, by a number.
@@ -34,8 +32,7 @@ const StartTime Lever = "StartTime"
 // TimeLimit is the lever on the time limit of a job that waits or runs, in whole minutes: a value of LimitOf.
 const TimeLimit Lever = "TimeLimit"
 
-// Ranks reports whether the lever moves a job in the order; any other
-// one changes what the job's user asked for.
+// Ranks reports whether the lever moves a job in the order; any other one changes what the job's user asked for.
 func (l Lever) Ranks() bool { return l == SiteFactor }
 
 // single reports whether scontrol takes the lever for one job or one task at a time: it
@@ -57,14 +54,12 @@ type Update struct {
 	Lever Lever
 	Value Value
 
-	// SLUID names the run that is meant, as in Job: to a later one Slurm then answers
-	// "Invalid job id specified". "" for whatever the id means. It is left out where
-	// Tasks are named, and of tasks that share one request to be ranked.
+	// SLUID names the run that is meant, as in Job: to a later one Slurm then answers "Invalid job id specified". "" for whatever
+	// the id means. It is left out where Tasks are named, and of tasks that share one request to be ranked.
 	SLUID string
 
-	// As is the uid of the user in whose name Slurm takes the update (scontrol --uid),
-	// "" for one's own. It needs the rights of an Administrator. An update in an
-	// operator's name lifts limits from the job, one in its user's does not.
+	// As is the uid of the user in whose name Slurm takes the update (scontrol --uid), "" for one's own. It needs the rights of an
+	// Administrator. An update in an operator's name lifts limits from the job, one in its user's does not.
 	As string
 }
 

@@ -13,8 +13,7 @@ const (
 	// maxLine keeps a line within one argument of a program (128 KiB on Linux,
 	// MAX_ARG_STRLEN); a single job list may be longer and goes by standard input.
 	maxLine = 100_000
-	// maxSession is how many jobs one scontrol may update: a few tenths of a
-	// second of slurmctld's time.
+	// maxSession is how many jobs one scontrol may update: a few tenths of a second of slurmctld's time.
 	maxSession = 500
 	// maxTries is how often an update is sent whose refusal says nothing of its job: of 5,000 one is left, where three in four are refused.
 	maxTries = 30
@@ -24,13 +23,11 @@ const (
 
 // Update carries out the updates and returns one Result for each, in order.
 //
-// Levers go one after the other in order of first appearance; within a lever, where As is the
-// same, the order is free, and a job may stand once. Jobs with the same value share a call; tasks
-// of an array with the same value share one request. What Validate refuses is
-// never sent. Writing stops, and what is left is Postponed, when slurmctld does
-// not answer, when its queues are longer than Options allow, when MaxWait is
-// used up or ctx ends. Under slurmctld's rate limit the updates that come first here
-// are sent first, and those for which there is no turn within MaxWait are left.
+// Levers go one after the other in order of first appearance; within a lever, where As is the same, the order is free, and a job
+// may stand once. Jobs with the same value share a call; tasks of an array with the same value share one request. What Validate
+// refuses is never sent. Writing stops, and what is left is Postponed, when slurmctld does not answer, when its queues are longer
+// than Options allow, when MaxWait is used up or ctx ends. Under slurmctld's rate limit the updates that come first here are sent
+// first, and those for which there is no turn within MaxWait are left.
 func (c *Client) Update(ctx context.Context, updates []Update) []Result {
 	results := make([]Result, len(updates))
 	for i, u := range updates {
@@ -210,9 +207,8 @@ func (s *session) targets() int {
 	return n
 }
 
-// requests is how many requests the session makes to slurmctld: one for each target,
-// and two more where scontrol asks about the job first, as it does when nodes are named
-// (by sdiag's statistics on 24.11.5 and 26.05.5).
+// requests is how many requests the session makes to slurmctld: one for each target, and two more where scontrol asks about the job
+// first, as it does when nodes are named (by sdiag's statistics on 24.11.5 and 26.05.5).
 func (s *session) requests() int {
 	n := 0
 	for i := range s.lines {
@@ -240,8 +236,7 @@ func (s *session) postpone(results []Result, why string) {
 	}
 }
 
-// planSessions validates the updates, marks in results those that may not be
-// sent, and groups the others.
+// planSessions validates the updates, marks in results those that may not be sent, and groups the others.
 func planSessions(updates []Update, results []Result, limit int) []session {
 	type turn struct {
 		lever Lever
@@ -282,8 +277,7 @@ func planSessions(updates []Update, results []Result, limit int) []session {
 	return sessions
 }
 
-// groupLines makes lines of the updates of one lever: one for each value, or
-// several when it would grow too long.
+// groupLines makes lines of the updates of one lever: one for each value, or several when it would grow too long.
 func groupLines(updates []Update, indices []int, lever Lever, limit int) []line {
 	var values []Value
 	byValue := map[Value][]int{}
@@ -309,9 +303,8 @@ func groupLines(updates []Update, indices []int, lever Lever, limit int) []line 
 	return lines
 }
 
-// groupTargets makes targets of updates with one value: tasks of an array share
-// one, where scontrol takes more than one and no run is meant by its name. To rank
-// tasks one request for all matters more: that a later run is ranked does no harm.
+// groupTargets makes targets of updates with one value: tasks of an array share one, where scontrol takes more than one and no run
+// is meant by its name. To rank tasks one request for all matters more: that a later run is ranked does no harm.
 func groupTargets(updates []Update, indices []int) []target {
 	var targets []target
 	type group struct {
@@ -386,8 +379,7 @@ func packLines(lines []line, limit int) []session {
 	return sessions
 }
 
-// command is what carries out a session: one line fits into arguments, more go
-// by standard input.
+// command is what carries out a session: one line fits into arguments, more go by standard input.
 func (s *session) command() Command {
 	cmd := Command{Name: "scontrol", Merge: true, Requests: s.requests()}
 	if s.as != "" {
@@ -403,8 +395,7 @@ func (s *session) command() Command {
 	return cmd
 }
 
-// send runs one session and fills in the results of its updates. It returns
-// why writing should stop, "" when it may continue.
+// send runs one session and fills in the results of its updates. It returns why writing should stop, "" when it may continue.
 func (c *Client) send(ctx context.Context, s *session, results []Result) (stop string) {
 	cmd := s.command()
 	out, err := c.run(ctx, c.opts.WriteTimeout, cmd)

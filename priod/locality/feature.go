@@ -16,8 +16,7 @@ import (
 type Slurm interface {
 	// Topology is the tree of switches; without leaves where Slurm knows none.
 	Topology(context.Context) (cluster.Topology, error)
-	// AskSwitches reads what waiting jobs ask of switches, into their Switches. Jobs that
-	// wait no more are left as they are.
+	// AskSwitches reads what waiting jobs ask of switches, into their Switches. Jobs that wait no more are left as they are.
 	AskSwitches(context.Context, []*cluster.Job) error
 }
 
@@ -110,9 +109,8 @@ func (w *work) wrote() []bool {
 	return all
 }
 
-// gangs are the jobs at the head of the queue that wait for room, in its order, and all
-// others into which priod wrote. Of those that may lie on one switch only, or of which no
-// more is known, only the request is of use: they take room from the others.
+// gangs are the jobs at the head of the queue that wait for room, in its order, and all others into which priod wrote. Of those
+// that may lie on one switch only, or of which no more is known, only the request is of use: they take room from the others.
 func (w *work) gangs(x *cell) (gangs []*gang) {
 	looked, bound, wrote := 0, w.boundNow(), w.wrote()
 	for _, q := range w.c.Plan.Queue {

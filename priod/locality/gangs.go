@@ -40,8 +40,7 @@ type cell struct {
 	taken []placement.Share // by the jobs before
 }
 
-// part is the nodes of some kinds, which are of one type here if their GPUs are: a gang may
-// lie on nodes of several kinds.
+// part is the nodes of some kinds, which are of one type here if their GPUs are: a gang may lie on nodes of several kinds.
 type part struct {
 	free, up *placement.Nodes // what the jobs before leave; with nothing on it
 	at       []int32          // by node of the cluster, its place here; -1: it is not of this part
@@ -124,8 +123,7 @@ func (p *part) take(shares []placement.Share) {
 // anyType is all types of a part.
 const anyType = ^placement.Types(0)
 
-// request is what a job asks for; ok is false where its constraint is not understood or
-// allows no node.
+// request is what a job asks for; ok is false where its constraint is not understood or allows no node.
 func (x *cell) request(j *cluster.Job) (r placement.Request, ok bool) {
 	types, ok := x.nodes.Types(j)
 	return x.nodes.Request(j, types), ok && types != 0
@@ -208,8 +206,7 @@ func (w *work) refuses(j *cluster.Job) string {
 	return ""
 }
 
-// expected is how long a job runs, s: by its steps where its speed is known, else by its
-// time limit; 0: not known.
+// expected is how long a job runs, s: by its steps where its speed is known, else by its time limit; 0: not known.
 func (w *work) expected(j *cluster.Job) float64 {
 	if shares := w.c.Plan.Shares; shares != nil && j.Tag.Steps > 0 && shares.Jobs.Get(j.ID) != nil {
 		if run := shares.Jobs.Get(j.ID).Run; len(run) > 0 {

@@ -7,9 +7,8 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Memory is what is remembered of jobs from one cycle to the next. The zero value
-// remembers nothing. What was written into jobs is in cluster.History; what jobs waited for
-// is in their waits (Refusals.Waited), which outlive the daemon.
+// Memory is what is remembered of jobs from one cycle to the next. The zero value remembers nothing. What was written into jobs is
+// in cluster.History; what jobs waited for is in their waits (Refusals.Waited), which outlive the daemon.
 type Memory struct {
 	jobs  map[cluster.JobID]*jobState
 	cycle uint32

@@ -27,8 +27,7 @@ type SlowNodes struct {
 	Table   *workload.Table // of the workloads that tags name
 }
 
-// factor is how many times as long as elsewhere a job runs on a slow node: as its program
-// did there, else as all did; 1: as long.
+// factor is how many times as long as elsewhere a job runs on a slow node: as its program did there, else as all did; 1: as long.
 func (s *SlowNodes) factor(n *nodespeed.Node, j *cluster.Job) float64 {
 	name := j.Tag.Workload
 	if id, known := s.Table.Lookup(name); known {
@@ -78,9 +77,8 @@ type refused struct {
 	cost   float64
 }
 
-// Plan says of each job near the head of the queue which nodes it refuses, slow ones and those that
-// fail jobs, and writes that where it has changed. It writes over nothing that a user asked
-// for, or that another feature wrote.
+// Plan says of each job near the head of the queue which nodes it refuses, slow ones and those that fail jobs, and writes that
+// where it has changed. It writes over nothing that a user asked for, or that another feature wrote.
 func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
 	if f.Memory == nil || f.Slurm == nil || c.Paused != "" || f.Settings.Enabled && !f.Slow.Known && len(f.Slow.Failing) == 0 {
 		return nil
@@ -105,9 +103,8 @@ func (f *Refusals) Plan(ctx context.Context, c *plan.Cycle) error {
 	return err
 }
 
-// decide says which nodes a job is to refuse; says is false where that stays as it is. Jobs
-// come in the order of the queue: those that would start now take their room from those
-// behind.
+// decide says which nodes a job is to refuse; says is false where that stays as it is. Jobs come in the order of the queue: those
+// that would start now take their room from those behind.
 func (f *Refusals) decide(w *work, x *cell, g *gang) (nodes []string, says bool) {
 	far, off := g.excluded != "", g.request
 	now, written := w.c.History.Requests[g.job.ID][slurmplug.ExcNodeList]
@@ -257,8 +254,7 @@ func (f *Refusals) write(ctx context.Context, w *work, gangs []*gang, wanted map
 	return err
 }
 
-// joined are two things that are said of a job.
-// off is the Off of requests that refuse these nodes.
+// joined are two things that are said of a job. off is the Off of requests that refuse these nodes.
 func (x *cell) off(types placement.Types, names []string) int32 {
 	p := x.part(types)
 	var places []int32

@@ -42,8 +42,7 @@ func (r *Rule) Budget(j *Job) float64 {
 	return min(r.cost(j, j.Most), r.Longest)
 }
 
-// Accepts is how many switches a job accepts now; 0: any number. It never falls as the
-// job waits.
+// Accepts is how many switches a job accepts now; 0: any number. It never falls as the job waits.
 func (r *Rule) Accepts(j *Job) int {
 	if j.Waited >= r.Budget(j) {
 		return 0

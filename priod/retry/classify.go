@@ -32,8 +32,7 @@ type Run struct {
 	Output               []byte // the end of it; nil: not read
 }
 
-// Failed reports whether a run that ended so failed. One that was cancelled, by whomever,
-// did not.
+// Failed reports whether a run that ended so failed. One that was cancelled, by whomever, did not.
 func Failed(state string) bool { return slices.Contains(finals, state) }
 
 // Finding is what a run's end means.
@@ -41,8 +40,7 @@ type Finding struct {
 	Class *Class
 	Rule  string
 	Line  string // what in the output says so, made printable; "" when it was not the output
-	// Signature is the same for two failures that are alike: the rule, with the line or
-	// the exit status without its numbers.
+	// Signature is the same for two failures that are alike: the rule, with the line or the exit status without its numbers.
 	Signature string
 }
 
@@ -58,8 +56,7 @@ func (r *Rules) Classify(run *Run) Finding {
 	return f
 }
 
-// first is the first rule that matches, and the line of the output that it matches; the
-// last rule matches all.
+// first is the first rule that matches, and the line of the output that it matches; the last rule matches all.
 func (r *Rules) first(run *Run) (*rule, string) {
 	t := linesOf(run.tail())
 	for i := range r.rules {
@@ -70,8 +67,7 @@ func (r *Rules) first(run *Run) (*rule, string) {
 	return &r.rules[len(r.rules)-1], ""
 }
 
-// match reports whether all conditions hold, and where the output says so: "" for a rule
-// that does not ask.
+// match reports whether all conditions hold, and where the output says so: "" for a rule that does not ask.
 func (r *rule) match(run *Run, t *text) (line string, matches bool) {
 	if len(r.states) > 0 && !slices.Contains(r.states, run.State) ||
 		len(r.exit) > 0 && !slices.Contains(r.exit, run.ExitCode) && !slices.Contains(r.exit, run.StepCode) ||
@@ -131,8 +127,7 @@ func clean(text []byte) string {
 	return strings.TrimSpace(b.String())
 }
 
-// alike is a line without what differs from one run to the next: numbers, addresses and
-// names that have digits in them.
+// alike is a line without what differs from one run to the next: numbers, addresses and names that have digits in them.
 func alike(line string) string {
 	words := strings.Fields(line)
 	for i, w := range words {

@@ -178,9 +178,8 @@ func (w Why) Words() string {
 	return string(w)
 }
 
-// Exclusion is what a job that failed refuses from now on: its user's own nodes and those
-// at fault, as long as enough others are left for it; nil when nothing is to be added. j
-// is the job as it was before it ran, as far as that is known.
+// Exclusion is what a job that failed refuses from now on: its user's own nodes and those at fault, as long as enough others are
+// left for it; nil when nothing is to be added. j is the job as it was before it ran, as far as that is known.
 func (set *Settings) Exclusion(s *cluster.Snapshot, j *cluster.Job, own, fault []string) []string {
 	added := 0
 	all := slices.Clone(own)
@@ -219,8 +218,7 @@ func noneLeft(s *cluster.Snapshot, j *cluster.Job, refused string) bool {
 	return j.Unsatisfied() || slurmplug.NotAvailable(j.Reason)
 }
 
-// fits reports whether a node has, when it is empty, what a job asks for of each node, as
-// far as that is known.
+// fits reports whether a node has, when it is empty, what a job asks for of each node, as far as that is known.
 func fits(n *cluster.Node, j *cluster.Job) bool {
 	gpus := j.Node.GPUs
 	if gpus == 0 {
@@ -277,8 +275,7 @@ func size(mb int64) string {
 	return fmt.Sprintf("%.1f GB", float64(mb)/1024)
 }
 
-// hasFeatures reports whether a node satisfies a constraint. One that is more than names
-// joined by & is not looked into.
+// hasFeatures reports whether a node satisfies a constraint. One that is more than names joined by & is not looked into.
 func hasFeatures(n *cluster.Node, constraint string) bool {
 	if constraint == "" {
 		return true

@@ -12,8 +12,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Feature gives runs that failed a class, and requeues jobs where their users agreed.
-// The zero value does nothing.
+// Feature gives runs that failed a class, and requeues jobs where their users agreed. The zero value does nothing.
 type Feature struct {
 	Settings Settings
 	Slurm    plan.Failing
@@ -51,8 +50,7 @@ func (f *Feature) Plan(context.Context, *plan.Cycle) error { return nil }
 // maxTended is how many rows that wait for something one cycle looks at.
 const maxTended = 50
 
-// Act looks at the jobs that left the queue, says why those failed that did, and puts back
-// into the queue what may run again.
+// Act looks at the jobs that left the queue, says why those failed that did, and puts back into the queue what may run again.
 func (f *Feature) Act(ctx context.Context, c *plan.Cycle) error {
 	if f.Memory == nil || f.Settings.Rules == nil {
 		return nil
@@ -389,8 +387,7 @@ func (f *Failure) commands(old *Failure) (commands []plan.Command) {
 	return commands
 }
 
-// soonest is how long after its requeue a job starts at the earliest: until then the nodes
-// that it is to refuse are written.
+// soonest is how long after its requeue a job starts at the earliest: until then the nodes that it is to refuse are written.
 const soonest = 30 * time.Second
 
 // hear takes in what became of a row's commands; false: it had none.
@@ -439,8 +436,7 @@ func (f *Feature) save(ctx context.Context, t *Changes) error {
 	return nil
 }
 
-// suspect finds the nodes on which jobs of several users failed alike, and drains them
-// where that is configured.
+// suspect finds the nodes on which jobs of several users failed alike, and drains them where that is configured.
 func (f *Feature) suspect(ctx context.Context, c *plan.Cycle) error {
 	set := &f.Settings
 	f.Suspects = Suspects(set, f.Memory.Failures, f.Memory.Drained, len(c.Snapshot.Nodes), c.Snapshot.At)

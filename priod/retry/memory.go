@@ -129,8 +129,7 @@ func (m *Memory) Failure(number int64) *Failure {
 	return &m.Failures[i]
 }
 
-// KeepOthers is how long failures of jobs are remembered whose users agreed to nothing:
-// only suspect nodes need them.
+// KeepOthers is how long failures of jobs are remembered whose users agreed to nothing: only suspect nodes need them.
 const KeepOthers = 24 * time.Hour
 
 // Forget drops what is done and older than Keep or KeepOthers.
@@ -199,8 +198,7 @@ func (m *Memory) requeuedSince(since time.Time, user string) (all, own int) {
 	return all, own
 }
 
-// Room reports whether the caps of the last hour allow one more requeue of a user's job,
-// beside those that are about to be sent.
+// Room reports whether the caps of the last hour allow one more requeue of a user's job, beside those that are about to be sent.
 func (m *Memory) Room(set *Settings, now time.Time, user string, about map[string]int) bool {
 	all, own := m.requeuedSince(now.Add(-time.Hour), user)
 	for _, n := range about {
@@ -210,8 +208,7 @@ func (m *Memory) Room(set *Settings, now time.Time, user string, about map[strin
 	return (set.PerHour == 0 || all < set.PerHour) && (set.PerUser == 0 || own < set.PerUser)
 }
 
-// maxEnded is how many jobs wait to be looked at; maxArray how many tasks an array's
-// record may have to be looked at one by one.
+// maxEnded is how many jobs wait to be looked at; maxArray how many tasks an array's record may have to be looked at one by one.
 const maxEnded, maxArray = 20_000, 10_000
 
 // Recall puts back the queue as an earlier process last saw it, and the time limits that it wrote: what ended meanwhile is
@@ -285,9 +282,8 @@ func seen(s *cluster.Snapshot, before *cluster.JobMap[*cluster.Job], now queue) 
 	return now
 }
 
-// Observe compares a snapshot with the one before, and keeps in mind which runs have
-// ended: jobs that are gone, and those that were put back into the queue by others. What
-// no job agreed to, and began and ended between two, it does not know.
+// Observe compares a snapshot with the one before, and keeps in mind which runs have ended: jobs that are gone, and those that were
+// put back into the queue by others. What no job agreed to, and began and ended between two, it does not know.
 func (m *Memory) Observe(s *cluster.Snapshot) (dropped int) {
 	now := seen(s, &m.queue.jobs, m.spare)
 	var ended []cluster.Job
@@ -334,8 +330,7 @@ func (m *Memory) Busy() bool {
 	return len(m.ended) > 0 || slices.ContainsFunc(m.Failures, func(f Failure) bool { return f.Open() && f.State != Requeued })
 }
 
-// looked drops the first n jobs that were to be looked at, but for those that could not be
-// read: these come last.
+// looked drops the first n jobs that were to be looked at, but for those that could not be read: these come last.
 func (m *Memory) looked(n int, unseen map[cluster.JobID]bool) {
 	done := slices.Clone(m.ended[:n])
 	m.ended = slices.Delete(m.ended, 0, n)
@@ -354,8 +349,7 @@ func (m *Memory) leave(j *cluster.Job) {
 	m.left[j.ID] = *j
 }
 
-// expect keeps in mind that a job is in the queue again, should no snapshot show it before
-// it fails again.
+// expect keeps in mind that a job is in the queue again, should no snapshot show it before it fails again.
 func (m *Memory) expect(f *Failure) {
 	j, known := m.left[f.Job]
 	if !known {
@@ -366,14 +360,12 @@ func (m *Memory) expect(f *Failure) {
 	m.queue.jobs.Set(j.ID, &j)
 }
 
-// inQueueAgain reports whether a job that Slurm has put back waits, or is still to leave
-// its nodes.
+// inQueueAgain reports whether a job that Slurm has put back waits, or is still to leave its nodes.
 func inQueueAgain(j *cluster.Job) bool {
 	return j.State == cluster.Pending || j.State == cluster.Completing
 }
 
-// tasksGone are the tasks of an array's record that neither wait in it nor have records
-// of their own any more.
+// tasksGone are the tasks of an array's record that neither wait in it nor have records of their own any more.
 func tasksGone(was, is *cluster.Job, now *cluster.JobMap[*cluster.Job]) (gone []cluster.Job) {
 	waiting := ""
 	if is != nil {
@@ -413,10 +405,9 @@ type Suspect struct {
 	late bool // one of them came later than Settings.Early
 }
 
-// Suspects are the nodes on which failures of a class that blames nodes came to as many
-// users as the settings say, fewer where all came soon after the start, within their time and since the node was last drained by
-// priod; and three times as often as to all nodes together, for each node. nodes is how
-// many there are.
+// Suspects are the nodes on which failures of a class that blames nodes came to as many users as the settings say, fewer where all
+// came soon after the start, within their time and since the node was last drained by priod; and three times as often as to all
+// nodes together, for each node. nodes is how many there are.
 func Suspects(set *Settings, failures []Failure, drained []Drained, nodes int, now time.Time) (suspects []Suspect) {
 	type place struct{ node, class string }
 	since := now.Add(-set.Within)

@@ -1,9 +1,8 @@
 // Package retry says why jobs failed, and runs again what may succeed then: the failures
 // of Jeon et al. (USENIX ATC 2019), on Slurm.
 //
-// Each run that failed gets the class of the first rule that matches it: by Slurm's state
-// and reason, exit status, signal, memory, and the end of its output where that may be
-// read. The class says what is to be done; only a job whose user agreed to it
+// Each run that failed gets the class of the first rule that matches it: by Slurm's state and reason, exit status, signal, memory,
+// and the end of its output where that may be read. The class says what is to be done; only a job whose user agreed to it
 // (--prio-retry) is touched. A failure is a row, saved before a command is sent:
 //
 //	recorded -> requeued -> noted      a job that goes back into the queue

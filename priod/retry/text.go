@@ -18,8 +18,7 @@ type text struct {
 	lines, lower [][]byte
 }
 
-// linesOf splits an output into lines. Progress bars end theirs with a carriage return;
-// what colours a terminal is left out.
+// linesOf splits an output into lines. Progress bars end theirs with a carriage return; what colours a terminal is left out.
 func linesOf(output []byte) text {
 	var t text
 	plain := uncoloured(output)
@@ -68,8 +67,7 @@ func (r *rule) find(t *text) (line []byte, at int) {
 	return nil, -1
 }
 
-// mayMatch reports whether a line, in small letters, has one of the words without which the
-// pattern matches nothing.
+// mayMatch reports whether a line, in small letters, has one of the words without which the pattern matches nothing.
 func (r *rule) mayMatch(lower []byte) bool {
 	for _, w := range r.words {
 		if bytes.Contains(lower, w) {
@@ -79,8 +77,7 @@ func (r *rule) mayMatch(lower []byte) bool {
 	return r.words == nil
 }
 
-// wordsOf are texts in small letters, one of which stands in all that a pattern matches;
-// nil when there are none to be named.
+// wordsOf are texts in small letters, one of which stands in all that a pattern matches; nil when there are none to be named.
 func wordsOf(pattern string) (words [][]byte) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -92,8 +89,7 @@ func wordsOf(pattern string) (words [][]byte) {
 	return words
 }
 
-// needed is a set of texts, one of which stands in all that an expression matches; nil
-// when there is none.
+// needed is a set of texts, one of which stands in all that an expression matches; nil when there is none.
 func needed(re *syntax.Regexp) map[string]bool {
 	switch re.Op {
 	case syntax.OpLiteral:
