@@ -31,24 +31,26 @@ func (e *evictable) hasLimit(id, want string) {
 
 // A job with an hour to run starts although its node has maintenance in a minute, leaves before it, has its own limit again,
 // and goes on after it; a daemon that starts meanwhile knows of it. Where the window is cancelled while a job runs towards it,
-// and at a reset, the job has its own limit at once. One that agreed to nothing waits.
+// and at a reset, the job has its own limit at once. One that ignores its signal is requeued when its grace is over, before the
+// window. One that agreed to nothing waits.
 func TestRunsUntilMaintenance(t *testing.T) {
 	t.Parallel()
-	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a", Count: 1, GPUType: "a100", GPUs: 4}, {Prefix: "v", Count: 1, GPUType: "v100", GPUs: 4}, {Prefix: "t", Count: 1, GPUType: "t4", GPUs: 4}}})
+	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a", Count: 1, GPUType: "a100", GPUs: 4}, {Prefix: "v", Count: 1, GPUType: "v100", GPUs: 4}, {Prefix: "t", Count: 1, GPUType: "t4", GPUs: 4}, {Prefix: "p", Count: 1, GPUType: "p100", GPUs: 4}}})
 	e := evictableOn(t, newSiteOn(t, l, windows))
-	for node, ahead := range map[string]int{"a1": 80, "v1": 150, "t1": 150} {
+	for node, ahead := range map[string]int{"a1": 80, "p1": 80, "v1": 150, "t1": 150} {
 		e.maintain("of_"+node, node, ahead)
 	}
 	first := e.worker("first", "a100:4", endless, 5, "save")
 	cancelled := e.worker("cancelled", "v100:4", endless, 5, "save")
 	reset := e.worker("reset", "t4:4", endless, 5, "save")
+	stubborn := e.worker("stubborn", "p100:4", endless, 5, "ignore")
 	other := e.submit("--gres=gpu:a100:4", "--time=60", "--wrap", "sleep 600")
 	e.sleep(3 * time.Second)
 	if got := e.slurm("squeue", "--noheader", "--states=RUNNING"); got != "" {
 		t.Fatalf("Slurm alone starts jobs that reach into maintenance:\n%s", got)
 	}
 	d := e.daemon()
-	e.begun("first", "cancelled", "reset")
+	e.begun("first", "cancelled", "reset", "stubborn")
 	e.hasLimit(first, "1:01:00") // no more what fits before the window
 	e.hasLimit(cancelled, "1:01:00")
 	if out := e.must("explain", first); !strings.Contains(out, "runs until the window of ") {
@@ -61,13 +63,14 @@ func TestRunsUntilMaintenance(t *testing.T) {
 	e.slurm("scontrol", "delete", "ReservationName=of_v1")
 	e.hasLimit(cancelled, "1:00:00")
 	e.told("first")
-	e.wait("the first one to wait with its own limit", func() bool {
-		return strings.TrimSpace(e.slurm("squeue", "--noheader", "--format=%T %l", "--job="+first)) == "PENDING 1:00:00"
+	e.told("stubborn")
+	e.wait("both to wait with their own limits", func() bool {
+		return strings.TrimSpace(e.slurm("squeue", "--noheader", "--format=%T %l", "--job="+first+","+stubborn)) == "PENDING 1:00:00\nPENDING 1:00:00"
 	})
 	e.wait("maintenance", func() bool {
-		return strings.Contains(e.slurm("sinfo", "--noheader", "--nodes=a1", "--format=%T"), "maint")
+		return strings.Count(e.slurm("sinfo", "--noheader", "--Node", "--nodes=a1,p1", "--format=%N %T"), "maint") == 2
 	})
-	if got := e.slurm("squeue", "--noheader", "--nodelist=a1", "--states=RUNNING"); got != "" {
+	if got := e.slurm("squeue", "--noheader", "--nodelist=a1,p1", "--states=RUNNING"); got != "" {
 		t.Errorf("in maintenance there run\n%s", got)
 	}
 	e.wait("explain to know that the window was moved", func() bool {
@@ -82,9 +85,15 @@ func TestRunsUntilMaintenance(t *testing.T) {
 	e.slurm("scancel", other, reset, cancelled)
 	e.completes(first)
 	e.leftOnce("first")
+	e.completes(stubborn)
 	all := e.settled()
-	if len(all) != 1 || all[0].Purpose != "window" || all[0].State != "done" {
-		t.Errorf("%+v", all)
+	for _, x := range all {
+		if x.Purpose != "window" || x.State != "done" || (x.How == "forced") != (x.Victim.String() == stubborn) {
+			t.Errorf("%+v", x)
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("%d evictions", len(all))
 	}
 	for _, c := range []struct{ want, args string }{
 		{"before the window of_a1", "explain " + first},

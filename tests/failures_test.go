@@ -3,8 +3,10 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 type ailing struct {
 	*running
 	work string
+	open string // folder with a configuration by which users ask priod
 }
 
 func newAiling(t *testing.T) *ailing {
@@ -26,8 +29,10 @@ func newAiling(t *testing.T) *ailing {
 	l := lab.ForTest(t, lab.Options{ExtraConf: []string{
 		"JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherFrequency=task=1", "JobAcctGatherParams=OverMemoryKill",
 	}})
-	s := newSiteOn(t, l, quick+"[retry]\nenabled = true\noutput = true\nmin_run = \"0s\"\n")
-	f := &ailing{running: s.daemon(), work: filepath.Join(l.Dir, "work")}
+	open := openDir(t, 0o777)
+	settings := fmt.Sprintf("%s[retry]\nenabled = true\noutput = true\nmin_run = \"0s\"\n[wake]\nlisten = [\"unix:%s/wake\"]\n", quick, open)
+	s := newSiteOn(t, l, settings)
+	f := &ailing{running: s.daemon(), work: filepath.Join(l.Dir, "work"), open: open}
 	f.waitLog("started")
 	t.Cleanup(func() { f.slurm("scancel", "--user="+lab.PlainUser) })
 	return f
@@ -69,6 +74,119 @@ func (f *ailing) of(id string) *retry.Failure {
 		return nil
 	}
 	return &v.Failures[0]
+}
+
+// tells is what the plain user is told of a job by priod.
+func (f *ailing) tells(id string) string {
+	f.Helper()
+	text, err := os.ReadFile(f.config)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(f.open, "priod.toml"), text, 0o644)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	out, err := f.lab.As(lab.PlainUser).Run(context.Background(), filepath.Join(bin, "priod"), "--config", filepath.Join(f.open, "priod.toml"), "explain", id)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return out
+}
+
+// A job that fails in the same way again is not run a third time: it is held, and its user is told why. When the user releases it and
+// it fails once more, it stays where it is.
+func TestTheSameFailureStops(t *testing.T) {
+	t.Parallel()
+	f := newAiling(t)
+	id := f.submit("sleep 5; echo 'OSError: [Errno 116] Stale file handle' >&2; exit 1")
+	is := func(what string, fields ...string) {
+		t.Helper()
+		f.wait(what, func() bool {
+			text := f.slurm("scontrol", "show", "job", id)
+			return !slices.ContainsFunc(fields, func(s string) bool { return !strings.Contains(text, s) })
+		})
+	}
+	is("its first requeue", "JobState=PENDING", "Restarts=1", "Reason=BeginTime")
+	f.slurm("scontrol", "update", "JobId="+id, "StartTime=now")
+	is("it to be held", "Restarts=2", "Priority=0")
+	if out := f.tells(id); !strings.Contains(out, "the same failure came again") || !strings.Contains(out, "held until scontrol release "+id) {
+		t.Errorf("its user is told\n%s", out)
+	}
+	if _, err := f.lab.As(lab.PlainUser).Run(t.Context(), "scontrol", "release", id); err != nil {
+		t.Fatal(err)
+	}
+	is("its third failure", "JobState=FAILED", "Restarts=2")
+	f.wait("its user to be told", func() bool { return strings.Contains(f.tells(id), "failed again after its user had released it") })
+	is("it to stay", "JobState=FAILED", "Restarts=2")
+}
+
+// Where jobs of two users fail soon after their start, no third is to run: on a site without accounting, which teaches no speeds, a job
+// of one node that waits refuses that node at once, explain says why, and reset takes it back.
+func TestFailingNodeIsAvoided(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root submits as others")
+	}
+	l := lab.ForTest(t, lab.Options{NoAccounting: true, Nodes: []lab.NodeSpec{{Prefix: "n", Count: 3, GPUType: "a100", GPUs: 4}}})
+	s := newSiteOn(t, l, quick+"[retry]\nenabled = true\n[locality]\nslow_nodes = true\n")
+	d := s.daemon()
+	d.waitLog("started")
+	for _, user := range []string{lab.PlainUser, lab.OtherUser} {
+		if _, err := l.As(user).Run(t.Context(), "sbatch", "--output=/dev/null", "--nodelist=n1", "--gres=gpu:1", "--time=5", "--wrap", "sleep 8; kill -SEGV $$"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.wait("both to fail", func() bool {
+		return strings.Count(s.slurm("squeue", "--noheader", "--states=FAILED", "--format=%T"), "FAILED") == 2
+	})
+	for _, node := range l.Nodes {
+		if err := l.WaitJob(t.Context(), s.submit("--gres=gpu:4", "--nodelist="+node, "--time=60", "--wrap", "sleep 600"), "RUNNING"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third := s.submit("--prio-type=be", "--gres=gpu:4", "--time=60", "--wrap", "sleep 600")
+	refuses := func() string { return field(s.slurm("scontrol", "show", "job", third), "ExcNodeList") }
+	s.wait("it to refuse the node", func() bool { return refuses() == "n1" })
+	if out := s.must("explain", third); !strings.Contains(out, "it avoids n1; jobs of several users failed on n1") {
+		t.Errorf("explain says\n%s", out)
+	}
+	d.stop()
+	if s.must("reset"); refuses() != "" {
+		t.Errorf("reset leaves %q", refuses())
+	}
+}
+
+// For a gang whose like failed twice soon after their start no job leaves, and its user is told; for another of the same user one does.
+func TestGangThatFailsAtOnceGetsNoRoom(t *testing.T) {
+	t.Parallel()
+	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "n", Count: 2, GPUType: "a100", GPUs: 4}}})
+	e := evictableOn(t, newSiteOn(t, l, evicting+"[retry]\nenabled = true\n"))
+	d := e.daemon()
+	d.waitLog("started")
+	gang := func() string {
+		return e.submit("--prio-type=te", "--gres=gpu:a100:4", "--nodes=2", "--time=5", "--wrap", "sleep 8; kill -SEGV $$")
+	}
+	for range 2 {
+		id := gang()
+		e.wait("the failure of a gang", func() bool { out, _, _ := e.priod("explain", id); return strings.Contains(out, "class crash") })
+	}
+	workers := map[string]string{"w1": e.worker("w1", "a100:4", endless, 5, "save"), "w2": e.worker("w2", "a100:4", endless, 5, "save")}
+	e.begun("w1", "w2")
+	third := gang()
+	e.wait("the reason why it gets no room", func() bool {
+		out, _, _ := e.priod("explain", third)
+		return strings.Contains(out, "failed within ten minutes of their start")
+	})
+	e.completes(e.trial("a100:4"))
+	all := e.settled()
+	if len(all) != 1 || all[0].For.String() == third || all[0].ClaimState != "started" {
+		t.Errorf("%+v", all)
+	}
+	if state := strings.TrimSpace(e.slurm("squeue", "--noheader", "--job="+third, "--format=%T")); state != "PENDING" {
+		t.Errorf("the gang is %s", state)
+	}
+	e.slurm("scancel", third, workers["w1"], workers["w2"])
+	d.stop()
 }
 
 // Each class is made for real; explain names it, and the job has what its class says.

@@ -228,8 +228,7 @@ func (v *Explanation) date() {
 	}
 }
 
-// ownRequest is what the undo journal has of a job's own request; nil where
-// priod never wrote into it.
+// ownRequest is what the undo journal has of a job's own request; nil where priod never wrote into it.
 func ownRequest(dir string, j *store.Job) (map[slurmplug.Lever]slurmplug.Value, error) {
 	journal, err := undo.Open(dir, "")
 	if err != nil {
@@ -295,8 +294,7 @@ func (q *queueNow) tasks(array uint32) bool {
 	return false
 }
 
-// ended is the record of a job that is not in the queue any more, which slurmctld keeps for
-// MinJobAge; nil: it has none.
+// ended is the record of a job that is not in the queue any more, which slurmctld keeps for MinJobAge; nil: it has none.
 func (q *queueNow) ended(id cluster.JobID, raw uint32) *slurmplug.Job {
 	sights, err := q.client.Sights(q.ctx, raw)
 	if err != nil {
@@ -577,8 +575,7 @@ func ofUser(all []retry.Failure, user string) []retry.Failure {
 	return own
 }
 
-// showFailures tells why earlier runs failed, what was done about it, and what its user
-// can do.
+// showFailures tells why earlier runs failed, what was done about it, and what its user can do.
 func (v *Explanation) showFailures(line liner) {
 	for i := range v.Failures {
 		f := &v.Failures[i]

@@ -97,7 +97,7 @@ func failuresOf(groups map[string][]*retry.Failure) []FailuresOf {
 // DoneAbout says what became of a job that failed.
 func DoneAbout(x *retry.Failure) string {
 	text := map[retry.Do]string{
-		retry.Elsewhere: "requeued, on other nodes", retry.Later: "requeued", retry.Hold: "put back, held", retry.Nothing: "nothing",
+		retry.Elsewhere: "requeued, on other nodes", retry.Later: "requeued", retry.Hold: "put back, held until scontrol release " + x.Job.String(), retry.Nothing: "nothing",
 	}[x.Do]
 	switch {
 	case x.State == retry.Delayed:
