@@ -67,7 +67,7 @@ func TestReportFailures(t *testing.T) {
 	}
 	out := priod("report", "failures")
 	for _, want := range []string{
-		"4 failures, 7.87 GPU-hours; 2 requeued, 1 of them held", "the GPU or its driver failed", `bob\x1b[2J`, "requeued, on other nodes; refuses n1", "put back, held until scontrol release 20: the same failure came again",
+		"4 failures, 7.87 GPU-hours; 2 requeued, 1 of them held", "the GPU or its driver failed", `bob\x1b[2J`, "requeued, on other nodes; refuses n1", "put back, held until scontrol release 8: the same failure came again",
 		"try --mem=12G", "Suspect nodes", "its user did not request it", "retry.enabled is false",
 	} {
 		if !strings.Contains(out, want) {
