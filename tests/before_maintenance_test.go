@@ -68,7 +68,7 @@ func TestRunsUntilMaintenance(t *testing.T) {
 		return strings.TrimSpace(e.slurm("squeue", "--noheader", "--format=%T %l", "--job="+first+","+stubborn)) == "PENDING 1:00:00\nPENDING 1:00:00"
 	})
 	e.wait("maintenance", func() bool {
-		return strings.Count(e.slurm("sinfo", "--noheader", "--Node", "--nodes=a1,p1", "--format=%N %T"), "maint") == 2
+		return strings.Count(e.slurm("scontrol", "show", "node", "a1,p1"), "+MAINTENANCE") == 2
 	})
 	if got := e.slurm("squeue", "--noheader", "--nodelist=a1,p1", "--states=RUNNING"); got != "" {
 		t.Errorf("in maintenance there run\n%s", got)
