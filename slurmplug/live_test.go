@@ -320,12 +320,15 @@ func TestLivePartitionsWithoutAccounting(t *testing.T) {
 		Partitions: []string{"a Nodes=a1 Default=YES State=UP", "b Nodes=b1 State=UP"},
 	})
 	c := clientOf(l, slurmplug.Options{})
-	job := jobID(t, submit(t, l.Client, "held", "--hold", "--partition=a,b"))
+	job, array := jobID(t, submit(t, l.Client, "held", "--hold", "--partition=a,b")), jobID(t, submit(t, l.Client, "held", "--hold", "--partition=a,b", "--array=0-3"))
 	for i := range 40 {
 		list := []string{"a", "a,b", "b", "a,b"}[i%4]
-		expect(t, c.Update(t.Context(), []slurmplug.Update{{Job: job, Lever: slurmplug.PartitionList, Value: slurmplug.Text(list)}}), "applied")
-		if now := queue(t, c)[job].Partition; now != list {
-			t.Fatalf("%q after the write of %q", now, list)
+		to := slurmplug.Text(list)
+		expect(t, c.Update(t.Context(), []slurmplug.Update{{Job: job, Lever: slurmplug.PartitionList, Value: to}, {Job: array, Tasks: "0-3", Lever: slurmplug.PartitionList, Value: to}}), "applied", "applied")
+		for id, j := range queue(t, c) {
+			if j.Partition != list {
+				t.Fatalf("%s is in %q after the write of %q", id, j.Partition, list)
+			}
 		}
 	}
 }
