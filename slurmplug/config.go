@@ -221,6 +221,10 @@ func (c Config) AddsUpGPUs() bool { return c.AtLeast(26, 5) }
 // from 24.05 on are taken to be like the first.
 func (c Config) StartsNoTaskThreads() bool { return c.AtLeast(24, 5) && !c.AtLeast(26, 5) }
 
+// TasksBySocket reports whether GPUs by task, for several tasks, count only where their socket has a free core for each
+// (gres_select_filter.c; seen on 26.05.5, and not on 24.11.5 and 22.05.8).
+func (c Config) TasksBySocket() bool { return c.AtLeast(26, 5) }
+
 // LosesThread reports whether Slurm may take a node whose cores have several threads to have one less than a job of these bounds
 // needs: it hands out threads (CR_CPU), the job has an even number of tasks there and memory by CPU, and what memory is free is
 // enough for an odd number of CPUs (gres_select_filter.c, gres_select_filter_sock_core; seen on 22.05.8).

@@ -140,6 +140,7 @@ func (p *nodeParser) node(n *Node, line []byte) error {
 			n.MemAllocMB, err = nodeNumber[int64](value)
 		case "Gres":
 			n.Gres, err = p.gresList(value)
+			n.Bound = bytes.Contains(value, []byte("(S:"))
 		case "Weight":
 			n.Weight, err = nodeNumber[int](value)
 		case "RestrictedCoresPerGPU": // "2(gpu/a100:0-7)"

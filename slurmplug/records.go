@@ -74,6 +74,7 @@ type Node struct {
 	MemAllocMB int64
 	Gres       []Gres // configured
 	GresUsed   []Gres // in use now
+	Bound      bool   // GPUs, or another GRES, belong to sockets
 
 	TmpMB     int64   // TmpDisk
 	Load      float64 // CPULoad, a mean of five minutes of the whole machine; of a node with LoadKnown

@@ -17,7 +17,7 @@ func (c *Cluster) CheckWorking(ctx context.Context, s Sources, tells bool) (out 
 	if s.Prometheus == "" {
 		return append(out, Finding{Level: Pass, Name: name, Text: "the load of nodes shows which jobs work that have theirs alone; usage.prometheus would show the GPUs of all"})
 	}
-	r, err := askPrometheus(ctx, s.Prometheus)
+	r, err := askPrometheus(ctx, s.Prometheus, time.Minute)
 	switch {
 	case err != nil:
 		return append(out, Finding{Level: Warn, Name: name, Text: fmt.Sprintf("usage.prometheus: %s: %v", s.Prometheus, err), Fix: "start it, or correct usage.prometheus"})

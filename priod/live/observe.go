@@ -148,6 +148,9 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 			if s.Nodes[k].Together = c.conf.Together(&nodes[i]); !c.conf.ConsumesMemory() { // each job may have all of a node's, MemSpecLimit too
 				s.Nodes[k].MemMB, s.Nodes[k].MemUsedMB = nodes[i].RealMB, 0
 			}
+			if nodes[i].Bound && c.conf.TasksBySocket() {
+				s.Nodes[k].Socket = nodes[i].SocketCPUs
+			}
 			k++
 		}
 	}
@@ -335,6 +338,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	}
 	d := v.demands.of(j, o.Whole, v)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs, o.Node.MemMB = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs, d.nodeMB
+	o.Node.BySocket = d.bySocket
 	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.AllMem, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.allMem, d.gres, d.open
 	if own := v.qosLimits[j.QOS]; o.State == cluster.Pending {
 		o.Lifts = cluster.Lifts{MaxTime: own.Has("PartitionTimeLimit"), MaxNodes: own.Has("PartitionMaxNodes"), MinNodes: own.Has("PartitionMinNodes")}
@@ -482,6 +486,7 @@ type demand struct {
 	nodeMB         int64
 	cpus, taskCPUs int
 	memByCPU       bool
+	bySocket       bool
 	allMem         bool
 	most           held // that Slurm may allocate to it on the nodes that it may have; of a pending job
 	gres, open     string
@@ -504,9 +509,10 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 		if j.State == "PENDING" {
 			nodes := v.sizes.of(j.Partition, d.gpuType, d.nodeGPUs)
 			d.allocate(j, whole, nodes, v.defMemPerCPU)
+			d.bySocket = j.ByTask() && j.NumTasks > 1
 			d.allMem = j.MinMemMB == 0 && d.memMB > 0 && slices.Contains(v.nodeMB, d.memMB/int64(max(d.nodes, 1))) // a request by GPU has no MinMemMB either
 			d.bound(j, whole, nodes, v.nodeMB)
-			if j.ByTask() && j.NumTasks > 1 && slices.ContainsFunc(nodes, func(n nodeSize) bool { return n.threads > 1 }) {
+			if d.bySocket && slices.ContainsFunc(nodes, func(n nodeSize) bool { return n.threads > 1 }) {
 				d.open = cmp.Or(v.openByTask(j, d.taskCPUs), d.open)
 			}
 		} else if holds, err := slurmplug.ParseTRES(j.TRES); v.listsGPUs && err == nil && len(holds) > 0 {

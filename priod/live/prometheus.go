@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,8 +25,18 @@ const (
 	exporterUse = "slurm_job_utilization_gpu"
 )
 
-// gpuQuery asks for all of them in one query.
-const gpuQuery = `{__name__=~"` + dcgmUse + "|" + jobstatsUse + "|" + jobstatsJob + "|" + exporterUse + `"}`
+// gpuQuery asks for all of them in one query: the most that each GPU was used within a time, so that work between two queries
+// counts, and the last value of one with no sample in it. The label metric names the metric: what is computed has no name.
+func gpuQuery(within time.Duration) string {
+	named := func(metric, of string) string {
+		return fmt.Sprintf(`label_replace(%s, "metric", %q, "", "")`, of, metric)
+	}
+	parts := []string{named(jobstatsJob, jobstatsJob)}
+	for _, metric := range []string{dcgmUse, jobstatsUse, exporterUse} {
+		parts = append(parts, named(metric, fmt.Sprintf("max_over_time(%[1]s[%[2]ds]) or %[1]s", metric, max(int64(math.Ceil(within.Seconds())), 1))))
+	}
+	return strings.Join(parts, " or ")
+}
 
 const (
 	// prometheusPatience is how long an answer may take.
@@ -45,7 +56,7 @@ var prometheusClient = &http.Client{
 // sample is one of Prometheus' answer, with the labels that name a GPU, its node and its job.
 type sample struct {
 	Metric struct {
-		Name     string `json:"__name__"`
+		Name     string `json:"metric"`
 		Hostname string `json:"Hostname"`
 		Instance string `json:"instance"`
 		Job      string `json:"hpc_job"`
@@ -75,7 +86,7 @@ func (s *sample) value() (float64, error) {
 	return strconv.ParseFloat(text, 64)
 }
 
-// gpuUse is how busy the GPUs of one job, or one node, are.
+// gpuUse is how busy the GPUs of one job, or one node, are, or were within a time.
 type gpuUse struct {
 	gpus int
 	most float64
@@ -84,6 +95,7 @@ type gpuUse struct {
 // gpuReading is what a Prometheus says of all GPUs.
 type gpuReading struct {
 	at      time.Time
+	within  time.Duration     // before at, in which their use counts
 	jobs    map[uint32]gpuUse // by Slurm's own id of a record
 	nodes   map[string]gpuUse // of GPUs without a job's label, by host
 	dropped int               // samples that make no sense
@@ -170,11 +182,11 @@ func join[K comparable](to, from map[K]gpuUse) {
 	}
 }
 
-// askPrometheus reads the use of all GPUs.
-func askPrometheus(ctx context.Context, address string) (*gpuReading, error) {
+// askPrometheus reads the use of all GPUs within a time.
+func askPrometheus(ctx context.Context, address string, within time.Duration) (*gpuReading, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, prometheusPatience, fmt.Errorf("no answer within %v", prometheusPatience))
 	defer cancel()
-	where := strings.TrimSuffix(address, "/") + "/api/v1/query?query=" + url.QueryEscape(gpuQuery)
+	where := strings.TrimSuffix(address, "/") + "/api/v1/query?query=" + url.QueryEscape(gpuQuery(within))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
 		return nil, err
@@ -198,12 +210,12 @@ func askPrometheus(ctx context.Context, address string) (*gpuReading, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.at = at
+	r.at, r.within = at, within
 	return r, nil
 }
 
 // sign is what the GPUs of a job show. hosts are its nodes, sharers the GPU jobs on each. A job of which fewer GPUs are seen than it
-// holds may work on the others.
+// holds may work on the others; the use of a node may be that of a job which ended within the time of the reading.
 func (r *gpuReading) sign(j *cluster.Job, hosts []string, sharers map[string]int) (sign cluster.Sign, tells bool) {
 	sign = cluster.Sign{Shows: cluster.GPUs, Source: cluster.FromPrometheus}
 	use, known := r.jobs[j.RawID]
@@ -215,7 +227,7 @@ func (r *gpuReading) sign(j *cluster.Job, hosts []string, sharers map[string]int
 			if !seen {
 				return sign, false
 			}
-			use, alone = gpuUse{use.gpus + n.gpus, max(use.most, n.most)}, alone && sharers[h] == 1
+			use, alone = gpuUse{use.gpus + n.gpus, max(use.most, n.most)}, alone && sharers[h] == 1 && r.at.Sub(j.Start) >= r.within
 		}
 	}
 	sign.Value, sign.Works = use.most, use.most > idleUse

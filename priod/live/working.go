@@ -46,6 +46,7 @@ type working struct {
 	busy  bool
 	next  time.Time
 	gpus  *gpuReading
+	heeds time.Time // the last reading of GPUs that a cycle heeded
 	jobs  map[cluster.JobID]*seen
 	errs  map[string]error     // by source
 	rests map[string]time.Time // of sources that failed
@@ -124,6 +125,7 @@ func (w *working) signs(running map[cluster.JobID]*cluster.Job) map[cluster.JobI
 	if w.gpus == nil || now.Sub(w.gpus.at) > 3*w.set.Every+prometheusPatience {
 		return all
 	}
+	w.heeds = w.gpus.at
 	hosts, sharers := map[cluster.JobID][]string{}, map[string]int{}
 	if len(w.gpus.nodes) > 0 {
 		for id, j := range running {
@@ -146,11 +148,14 @@ func (w *working) turn(client *slurmplug.Client, superuser bool, jobs []cluster.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	w.mu.Lock()
-	turn := w.turns
+	turn, since := w.turns, w.set.Every
+	if !w.heeds.IsZero() {
+		since = min(max(time.Since(w.heeds), since), standsFor)
+	}
 	w.turns++
 	w.mu.Unlock()
 	if w.set.Prometheus != "" {
-		gpus, err := askPrometheus(ctx, w.set.Prometheus)
+		gpus, err := askPrometheus(ctx, w.set.Prometheus, since)
 		w.heard(cluster.FromPrometheus, err, 0, func() { w.gpus = gpus })
 	}
 	if len(jobs) > 0 && turn%stepsTurns == 0 && w.asks(cluster.FromSteps) {

@@ -29,7 +29,7 @@ func series(value string, labels ...string) string {
 }
 
 func dcgm(value, job, gpu string) string {
-	return series(value, "__name__", dcgmUse, "hpc_job", job, "gpu", gpu, "UUID", "GPU-"+gpu, "Hostname", "n1.example.org")
+	return series(value, "metric", dcgmUse, "hpc_job", job, "gpu", gpu, "UUID", "GPU-"+gpu, "Hostname", "n1.example.org")
 }
 
 // What each exporter says of a job with two GPUs.
@@ -37,19 +37,19 @@ func TestExporters(t *testing.T) {
 	job := cluster.Job{ID: slurmplug.Plain(7), RawID: 7, GPUs: 2, NodeList: "n1"}
 	jobstats := func(use1, use2 string) string {
 		one := func(metric, value, gpu string) string {
-			return series(value, "__name__", metric, "instance", "n1:9445", "minor_number", gpu, "uuid", "GPU-"+gpu)
+			return series(value, "metric", metric, "instance", "n1:9445", "minor_number", gpu, "uuid", "GPU-"+gpu)
 		}
 		return vector(one(jobstatsUse, use1, "0"), one(jobstatsUse, use2, "1"), one(jobstatsJob, "7", "0"), one(jobstatsJob, "7", "1"), one(jobstatsUse, "99", "2"), one(jobstatsJob, "0", "2"))
 	}
 	exporter := func(use1, use2 string) string {
 		one := func(value, gpu string) string {
-			return series(value, "__name__", exporterUse, "slurmjobid", "7", "user", "ada", "gpu", gpu, "instance", "n1:9798")
+			return series(value, "metric", exporterUse, "slurmjobid", "7", "user", "ada", "gpu", gpu, "instance", "n1:9798")
 		}
 		return vector(one(use1, "0"), one(use2, "1"))
 	}
 	host := func(use1, use2 string) string {
 		one := func(value, gpu string) string {
-			return series(value, "__name__", dcgmUse, "gpu", gpu, "UUID", "GPU-"+gpu, "Hostname", "n1.example.org")
+			return series(value, "metric", dcgmUse, "gpu", gpu, "UUID", "GPU-"+gpu, "Hostname", "n1.example.org")
 		}
 		return vector(one(use1, "0"), one(use2, "1"))
 	}
@@ -71,7 +71,7 @@ func TestExporters(t *testing.T) {
 		{"slurm-job-exporter, does not", exporter("0", "0"), 1, true, false, 0},
 		{"lies: 900 %", vector(dcgm("900", "7", "0"), dcgm("0", "7", "1")), 1, false, false, 1},
 		{"lies: NaN and below 0", vector(dcgm("NaN", "7", "0"), dcgm("-3", "7", "1")), 1, false, false, 2},
-		{"loses labels", vector(series("0", "__name__", dcgmUse), series("50", "__name__", dcgmUse)), 1, false, false, 0},
+		{"loses labels", vector(series("0", "metric", dcgmUse), series("50", "metric", dcgmUse)), 1, false, false, 0},
 		{"a GPU is missing", vector(dcgm("0", "7", "0")), 1, false, false, 0},
 		{"another job", vector(dcgm("90", "8", "0"), dcgm("90", "8", "1")), 1, false, false, 0},
 		{"a label that is no job", vector(dcgm("90", "x; drop", "0")), 1, false, false, 1},
@@ -85,6 +85,30 @@ func TestExporters(t *testing.T) {
 		sign, tells := r.sign(&job, []string{"n1"}, map[string]int{"n1": c.sharers})
 		if tells != c.tells || tells && sign.Works != c.works || r.dropped != c.dropped {
 			t.Errorf("%s: tells %v, works %v, dropped %d", c.name, tells, sign.Works, r.dropped)
+		}
+	}
+}
+
+// The use of a node within a time may be that of a job that ended there before this one started; a series of the job is its own.
+func TestUseBeforeAJob(t *testing.T) {
+	node := vector(series("50", "metric", dcgmUse, "gpu", "0", "UUID", "GPU-0", "Hostname", "n1"))
+	for _, c := range []struct {
+		name, body string
+		ran        time.Duration
+		tells      bool
+	}{
+		{"began within the time", node, 30 * time.Second, false},
+		{"began before", node, 60 * time.Second, true},
+		{"its own series", vector(dcgm("50", "7", "0")), 30 * time.Second, true},
+	} {
+		r, err := parseGPUs([]byte(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.at, r.within = time.Now(), time.Minute
+		job := cluster.Job{ID: slurmplug.Plain(7), RawID: 7, GPUs: 1, NodeList: "n1", Start: r.at.Add(-c.ran)}
+		if sign, tells := r.sign(&job, []string{"n1"}, map[string]int{"n1": 1}); tells != c.tells || tells && !sign.Works {
+			t.Errorf("%s: tells %v, %+v", c.name, tells, sign)
 		}
 	}
 }
@@ -132,7 +156,7 @@ func TestPrometheusFails(t *testing.T) {
 			cancel()
 			ctx, cancel = context.WithTimeoutCause(t.Context(), 200*time.Millisecond, errors.New("no answer"))
 		}
-		if _, err := askPrometheus(ctx, server.URL); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := askPrometheus(ctx, server.URL, time.Minute); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 		cancel()
@@ -226,7 +250,7 @@ func BenchmarkSigns(b *testing.B) {
 	jobs := make([]cluster.Job, 10_000)
 	for i := range jobs {
 		jobs[i] = cluster.Job{ID: slurmplug.Plain(uint32(i + 1)), RawID: uint32(i + 1), State: cluster.Running, GPUs: 1, NodeList: fmt.Sprintf("n%d", i/4)}
-		all = append(all, series("55", "__name__", dcgmUse, "hpc_job", fmt.Sprint(i+1), "gpu", fmt.Sprint(i%4), "UUID", fmt.Sprint("GPU-", i), "Hostname", fmt.Sprintf("n%d", i/4), "modelName", "NVIDIA A100-SXM4-80GB", "device", "nvidia0", "instance", "n:9400", "job", "dcgm"))
+		all = append(all, series("55", "metric", dcgmUse, "hpc_job", fmt.Sprint(i+1), "gpu", fmt.Sprint(i%4), "UUID", fmt.Sprint("GPU-", i), "Hostname", fmt.Sprintf("n%d", i/4), "modelName", "NVIDIA A100-SXM4-80GB", "device", "nvidia0", "instance", "n:9400", "job", "dcgm"))
 	}
 	body := []byte(vector(all...))
 	b.Run("parse", func(b *testing.B) {

@@ -11,6 +11,7 @@ type Node struct {
 	Type    int32 // index of its GPU type
 	Core    int32 // CPUs that are given out together, those of a core or a socket; 0: each by itself
 	Threads int32 // of each core
+	Socket  int32 // CPUs of each socket, where GPUs belong to sockets; else 0
 	Amount
 }
 
@@ -354,7 +355,12 @@ func (n *Nodes) need(r Request, gpus, node int32) Amount {
 	}
 	a.CPUs = int32(part(int64(r.CPUs), int64(size.CPUs)))
 	a.MemMB = part(r.MemMB, size.MemMB)
-	return n.allocated(a, r, node)
+	a = n.allocated(a, r, node)
+	if r.BySocket && size.Socket > 0 && size.GPUs > 0 { // which CPUs are in use is not known: those of the fewest sockets
+		sockets := max(size.CPUs/size.Socket, 1)
+		a.CPUs = max(a.CPUs, (gpus*sockets-1)/size.GPUs*size.Socket+1)
+	}
+	return a
 }
 
 // allocated is what Slurm allocates of a node for a piece of a request: whole tasks on whole cores, with the memory of

@@ -103,6 +103,7 @@ type Request struct {
 	NodeMemMB           int64 // likewise
 	CPUsIn              uint8 // bit k: its CPUs count as Others[k], too
 	OneThread, MemByCPU bool  // as in cluster.Job
+	BySocket            bool  // GPUs count only on sockets that have free CPUs
 	AllMem              bool  // each of its nodes gives it all memory
 	Whole               bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }

@@ -127,7 +127,7 @@ func TestEveryFieldOfAJob(t *testing.T) {
 // Every field of a node that is stored comes back as it was, and a change of it alone is seen.
 func TestEveryFieldOfANode(t *testing.T) {
 	base := cluster.Node{Name: "n", Features: []string{"x"}}
-	unstored := []string{"Silent", "Spare", "Threads", "Together", "TmpMB", "Gres", "Owned", "Load", "Parts"} // what only the next poll needs
+	unstored := []string{"Silent", "Spare", "Threads", "Together", "Socket", "TmpMB", "Gres", "Owned", "Load", "Parts"} // what only the next poll needs
 	d := digester{seed: testSeed}
 	s, _ := openStore(t, t.TempDir(), Options{})
 	eachField(t, base, unstored, func(t *testing.T, field string, changed cluster.Node) {

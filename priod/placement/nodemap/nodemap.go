@@ -110,7 +110,7 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 		}
 		m.Names = append(m.Names, n.Name)
 		size, most := placement.Amount{GPUs: int32(n.gpus), CPUs: int32(n.CPUs), MemMB: n.MemMB, Others: m.othersOf(n.Node)}, &m.largest[kind]
-		m.sizes = append(m.sizes, placement.Node{Type: kind, Threads: int32(n.Threads), Core: int32(cmp.Or(n.Together, n.Threads)), Amount: size})
+		m.sizes = append(m.sizes, placement.Node{Type: kind, Threads: int32(n.Threads), Core: int32(cmp.Or(n.Together, n.Threads)), Socket: int32(n.Socket), Amount: size})
 		most.GPUs, most.CPUs, most.MemMB = max(most.GPUs, size.GPUs), max(most.CPUs, size.CPUs), max(most.MemMB, size.MemMB)
 		used = append(used, placement.Share{Node: at, Amount: taken})
 		if !n.Usable || n.Owned || n.MixedTypes && n.gpus == 0 || strings.Contains(n.State, "RESERVED") {
@@ -379,7 +379,7 @@ func (m *Map) ByGPUType() (sets []placement.Types) {
 func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 	r := placement.Request{
 		Types: types, Nodes: int32(j.Nodes), Whole: j.Whole, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB},
-		TaskCPUs: int32(j.TaskCPUs), NodeCPUs: int32(j.Node.CPUs), NodeMemMB: j.Node.MemMB, OneThread: j.OneThread, MemByCPU: j.MemByCPU,
+		TaskCPUs: int32(j.TaskCPUs), NodeCPUs: int32(j.Node.CPUs), NodeMemMB: j.Node.MemMB, OneThread: j.OneThread, MemByCPU: j.MemByCPU, BySocket: j.Node.BySocket,
 	}
 	if j.AllMem { // as much as each node has
 		r.AllMem, r.MemMB = true, 0

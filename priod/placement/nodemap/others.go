@@ -105,33 +105,51 @@ func (m *Map) othersUsed(n *cluster.Node) (used placement.Others) {
 	return used
 }
 
-// takePartitionCPUs takes the CPUs that running jobs hold within the limits of their partitions.
+// takePartitionCPUs takes the CPUs that running jobs hold within the limits of their partitions: those that they are known to
+// hold, and of the node's others that are in use all that no job of another partition holds.
 func (m *Map) takePartitionCPUs(s *cluster.Snapshot) {
-	for k, o := range m.others {
-		if o.partition == "" {
+	if !slices.ContainsFunc(m.others, func(o other) bool { return o.partition != "" }) {
+		return
+	}
+	unknown := make([]int32, len(m.sizes)) // CPUs in use of each node with one GPU type that no job is known to hold
+	for _, at := range m.Index {
+		unknown[at] = m.sizes[at].CPUs - m.Nodes.FreeOn(at).CPUs
+	}
+	take := func(k int, node int32, cpus int64) {
+		only := placement.Amount{}
+		only.Others[k] = cpus
+		m.Nodes.Take([]placement.Share{{Node: node, Amount: only}})
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.State == cluster.Pending {
 			continue
 		}
-		for i := range s.Jobs {
-			j := &s.Jobs[i]
-			if j.Partition != o.partition || j.State == cluster.Pending {
-				continue
+		shares := m.Shares(j)
+		if len(shares) == 0 {
+			shares = m.mostCPUs(j)
+		}
+		for _, share := range shares {
+			unknown[share.Node] -= m.coresOf(j, share.Node, share.CPUs)
+			for k, o := range m.others {
+				if o.partition != "" && j.Partition == o.partition {
+					take(k, share.Node, share.Others[k])
+				}
 			}
-			shares := m.Shares(j)
-			if len(shares) == 0 {
-				shares = m.mostCPUs(j, k)
-			}
-			for _, share := range shares {
-				only := placement.Amount{}
-				only.Others[k] = share.Others[k]
-				m.Nodes.Take([]placement.Share{{Node: share.Node, Amount: only}})
+		}
+	}
+	for at, cpus := range unknown {
+		for k, o := range m.others {
+			if cpus > 0 && o.partition != "" && m.sizes[at].Others[k] != placement.Plenty {
+				take(k, int32(at), int64(cpus))
 			}
 		}
 	}
 }
 
-// mostCPUs is what a job may hold of the k-th other resource, which counts its CPUs, on each of its nodes: all that it has,
-// where its parts are not known. On nodes with several GPU types they are not, of a job that names none.
-func (m *Map) mostCPUs(j *cluster.Job, k int) (most []placement.Share) {
+// mostCPUs is what a job may hold of each of its nodes, where its parts are not known: all of its CPUs. On nodes with several
+// GPU types they are not, of a job that names none.
+func (m *Map) mostCPUs(j *cluster.Job) (most []placement.Share) {
 	hosts, _ := slurmplug.ExpandHosts(j.NodeList)
 	for _, name := range hosts {
 		at, known := m.Index[name]
@@ -139,9 +157,7 @@ func (m *Map) mostCPUs(j *cluster.Job, k int) (most []placement.Share) {
 			at, known = parts[0], true
 		}
 		if known {
-			share := placement.Share{Node: at}
-			share.Others[k] = int64(j.CPUs)
-			most = append(most, share)
+			most = append(most, placement.Share{Node: at, Amount: m.held(j, at, placement.Amount{CPUs: int32(j.CPUs)})})
 		}
 	}
 	return most

@@ -51,6 +51,50 @@ func TestPartitionCPUsOnSeveralTypes(t *testing.T) {
 	}
 }
 
+// A job with one task of each core holds more CPUs than it says: what no job is known to hold counts within the limit of the
+// partition, but for what jobs of other partitions hold (seen on 22.05.8 and 26.05.5).
+func TestPartitionCPUsInUse(t *testing.T) {
+	waits := cluster.Job{State: cluster.Pending, Partition: "gpu", Nodes: 1, GPUs: 1, CPUs: 1, MemMB: 100}
+	for other, want := range map[int]bool{0: false, 1: true, 4: true} {
+		m := New(&cluster.Snapshot{
+			Nodes: []cluster.Node{{
+				Name: "n1", Usable: true, GPUs: 4, GPUsUsed: 1, CPUs: 16, CPUsUsed: 8, MemMB: 64000, Partitions: []string{"gpu", "cpu"},
+			}},
+			Jobs: []cluster.Job{
+				{State: cluster.Running, Partition: "gpu", NodeList: "n1", Nodes: 1, GPUs: 1, CPUs: 4, MemMB: 100},
+				{State: cluster.Running, Partition: "cpu", NodeList: "n1", Nodes: 1, CPUs: other, MemMB: 100},
+				waits,
+			},
+			Partitions: []cluster.Partition{{Name: "gpu", NodeCPUs: 8}},
+		})
+		types, _ := m.Types(&waits)
+		if _, fits := m.Nodes.Fit(m.Request(&waits, types), nil); fits != want {
+			t.Errorf("%d CPUs of another partition: %v", other, fits)
+		}
+	}
+}
+
+// GPUs by task count only on sockets with free CPUs, where GPUs belong to sockets: with the four CPUs of one socket in use two
+// of the three free GPUs do (seen on 26.05.5).
+func TestTasksBySocket(t *testing.T) {
+	for _, c := range []struct {
+		used, socket, gpus int
+		want               bool
+	}{{4, 4, 3, false}, {4, 4, 2, true}, {3, 4, 3, true}, {4, 0, 3, true}} {
+		waits := cluster.Job{State: cluster.Pending, Partition: "gpu", Nodes: 1, GPUs: c.gpus, CPUs: c.gpus, MemMB: 100, Node: cluster.Least{BySocket: true}}
+		m := New(&cluster.Snapshot{
+			Nodes: []cluster.Node{{
+				Name: "n1", Usable: true, GPUs: 4, GPUsUsed: 1, CPUs: 8, CPUsUsed: c.used, Socket: c.socket, MemMB: 64000, Partitions: []string{"gpu"},
+			}},
+			Jobs: []cluster.Job{waits},
+		})
+		types, _ := m.Types(&waits)
+		if _, fits := m.Nodes.Fit(m.Request(&waits, types), nil); fits != c.want {
+			t.Errorf("%+v: %v", c, fits)
+		}
+	}
+}
+
 // With 49,536 MB and what a job holds that stays, a node has room for what Slurm counts and no more:
 // local disk, CPUs within the limit of a partition, whole cores.
 func TestOthersCount(t *testing.T) {
