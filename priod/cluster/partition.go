@@ -133,6 +133,18 @@ func (all Partitions) Starting(list string, j *Job) string {
 	return list
 }
 
+// MostNodes is on how many nodes a job may lie in some of its partitions; 0: on any number.
+func (all Partitions) MostNodes(list string, j *Job) (most int) {
+	for name := range strings.SplitSeq(list, ",") {
+		p := all[name]
+		if p == nil || p.MaxNodes == 0 || j.Lifts.MaxNodes {
+			return 0
+		}
+		most = max(most, p.MaxNodes)
+	}
+	return most
+}
+
 // Union is a list of partitions, and what another has beyond it.
 func Union(own, other string) string {
 	names := PartitionNames(own)

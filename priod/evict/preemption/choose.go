@@ -225,6 +225,8 @@ func (v *view) decide(t *Claimant) Verdict {
 		}
 	}
 	switch {
+	case t.Request.Most > 0 && len(gpus) > int(t.Request.Most):
+		return Verdict{Why: Impossible}
 	case v.set.Policy == LeastLoss:
 		return v.leastLoss(t, gpus)
 	case len(gpus) > 1:

@@ -136,5 +136,5 @@ func (v *view) spread(t *Claimant, verdict *Verdict) bool {
 			verdict.Shares, left = append(verdict.Shares, share), left-gpus
 		}
 	}
-	return left == 0
+	return left == 0 && (t.Request.Most == 0 || len(verdict.Shares) <= int(t.Request.Most))
 }

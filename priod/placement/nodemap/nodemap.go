@@ -396,7 +396,7 @@ func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 		}
 	}
 	if r.Nodes == 0 {
-		r.Together = m.setsOf(j, types)
+		r.Together, r.Most = m.setsOf(j, types), int32(m.limits.MostNodes(m.Starting(j), j))
 	}
 	return r
 }
