@@ -225,6 +225,12 @@ func (c Config) StartsNoTaskThreads() bool { return c.AtLeast(24, 5) && !c.AtLea
 // (gres_select_filter.c; seen on 26.05.5, and not on 24.11.5 and 22.05.8).
 func (c Config) TasksBySocket() bool { return c.AtLeast(26, 5) }
 
+// SpreadsTasks reports whether a job of several tasks that may lie on several nodes may not start though one node has room for all
+// of them: where the least loaded node comes first and has room for some (LLN; seen on 26.05.5, and not on 24.11.5 and 22.05.8).
+func (c Config) SpreadsTasks(p *Partition) bool {
+	return c.AtLeast(26, 5) && (p.LeastLoaded || c.lists("SelectTypeParameters", "CR_LLN"))
+}
+
 // LosesThread reports whether Slurm may take a node whose cores have several threads to have one less than a job of these bounds
 // needs: it hands out threads (CR_CPU), the job has an even number of tasks there and memory by CPU, and what memory is free is
 // enough for an odd number of CPUs (gres_select_filter.c, gres_select_filter_sock_core; seen on 22.05.8).

@@ -35,7 +35,8 @@ type Cluster struct {
 	qosLimits        map[string]slurmplug.QOSLimits // nil: none, or not known
 	qosHeld          qosHeld
 	partitionQOS     map[string]string
-	withQOS          []string // the partitions in it
+	withQOS          []string        // the partitions in it
+	spreads          map[string]bool // see slurmplug.Config.SpreadsTasks
 	partitions       []cluster.Partition
 	admitting        cluster.Partitions  // the same
 	accounts         []slurmplug.Account // nil: not read

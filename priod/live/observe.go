@@ -305,6 +305,7 @@ type conversion struct {
 	partitions   cluster.Partitions             // read only
 	defMemPerCPU int64                          // MB
 	noThreads    bool                           // see slurmplug.Config.StartsNoTaskThreads
+	spreads      map[string]bool                // partitions, see slurmplug.Config.SpreadsTasks; read only
 	listsGPUs    bool                           // tres-alloc lists the GPUs of each job that holds some (AccountingStorageTRES)
 	tags         *tagCache
 	demands      demandCache
@@ -316,7 +317,7 @@ func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion
 	return conversion{
 		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeMB: c.allMB, qosLimits: c.qosLimits, qosHeld: c.qosHeld,
 		partitionQOS: c.partitionQOS, withQOS: c.withQOS, partitions: c.admitting, defMemPerCPU: perCPU,
-		noThreads: c.conf.StartsNoTaskThreads(), listsGPUs: c.conf.ListsGPUs(), tags: tags,
+		noThreads: c.conf.StartsNoTaskThreads(), spreads: c.spreads, listsGPUs: c.conf.ListsGPUs(), tags: tags,
 	}
 }
 
@@ -510,6 +511,9 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 			nodes := v.sizes.of(j.Partition, d.gpuType, d.nodeGPUs)
 			d.allocate(j, whole, nodes, v.defMemPerCPU)
 			d.bySocket = j.ByTask() && j.NumTasks > 1
+			if j.NumTasks > 1 && d.gpus > 0 && slices.ContainsFunc(cluster.PartitionNames(j.Partition), func(p string) bool { return v.spreads[p] }) {
+				d.open = cmp.Or(d.open, "several tasks where the least loaded node comes first (LLN)")
+			}
 			d.allMem = j.MinMemMB == 0 && d.memMB > 0 && slices.Contains(v.nodeMB, d.memMB/int64(max(d.nodes, 1))) // a request by GPU has no MinMemMB either
 			d.bound(j, whole, nodes, v.nodeMB)
 			if d.bySocket && slices.ContainsFunc(nodes, func(n nodeSize) bool { return n.threads > 1 }) {
@@ -755,7 +759,7 @@ func withSubAccounts(tree []slurmplug.Account, some []string) []string {
 func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 	c.limits, c.wholeNodes = make(timeLimits, len(partitions)), wholeNodes{}
 	c.unreadPartitions = unreadPartitions(partitions)
-	c.partitions, c.partitionQOS, c.withQOS = nil, map[string]string{}, nil
+	c.partitions, c.partitionQOS, c.withQOS, c.spreads = nil, map[string]string{}, nil, map[string]bool{}
 	for _, p := range partitions {
 		o := cluster.NewPartition(&p)
 		if p.QOS != "" {
@@ -766,6 +770,7 @@ func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 		if p.WholeNodes != "" {
 			c.wholeNodes[p.Name] = true
 		}
+		c.spreads[p.Name] = c.conf.SpreadsTasks(&p)
 		c.limits[p.Name] = cmp.Or(p.DefaultTime, p.MaxTime, slurmplug.Unlimited)
 	}
 	c.admitting = (&cluster.Snapshot{Partitions: c.partitions}).PartitionsByName()

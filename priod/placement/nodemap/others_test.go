@@ -95,6 +95,29 @@ func TestTasksBySocket(t *testing.T) {
 	}
 }
 
+// A job that needs two nodes does not start in a partition of MaxNodes=1, whatever is free; where one of its partitions lets it, or
+// its QOS, it does (seen on 22.05.8, 24.11.5 and 26.05.5).
+func TestMostNodesOfPartitions(t *testing.T) {
+	for _, c := range []struct {
+		list  string
+		lifts bool
+		want  bool
+	}{{"one", false, false}, {"one", true, true}, {"two", false, true}, {"one,two", false, true}, {"any", false, true}} {
+		waits := cluster.Job{State: cluster.Pending, Partition: c.list, Nodes: 1, GPUs: 4, CPUs: 4, Lifts: cluster.Lifts{MaxNodes: c.lifts}}
+		node := cluster.Node{Usable: true, GPUs: 2, CPUs: 16, MemMB: 64000, Partitions: []string{"any", "one", "two"}}
+		s := &cluster.Snapshot{Jobs: []cluster.Job{waits}, Partitions: []cluster.Partition{{Name: "any"}, {Name: "one", MaxNodes: 1}, {Name: "two", MaxNodes: 2}}}
+		for _, name := range []string{"n1", "n2", "n3"} {
+			node.Name = name
+			s.Nodes = append(s.Nodes, node)
+		}
+		m := New(s)
+		types, _ := m.Types(&waits)
+		if _, fits := m.Nodes.Fit(m.Request(&waits, types), nil); fits != c.want {
+			t.Errorf("%+v: %v", c, fits)
+		}
+	}
+}
+
 // With 49,536 MB and what a job holds that stays, a node has room for what Slurm counts and no more:
 // local disk, CPUs within the limit of a partition, whole cores.
 func TestOthersCount(t *testing.T) {
