@@ -74,6 +74,9 @@ func drawSnapshot(t *rapid.T, parts bool) Snapshot {
 		if rapid.IntRange(0, 3).Draw(t, "says nodes") == 0 {
 			trial.Request.Nodes = int32(rapid.IntRange(1, min(3, int(trial.Request.GPUs))).Draw(t, "nodes"))
 		}
+		if parts && trial.Request.Nodes == 0 {
+			trial.Request.Most = int32(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "most nodes"))
+		}
 		trial.Request.Whole = rapid.IntRange(0, 3).Draw(t, "whole") == 0
 		trial.Due = parts && rapid.Bool().Draw(t, "due")
 		trial.Spreads = trial.Due && trial.Request.Nodes == 0 && !trial.Request.Whole && rapid.Bool().Draw(t, "spreads")
@@ -157,6 +160,9 @@ func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 				if need != share.Amount || s.Nodes.Down(share.Node) || !s.Claimants[i].Request.Types.Has(s.Nodes.Type(share.Node)) {
 					t.Fatalf("trial %d: %+v", i, v)
 				}
+			}
+			if most := s.Claimants[i].Request.Most; most > 0 && len(v.Shares) > int(most) {
+				t.Fatalf("trial %d, on %d nodes at most: %+v", i, most, v)
 			}
 			if r := &s.Claimants[i].Request; gpus != r.GPUs && !r.Whole || gpus < r.GPUs {
 				t.Fatalf("trial %d has %d GPUs", i, gpus)
