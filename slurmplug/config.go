@@ -225,6 +225,10 @@ func (c Config) StartsNoTaskThreads() bool { return c.AtLeast(24, 5) && !c.AtLea
 // (gres_select_filter.c; seen on 26.05.5, and not on 24.11.5 and 22.05.8).
 func (c Config) TasksBySocket() bool { return c.AtLeast(26, 5) }
 
+// NodesNeedTasks reports whether a job with fewer tasks than nodes, which its partition's MinNodes makes, does not start, whatever is
+// free. So it is on 24.11.5, and not on 22.05.8 and 26.05.5; releases from 24.05 on are taken to be like the first.
+func (c Config) NodesNeedTasks() bool { return c.AtLeast(24, 5) && !c.AtLeast(26, 5) }
+
 // SpreadsTasks reports whether a job of several tasks that may lie on several nodes may not start though one node has room for all
 // of them: where the least loaded node comes first and has room for some (LLN; seen on 26.05.5, and not on 24.11.5 and 22.05.8).
 func (c Config) SpreadsTasks(p *Partition) bool {

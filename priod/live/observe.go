@@ -305,6 +305,7 @@ type conversion struct {
 	partitions   cluster.Partitions             // read only
 	defMemPerCPU int64                          // MB
 	noThreads    bool                           // see slurmplug.Config.StartsNoTaskThreads
+	nodesByTask  bool                           // see slurmplug.Config.NodesNeedTasks
 	spreads      map[string]bool                // partitions, see slurmplug.Config.SpreadsTasks; read only
 	listsGPUs    bool                           // tres-alloc lists the GPUs of each job that holds some (AccountingStorageTRES)
 	tags         *tagCache
@@ -317,7 +318,7 @@ func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion
 	return conversion{
 		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeMB: c.allMB, qosLimits: c.qosLimits, qosHeld: c.qosHeld,
 		partitionQOS: c.partitionQOS, withQOS: c.withQOS, partitions: c.admitting, defMemPerCPU: perCPU,
-		noThreads: c.conf.StartsNoTaskThreads(), spreads: c.spreads, listsGPUs: c.conf.ListsGPUs(), tags: tags,
+		noThreads: c.conf.StartsNoTaskThreads(), nodesByTask: c.conf.NodesNeedTasks(), spreads: c.spreads, listsGPUs: c.conf.ListsGPUs(), tags: tags,
 	}
 }
 
@@ -511,6 +512,9 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 			nodes := v.sizes.of(j.Partition, d.gpuType, d.nodeGPUs)
 			d.allocate(j, whole, nodes, v.defMemPerCPU)
 			d.bySocket = j.ByTask() && j.NumTasks > 1
+			if v.nodesByTask && j.NumTasks > 0 && j.NumTasks < d.nodes {
+				d.open = cmp.Or(d.open, "fewer tasks than nodes")
+			}
 			if j.NumTasks > 1 && d.gpus > 0 && slices.ContainsFunc(cluster.PartitionNames(j.Partition), func(p string) bool { return v.spreads[p] }) {
 				d.open = cmp.Or(d.open, "several tasks where the least loaded node comes first (LLN)")
 			}
