@@ -62,6 +62,12 @@ func TestDividedReplay(t *testing.T) {
 	for _, run := range both.Runs {
 		t.Logf("%s: %d jobs, mean wait %.1f s, mean completion %.1f s", run.Name, run.Figures.Jobs, run.Figures.Wait, run.Figures.JCT)
 	}
+	for i, order := range []string{"", "priod"} {
+		one := both.Runs[0].Figures
+		if s.json(&one, "simulate", "--from-slurm", "--since", "1h", "--order", order); one != both.Runs[i+1].Figures {
+			t.Errorf("simulate --order %q has %+v, --compare %+v", order, one, both.Runs[i+1].Figures)
+		}
+	}
 	was, replayed := both.Runs[0].Figures, both.Runs[1].Figures
 	if was.Jobs != jobs || replayed.Jobs != jobs || math.Abs(replayed.Wait-was.Wait) > 0.1*was.Wait {
 		t.Errorf("the mean wait was %.1f s of %d jobs, and is %.1f s of %d in the replay", was.Wait, was.Jobs, replayed.Wait, replayed.Jobs)

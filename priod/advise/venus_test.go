@@ -86,7 +86,7 @@ func week(t *testing.T, each func(*cluster.Snapshot), ask func(s *cluster.Snapsh
 		t.Fatal(err)
 	}
 	var last time.Time
-	opt := virtual.Options{Placement: placement.Consolidated, Backfill: virtual.EASY, Order: virtual.Priod, Multifactor: virtual.FIFOWeights}
+	opt := virtual.Options{Placement: placement.Consolidated, Backfill: virtual.EASY, Order: virtual.Priod, Own: virtual.Own{Multifactor: virtual.FIFOWeights}}
 	opt.Daemon = virtual.Daemon{Interval: 30 * time.Second, Settings: set.Features(nil, nil, cycle.NewState())}
 	opt.Daemon.Seen = func(r *cycle.Result) {
 		s := &r.Snapshot

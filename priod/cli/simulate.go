@@ -94,7 +94,7 @@ func simulateFlags() []cli.Flag {
 		&cli.Uint64Flag{Category: input, Name: "seed", Value: 1, Usage: "random seed `NUMBER`"},
 
 		&cli.StringFlag{Category: policy, Name: "order", Usage: "of the queue: " + simulate.Orders.Values() + " (Slurm's multifactor, with priod); fair-share, quotas, owners: what a Slurm makes of [[share]] tables"},
-		&cli.StringFlag{Category: policy, Name: "backfill", Usage: simulate.Backfills.Values() + " (default: none; easy where priod steers, sizes or places)"},
+		&cli.StringFlag{Category: policy, Name: "backfill", Usage: simulate.Backfills.Values() + " (default: this Slurm's with --from-slurm, else none; easy where priod steers, sizes or places)"},
 		&cli.StringFlag{Category: policy, Name: "preemption", Usage: simulate.SlurmQOS + ": Slurm's own, TE jobs in a QOS that preempts, youngest victims first; not with --order priod"},
 		setFlag(policy),
 		&cli.StringFlag{Category: policy, Name: "trial", Usage: "priod on and off as priod trial would have it, as in `blocks=12h,days=14,seed=7,from=3d`; off: always off"},
@@ -149,6 +149,15 @@ func simulation(ctx context.Context, c *cli.Context, bar io.Writer) (*Simulated,
 		return nil, err
 	}
 	defer done()
+	if c.Bool("from-slurm") {
+		alone, with, err := policies(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if s.spec = alone; spec.Priod() {
+			s.spec = with
+		}
+	}
 	return s, s.run(ctx, in, bar)
 }
 
@@ -186,7 +195,7 @@ func (s *Simulated) input(ctx context.Context, c *cli.Context) (in simulate.Inpu
 		in.NodeEvents = append(in.NodeEvents, events...)
 	}
 	in.Speed, in.Curve = simulate.Speeds(table), simulate.Curves(table)
-	in.Config, in.Table = cfg, told
+	in.Config, in.Table, in.Origin = cfg, told, s.Stats.Origin
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
 			if err == nil {

@@ -101,11 +101,7 @@ func (r *compared) Show(c *cli.Context) error {
 
 // comparison runs the jobs through both policies, and has them recorded; nil: not.
 func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, error) {
-	slurm, err := ownPolicy(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	alone, with, err := sides(c, slurm)
+	alone, with, err := policies(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +110,6 @@ func comparison(ctx context.Context, c *cli.Context, to *recording) (*compared, 
 	if err != nil {
 		return nil, err
 	}
-	in.Weights = slurm.weights
 	var jobs []trace.Job
 	for j, bad := range in.Jobs {
 		if err = bad; err != nil {
@@ -227,39 +222,49 @@ func (r *compared) effectsOn(jobs []trace.Job, gpus bool, of func(*comparedRun) 
 	return e
 }
 
-// sides are the policies of --compare: Slurm alone, and the same with priod alongside it, which
-// alone gets what flags say of priod. What flags leave open is as that Slurm has it.
-func sides(c *cli.Context, slurm ownSlurm) (alone, with simulate.Spec, err error) {
-	if with, err = flagSpec(c); err != nil {
+// policies are those of --compare.
+func policies(ctx context.Context, c *cli.Context) (alone, with simulate.Spec, err error) {
+	flags, err := flagSpec(c)
+	if err != nil {
 		return alone, with, usageError{err}
 	}
-	alone = with
-	if alone.Order == "priod" {
-		alone.Order = ""
+	slurm, err := ownPolicy(ctx, c)
+	if err != nil {
+		return alone, with, err
 	}
-	alone.Order, alone.Backfill = cmp.Or(alone.Order, slurm.order), cmp.Or(alone.Backfill, slurm.backfill)
-	alone.Depth, alone.First, alone.Preemption, alone.Overheads.Hold = slurm.depth, slurm.first, cmp.Or(alone.Preemption, slurm.preemption), 0
-	with.Order, with.SlurmOrder, with.Backfill, with.Depth, with.First, with.Preemption = "priod", alone.Order, alone.Backfill, alone.Depth, alone.First, ""
+	if alone, with, err = slurm.sides(flags); err != nil {
+		err = usageError{err}
+	}
+	return alone, with, err
+}
+
+// sides are the policies of whatever replays jobs: this Slurm alone, and the same with priod alongside it, which alone gets
+// what flags say of priod. What flags leave open is as this Slurm has it.
+func (o *ownSlurm) sides(flags simulate.Spec) (alone, with simulate.Spec, err error) {
+	flags.Own = o.Own
+	alone, with = flags, flags
+	if alone.Priod() {
+		alone.Order, alone.Waits = "", false
+	}
+	alone.Order, alone.Backfill, alone.Preemption, alone.Overheads.Hold = cmp.Or(alone.Order, o.Order), cmp.Or(alone.Backfill, o.Backfill), cmp.Or(alone.Preemption, o.Preemption), 0
+	with.Order, with.SlurmOrder, with.Backfill, with.Preemption = "priod", alone.Order, alone.Backfill, ""
 	if alone.Owned() {
 		with.SlurmOrder = "multifactor"
 	}
-	if err := cmp.Or(alone.Check(), with.Check()); err != nil {
-		return alone, with, usageError{err}
-	}
-	return alone, with, nil
+	return alone, with, cmp.Or(alone.Check(), with.Check())
 }
 
 // ownSlurm is how a Slurm schedules by itself.
 type ownSlurm struct {
-	order, backfill, preemption string
-	depth                       int  // of backfill; 0: Slurm's default
-	first                       bool // backfill looks at jobs first
-	weights                     virtual.Weights
+	Order      string `json:"order"`
+	Backfill   string `json:"backfill"`
+	Preemption string `json:"preemption"`
+	virtual.Own
 }
 
 // ownPolicy is how this Slurm schedules, with --from-slurm, else how most Slurms do.
 func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
-	own = ownSlurm{order: "multifactor", backfill: "easy"}
+	own = ownSlurm{Order: "multifactor", Backfill: "easy"}
 	if !c.Bool("from-slurm") {
 		return own, nil
 	}
@@ -280,22 +285,22 @@ func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
 // ownOf is what slurm.conf says (PriorityType, PriorityWeight*, PriorityMaxAge,
 // PriorityDecayHalfLife, PriorityCalcPeriod, PriorityFavorSmall, SchedulerType, bf_max_job_test, bf_interval, PreemptType, PreemptMode) of what a trace has data for.
 func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
-	own = ownSlurm{order: "multifactor", backfill: string(virtual.Conservative), depth: conf.BackfillDepth(), first: conf.BackfillFirst()}
+	own = ownSlurm{Order: "multifactor", Backfill: string(virtual.Conservative), Own: virtual.Own{Depth: conf.BackfillDepth(), First: conf.BackfillFirst()}}
 	if conf.Get("SchedulerType") == "sched/builtin" {
-		own.backfill = "none"
+		own.Backfill = "none"
 	}
 	if mode := strings.ToUpper(conf.Get("PreemptMode")); conf.Get("PreemptType") == "preempt/qos" && strings.Contains(mode, "REQUEUE") {
-		own.preemption = simulate.SlurmQOS
+		own.Preemption = simulate.SlurmQOS
 	}
 	if conf.PriorityType() == "priority/basic" {
-		own.order = "fifo"
+		own.Order = "fifo"
 		return own, nil
 	}
 	weights, err := conf.Weights()
 	if err != nil {
 		return own, err
 	}
-	w := &own.weights
+	w := &own.Multifactor
 	w.ByNodes, w.FavorSmall = true, strings.EqualFold(conf.Get("PriorityFavorSmall"), "yes")
 	w.Age, w.JobSize, w.FairShare, w.Partition = weights["Age"], weights["JobSize"], weights["FairShare"], weights["Partition"]
 	if w.Age+w.JobSize+w.FairShare+w.Partition == 0 {
@@ -309,7 +314,7 @@ func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
 		*to = max(d.Seconds(), 0)
 	}
 	if conf.Get("PriorityDecayHalfLife") != "" && w.DecayHalfLife == 0 { // past use counts in full, for ever
-		w.DecayHalfLife = math.Inf(1)
+		w.DecayHalfLife = math.MaxFloat64 // which JSON has
 	}
 	return own, nil
 }

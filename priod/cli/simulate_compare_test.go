@@ -6,13 +6,18 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"slurmprio/priod/config"
+	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/virtual"
+	"slurmprio/priod/trace"
 	"slurmprio/slurmplug"
 )
 
@@ -167,15 +172,15 @@ func (s says) Run(context.Context, slurmplug.Command) (slurmplug.Output, error) 
 func TestCompareTakesSlurmAsItIs(t *testing.T) {
 	const day = 86400
 	for conf, want := range map[string]ownSlurm{
-		"PriorityType = priority/basic\nSchedulerType = sched/builtin": {order: "fifo", backfill: "none", depth: 500},
+		"PriorityType = priority/basic\nSchedulerType = sched/builtin": {Order: "fifo", Backfill: "none", Own: virtual.Own{Depth: 500}},
 		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00\nSchedulerParameters = defer,bf_interval=10,bf_max_job_test=200": {
-			order: "multifactor", backfill: "conservative", depth: 200, weights: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300, ByNodes: true},
+			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 200, Multifactor: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300, ByNodes: true}},
 		},
 		"PriorityType = priority/multifactor\nPriorityWeightPartition = 7\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityFavorSmall = Yes\nSchedulerParameters = bf_max_job_test=many": {
-			order: "multifactor", backfill: "conservative", depth: 500, weights: virtual.Weights{Partition: 7, MaxAge: day, DecayHalfLife: 14 * day, ByNodes: true, FavorSmall: true},
+			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 500, Multifactor: virtual.Weights{Partition: 7, MaxAge: day, DecayHalfLife: 14 * day, ByNodes: true, FavorSmall: true}},
 		},
 		"PriorityType = priority/multifactor\nPriorityWeightQOS = 10\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 00:00:00\nSchedulerType = sched/backfill\nPreemptType = preempt/qos\nPreemptMode = GANG,REQUEUE": {
-			order: "multifactor", backfill: "conservative", depth: 500, preemption: "slurm-qos", weights: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.Inf(1)},
+			Order: "multifactor", Backfill: "conservative", Preemption: "slurm-qos", Own: virtual.Own{Depth: 500, Multifactor: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.MaxFloat64}},
 		},
 	} {
 		text := "SLURM_VERSION = 22.05.8\nClusterName = c\n" + conf + "\n\nSlurmctld(primary) at h is UP\n"
@@ -185,6 +190,57 @@ func TestCompareTakesSlurmAsItIs(t *testing.T) {
 		}
 		if own, err := ownOf(parsed); err != nil || own != want {
 			t.Errorf("%q is %+v, %v; want %+v", conf, own, err, want)
+		}
+	}
+}
+
+// What is read of a Slurm reaches the virtual Slurm of each replay, of a study that goes on in another process, too.
+func TestReplaysHaveOneSlurm(t *testing.T) {
+	own := ownSlurm{Order: "multifactor", Backfill: "conservative"}
+	for v := reflect.ValueOf(&own.Own).Elem(); ; v = v.FieldByName("Multifactor") {
+		for i := range v.NumField() {
+			switch f := v.Field(i); f.Kind() {
+			case reflect.Bool:
+				f.SetBool(true)
+			case reflect.Int, reflect.Int64:
+				f.SetInt(int64(i) + 3)
+			case reflect.Float64:
+				f.SetFloat(math.MaxFloat64)
+			}
+		}
+		if v.Type() == reflect.TypeFor[virtual.Weights]() {
+			break
+		}
+	}
+	cfg, err := config.Defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	study := tuning{jobs: []trace.Job{{ID: "1", GPUs: 1, Duration: 100}}, kept: kept{Slurm: own, Origin: time.Unix(1_800_000_030, 0), Events: []trace.NodeEvent{{At: 3, Kind: trace.NodesReserved, Nodes: []int32{0}, For: 5}}}}
+	if study.cluster, err = trace.ParseNodes([]string{"1:v100:8"}); err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string) string { return filepath.Join(study.Dir, name) }
+	study.Dir = t.TempDir()
+	if err := study.keep(file("study.json"), file("jobs.csv"), file("nodes.toml")); err != nil {
+		t.Fatal(err)
+	}
+	again := tuning{Runner: study.Runner}
+	text, err := os.ReadFile(file("study.json"))
+	if err == nil {
+		err = again.resume(text)
+	}
+	if err != nil || !again.Origin.Equal(study.Origin) || !reflect.DeepEqual(again.Events, study.Events) {
+		t.Fatalf("%v; of %+v is left %+v", err, study.kept, again.kept)
+	}
+	alone, with, err := own.sides(simulate.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spec := range map[string]simulate.Spec{"alone": alone, "with priod": with, "study, alone": again.alone, "study, with priod": again.with} {
+		opt, err := spec.Options(&simulate.Input{Config: cfg})
+		if err != nil || opt.Own != own.Own || opt.Backfill != virtual.Conservative {
+			t.Errorf("%s: %v: %+v, %s; want %+v", name, err, opt.Own, opt.Backfill, own.Own)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +24,6 @@ import (
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/sweep"
 	"slurmprio/priod/simulate/tune"
-	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 )
@@ -81,23 +79,23 @@ const (
 // tuning is one study.
 type tuning struct {
 	sweep.Runner
-	aim        tune.Aim
-	cfg        string // path
-	tries      []string
-	spec       simulate.Spec
-	weights    virtual.Weights
-	preemption string // Slurm's own
-	jobs       []trace.Job
-	cluster    trace.Cluster
-	programs   *workload.Table // how fast they are
-	told       *workload.Table // what priod is told of them
-	notes      []string
-	blocks     int
-	length     float64 // of a block, s
-	settings   []*tune.Setting
-	known      map[string]*tune.Setting // by the configuration that holds
-	out        io.Writer
-	errs       io.Writer
+	aim      tune.Aim
+	cfg      string // path
+	tries    []string
+	spec     simulate.Spec // what the flags say
+	alone    simulate.Spec // this Slurm
+	with     simulate.Spec // and with priod
+	jobs     []trace.Job
+	cluster  trace.Cluster
+	programs *workload.Table // how fast they are
+	told     *workload.Table // what priod is told of them
+	kept
+	blocks   int
+	length   float64 // of a block, s
+	settings []*tune.Setting
+	known    map[string]*tune.Setting // by the configuration that holds
+	out      io.Writer
+	errs     io.Writer
 }
 
 func runTune(c *cli.Context) error {
@@ -153,8 +151,7 @@ func openTuning(c *cli.Context) (*tuning, error) {
 	if t.spec, err = flagSpec(c); err != nil {
 		return nil, usageError{err}
 	}
-	t.spec.Order, t.spec.Backfill = "priod", cmp.Or(t.spec.Backfill, "easy")
-	if err := t.spec.Check(); err != nil {
+	if _, _, err := new(ownSlurm).sides(t.spec); err != nil {
 		return nil, usageError{err}
 	}
 	t.Runner = sweep.Runner{Dir: c.String("out"), Version: c.App.Version, Workers: workers, Simulate: t.simulate}
@@ -182,41 +179,37 @@ func (t *tuning) config(set []string) (*config.Config, error) {
 
 // kept is what is written with the jobs, so that a continued study uses the same.
 type kept struct {
-	Flags      []string        `json:"flags"`
-	Weights    virtual.Weights `json:"weights"` // of Slurm's multifactor priority
-	Order      string          `json:"order"`   // Slurm's own
-	Backfill   string          `json:"backfill"`
-	Depth      int             `json:"depth"`      // of backfill; 0: Slurm's default
-	Preemption string          `json:"preemption"` // Slurm's own
-	Notes      []string        `json:"notes"`
+	Flags  []string          `json:"flags"`
+	Slurm  ownSlurm          `json:"slurm"`
+	Origin time.Time         `json:"origin"` // second 0 of the jobs
+	Events []trace.NodeEvent `json:"events"`
+	Notes  []string          `json:"notes"`
 }
 
 // prepare reads jobs and nodes, or those of the study that the folder holds.
 func (t *tuning) prepare(ctx context.Context, c *cli.Context) error {
 	flags := givenFlags(c, "out", "workers", "json", "goal", "bound", "try")
 	study, jobs, nodes := filepath.Join(t.Dir, "study.json"), filepath.Join(t.Dir, "jobs.csv"), filepath.Join(t.Dir, "nodes.toml")
-	var k kept
 	text, err := os.ReadFile(study)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := t.read(ctx, c, &k); err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := t.read(ctx, c); err != nil {
 			return err
 		}
-		k.Flags = flags
-		if err := t.keep(study, jobs, nodes, &k); err != nil {
+		t.Flags = flags
+		if err := t.keep(study, jobs, nodes); err != nil {
 			return err
 		}
-	case err != nil:
-		return err
-	default:
-		if err := json.Unmarshal(text, &k); err != nil {
-			return fmt.Errorf("%s: %w; use another --out", study, err)
-		}
-		if !slices.Equal(k.Flags, flags) {
-			return usagef("tune: %s holds the study of %q: use another --out, or remove it", t.Dir, strings.Join(k.Flags, " "))
-		}
+		text, err = os.ReadFile(study)
 	}
-	t.weights, t.spec.Backfill, t.spec.Depth, t.spec.SlurmOrder, t.preemption, t.notes = k.Weights, k.Backfill, k.Depth, k.Order, k.Preemption, k.Notes
+	if err == nil {
+		err = t.resume(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w; use another --out", study, err)
+	}
+	if !slices.Equal(t.Flags, flags) {
+		return usagef("tune: %s holds the study of %q: use another --out, or remove it", t.Dir, strings.Join(t.Flags, " "))
+	}
 	cfg, err := t.config(nil)
 	if err != nil {
 		return err
@@ -252,14 +245,21 @@ func (t *tuning) prepare(ctx context.Context, c *cli.Context) error {
 	return nil
 }
 
+// resume takes up what was kept.
+func (t *tuning) resume(text []byte) (err error) {
+	if err = json.Unmarshal(text, &t.kept); err == nil {
+		t.alone, t.with, err = t.Slurm.sides(t.spec)
+	}
+	return err
+}
+
 // read takes jobs and nodes from where the flags say.
-func (t *tuning) read(ctx context.Context, c *cli.Context, k *kept) error {
-	slurm, err := ownPolicy(ctx, c)
-	if err != nil {
+func (t *tuning) read(ctx context.Context, c *cli.Context) (err error) {
+	if t.Slurm, err = ownPolicy(ctx, c); err != nil {
 		return err
 	}
-	k.Weights, k.Order, k.Preemption, k.Backfill, k.Depth = slurm.weights, slurm.order, slurm.preemption, cmp.Or(c.String("backfill"), slurm.backfill), slurm.depth
 	s := &Simulated{spec: t.spec}
+	s.spec.Order = "priod"
 	in, done, err := s.input(ctx, c)
 	if err != nil {
 		return err
@@ -271,12 +271,12 @@ func (t *tuning) read(ctx context.Context, c *cli.Context, k *kept) error {
 		}
 		t.jobs = append(t.jobs, j)
 	}
-	k.Notes, t.cluster = append(s.Notes, s.leftOutWords()...), in.Cluster
+	t.Notes, t.Events, t.Origin, t.cluster = append(s.Notes, s.leftOutWords()...), in.NodeEvents, s.Stats.Origin, in.Cluster
 	return nil
 }
 
 // keep writes jobs and nodes, the study last: it says that they are whole.
-func (t *tuning) keep(study, jobs, nodes string, k *kept) error {
+func (t *tuning) keep(study, jobs, nodes string) error {
 	if err := os.MkdirAll(t.Dir, 0o755); err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (t *tuning) keep(study, jobs, nodes string, k *kept) error {
 		return err
 	}
 	t.jobs = nil
-	return writeFile(study, func(w io.Writer) error { return json.NewEncoder(w).Encode(k) })
+	return writeFile(study, func(w io.Writer) error { return json.NewEncoder(w).Encode(&t.kept) })
 }
 
 // givenFlags are a verb's flags as they were given, but for some.
@@ -316,9 +316,11 @@ const slurmAlone = "without priod"
 
 // simulate replays the jobs under one setting.
 func (t *tuning) simulate(ctx context.Context, set []string) (map[string]float64, error) {
-	spec, in := t.spec, simulate.Input{Cluster: t.cluster, Jobs: trace.Each(t.jobs), Weights: t.weights, Speed: simulate.Speeds(t.programs), Curve: simulate.Curves(t.programs)}
+	spec, in := t.with, simulate.Input{
+		Cluster: t.cluster, NodeEvents: t.Events, Jobs: trace.Each(t.jobs), Origin: t.Origin, Speed: simulate.Speeds(t.programs), Curve: simulate.Curves(t.programs),
+	}
 	if slices.Equal(set, []string{slurmAlone}) {
-		spec.Order, spec.Preemption, spec.Overheads.Hold = cmp.Or(spec.SlurmOrder, "multifactor"), t.preemption, 0
+		spec = t.alone
 	} else {
 		cfg, err := t.config(set)
 		if err != nil {

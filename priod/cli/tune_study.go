@@ -249,7 +249,7 @@ func (t *tuning) show(c *cli.Context, d *tuned) error {
 	if c.Bool("json") {
 		return report.JSON(c.App.Writer, t.asJSON(d, front))
 	}
-	for _, n := range t.notes {
+	for _, n := range t.Notes {
 		fmt.Fprintln(t.errs, "priod: note:", report.Safe(n))
 	}
 	header, rows := t.table(d, front)

@@ -34,13 +34,11 @@ type Input struct {
 	// where it cannot run.
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: unknown.
-	Curve func(job *trace.Job, gpuType string) *workload.Curve
-	// Weights are those of Slurm's multifactor priority; the zero value: virtual.DefaultWeights.
-	Weights virtual.Weights
-	Config  *config.Config  // of priod, where it runs
-	Origin  time.Time       // second 0 of the trace; zero: left open
-	Record  *Recording      // nil: the run is not recorded, else it has its own
-	Table   *workload.Table // what that priod knows of programs
+	Curve  func(job *trace.Job, gpuType string) *workload.Curve
+	Config *config.Config  // of priod, where it runs
+	Origin time.Time       // second 0 of the trace; zero: left open
+	Record *Recording      // nil: the run is not recorded, else it has its own
+	Table  *workload.Table // what that priod knows of programs
 }
 
 // Result is what came out.
@@ -114,8 +112,8 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 	}
 	o := s.Overheads
 	opt := virtual.Options{
-		Order: virtual.Order(s.Order), Placement: placementModes[s.Placement],
-		Multifactor: in.Weights, Speed: in.Speed, Window: s.Window, Seed: s.Seed, Origin: in.origin(),
+		Order: virtual.Order(s.Order), Own: s.Own, Placement: placementModes[s.Placement],
+		Speed: in.Speed, Window: s.Window, Seed: s.Seed, Origin: in.origin(),
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
 		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents, UserGPUs: s.UserGPUs, AccountGPUs: s.AccountGPUs,
 	}
@@ -150,7 +148,7 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 			opt.Multifactor = virtual.FIFOWeights
 		}
 	}
-	opt.Backfill, opt.Depth, opt.First = virtual.Backfill(s.Backfill), s.Depth, s.First
+	opt.Backfill = virtual.Backfill(s.Backfill)
 	if in.sized() {
 		opt.Speedup = in.speedup
 	}

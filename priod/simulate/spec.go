@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"slurmprio/priod/simulate/metrics"
+	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 )
 
@@ -15,8 +16,7 @@ type Spec struct {
 	Order       string // fifo, multifactor, and with shares fair-share, quotas, owners: Slurm's own; priod: its cycles beside these
 	SlurmOrder  string // of order priod: Slurm's own, to which priod adds; "": multifactor
 	Backfill    string // what may start before the head of the queue; "" with order priod: easy where priod steers, sizes or places
-	Depth       int    // of conservative backfill, bf_max_job_test; 0: Slurm's default
-	First       bool   // with it: see virtual.Options
+	Own         virtual.Own
 	Placement   string // packed ("": the same), consolidated
 	Preemption  string // "", slurm-qos: Slurm's own by QOS, without priod
 	Retry       string // what jobs that do not say count as sent with: never, infra, always; "": nothing

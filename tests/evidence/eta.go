@@ -143,7 +143,7 @@ func etaWeek(ctx context.Context, runs []runtimes.Run, from time.Time, node int,
 		return nil, 0, err
 	}
 	nodes := max(int(math.Ceil(work/(etaWarm.Seconds()+7*86400)/0.9/float64(node))), (widest+node-1)/node)
-	opt := virtual.Options{Placement: placement.Consolidated, Backfill: virtual.EASY, Order: virtual.Priod, Multifactor: virtual.FIFOWeights, Prolog: 10, RestartCost: 60}
+	opt := virtual.Options{Placement: placement.Consolidated, Backfill: virtual.EASY, Order: virtual.Priod, Own: virtual.Own{Multifactor: virtual.FIFOWeights}, Prolog: 10, RestartCost: 60}
 	opt.Daemon = virtual.Daemon{Interval: 30 * time.Second, Watch: 5 * time.Second, Settings: set.Features(nil, nil, cycle.NewState()), Seen: s.seen}
 	s.node = node
 	r, err := virtual.Run(ctx, trace.Cluster{Nodes: []trace.NodeGroup{{Count: nodes, GPUs: node, CPUs: 8 * node, MemMB: 1 << 20, GPUType: "gpu"}}}, trace.Each(jobs), opt)

@@ -233,7 +233,7 @@ func BenchmarkFitGpp(b *testing.B) {
 // BenchmarkConservative is what each job costs with a place kept for the first jobs, as many as Slurm's bf_max_job_test, beside EASY.
 func BenchmarkConservative(b *testing.B) {
 	for _, n := range []int{20_000, 200_000} {
-		for _, o := range []Options{{Backfill: EASY}, {Backfill: Conservative, Depth: 100}, {Backfill: Conservative}} {
+		for _, o := range []Options{{Backfill: EASY}, {Backfill: Conservative, Own: Own{Depth: 100}}, {Backfill: Conservative}} {
 			b.Run(fmt.Sprintf("jobs=%d/%s=%d", n, o.Backfill, o.Depth), func(b *testing.B) {
 				before := cpuTime(b)
 				for b.Loop() {

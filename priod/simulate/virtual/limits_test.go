@@ -38,7 +38,7 @@ func TestPartitionsInOrder(t *testing.T) {
 		{"a tier above a factor", []trace.Partition{{Name: "short", Tier: 1, JobFactor: 10}, {Name: "long", Tier: 2, JobFactor: 1}}, Multifactor, [3]float64{100, 120, 110}},
 	} {
 		for _, backfill := range []Backfill{NoBackfill, EASY} {
-			o := run(t, byLength(c.said...), jobs, Options{Order: c.order, Backfill: backfill, Placement: placement.Packed, Multifactor: weights}).Outcomes
+			o := run(t, byLength(c.said...), jobs, Options{Order: c.order, Backfill: backfill, Placement: placement.Packed, Own: Own{Multifactor: weights}}).Outcomes
 			if got := [3]float64{o[1].Start, o[2].Start, o[3].Start}; got != c.starts {
 				t.Errorf("%s, backfill %s: starts at %v, want %v", c.name, backfill, got, c.starts)
 			}
@@ -60,7 +60,7 @@ func TestSizeOfJobs(t *testing.T) {
 		{Weights{JobSize: 1000, ByNodes: true}, [4]float64{110, 120, 110, 100}},
 		{Weights{JobSize: 1000, ByNodes: true, FavorSmall: true}, [4]float64{100, 100, 110, 120}},
 	} {
-		o := run(t, c, jobs, Options{Order: Multifactor, Placement: placement.Packed, Multifactor: w.Weights}).Outcomes
+		o := run(t, c, jobs, Options{Order: Multifactor, Placement: placement.Packed, Own: Own{Multifactor: w.Weights}}).Outcomes
 		if got := [4]float64{o[1].Start, o[2].Start, o[3].Start, o[4].Start}; got != w.starts {
 			t.Errorf("%+v: starts at %v, want %v", w.Weights, got, w.starts)
 		}
@@ -77,7 +77,7 @@ func TestConservativeBackfill(t *testing.T) {
 		depth  int
 		starts [4]float64
 	}{{EASY, 0, [4]float64{100, 503, 3, 4}}, {Conservative, 0, [4]float64{100, 200, 1100, 4}}, {Conservative, 1, [4]float64{100, 503, 3, 4}}} {
-		o := run(t, c, jobs, Options{Backfill: x.Backfill, Depth: x.depth, Placement: placement.Packed}).Outcomes
+		o := run(t, c, jobs, Options{Backfill: x.Backfill, Own: Own{Depth: x.depth}, Placement: placement.Packed}).Outcomes
 		if got := [4]float64{o[2].Start, o[3].Start, o[4].Start, o[5].Start}; got != x.starts {
 			t.Errorf("backfill %s of %d: starts at %v, want %v", x.Backfill, x.depth, got, x.starts)
 		}

@@ -41,7 +41,7 @@ func TestNodeEvents(t *testing.T) {
 	}
 	jobs = append(jobs[:2:2], append([]trace.Job{{ID: "h", Submit: 60, GPUs: 1, GPUType: "h100", Duration: 30}}, jobs[2:]...)...)
 	seen := map[string][]string{} // by node, its states with the cycle that showed each first
-	opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Multifactor: DefaultWeights, Daemon: daemonOf(t, "", nil)}
+	opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Own: Own{Multifactor: DefaultWeights}, Daemon: daemonOf(t, "", nil)}
 	opt.Daemon.Every = true
 	opt.Daemon.Seen = func(r *cycle.Result) {
 		states := map[string]string{"n0": "none", "n1": "none", "n2": "none"}

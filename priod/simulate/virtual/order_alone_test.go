@@ -38,7 +38,7 @@ func TestOrderOfTEAlone(tt *testing.T) {
 		fails := rapid.SampledFrom([]float64{0, 40000}).Draw(t, "mtbf")
 		outcomes, cycles := map[bool][]metrics.Outcome{}, map[bool]int{}
 		for _, every := range []bool{true, false} {
-			opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Multifactor: DefaultWeights, MTBF: fails, Repair: 600, Daemon: daemonOf(tt, toml, nil)}
+			opt := Options{Order: Priod, Placement: placement.Packed, Backfill: EASY, RequeueDelay: 121, Own: Own{Multifactor: DefaultWeights}, MTBF: fails, Repair: 600, Daemon: daemonOf(tt, toml, nil)}
 			opt.Daemon.Every, opt.Daemon.Settings.Waits.Tracker = every, nil
 			opt.Daemon.Settings.Stage = func(stage string) {
 				if stage == "observe" {

@@ -80,7 +80,7 @@ func TestLimitsOfPartitionQOS(t *testing.T) {
 	}
 	jobs := numbered(job("v100", 2, 0), job("v100", 2, 1), job("v100,a100", 1, 2), job("v100,a100", 2, 3), job("a100,v100", 3, 4))
 	for _, backfill := range []Backfill{NoBackfill, EASY, Conservative} {
-		r := run(t, c, jobs, Options{Placement: placement.Packed, Backfill: backfill, Depth: 100})
+		r := run(t, c, jobs, Options{Placement: placement.Packed, Backfill: backfill, Own: Own{Depth: 100}})
 		for i, want := range []struct {
 			start float64
 			node  string
@@ -113,7 +113,7 @@ func TestConservativeCountsEndsTogether(t *testing.T) {
 		{305, 275, "n0"},
 	} {
 		jobs := numbered(job(3, 0, 200, 340), job(3, 0, 200, w.second), job(4, 10, 10, 300), job(1, 20, 10, w.limit))
-		r := run(t, c, jobs, Options{Placement: placement.Packed, Backfill: Conservative, Depth: 100, Origin: time.Unix(1_800_000_000, 0)})
+		r := run(t, c, jobs, Options{Placement: placement.Packed, Backfill: Conservative, Own: Own{Depth: 100}, Origin: time.Unix(1_800_000_000, 0)})
 		if o := r.Outcomes[3]; o.Start != 20 || o.Nodes != w.node {
 			t.Errorf("%+v: it starts at %v on %s", w, o.Start, o.Nodes)
 		}
@@ -148,7 +148,7 @@ func TestReplayOfDividedLab(t *testing.T) {
 	for _, name := range []string{"a100", "v100", "t4"} {
 		c.Nodes = append(c.Nodes, trace.NodeGroup{Count: 2, GPUType: name, GPUs: 4, Partitions: []string{name}})
 	}
-	r := run(t, c, numbered(jobs...), Options{Placement: placement.Packed, Backfill: Conservative, First: true, Origin: time.Date(2026, 11, 30, 10, 58, 6, 0, time.UTC)})
+	r := run(t, c, numbered(jobs...), Options{Placement: placement.Packed, Backfill: Conservative, Own: Own{First: true}, Origin: time.Date(2026, 11, 30, 10, 58, 6, 0, time.UTC)})
 	was, is, off := 0.0, 0.0, 0.0
 	for i, o := range r.Outcomes {
 		was, is, off = was+started[i]-jobs[i].Submit, is+o.Start-jobs[i].Submit, off+math.Abs(o.Start-started[i])
@@ -288,7 +288,7 @@ func TestPartitionsKeepQOS(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawDivided(t)
 		drawQOS(t, &c)
-		opt := Options{Placement: placement.Packed, Depth: 50, Backfill: rapid.SampledFrom([]Backfill{NoBackfill, EASY, Conservative}).Draw(t, "backfill")}
+		opt := Options{Placement: placement.Packed, Own: Own{Depth: 50}, Backfill: rapid.SampledFrom([]Backfill{NoBackfill, EASY, Conservative}).Draw(t, "backfill")}
 		jobs := possible(c, drawPartitioned(t, c), opt)
 		e := moments(t, c, jobs, opt, func(e *engine) {
 			if !e.divided {

@@ -51,14 +51,12 @@ const (
 // Options say how the virtual Slurm schedules. The zero value of each field of
 // the second half switches it off.
 type Options struct {
-	Order       Order          // "" is FIFO
-	Backfill    Backfill       // "" is none
-	First       bool           // conservative backfill looks at a job before it starts in another partition of its list
-	Depth       int            // so many jobs, each counted in each of its partitions, conservative backfill keeps places for; 0: Slurm's default
-	Placement   placement.Mode // 0 is packed
-	TEFirst     bool           // TE jobs rank ahead of BE jobs; none is evicted for it
-	Multifactor Weights
-	Daemon      Daemon // of order priod
+	Order    Order    // "" is FIFO
+	Backfill Backfill // "" is none
+	Own
+	Placement placement.Mode // 0 is packed
+	TEFirst   bool           // TE jobs rank ahead of BE jobs; none is evicted for it
+	Daemon    Daemon         // of order priod
 	// Speed is what a job does on a GPU type, in steps per second; 0 where it
 	// cannot run. A job given by its duration has speed 1 everywhere.
 	Speed  func(job *trace.Job, gpuType string) float64
@@ -94,6 +92,13 @@ type Options struct {
 	SpreadNodes func(times float64) float64
 	// Evict, if set, is asked after each scheduling pass which jobs have to leave.
 	Evict func(*System) []Eviction
+}
+
+// Own is what a Slurm's configuration and version say of its own scheduling. The zero value is a Slurm by default.
+type Own struct {
+	Depth       int     `json:"depth"` // so many jobs, each counted in each of its partitions, conservative backfill keeps places for; 0: Slurm's default
+	First       bool    `json:"first"` // conservative backfill looks at a job before it starts in another partition of its list
+	Multifactor Weights `json:"weights"`
 }
 
 // Daemon is priod beside the virtual Slurm.

@@ -48,7 +48,7 @@ func TestMaintenanceOfAPartition(t *testing.T) {
 		return trace.Job{GPUs: 2, Duration: 200, Limit: limit, Submit: submit, Partition: partition}
 	}
 	jobs := numbered(job("a100", 200, 900), job("a100,v100", 210, 900), job("a100", 220, 700), job("v100,a100", 230, 900))
-	for _, opt := range []Options{{}, {Backfill: EASY}, {Backfill: Conservative, Depth: 100}, {Order: Priod, Backfill: EASY, Daemon: daemonOf(t, allOn, nil)}} {
+	for _, opt := range []Options{{}, {Backfill: EASY}, {Backfill: Conservative, Own: Own{Depth: 100}}, {Order: Priod, Backfill: EASY, Daemon: daemonOf(t, allOn, nil)}} {
 		opt.Placement, opt.NodeEvents = placement.Packed, events
 		o := run(t, c, jobs, opt).Outcomes
 		if o[0].Start < 1500 || o[1].Start != 210 || o[1].Nodes != "n1" || o[2].Start != 220 || o[2].Nodes != "n0" || o[3].Start != 230 || o[3].Nodes != "n1" {

@@ -29,7 +29,6 @@ type Input struct {
 	Jobs       iter.Seq2[trace.Job, error] // in the order of submission
 	Speed      func(job *trace.Job, gpuType string) float64
 	Curve      func(job *trace.Job, gpuType string) *workload.Curve
-	Weights    virtual.Weights
 	Config     *config.Config
 	Table      *workload.Table
 
@@ -94,7 +93,7 @@ func inPool(ctx context.Context, spec Spec, in Input) (Result, error) {
 
 // site is the same for priod simulate, whose Input explains it.
 func (in *Input) site() site.Input {
-	return site.Input{Cluster: in.Cluster, NodeEvents: in.NodeEvents, Jobs: in.Jobs, Speed: in.Speed, Curve: in.Curve, Weights: in.Weights, Config: in.Config, Table: in.Table}
+	return site.Input{Cluster: in.Cluster, NodeEvents: in.NodeEvents, Jobs: in.Jobs, Speed: in.Speed, Curve: in.Curve, Config: in.Config, Table: in.Table}
 }
 
 // Fitting leaves out of jobs those that the empty cluster cannot run; see priod/simulate.
