@@ -100,8 +100,16 @@ const BackfillDepth = 500
 // BackfillDepth is how many jobs the backfill looks at, each counted in each of its partitions (bf_max_job_test).
 func (c Config) BackfillDepth() int { return max(c.scheduler("bf_max_job_test", BackfillDepth), 1) }
 
-// BackfillFirst reports whether backfill runs so often that most jobs are looked at by it first (bf_interval beside sched_min_interval).
-func (c Config) BackfillFirst() bool { return c.scheduler("bf_interval", 30) <= 2 }
+// BackfillFirst reports whether backfill runs so often that it looks at most jobs before the main scheduler does: both then
+// sleep for a second after each pass. From 23.11 on the main scheduler begins with whole seconds of the clock
+// (_slurmctld_background in slurmctld/controller.c), and has most jobs first (seen on 24.11.5 and 26.05.5).
+func (c Config) BackfillFirst() bool {
+	return c.scheduler("bf_interval", 30) <= 2 && !c.AtLeast(23, 11)
+}
+
+// PlansByNode reports whether backfill plans a job for when the last job on its nodes ends, not the last of those that it
+// counts as ending together (_get_last_relevant_job in select/cons_tres, new with 25.11).
+func (c Config) PlansByNode() bool { return c.AtLeast(25, 11) }
 
 // Version is slurmctld's version, "22.05.8".
 func (c Config) Version() string { return c.values["SLURM_VERSION"] }

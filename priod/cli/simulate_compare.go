@@ -285,7 +285,7 @@ func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
 // ownOf is what slurm.conf says (PriorityType, PriorityWeight*, PriorityMaxAge,
 // PriorityDecayHalfLife, PriorityCalcPeriod, PriorityFavorSmall, SchedulerType, bf_max_job_test, bf_interval, PreemptType, PreemptMode) of what a trace has data for.
 func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
-	own = ownSlurm{Order: "multifactor", Backfill: string(virtual.Conservative), Own: virtual.Own{Depth: conf.BackfillDepth(), First: conf.BackfillFirst()}}
+	own = ownSlurm{Order: "multifactor", Backfill: string(virtual.Conservative), Own: virtual.Own{Depth: conf.BackfillDepth(), First: conf.BackfillFirst(), ByNode: conf.PlansByNode()}}
 	if conf.Get("SchedulerType") == "sched/builtin" {
 		own.Backfill = "none"
 	}

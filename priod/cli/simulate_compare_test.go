@@ -172,7 +172,10 @@ func (s says) Run(context.Context, slurmplug.Command) (slurmplug.Output, error) 
 func TestCompareTakesSlurmAsItIs(t *testing.T) {
 	const day = 86400
 	for conf, want := range map[string]ownSlurm{
-		"PriorityType = priority/basic\nSchedulerType = sched/builtin": {Order: "fifo", Backfill: "none", Own: virtual.Own{Depth: 500}},
+		"PriorityType = priority/basic\nSchedulerParameters = bf_interval=1":                          {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, First: true}},
+		"SLURM_VERSION = 24.11.5\nPriorityType = priority/basic\nSchedulerParameters = bf_interval=1": {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500}},
+		"SLURM_VERSION = 26.05.5\nPriorityType = priority/basic\nSchedulerParameters = bf_interval=1": {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, ByNode: true}},
+		"PriorityType = priority/basic\nSchedulerType = sched/builtin":                                {Order: "fifo", Backfill: "none", Own: virtual.Own{Depth: 500}},
 		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00\nSchedulerParameters = defer,bf_interval=10,bf_max_job_test=200": {
 			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 200, Multifactor: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300, ByNodes: true}},
 		},
@@ -183,7 +186,7 @@ func TestCompareTakesSlurmAsItIs(t *testing.T) {
 			Order: "multifactor", Backfill: "conservative", Preemption: "slurm-qos", Own: virtual.Own{Depth: 500, Multifactor: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.MaxFloat64}},
 		},
 	} {
-		text := "SLURM_VERSION = 22.05.8\nClusterName = c\n" + conf + "\n\nSlurmctld(primary) at h is UP\n"
+		text := conf + "\nSLURM_VERSION = 22.05.8\nClusterName = c\n\nSlurmctld(primary) at h is UP\n"
 		parsed, err := slurmplug.NewClient(says(text), slurmplug.Options{}).Config(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -160,7 +160,7 @@ func TestShadowWithoutGPUs(t *testing.T) {
 				break
 			}
 		}
-		at := n.Clone().Shadow(0, r, func(yield func(float64, []Share) bool) {
+		at, _ := n.Clone().Shadow(0, r, func(yield func(float64, []Share) bool) {
 			for i, shares := range held {
 				if !yield(float64(i+1), shares) {
 					return

@@ -30,7 +30,7 @@ func TestOnOneNode(t *testing.T) {
 			t.Errorf("fits on %v of a type that is not asked for", shares)
 		}
 		r.On = 2
-		when := n.Clone().Shadow(10, r, func(yield func(float64, []Share) bool) { yield(70, held) })
+		when, _ := n.Clone().Shadow(10, r, func(yield func(float64, []Share) bool) { yield(70, held) })
 		if when != 70 {
 			t.Errorf("room at %v, want 70", when)
 		}

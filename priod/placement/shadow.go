@@ -6,37 +6,40 @@ import (
 	"slices"
 )
 
-// Shadow finds when a request will fit as running jobs release their shares,
+// Shadow finds when and where a request will fit as running jobs release their shares,
 // given in the order of time; infinite when they never make room, not before
-// now. It takes the releases in: the receiver, a copy of what is free now,
+// now. The place is valid until the next call. It takes the releases in: the receiver, a copy of what is free now,
 // shows then what is free at that time (EASY's shadow time: Mu'alem and
 // Feitelson, TPDS 2001).
-func (n *Nodes) Shadow(now float64, r Request, releases iter.Seq2[float64, []Share]) float64 {
+func (n *Nodes) Shadow(now float64, r Request, releases iter.Seq2[float64, []Share]) (at float64, place []Share) {
 	if n.mode != Pool && n.onOneNode(r) {
-		return n.shadowOfOne(now, r, releases)
-	}
-	at := now
-	room := n.Watch(r)
-	fits := func() bool {
-		if !room.MayFit() {
-			return false
+		if at = n.shadowOfOne(now, r, releases); !math.IsInf(at, 1) {
+			place, _ = n.Fit(r, nil)
 		}
-		_, fits := n.Fit(r, nil)
+		return at, place
+	}
+	at = now
+	const few = 8
+	room, looks := n.Watch(r), 0
+	fits := func() (fits bool) {
+		if looks++; looks <= few || room.MayFit() { // before it pays to count
+			place, fits = n.Fit(r, nil)
+		}
 		return fits
 	}
 	for time, shares := range releases {
 		if time > at {
 			if fits() {
-				return at
+				return at, place
 			}
 			at = time
 		}
 		n.Release(shares)
 	}
 	if fits() {
-		return at
+		return at, place
 	}
-	return math.Inf(1)
+	return math.Inf(1), nil
 }
 
 // shadowOfOne is Shadow for what lies on one node: only nodes on which something

@@ -317,43 +317,36 @@ func (e *engine) reserve(heads int) {
 // It takes none when they never make room: a node is down.
 func (e *engine) reserveFor(j *job, head *slot) {
 	windows := e.reached(e.now + j.occupancy)
-	at, best, request := e.roomFor(j, head, windows)
-	for best >= 0 && e.reached(at+j.occupancy) > windows { // by then it might run into more of them
+	at := e.roomFor(j, head, windows)
+	for !math.IsInf(at, 1) && e.reached(at+j.occupancy) > windows { // by then it might run into more of them
 		windows = e.reached(at + j.occupancy)
-		at, best, request = e.roomFor(j, head, windows)
+		at = e.roomFor(j, head, windows)
 	}
-	if best < 0 {
+	if math.IsInf(at, 1) {
 		return
 	}
-	at = max(at, e.now)
-	e.lookAt(best, at)
-	then := e.beyond
-	if request.Types = 1 << uint(best); len(e.reserved) > 0 { // beyond may show the time of another head
-		e.roomAt(request, best)
-		then = e.future
-	}
-	shares, _ := then.Fit(request, nil)
-	for _, s := range shares {
-		e.reserved = append(e.reserved, s)
+	e.lookAt(e.nodes.Type(e.room[0].Node), max(at, e.now))
+	e.reserved = append(e.reserved, e.room...)
+	for _, s := range e.room {
 		if !slices.ContainsFunc(e.on, func(o placement.Share) bool { return o.Node == s.Node }) {
 			e.on = append(e.on, s)
 		}
 	}
-	e.beyond.Take(e.reserved[len(e.reserved)-len(shares):])
+	e.beyond.Take(e.room)
 }
 
-// roomFor is when, and on nodes of which type, a head will have room beside the first windows; -1: on none.
-func (e *engine) roomFor(j *job, head *slot, windows int) (at float64, best int32, r placement.Request) {
-	at, best, r = math.Inf(1), -1, e.beside(head.with(j.request.MemMB), windows)
+// roomFor is when a head will have room beside the first windows, infinite: on no nodes; it leaves the place in engine.room.
+func (e *engine) roomFor(j *job, head *slot, windows int) float64 {
+	first, r := math.Inf(1), e.beside(head.with(j.request.MemMB), windows)
 	for t := range int32(len(e.running)) {
 		if !r.Types.Has(t) {
 			continue
 		}
-		if room := e.roomAt(r, t); room < at {
-			at, best = room, t
+		if at, place := e.roomAt(r, t); at < first {
+			first, e.room = at, append(e.room[:0], place...)
 		}
 	}
-	return at, best, r
+	return first
 }
 
 // lookAt has beyond show what is free on nodes of one type at a time, unless it shows an
@@ -382,17 +375,38 @@ func (e *engine) lookAt(t int32, at float64) {
 	}
 }
 
-// roomAt is when the request will fit on nodes of one type, beside what is reserved;
-// infinite when the running jobs do not make room. It leaves what is free then in future.
-func (e *engine) roomAt(r placement.Request, t int32) float64 {
+// roomAt is when and where the request will fit on nodes of one type, beside what is reserved; infinite when the running jobs
+// do not make room.
+func (e *engine) roomAt(r placement.Request, t int32) (float64, []placement.Share) {
 	r.Types = 1 << uint(t)
 	e.future.CopyFree(e.nodes)
 	e.future.Take(e.reserved)
-	return e.future.Shadow(e.now, r, func(yield func(float64, []placement.Share) bool) {
+	at, place := e.future.Shadow(e.now, r, func(yield func(float64, []placement.Share) bool) {
 		for j, at := range e.endings(t) {
 			if !yield(at, j.shares) {
 				return
 			}
 		}
 	})
+	if e.opt.ByNode && e.opt.Backfill == Conservative && at > e.now && len(place) > 0 {
+		at = e.lastOn(place, t, at)
+	}
+	return at, place
+}
+
+// lastOn is when the last of the jobs ends that end until a time on the nodes of a place (_get_last_relevant_job in
+// select/cons_tres, from 25.11 on).
+func (e *engine) lastOn(place []placement.Share, t int32, until float64) (last float64) {
+	last = e.now
+	for j := range e.running[t].all {
+		if j.planned > until {
+			break
+		}
+		if slices.ContainsFunc(j.shares, func(s placement.Share) bool {
+			return slices.ContainsFunc(place, func(o placement.Share) bool { return o.Node == s.Node })
+		}) {
+			last = j.planned
+		}
+	}
+	return last
 }

@@ -92,6 +92,7 @@ type engine struct {
 	shadows      []float64            // by type, the time until which a job delays no head there
 	reserved     []placement.Share    // for the heads
 	on           []placement.Share    // of these one for each node
+	room         []placement.Share    // see roomFor
 	beyond       *placement.Nodes     // what that leaves
 	future       *placement.Nodes     // scratch for finding it
 	empty        *placement.Nodes     // the whole cluster

@@ -1,9 +1,11 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -120,43 +122,57 @@ func TestConservativeCountsEndsTogether(t *testing.T) {
 	}
 }
 
-// A hundred jobs with a limit of five minutes, as Slurm 22.05.8 ran them in three partitions of two nodes, with bf_interval=1. Mean
-// waits are by the second of the clock at which they begin: Slurm's backfill rounds.
-func TestReplayOfDividedLab(t *testing.T) {
-	f, err := os.Open("testdata/divided-lab.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var jobs []trace.Job
-	var started []float64
-	for _, row := range rows[1:] {
-		var n [5]float64
-		for i, text := range row {
-			if n[i], err = strconv.ParseFloat(text, 64); err != nil && i != 3 {
-				t.Fatal(err)
+// A hundred jobs with a limit of five minutes, as three Slurms ran them in three partitions of two nodes, with bf_interval=1. Mean
+// waits are by the second of the clock at which they begin, as Slurm's backfill rounds, and by parts of seconds, which accounting
+// does not tell: those of 22.05 are 75 s or 61 s by which scheduler looks first, those of 26.05 63 s or 75 s.
+func TestReplaysOfDividedLab(t *testing.T) {
+	for lab, of := range map[string]struct {
+		began time.Time
+		own   Own
+	}{
+		"22.05": {time.Date(2026, 11, 30, 10, 58, 6, 0, time.UTC), Own{First: true}},
+		"24.11": {time.Date(2026, 11, 30, 14, 35, 27, 0, time.UTC), Own{}},
+		"26.05": {time.Date(2026, 11, 30, 14, 11, 7, 0, time.UTC), Own{ByNode: true}},
+	} {
+		f, err := os.Open("testdata/divided-lab-" + lab + ".csv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		rows, err := csv.NewReader(f).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var jobs []trace.Job
+		was, is := 0.0, 0.0
+		for _, row := range rows[1:] {
+			var n [5]float64
+			for i, text := range row {
+				if n[i], err = strconv.ParseFloat(text, 64); err != nil && i != 3 {
+					t.Fatal(err)
+				}
+			}
+			jobs = append(jobs, trace.Job{Submit: n[0], GPUs: int(n[1]), Nodes: 1, Duration: n[2], Limit: 300, Partition: row[3]})
+			was += n[4] - n[0]
+		}
+		var c trace.Cluster
+		for _, name := range []string{"a100", "v100", "t4"} {
+			c.Nodes = append(c.Nodes, trace.NodeGroup{Count: 2, GPUType: name, GPUs: 4, Partitions: []string{name}})
+		}
+		const draws = 30
+		for draw := range draws {
+			r, moved := rand.New(rand.NewPCG(51, uint64(draw))), slices.Clone(jobs)
+			for i := range moved {
+				moved[i].Submit, moved[i].Duration = moved[i].Submit+r.Float64(), moved[i].Duration+r.Float64()-0.5
+			}
+			slices.SortStableFunc(moved, func(a, b trace.Job) int { return cmp.Compare(a.Submit, b.Submit) })
+			for i, o := range run(t, c, numbered(moved...), Options{Placement: placement.Packed, Backfill: Conservative, Own: of.own, Origin: of.began}).Outcomes {
+				is += (o.Start - moved[i].Submit) / draws
 			}
 		}
-		jobs = append(jobs, trace.Job{Submit: n[0], GPUs: int(n[1]), Nodes: 1, Duration: n[2], Limit: 300, Partition: row[3]})
-		started = append(started, n[4])
-	}
-	var c trace.Cluster
-	for _, name := range []string{"a100", "v100", "t4"} {
-		c.Nodes = append(c.Nodes, trace.NodeGroup{Count: 2, GPUType: name, GPUs: 4, Partitions: []string{name}})
-	}
-	r := run(t, c, numbered(jobs...), Options{Placement: placement.Packed, Backfill: Conservative, Own: Own{First: true}, Origin: time.Date(2026, 11, 30, 10, 58, 6, 0, time.UTC)})
-	was, is, off := 0.0, 0.0, 0.0
-	for i, o := range r.Outcomes {
-		was, is, off = was+started[i]-jobs[i].Submit, is+o.Start-jobs[i].Submit, off+math.Abs(o.Start-started[i])
-	}
-	if n := float64(len(jobs)); len(jobs) != 100 || math.Abs(is-was) > 0.05*was || off > 10*n {
-		t.Errorf("mean wait %.1f s, and it was %.1f s; starts are off by %.1f s", is/n, was/n, off/n)
-	} else {
-		t.Logf("mean wait %.1f s, and it was %.1f s; starts are off by %.1f s", is/n, was/n, off/n)
+		if t.Logf("%s: mean wait %.1f s, and it was %.1f s", lab, is/100, was/100); len(jobs) != 100 || math.Abs(is-was) > 0.1*was {
+			t.Errorf("%s: mean wait %.1f s of %d jobs, and it was %.1f s", lab, is/100, len(jobs), was/100)
+		}
 	}
 }
 

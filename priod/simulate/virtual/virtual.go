@@ -96,8 +96,9 @@ type Options struct {
 
 // Own is what a Slurm's configuration and version say of its own scheduling. The zero value is a Slurm by default.
 type Own struct {
-	Depth       int     `json:"depth"` // so many jobs, each counted in each of its partitions, conservative backfill keeps places for; 0: Slurm's default
-	First       bool    `json:"first"` // conservative backfill looks at a job before it starts in another partition of its list
+	Depth       int     `json:"depth"`   // so many jobs, each counted in each of its partitions, conservative backfill keeps places for; 0: Slurm's default
+	First       bool    `json:"first"`   // conservative backfill looks at a job before it starts in another partition of its list
+	ByNode      bool    `json:"by_node"` // a place that it keeps begins when the last job on its nodes ends, not the last of those that end together
 	Multifactor Weights `json:"weights"`
 }
 
