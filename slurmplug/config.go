@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// Config is slurmctld's configuration as scontrol show config prints it, with
-// the defaults filled in.
+// Config is slurmctld's configuration as scontrol show config prints it, with the defaults filled in.
 type Config struct{ values map[string]string }
 
 // Config reads slurmctld's configuration.
@@ -30,8 +29,7 @@ func (c *Client) Config(ctx context.Context) (Config, error) {
 	return conf, err
 }
 
-// parseConfig reads "Key = value". The last line says whether slurmctld is up:
-// without it the output was cut off.
+// parseConfig reads "Key = value". The last line says whether slurmctld is up: without it the output was cut off.
 func parseConfig(out string) (Config, error) {
 	conf := Config{map[string]string{}}
 	whole := false
@@ -114,8 +112,7 @@ func (c Config) PlansByNode() bool { return c.AtLeast(25, 11) }
 // Version is slurmctld's version, "22.05.8".
 func (c Config) Version() string { return c.values["SLURM_VERSION"] }
 
-// AtLeast reports whether slurmctld is of the release major.minor, such as 23.2,
-// or later.
+// AtLeast reports whether slurmctld is of the release major.minor, such as 23.2, or later.
 func (c Config) AtLeast(major, minor int) bool {
 	a, b, ok := ReleaseOf(c.Version())
 	return ok && (a > major || a == major && b >= minor)
@@ -127,8 +124,7 @@ func (c Config) ClusterName() string { return c.values["ClusterName"] }
 // PriorityType is "priority/multifactor" or "priority/basic".
 func (c Config) PriorityType() string { return c.values["PriorityType"] }
 
-// SiteFactorPlugin is the plugin that sets SiteFactor by itself; "" when there
-// is none.
+// SiteFactorPlugin is the plugin that sets SiteFactor by itself; "" when there is none.
 func (c Config) SiteFactorPlugin() string {
 	if p := c.values["PrioritySiteFactorPlugin"]; p != "site_factor/none" {
 		return p
@@ -136,9 +132,8 @@ func (c Config) SiteFactorPlugin() string {
 	return ""
 }
 
-// Weights returns the priority weights that are not 0: "Age", "Assoc",
-// "FairShare", "JobSize", "Partition", "QOS", and "TRES/CPU" and so on for each
-// part of PriorityWeightTRES, rounded up.
+// Weights returns the priority weights that are not 0: "Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS", and
+// "TRES/CPU" and so on for each part of PriorityWeightTRES, rounded up.
 func (c Config) Weights() (map[string]int64, error) {
 	weights := map[string]int64{}
 	for _, name := range []string{"Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS"} {
@@ -167,8 +162,7 @@ func (c Config) Weights() (map[string]int64, error) {
 	return weights, nil
 }
 
-// WeightSum is the largest difference that Slurm's own factors can make between
-// two jobs: the sum of all weights.
+// WeightSum is the largest difference that Slurm's own factors can make between two jobs: the sum of all weights.
 func (c Config) WeightSum() (int64, error) {
 	weights, err := c.Weights()
 	sum := int64(0)
@@ -178,8 +172,7 @@ func (c Config) WeightSum() (int64, error) {
 	return sum, err
 }
 
-// AccountingStorageType is "accounting_storage/slurmdbd" or ".../none", which
-// later versions leave empty.
+// AccountingStorageType is "accounting_storage/slurmdbd" or ".../none", which later versions leave empty.
 func (c Config) AccountingStorageType() string { return c.values["AccountingStorageType"] }
 
 // Together is how many CPUs of a node are given out together: those of a core, or of a socket (SelectTypeParameters,
@@ -264,9 +257,8 @@ func (c Config) ConsumesMemory() bool {
 	return strings.Contains(strings.ToUpper(c.values["SelectTypeParameters"]), "MEMORY")
 }
 
-// DefaultMemory is what a job gets that does not ask for memory, MB for each
-// CPU or for each node; 0 when not set, and when both are 0 all memory of its
-// nodes.
+// DefaultMemory is what a job gets that does not ask for memory, MB for each CPU or for each node; 0 when not set, and when
+// both are 0 all memory of its nodes.
 func (c Config) DefaultMemory() (perCPU, perNode int64) {
 	mb := func(key string) int64 {
 		n, _ := parseUint(c.values[key], math.MaxInt32) // 0 for UNLIMITED
@@ -300,9 +292,8 @@ func (l RateLimit) String() string {
 		l.Bucket, l.Refill, every)
 }
 
-// RateLimit returns the limit that holds for this process's account, with Slurm's
-// defaults where slurm.conf is silent (slurmctld/rate_limit.c). Config keeps the
-// client's own pace below it.
+// RateLimit returns the limit that holds for this process's account, with Slurm's defaults where slurm.conf is silent
+// (slurmctld/rate_limit.c). Config keeps the client's own pace below it.
 func (c Config) RateLimit() RateLimit {
 	if !c.RateLimited() || !c.AtLeast(23, 2) {
 		return RateLimit{} // 22.05 shows what it does not know, too
@@ -332,18 +323,15 @@ func (c Config) ExpeditesRequeue() bool {
 	return c.lists("SlurmctldParameters", "enable_expedited_requeue")
 }
 
-// RateLimited reports whether slurmctld limits RPCs (23.02 and later). SlurmUser
-// and root are exempt.
+// RateLimited reports whether slurmctld limits RPCs (23.02 and later). SlurmUser and root are exempt.
 func (c Config) RateLimited() bool {
 	return c.lists("SlurmctldParameters", "rl_enable")
 }
 
-// MinJobAge is how long slurmctld remembers a finished job; 0 when it does not
-// say, or never forgets one.
+// MinJobAge is how long slurmctld remembers a finished job; 0 when it does not say, or never forgets one.
 func (c Config) MinJobAge() time.Duration { return c.seconds("MinJobAge") }
 
-// MessageTimeout is how long Slurm's commands wait for a daemon that hangs; 0
-// when scontrol does not say.
+// MessageTimeout is how long Slurm's commands wait for a daemon that hangs; 0 when scontrol does not say.
 func (c Config) MessageTimeout() time.Duration { return c.seconds("MessageTimeout") }
 
 // StateSaveLocation is the folder that all hosts of slurmctld share.
@@ -363,8 +351,7 @@ func (c Config) Superuser() bool {
 	return uid == 0 || known && uint32(uid) == slurmUID
 }
 
-// SlurmUser is the account that slurmctld runs as, "slurm" and 64030. ok is
-// false when scontrol does not say.
+// SlurmUser is the account that slurmctld runs as, "slurm" and 64030. ok is false when scontrol does not say.
 func (c Config) SlurmUser() (name string, uid uint32, ok bool) {
 	name, text, _ := strings.Cut(c.values["SlurmUser"], "(")
 	n, err := parseUint(strings.TrimSuffix(text, ")"), math.MaxUint32)

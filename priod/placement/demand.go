@@ -1,8 +1,7 @@
 package placement
 
-// demand says by counting whether a request fits on the nodes of one type:
-// enough nodes hold a piece of it each or, in pieces of any size, all of it
-// together. Where no such count meets it, no place is worth looking for.
+// demand says by counting whether a request fits on the nodes of one type: enough nodes hold a piece of it each or, in pieces
+// of any size, all of it together. Where no such count meets it, no place is worth looking for.
 type demand struct {
 	request        Request
 	large, small   int32 // GPUs of a piece

@@ -102,8 +102,7 @@ func (n *Nodes) least(g *group, r Request, gpus int32) Amount {
 	return least
 }
 
-// fullest is what single looks for: of the nodes with room the one with fewest
-// free GPUs, the first of those; -1: none.
+// fullest is what single looks for: of the nodes with room the one with fewest free GPUs, the first of those; -1: none.
 func (n *Nodes) fullest(x *index, g *group, r Request, gpus int32, v view) int32 {
 	least := n.least(g, r, gpus)
 	best, most := int32(-1), g.largest

@@ -25,8 +25,7 @@ func (n *Nodes) Takes(r Request, t int32) int32 {
 	return max(nodes*least, r.GPUs)
 }
 
-// Largest is the most GPUs that one node of a type has; 0 for a type that the
-// cluster does not have.
+// Largest is the most GPUs that one node of a type has; 0 for a type that the cluster does not have.
 func (n *Nodes) Largest(t int32) int32 {
 	if int(t) >= len(n.byType) {
 		return 0

@@ -81,8 +81,7 @@ func (n *Nodes) Apart() { n.own = true }
 // maxSizes is up to how many sizes of nodes a search looks at each.
 const maxSizes = 8
 
-// New returns an empty cluster. In a pool the nodes of a type are merged into
-// one, on which only GPUs count.
+// New returns an empty cluster. In a pool the nodes of a type are merged into one, on which only GPUs count.
 func New(mode Mode, nodes []Node) *Nodes {
 	if mode == Pool {
 		nodes = pools(nodes)
@@ -137,8 +136,7 @@ func (n *Nodes) Len() int { return len(n.size) }
 // Type is the index of a node's GPU type.
 func (n *Nodes) Type(node int32) int32 { return n.size[node].Type }
 
-// FreeGPUs counts the free GPUs of one type on nodes that are up; 0 for a type
-// that the cluster does not have.
+// FreeGPUs counts the free GPUs of one type on nodes that are up; 0 for a type that the cluster does not have.
 func (n *Nodes) FreeGPUs(t int32) int {
 	if int(t) >= len(n.byType) {
 		return 0
@@ -146,8 +144,7 @@ func (n *Nodes) FreeGPUs(t int32) int {
 	return n.byType[t].free
 }
 
-// CopyFree makes what is free here equal to what is free there, for two views
-// of one cluster.
+// CopyFree makes what is free here equal to what is free there, for two views of one cluster.
 func (n *Nodes) CopyFree(from *Nodes) {
 	copy(n.free, from.free)
 	copy(n.down, from.down)
@@ -222,9 +219,8 @@ func (n *Nodes) set(node int32, free Amount, down bool) {
 // Down reports whether a node is out of service.
 func (n *Nodes) Down(node int32) bool { return n.down[node] }
 
-// Fit finds a place for a request in what is free here and, unless within is
-// nil, there too. Of several types it takes the first of the cluster's order
-// that has room, as Slurm does. The shares are valid until the next call.
+// Fit finds a place for a request in what is free here and, unless within is nil, there too. Of several types it takes the
+// first of the cluster's order that has room, as Slurm does. The shares are valid until the next call.
 func (n *Nodes) Fit(r Request, within *Nodes) ([]Share, bool) {
 	for t := range n.byType {
 		g := &n.byType[t]
@@ -477,8 +473,7 @@ func (n *Nodes) Among(nodes []int32) int32 {
 	return -n.numbered(nodes)
 }
 
-// Refused is the Off of requests that may lie on none of these nodes; also for other views
-// of the cluster.
+// Refused is the Off of requests that may lie on none of these nodes; also for other views of the cluster.
 func (n *Nodes) Refused(nodes []int32) int32 {
 	if len(nodes) == 0 {
 		return 0
@@ -526,9 +521,8 @@ func (n *Nodes) Named(r Request) []int32 {
 	return nil
 }
 
-// among takes GPUs of a set of nodes, as even as they go where the job names how many
-// nodes, else of each as many as it holds and leaves one for each of the others: 22.05 uses all nodes of a
-// ReqNodeList, 24.11 and 26.05 as few as they need.
+// among takes GPUs of a set of nodes, as even as they go where the job names how many nodes, else of each as many as it holds
+// and leaves one for each of the others: 22.05 uses all nodes of a ReqNodeList, 24.11 and 26.05 as few as they need.
 func (n *Nodes) among(g *group, r Request, set []int32, v view) bool {
 	if r.Nodes > 1 && int(r.Nodes) != len(set) {
 		return false

@@ -1,18 +1,14 @@
-// Package placement says what fits where: on free nodes now, on the nodes as
-// they will be, and what a backfilled job may take without delaying a
-// reservation. Preemption, steering, rounds, advice and the virtual Slurm share it.
+// Package placement says what fits where: on free nodes now, on the nodes as they will be, and what a backfilled job may take
+// without delaying a reservation. Preemption, steering, rounds, advice and the virtual Slurm share it.
 //
-// A pool, in which GPUs are counted and not placed, is a cluster of one large
-// node for each GPU type.
+// A pool, in which GPUs are counted and not placed, is a cluster of one large node for each GPU type.
 //
-// A job without GPUs takes CPUs and memory in equal pieces, one on each of its nodes
-// (cpus.go). It has no place in a pool.
+// A job without GPUs takes CPUs and memory in equal pieces, one on each of its nodes (cpus.go). It has no place in a pool.
 package placement
 
 import "math"
 
-// Amount is what a node has or a job takes of it. A node on which CPUs or
-// memory do not count has Plenty of them.
+// Amount is what a node has or a job takes of it. A node on which CPUs or memory do not count has Plenty of them.
 type Amount struct {
 	GPUs, CPUs int32
 	MemMB      int64
@@ -87,8 +83,7 @@ func (t Types) Has(i int32) bool { return t&(1<<uint(i)) != 0 }
 // MaxTypes is how many GPU types one cluster may have.
 const MaxTypes = 64
 
-// Request is what a job asks for. Two jobs with equal requests fit in the same
-// places.
+// Request is what a job asks for. Two jobs with equal requests fit in the same places.
 type Request struct {
 	Types               Types // any one of these
 	Together            Sets  // a gang lies on one of these types, or mixes those of one set
@@ -123,9 +118,8 @@ type Share struct {
 // Mode is how the GPUs of one job may lie.
 type Mode uint8
 
-// Pool counts GPUs. Packed takes one node by best fit, else as few as the free
-// GPUs allow. Consolidated never takes more nodes than the GPUs need: one node
-// by best fit, or whole nodes and one by best fit for what is left.
+// Pool counts GPUs. Packed takes one node by best fit, else as few as the free GPUs allow. Consolidated never takes more nodes
+// than the GPUs need: one node by best fit, or whole nodes and one by best fit for what is left.
 const (
 	Pool Mode = iota
 	Packed

@@ -6,11 +6,9 @@ import (
 	"slices"
 )
 
-// Shadow finds when and where a request will fit as running jobs release their shares,
-// given in the order of time; infinite when they never make room, not before
-// now. The place is valid until the next call. It takes the releases in: the receiver, a copy of what is free now,
-// shows then what is free at that time (EASY's shadow time: Mu'alem and
-// Feitelson, TPDS 2001).
+// Shadow finds when and where a request will fit as running jobs release their shares, given in the order of time; infinite
+// when they never make room, not before now. The place is valid until the next call. It takes the releases in: the receiver, a
+// copy of what is free now, shows then what is free at that time (EASY's shadow time: Mu'alem and Feitelson, TPDS 2001).
 func (n *Nodes) Shadow(now float64, r Request, releases iter.Seq2[float64, []Share]) (at float64, place []Share) {
 	if n.mode != Pool && n.onOneNode(r) {
 		if at = n.shadowOfOne(now, r, releases); !math.IsInf(at, 1) {
@@ -42,8 +40,7 @@ func (n *Nodes) Shadow(now float64, r Request, releases iter.Seq2[float64, []Sha
 	return math.Inf(1), nil
 }
 
-// shadowOfOne is Shadow for what lies on one node: only nodes on which something
-// is released have to be looked at.
+// shadowOfOne is Shadow for what lies on one node: only nodes on which something is released have to be looked at.
 func (n *Nodes) shadowOfOne(now float64, r Request, releases iter.Seq2[float64, []Share]) float64 {
 	v := n.viewOf(r, nil)
 	holds := func(node int32) bool {

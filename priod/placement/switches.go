@@ -11,9 +11,8 @@ type leaves struct {
 	nodes [][]int32 // by switch
 }
 
-// SetLeaves says on which leaf switch each node hangs, by a number from 0. From then on a
-// job of several nodes is placed on as few switches as have room for it, as Slurm does
-// with a tree of switches; before, switches do not count. Not in a pool.
+// SetLeaves says on which leaf switch each node hangs, by a number from 0. From then on a job of several nodes is placed on as
+// few switches as have room for it, as Slurm does with a tree of switches; before, switches do not count. Not in a pool.
 func (n *Nodes) SetLeaves(of []int32) {
 	if n.mode == Pool || len(of) != len(n.size) {
 		return

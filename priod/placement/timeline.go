@@ -6,8 +6,7 @@ import (
 	"sort"
 )
 
-// Timeline is what will be free on each node from now on, as far as time
-// limits tell: what backfill with reservations works on.
+// Timeline is what will be free on each node from now on, as far as time limits tell: what backfill with reservations works on.
 type Timeline struct {
 	nodes  *Nodes
 	lines  [][]step
@@ -101,9 +100,8 @@ func cut(line []step, time float64) ([]step, int) {
 	return slices.Insert(line, i+1, step{time, line[i].free}), i + 1
 }
 
-// Earliest finds the first time, not before from, at which the request fits
-// for d seconds on end. It is false when that never comes. The shares are
-// valid until the next call.
+// Earliest finds the first time, not before from, at which the request fits for d seconds on end. It is false when that never
+// comes. The shares are valid until the next call.
 func (t *Timeline) Earliest(r Request, from, d float64) (start float64, shares []Share, ok bool) {
 	if t.nodes.onOneNode(r) {
 		return t.alone(r, from, d)
@@ -185,8 +183,7 @@ func (t *Timeline) first(node int32, need Amount, from, d, latest float64) (star
 	return start, free
 }
 
-// FreeUntil is until when the shares, which are free at a time, stay free; infinite: for
-// ever.
+// FreeUntil is until when the shares, which are free at a time, stay free; infinite: for ever.
 func (t *Timeline) FreeUntil(shares []Share, from float64) float64 {
 	until := math.Inf(1)
 	for _, s := range shares {

@@ -8,8 +8,7 @@ type change struct {
 	before, after Amount // free; nothing is on a node that is down
 }
 
-// record keeps a change for the watches. One that missed more changes than
-// there are nodes starts over.
+// record keeps a change for the watches. One that missed more changes than there are nodes starts over.
 func (n *Nodes) record(c change) {
 	if len(n.log) > len(n.size) {
 		n.log = n.log[:0]
@@ -18,9 +17,8 @@ func (n *Nodes) record(c change) {
 	n.logged++
 }
 
-// Watch knows whether a request may fit. Where the index does not say, it
-// follows what is taken and released, so that asking again costs what has
-// changed and not what there is.
+// Watch knows whether a request may fit. Where the index does not say, it follows what is taken and released, so that asking
+// again costs what has changed and not what there is.
 type Watch struct {
 	nodes   *Nodes
 	request Request
@@ -112,8 +110,7 @@ func (w *Watch) MayFit() bool {
 	return slices.ContainsFunc(w.demands, func(d demand) bool { return d.met() })
 }
 
-// MayFitWithin is MayFit for Fit's second view, which gives less than the first
-// only on the nodes of these shares.
+// MayFitWithin is MayFit for Fit's second view, which gives less than the first only on the nodes of these shares.
 func (w *Watch) MayFitWithin(within *Nodes, on []Share) bool {
 	if holds, known := w.nodes.holdsOne(w.request, within); known {
 		return holds

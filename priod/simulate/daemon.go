@@ -78,8 +78,7 @@ func (s *Spec) configured(in *Input) (*config.Config, error) {
 // NeedsNodes is what sizes want to know.
 const NeedsNodes = " needs the CPUs and memory of every GPU node, as in --nodes 16:v100:8:24:512000"
 
-// Unprofile switches off what a profile, not the file, switched on and this cluster cannot show, and
-// says so.
+// Unprofile switches off what a profile, not the file, switched on and this cluster cannot show, and says so.
 func (in *Input) Unprofile(c *config.Config) (notes []string) {
 	if c.Sizing.Enabled && c.FromProfile("sizing.enabled") && !in.measured() {
 		c.Sizing.Enabled = false

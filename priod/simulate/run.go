@@ -1,7 +1,6 @@
-// Package simulate runs traces through policies in virtual time. Its parts:
-// virtual is a Slurm behind plan.Slurm, metrics measures what came out, compare
-// says how two runs differ, sweep runs many, tune chooses settings by them. What only the papers assume is a program of its own,
-// tests/papers.
+// Package simulate runs traces through policies in virtual time. Its parts: virtual is a Slurm behind plan.Slurm, metrics
+// measures what came out, compare says how two runs differ, sweep runs many, tune chooses settings by them. What only the
+// papers assume is a program of its own, tests/papers.
 package simulate
 
 import (
@@ -29,9 +28,8 @@ type Input struct {
 	// NodeEvents are what happens to the nodes, beside Overheads.MTBF.
 	NodeEvents []trace.NodeEvent
 	Jobs       iter.Seq2[trace.Job, error] // in the order of submission
-	// Speed is the work per second of a job on a GPU type with all of its
-	// GPUs: steps for a job with a workload, seconds of its duration else; 0
-	// where it cannot run.
+	// Speed is the work per second of a job on a GPU type with all of its GPUs: steps for a job with a workload, seconds of its
+	// duration else; 0 where it cannot run.
 	Speed func(job *trace.Job, gpuType string) float64
 	// Curve is how that speed depends on CPUs and memory; nil: unknown.
 	Curve  func(job *trace.Job, gpuType string) *workload.Curve
@@ -255,8 +253,7 @@ func agreeing(jobs iter.Seq2[trace.Job, error], retry string) iter.Seq2[trace.Jo
 	}
 }
 
-// sized reports whether it is known how CPUs and memory make jobs faster, and how
-// much of them nodes have.
+// sized reports whether it is known how CPUs and memory make jobs faster, and how much of them nodes have.
 func (in *Input) sized() bool { return in.Curve != nil && in.measured() }
 
 // measured reports whether the CPUs and memory of all GPU nodes are known.

@@ -37,8 +37,7 @@ func (s *Stuck) add(id, why string) {
 	s.Jobs, s.Reasons = append(s.Jobs, id), append(s.Reasons, why)
 }
 
-// admit checks a job and makes it ready to arrive. why is not empty when it
-// can never run.
+// admit checks a job and makes it ready to arrive. why is not empty when it can never run.
 func (e *engine) admit(t trace.Job) (j *job, why string, err error) {
 	work := cmp.Or(t.Duration, t.Steps)
 	switch {
@@ -182,8 +181,7 @@ func (e *engine) owner(of map[string]*owner, name string, limit int) *owner {
 	return of[name]
 }
 
-// scatter turns an index into a number without pattern (Steele et al.,
-// SplitMix, OOPSLA'14).
+// scatter turns an index into a number without pattern (Steele et al., SplitMix, OOPSLA'14).
 func scatter(index int32) uint32 {
 	z := uint64(index+1) * 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -92,8 +92,7 @@ func (s *slurm) MostRestarts() int { return 0 }
 // AtOnce is how many tasks of an array may run at a time: a trace has no arrays.
 func (s *slurm) AtOnce(context.Context, plan.Target) (int, error) { return 0, nil }
 
-// Do carries out commands as scontrol and scancel do: at once, and the scheduler looks
-// again.
+// Do carries out commands as scontrol and scancel do: at once, and the scheduler looks again.
 func (s *slurm) Do(_ context.Context, commands []plan.Command) []plan.Result {
 	results := make([]plan.Result, len(commands))
 	for i, c := range commands {
@@ -329,8 +328,7 @@ func (e *engine) reserves(name string, node int32) bool {
 	return slices.ContainsFunc(e.reservations, func(r reservation) bool { return r.name == name && slices.Contains(r.nodes, node) })
 }
 
-// tend continues with evictions between two cycles, as the daemon does every
-// preemption.watch.
+// tend continues with evictions between two cycles, as the daemon does every preemption.watch.
 func (e *engine) tend() error {
 	s := e.slurm
 	s.tending = false

@@ -141,8 +141,7 @@ func (e *engine) leftFor(j *job, s *slot) *placement.Nodes {
 	return e.beyond
 }
 
-// backfill starts, in order, what delays no head's reservation (EASY): jobs that end
-// before it, and jobs that fit beside it.
+// backfill starts, in order, what delays no head's reservation (EASY): jobs that end before it, and jobs that fit beside it.
 func (e *engine) backfill() {
 	if len(e.heads) == 0 || !e.usable() || e.queue.n == e.headed() {
 		return
@@ -242,8 +241,7 @@ func (e *engine) headed() (n int) {
 	return n
 }
 
-// fill starts a job beside the reservations. What it has until a head needs it is taken from
-// what the heads leave.
+// fill starts a job beside the reservations. What it has until a head needs it is taken from what the heads leave.
 func (e *engine) fill(j *job, s *slot, shares []placement.Share) {
 	if len(e.heads) > 0 && e.opt.Backfill != NoBackfill {
 		if at := e.shadow(1 << uint(e.nodes.Type(shares[0].Node))); math.IsInf(at, 1) || j.occupancy > at-e.now {
@@ -312,9 +310,8 @@ func (e *engine) reserve(heads int) {
 	}
 }
 
-// reserveFor finds when the running jobs, by their time limits, will have made room for a
-// head of a partition beside the heads before it, and takes its place there from what all leave to others.
-// It takes none when they never make room: a node is down.
+// reserveFor finds when the running jobs, by their time limits, will have made room for a head of a partition beside the heads
+// before it, and takes its place there from what all leave to others. It takes none when they never make room: a node is down.
 func (e *engine) reserveFor(j *job, head *slot) {
 	windows := e.reached(e.now + j.occupancy)
 	at := e.roomFor(j, head, windows)
@@ -349,8 +346,7 @@ func (e *engine) roomFor(j *job, head *slot, windows int) float64 {
 	return first
 }
 
-// lookAt has beyond show what is free on nodes of one type at a time, unless it shows an
-// earlier time already.
+// lookAt has beyond show what is free on nodes of one type at a time, unless it shows an earlier time already.
 func (e *engine) lookAt(t int32, at float64) {
 	was := e.shadows[t]
 	e.shadows[t] = min(was, at)

@@ -208,8 +208,7 @@ func cpusOf(c trace.Cluster) float64 {
 	return float64(cpus) / float64(max(gpus, 1))
 }
 
-// lookAhead is how many more jobs are read to name those that are stuck: a
-// generator need not end.
+// lookAhead is how many more jobs are read to name those that are stuck: a generator need not end.
 const lookAhead = 100_000
 
 // run takes the jobs one by one and lets time pass up to each.

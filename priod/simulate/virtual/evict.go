@@ -44,8 +44,7 @@ func (s *System) Types() []string { return s.e.types }
 // Nodes is what is free. It must not be changed; Clone it.
 func (s *System) Nodes() *placement.Nodes { return s.e.nodes }
 
-// Trials are the waiting TE jobs with GPUs in order. It looks at each class of jobs, not
-// at the whole queue.
+// Trials are the waiting TE jobs with GPUs in order. It looks at each class of jobs, not at the whole queue.
 func (s *System) Trials() (trials []InSystem) {
 	var all []*job
 	for _, c := range s.e.queue.active {
@@ -140,9 +139,8 @@ func (e *engine) signal(j *job) {
 	e.slurm.changed(j)
 }
 
-// stop ends a job's progress and books what is kept and what is lost. A job
-// without periodic checkpoints keeps all if it was told, else nothing of this
-// run.
+// stop ends a job's progress and books what is kept and what is lost. A job without periodic checkpoints keeps all if it was
+// told, else nothing of this run.
 func (e *engine) stop(j *job, told bool) {
 	j.epoch++
 	passed := max(e.now-j.start, 0)

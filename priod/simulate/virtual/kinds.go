@@ -7,17 +7,15 @@ import (
 	"slurmprio/priod/trace"
 )
 
-// kinds tell nodes apart by what runs on them: those without GPUs that share partitions,
-// directly or by way of others, are of one kind, then those of each GPU type. So a job
-// without GPUs that may run anywhere takes nodes without GPUs first.
+// kinds tell nodes apart by what runs on them: those without GPUs that share partitions, directly or by way of others, are of
+// one kind, then those of each GPU type. So a job without GPUs that may run anywhere takes nodes without GPUs first.
 type kinds struct {
 	names  []string // "" for nodes without GPUs
 	others int      // how many have no GPUs, the first ones
 	of     []int32  // by group of the cluster's nodes
 }
 
-// kindsOf tells the nodes of a cluster apart. Where that makes too many kinds, nodes without
-// GPUs are all of one.
+// kindsOf tells the nodes of a cluster apart. Where that makes too many kinds, nodes without GPUs are all of one.
 func kindsOf(c trace.Cluster) kinds {
 	types := c.Types()
 	var others [][]int // groups without GPUs, by kind

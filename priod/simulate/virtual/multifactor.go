@@ -117,8 +117,7 @@ func (m *multifactor) decay(now float64) {
 	m.decayed = now
 }
 
-// fairShare is Slurm's classic factor 2^-(use / share) between 0 and 1
-// (priority_multifactor.c); fresh accounts have 1.
+// fairShare is Slurm's classic factor 2^-(use / share) between 0 and 1 (priority_multifactor.c); fresh accounts have 1.
 func (m *multifactor) fairShare(name string) float64 {
 	a := m.of(name)
 	if !(a.use > 0) || !(m.all.use > 0) {

@@ -8,11 +8,10 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// SlurmQOS is Options.Evict as Slurm itself evicts with PreemptType=preempt/qos,
-// PreemptMode=REQUEUE and SchedulerParameters=preempt_youngest_first: where a TE job has no place, BE
-// jobs are taken out of the plan one after the other, the youngest first, until it has one, and those
-// leave that hold a part of it (_run_now in select/cons_tres; slurm_find_preemptable_jobs). They queue
-// as if new. Nothing is known of grace periods, lost work or GPU types.
+// SlurmQOS is Options.Evict as Slurm itself evicts with PreemptType=preempt/qos, PreemptMode=REQUEUE and
+// SchedulerParameters=preempt_youngest_first: where a TE job has no place, BE jobs are taken out of the plan one after the
+// other, the youngest first, until it has one, and those leave that hold a part of it (_run_now in select/cons_tres;
+// slurm_find_preemptable_jobs). They queue as if new. Nothing is known of grace periods, lost work or GPU types.
 func SlurmQOS(s *System) (told []Eviction) {
 	trials := s.Trials()
 	if len(trials) == 0 {

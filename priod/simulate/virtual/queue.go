@@ -7,10 +7,8 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// queue holds the waiting jobs. Jobs that ask for the same but memory (in one line and,
-// where users or accounts have limits, on the same behalf) share a class: they
-// fit together up to some memory. A scheduling pass looks at classes, never at
-// the queue.
+// queue holds the waiting jobs. Jobs that ask for the same but memory (in one line and, where users or accounts have limits, on
+// the same behalf) share a class: they fit together up to some memory. A scheduling pass looks at classes, never at the queue.
 type queue struct {
 	classes map[classKey]*class
 	active  []*class // those with waiting jobs

@@ -8,8 +8,7 @@ import (
 	"slurmprio/priod/trace"
 )
 
-// slowdownsOf are how many times as long as elsewhere jobs take on each node, by workload;
-// nil where all nodes are equal.
+// slowdownsOf are how many times as long as elsewhere jobs take on each node, by workload; nil where all nodes are equal.
 func slowdownsOf(c trace.Cluster) (of []map[string]float64) {
 	some := false
 	for _, g := range c.Nodes {
@@ -24,8 +23,7 @@ func slowdownsOf(c trace.Cluster) (of []map[string]float64) {
 	return of
 }
 
-// slowdown is how many times as long a job takes where some part of its work is done under
-// each of these.
+// slowdown is how many times as long a job takes where some part of its work is done under each of these.
 func slowdown(j *job, of ...map[string]float64) float64 {
 	most := 0.0
 	for _, by := range of {
@@ -34,8 +32,7 @@ func slowdown(j *job, of ...map[string]float64) float64 {
 	return cmp.Or(most, 1)
 }
 
-// slowed is how many times as long a job takes on the nodes that it has: a gang waits for
-// its slowest one.
+// slowed is how many times as long a job takes on the nodes that it has: a gang waits for its slowest one.
 func (e *engine) slowed(j *job) float64 {
 	if e.slowdowns == nil {
 		return 1

@@ -452,9 +452,8 @@ func (s *slurm) unranked(j *job) bool {
 	return !ranked
 }
 
-// still reports whether a turn would decide what the last one did, and leave behind
-// what that left: nothing has changed since it, it wrote nothing, and no budget,
-// share or size goes by the clock for a job that waits, before the time until which its
+// still reports whether a turn would decide what the last one did, and leave behind what that left: nothing has changed since
+// it, it wrote nothing, and no budget, share or size goes by the clock for a job that waits, before the time until which its
 // plan stands.
 func (s *slurm) still() bool {
 	if s.changes || s.wrote || s.commanded || s.tending || s.judges() || !s.until.IsZero() && !s.e.instant(s.e.now).Before(s.until) {
@@ -490,8 +489,7 @@ func (s *slurm) evicts() bool {
 	return e.Journal != nil && (e.Settings.Enabled || s.e.opt.Daemon.Settings.Windows.Settings.Enabled || e.Rounds != nil && e.Settings.Rounds.Enabled)
 }
 
-// memory is a Recorder for a run that is not looked up: the outcomes are
-// the record.
+// memory is a Recorder for a run that is not looked up: the outcomes are the record.
 type memory struct{}
 
 func (memory) Observed(context.Context, *cluster.Snapshot, func() []cluster.Stay) {}

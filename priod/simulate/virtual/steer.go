@@ -111,8 +111,7 @@ func (s *slurm) assign(j *job, value slurmplug.Value) error {
 	})
 }
 
-// constrain writes a value of the lever Features: the feature of one GPU type, or
-// "" for none.
+// constrain writes a value of the lever Features: the feature of one GPU type, or "" for none.
 func (s *slurm) constrain(j *job, value slurmplug.Value) error {
 	feature := value.String()
 	if !j.pending() {

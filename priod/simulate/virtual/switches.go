@@ -78,8 +78,7 @@ func (e *engine) spreads(j *job) float64 {
 	return keeps
 }
 
-// waitForSwitches starts the clock of jobs that wait for few switches and could now start
-// on more.
+// waitForSwitches starts the clock of jobs that wait for few switches and could now start on more.
 func (e *engine) waitForSwitches() {
 	for _, c := range e.queue.active {
 		if c.request.Switches == 0 {

@@ -17,9 +17,8 @@ func (k key) less(o key) bool {
 	return k.seq < o.seq
 }
 
-// tree is a treap of jobs in the order of their keys. It knows the
-// shortest occupancy and the least memory of every subtree. Its links stand in the jobs, so a
-// job is in one tree at a time.
+// tree is a treap of jobs in the order of their keys. It knows the shortest occupancy and the least memory of every subtree.
+// Its links stand in the jobs, so a job is in one tree at a time.
 type tree struct{ root *job }
 
 // links are a job's part of a tree.
@@ -130,8 +129,7 @@ func (t *tree) after(rank float64) (next *job) {
 	return next
 }
 
-// find is the first job that may start, by its occupancy and memory. What may
-// not start may not with more of either.
+// find is the first job that may start, by its occupancy and memory. What may not start may not with more of either.
 func (t *tree) find(may func(occupancy float64, memMB int64) bool) *job { return find(t.root, may) }
 
 func find(n *job, may func(float64, int64) bool) *job {

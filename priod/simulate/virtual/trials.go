@@ -66,8 +66,7 @@ func (e *engine) endFailed(j *job) {
 	e.close(j)
 }
 
-// nextTrial makes a job that failed ready for its next run. One that reached its time limit
-// continues with what it saved.
+// nextTrial makes a job that failed ready for its next run. One that reached its time limit continues with what it saved.
 func (e *engine) nextTrial(j *job) {
 	if j.cut {
 		j.todo -= j.kept * j.speed
@@ -140,8 +139,7 @@ func (s *slurm) settle() {
 	}
 }
 
-// putBack puts a job that failed back into the queue. One that is held there is over:
-// no operator releases it in a simulation.
+// putBack puts a job that failed back into the queue. One that is held there is over: no operator releases it in a simulation.
 func (s *slurm) putBack(h *halt, wait float64, hold bool) {
 	e, j := s.e, h.job
 	delete(s.halted, h.row.ID)

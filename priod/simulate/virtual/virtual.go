@@ -1,13 +1,10 @@
-// Package virtual is a Slurm in virtual time: nodes with GPU types, a priority
-// order, the main scheduler, backfill by time limits, requeue and node
-// failures. It is an event-driven simulator and reads no clock: the same jobs,
-// options and seed give the same result.
+// Package virtual is a Slurm in virtual time: nodes with GPU types, a priority order, the main scheduler, backfill by time
+// limits, requeue and node failures. It is an event-driven simulator and reads no clock: the same jobs, options and seed give
+// the same result.
 //
-// Jobs with equal requests but for memory share a class (queue.go), which watches
-// for room for the job that asks for least. A scheduling pass asks
-// each class for its first job that may start, so the cost of an event does
-// not grow with the length of the queue. Jobs with GPUs, and those without in each
-// partition, are lines that do not block each other (kinds.go).
+// Jobs with equal requests but for memory share a class (queue.go), which watches for room for the job that asks for least. A
+// scheduling pass asks each class for its first job that may start, so the cost of an event does not grow with the length of
+// the queue. Jobs with GPUs, and those without in each partition, are lines that do not block each other (kinds.go).
 package virtual
 
 import (
@@ -48,8 +45,7 @@ const (
 	Conservative Backfill = "conservative"
 )
 
-// Options say how the virtual Slurm schedules. The zero value of each field of
-// the second half switches it off.
+// Options say how the virtual Slurm schedules. The zero value of each field of the second half switches it off.
 type Options struct {
 	Order    Order    // "" is FIFO
 	Backfill Backfill // "" is none
@@ -85,8 +81,7 @@ type Options struct {
 	// Speedup, if set, is how many times as fast a job is with so many CPUs and MB
 	// for each of its GPUs as with their share; its slowest node counts.
 	Speedup func(job *trace.Job, gpuType string, cpus, memMB float64) float64
-	// Spread, if set, is the part of its speed that a job keeps on so many times as many
-	// leaf switches as it needs.
+	// Spread, if set, is the part of its speed that a job keeps on so many times as many leaf switches as it needs.
 	Spread func(times float64) float64
 	// SpreadNodes, if set, is the same of nodes.
 	SpreadNodes func(times float64) float64
