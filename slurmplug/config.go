@@ -100,7 +100,7 @@ func (c Config) BackfillDepth() int { return max(c.scheduler("bf_max_job_test", 
 
 // BackfillFirst reports whether backfill runs so often that it looks at most jobs before the main scheduler does: both then
 // sleep for a second after each pass. From 23.11 on the main scheduler begins with whole seconds of the clock
-// (_slurmctld_background in slurmctld/controller.c), and has most jobs first (seen on 24.11.5 and 26.05.5).
+// (_slurmctld_background in slurmctld/controller.c), and which one is first is chance (seen on 24.11.5 and 26.05.5).
 func (c Config) BackfillFirst() bool {
 	return c.scheduler("bf_interval", 30) <= 2 && !c.AtLeast(23, 11)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Shadow finds when and where a request will fit as running jobs release their shares, given in the order of time; infinite
-// when they never make room, not before now. The place is valid until the next call. It takes the releases in: the receiver, a
+// when they never make room, not before now. The place is valid until the next call. Shadow takes the releases in: the receiver, a
 // copy of what is free now, shows then what is free at that time (EASY's shadow time: Mu'alem and Feitelson, TPDS 2001).
 func (n *Nodes) Shadow(now float64, r Request, releases iter.Seq2[float64, []Share]) (at float64, place []Share) {
 	if n.mode != Pool && n.onOneNode(r) {

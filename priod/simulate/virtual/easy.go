@@ -206,8 +206,16 @@ func (e *engine) fitsInTurn(j *job) (*slot, []placement.Share) {
 		if s.part.head == nil || s.part.head == j || !s.admits(j.GPUs) || !s.roomOn(e.nodes).MayFit() {
 			continue
 		}
-		if shares, fits := e.nodes.Fit(e.asks(j, s), e.leftFor(j, s)); fits {
+		within := e.leftFor(j, s)
+		if within != nil && s.fullIn == e.queue.pass && j.request.MemMB >= s.fullFrom {
+			continue
+		}
+		shares, fits := e.nodes.Fit(e.asks(j, s), within)
+		if fits {
 			return s, shares
+		}
+		if within != nil && len(e.windows) == 0 {
+			s.fullIn, s.fullFrom = e.queue.pass, j.request.MemMB
 		}
 	}
 	return nil, nil

@@ -42,6 +42,8 @@ type slot struct {
 
 	ruledOut uint64 // the pass in which no job of the class can start there any more
 	passing  uint64 // the pass in which only jobs that end before the reservation can
+	fullIn   uint64 // the pass in which, beside all places kept, no job has room that asks for
+	fullFrom int64  // so much memory, MB, or more
 
 	longest float64 // what engine.longest was in the pass limited
 	limited uint64
