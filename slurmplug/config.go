@@ -98,11 +98,11 @@ const BackfillDepth = 500
 // BackfillDepth is how many jobs the backfill looks at, each counted in each of its partitions (bf_max_job_test).
 func (c Config) BackfillDepth() int { return max(c.scheduler("bf_max_job_test", BackfillDepth), 1) }
 
-// BackfillFirst reports whether backfill runs so often that it looks at most jobs before the main scheduler does: both then
-// sleep for a second after each pass. From 23.11 on the main scheduler begins with whole seconds of the clock
-// (_slurmctld_background in slurmctld/controller.c), and which one is first is chance (seen on 24.11.5 and 26.05.5).
+// BackfillFirst reports whether backfill runs so often that it looks at most jobs before the main scheduler does. From 23.11 on
+// that begins with whole seconds of the clock (_slurmctld_background in slurmctld/controller.c), and either may be first: of
+// what labs recorded, replays with backfill first are nearer on 22.05.8 and 24.11.5, and those without on 26.05.5.
 func (c Config) BackfillFirst() bool {
-	return c.scheduler("bf_interval", 30) <= 2 && !c.AtLeast(23, 11)
+	return c.scheduler("bf_interval", 30) <= 2 && !c.AtLeast(25, 11)
 }
 
 // PlansByNode reports whether backfill plans a job for when the last job on its nodes ends, not the last of those that it

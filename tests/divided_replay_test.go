@@ -21,11 +21,10 @@ import (
 // A load of jobs on a divided cluster, a quarter of which name one partition, a quarter two and half of them three,
 // on the command line or in the script, as accounting recorded it, and its replay without priod: the mean wait is that
 // which was, within 10 % of what replays have whose jobs are submitted and end at other parts of the seconds that accounting
-// knows, which no two weeks of a real Slurm have in common. With bf_interval=1 it were chance from 23.11 on which of the two
-// schedulers sees a job first, and mean waits between 54 and 75 s; sites have 30.
+// knows, which no two weeks of a real Slurm have in common.
 func TestDividedReplay(t *testing.T) {
 	longOnly(t)
-	s := newDivided(t, "", "AccountingStoreFlags=job_comment,job_script", "SchedulerParameters=batch_sched_delay=0,sched_interval=5,sched_min_interval=100000,bf_interval=4")
+	s := newDivided(t, "", "AccountingStoreFlags=job_comment,job_script")
 	const jobs, every = 100, 6 * time.Second // far longer than slurmctld takes to notice a free node
 	r := rand.New(rand.NewPCG(51, 0))
 	lists := []string{"a100", "v100", "t4", "a100,v100", "v100,t4", "t4,a100", "a100,v100,t4", "v100,t4,a100", "t4,a100,v100", "a100,v100,t4", "t4,v100,a100", "v100,a100,t4"}

@@ -173,7 +173,7 @@ func TestCompareTakesSlurmAsItIs(t *testing.T) {
 	const day = 86400
 	for conf, want := range map[string]ownSlurm{
 		"PriorityType = priority/basic\nSchedulerParameters = bf_interval=1":                          {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, First: true}},
-		"SLURM_VERSION = 24.11.5\nPriorityType = priority/basic\nSchedulerParameters = bf_interval=1": {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500}},
+		"SLURM_VERSION = 24.11.5\nPriorityType = priority/basic\nSchedulerParameters = bf_interval=1": {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, First: true}},
 		"SLURM_VERSION = 26.05.5\nPriorityType = priority/basic\nSchedulerParameters = bf_interval=1": {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, ByNode: true}},
 		"PriorityType = priority/basic\nSchedulerType = sched/builtin":                                {Order: "fifo", Backfill: "none", Own: virtual.Own{Depth: 500}},
 		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00\nSchedulerParameters = defer,bf_interval=10,bf_max_job_test=200": {

@@ -131,7 +131,7 @@ func TestReplaysOfDividedLab(t *testing.T) {
 		own   Own
 	}{
 		"22.05": {time.Date(2026, 11, 30, 10, 58, 6, 0, time.UTC), Own{First: true}},
-		"24.11": {time.Date(2026, 11, 30, 14, 35, 27, 0, time.UTC), Own{}},
+		"24.11": {time.Date(2026, 11, 30, 14, 35, 27, 0, time.UTC), Own{First: true}},
 		"26.05": {time.Date(2026, 11, 30, 14, 11, 7, 0, time.UTC), Own{ByNode: true}},
 	} {
 		f, err := os.Open("testdata/divided-lab-" + lab + ".csv")
