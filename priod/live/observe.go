@@ -148,7 +148,7 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 			if s.Nodes[k].Together = c.conf.Together(&nodes[i]); !c.conf.ConsumesMemory() { // each job may have all of a node's, MemSpecLimit too
 				s.Nodes[k].MemMB, s.Nodes[k].MemUsedMB = nodes[i].RealMB, 0
 			}
-			if nodes[i].Bound && c.conf.TasksBySocket() {
+			if nodes[i].Bound {
 				s.Nodes[k].Socket = nodes[i].SocketCPUs
 			}
 			k++
@@ -306,6 +306,7 @@ type conversion struct {
 	defMemPerCPU int64                          // MB
 	noThreads    bool                           // see slurmplug.Config.StartsNoTaskThreads
 	nodesByTask  bool                           // see slurmplug.Config.NodesNeedTasks
+	bySocket     bool                           // see slurmplug.Config.TasksBySocket
 	spreads      map[string]bool                // partitions, see slurmplug.Config.SpreadsTasks; read only
 	listsGPUs    bool                           // tres-alloc lists the GPUs of each job that holds some (AccountingStorageTRES)
 	tags         *tagCache
@@ -318,7 +319,7 @@ func (c *Cluster) conversion(types map[string]string, tags *tagCache) conversion
 	return conversion{
 		limits: c.limits, wholeNodes: c.wholeNodes, types: types, sizes: c.nodeSizes, nodeMB: c.allMB, qosLimits: c.qosLimits, qosHeld: c.qosHeld,
 		partitionQOS: c.partitionQOS, withQOS: c.withQOS, partitions: c.admitting, defMemPerCPU: perCPU,
-		noThreads: c.conf.StartsNoTaskThreads(), nodesByTask: c.conf.NodesNeedTasks(), spreads: c.spreads, listsGPUs: c.conf.ListsGPUs(), tags: tags,
+		noThreads: c.conf.StartsNoTaskThreads(), nodesByTask: c.conf.NodesNeedTasks(), bySocket: c.conf.TasksBySocket(), spreads: c.spreads, listsGPUs: c.conf.ListsGPUs(), tags: tags,
 	}
 }
 
@@ -511,7 +512,7 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 		if j.State == "PENDING" {
 			nodes := v.sizes.of(j.Partition, d.gpuType, d.nodeGPUs)
 			d.allocate(j, whole, nodes, v.defMemPerCPU)
-			d.bySocket = j.ByTask() && j.NumTasks > 1
+			d.bySocket = v.bySocket && j.ByTask() && j.NumTasks > 1
 			if v.nodesByTask && j.NumTasks > 0 && j.NumTasks < d.nodes {
 				d.open = cmp.Or(d.open, "fewer tasks than nodes")
 			}
@@ -520,7 +521,7 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 			}
 			d.allMem = j.MinMemMB == 0 && d.memMB > 0 && slices.Contains(v.nodeMB, d.memMB/int64(max(d.nodes, 1))) // a request by GPU has no MinMemMB either
 			d.bound(j, whole, nodes, v.nodeMB)
-			if d.bySocket && slices.ContainsFunc(nodes, func(n nodeSize) bool { return n.threads > 1 }) {
+			if j.ByTask() && j.NumTasks > 1 && slices.ContainsFunc(nodes, func(n nodeSize) bool { return n.threads > 1 }) {
 				d.open = cmp.Or(v.openByTask(j, d.taskCPUs), d.open)
 			}
 		} else if holds, err := slurmplug.ParseTRES(j.TRES); v.listsGPUs && err == nil && len(holds) > 0 {
@@ -563,6 +564,8 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 		switch {
 		case n.bySocket() && j.CPUsPerGPU() > 0:
 			d.open = "CPUs for each GPU on whole sockets"
+		case n.socket > 0 && j.TresPerJob != "" && d.gpus > 1 && n.socket%max(j.CPUsPerGPU(), 1) != 0: // of each GPU on one socket (22.05.8, 26.05.5)
+			d.open = "CPUs for each GPU that do not divide the CPUs of a socket"
 		case whole && n.gpus*j.CPUsPerGPU() > n.cpus:
 			d.open = "CPUs for each GPU on whole nodes that have fewer"
 		case j.Threads == 1 && n.threads > 1 && n.gpus*j.CPUsPerGPU() > cpus: // 22.05.8 gives it cores of the sockets of its GPUs alone, and holds it
@@ -603,7 +606,7 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 type nodeSize struct {
 	gpuType             string
 	gpus, cpus, threads int
-	together            int // CPUs that are given out together
+	together, socket    int // CPUs that are given out together; of a socket, see cluster.Node
 }
 
 // bySocket reports whether its CPUs are given out by whole sockets.
@@ -616,7 +619,7 @@ func sizesOf(nodes []cluster.Node) nodeSizes {
 	sizes := nodeSizes{}
 	for i := range nodes {
 		n := &nodes[i]
-		size := nodeSize{n.GPUType, n.GPUs, n.CPUs, n.Threads, n.Together}
+		size := nodeSize{n.GPUType, n.GPUs, n.CPUs, n.Threads, n.Together, n.Socket}
 		if n.MixedTypes {
 			size.gpuType = ""
 		}

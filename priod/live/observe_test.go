@@ -197,7 +197,7 @@ func TestUnreadRecords(t *testing.T) {
 // What a pending job is charged and placed with is what Slurm will allocate (research on 22.05.8, 24.11.5 and 26.05.5:
 // whole nodes with all of their GPUs, as many nodes as the CPUs need, the CPUs of --cpus-per-gpu).
 func TestWhatSlurmWillAllocate(t *testing.T) {
-	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, 1}}, "mixed": {{"a100", 8, 16, 1, 1}, {"v100", 4, 16, 1, 1}, {"", 0, 16, 1, 1}}, "threads": {{"a100", 4, 16, 2, 2}}}
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, 1, 0}}, "mixed": {{"a100", 8, 16, 1, 1, 0}, {"v100", 4, 16, 1, 1, 0}, {"", 0, 16, 1, 1, 0}}, "threads": {{"a100", 4, 16, 2, 2, 0}}}
 	for name, c := range map[string]struct {
 		job                    slurmplug.Job
 		gpus, nodes, cpus, one int
@@ -228,7 +228,7 @@ func TestWhatSlurmWillAllocate(t *testing.T) {
 // 24.11.5 starts no job with GPUs by task, several tasks and one thread of each core where cores have several; 22.05.8 holds one
 // that wants more of these cores for each GPU than the sockets of its GPUs may have.
 func TestTasksWithOneThread(t *testing.T) {
-	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, 1}}, "threads": {{"a100", 4, 16, 2, 2}}}
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, 1, 0}}, "threads": {{"a100", 4, 16, 2, 2, 0}}}
 	job := slurmplug.Job{State: "PENDING", Partition: "threads", TRES: "cpu=4,node=1,gres/gpu=2", TresPerTask: "cpu=2,gres/gpu=1", CPUs: 4, NumTasks: 2, Threads: 1}
 	for name, c := range map[string]struct {
 		change  func(*slurmplug.Job)
@@ -298,7 +298,7 @@ func TestNodesOfSharingJobs(t *testing.T) {
 func TestMemoryOfMoreNodes(t *testing.T) {
 	job := slurmplug.Job{State: "PENDING", Partition: "gpu", TRES: "cpu=12,mem=57421M,node=1,gres/gpu=2", TresPerTask: "gres/gpu=1", CPUs: 12, NumTasks: 2, MinMemMB: 57421}
 	var cache demandCache
-	if d := cache.of(&job, false, &conversion{sizes: nodeSizes{"gpu": {{"a100", 4, 8, 2, 2}}}}); d.nodes != 2 || d.memMB != 2*57421 || d.nodeMB != 57421 {
+	if d := cache.of(&job, false, &conversion{sizes: nodeSizes{"gpu": {{"a100", 4, 8, 2, 2, 0}}}}); d.nodes != 2 || d.memMB != 2*57421 || d.nodeMB != 57421 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -379,7 +379,7 @@ func TestLimitsOfPartitionQOS(t *testing.T) {
 // the CPUs of --cpus-per-gpu, beside what runs (QOSMaxCpuPerUserLimit of 22.05.8).
 func TestLimitsOnWhatIsAllocated(t *testing.T) {
 	tres := func(name string, count int64) slurmplug.TRES { return slurmplug.TRES{{Name: name, Count: count}} }
-	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 2, 2}}}
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 2, 2, 0}}}
 	asks := slurmplug.Job{ID: slurmplug.Plain(1), State: "PENDING", Partition: "gpu", QOS: "q", User: "ann", Account: "phys", Nodes: 1, TRES: "cpu=1,mem=4000M,node=1,gres/gpu=2",
 		TresPerNode: "gres:gpu:2", CPUsPerTRES: "gres:gpu:4", CPUs: 1, NumTasks: 1, MinMemMB: 4000}
 	odd, whole, least := asks, asks, asks
