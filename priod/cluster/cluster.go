@@ -302,7 +302,7 @@ type Node struct {
 	CPUsUsed   int
 	Threads    int         // per core: Slurm gives out whole cores; 0 where not asked for
 	Together   int         // CPUs that are given out together: those of a core, or a socket
-	Socket     int         // CPUs of a socket, where GPUs belong to sockets; else 0
+	Socket     int         // CPUs of a socket, where GPUs belong to several; else 0
 	TmpMB      int64       // for temporary files
 	Gres       []GresCount // beside GPUs and parts of them
 	Owned      bool        // only some jobs start on it now: of the user who runs there, or such as share like those that run there

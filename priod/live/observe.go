@@ -148,7 +148,7 @@ func (c *Cluster) snapshot(at time.Time, jobs []slurmplug.Job, nodes []slurmplug
 			if s.Nodes[k].Together = c.conf.Together(&nodes[i]); !c.conf.ConsumesMemory() { // each job may have all of a node's, MemSpecLimit too
 				s.Nodes[k].MemMB, s.Nodes[k].MemUsedMB = nodes[i].RealMB, 0
 			}
-			if nodes[i].Bound {
+			if nodes[i].Bound && nodes[i].SocketCPUs < nodes[i].CPUs { // of one socket all GPUs have all CPUs
 				s.Nodes[k].Socket = nodes[i].SocketCPUs
 			}
 			k++

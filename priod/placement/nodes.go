@@ -353,7 +353,7 @@ func (n *Nodes) need(r Request, gpus, node int32) Amount {
 	a.MemMB = part(r.MemMB, size.MemMB)
 	a = n.allocated(a, r, node)
 	if r.BySocket && size.Socket > 0 && size.GPUs > 0 { // which CPUs are in use is not known: those of the fewest sockets
-		sockets := max(size.CPUs/size.Socket, 1)
+		sockets := (size.CPUs + size.Socket - 1) / size.Socket // with cores kept for the system one has fewer
 		a.CPUs = max(a.CPUs, (gpus*sockets-1)/size.GPUs*size.Socket+1)
 	}
 	return a
