@@ -83,7 +83,7 @@ func TestCheckpointing(t *testing.T) {
 		t.Fatalf("the document has the scripts %s", got)
 	}
 	python := exec.Command("/bin/sh", "-c", "command -v python3").Run() == nil
-	s := newSite(t, "")
+	s := newOwnSite(t, "")
 	const steps = 20
 	for _, c := range []struct {
 		name   string

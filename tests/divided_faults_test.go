@@ -173,6 +173,7 @@ func TestDividedPartitionNames(t *testing.T) {
 // that has no node of the type. Then the type is taken back; the partition that the plugin chose stays.
 func TestDividedPluginRewrites(t *testing.T) {
 	longOnly(t)
+	t.Parallel()
 	for name, list := range map[string]string{"same": "a100,v100", "order": "v100,a100", "other": "t4"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

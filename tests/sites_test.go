@@ -80,6 +80,7 @@ func (s *site) left() string {
 // Each configuration of tests/sites on a real Slurm: check and some cycles with everything
 // on read all of it, a trial gets the room that BE jobs hold, and reset leaves nothing.
 func TestSites(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("sites/*.txtar")
 	if err != nil || len(files) < 30 {
 		t.Fatalf("%d sites, %v; want 30 at least", len(files), err)

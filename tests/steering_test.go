@@ -126,6 +126,7 @@ func (b *bindable) settled(ids map[string]*form, before map[string]string) {
 // the reason, starts where it was bound to, and reset brings back what its user
 // wrote, also without the database.
 func TestSteering(t *testing.T) {
+	t.Parallel()
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost=%v", lost), func(t *testing.T) {
 			b := &bindable{newOwnSite(t, steering)}
