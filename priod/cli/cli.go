@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -314,12 +313,9 @@ func stateConfig(c *cli.Context) (*config.Config, *store.Replay, error) {
 		cfg, err := loadConfig(c)
 		return cfg, nil, err
 	}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, usagef("--state %s: there is no such folder; priod simulate --state makes one when it has ended", dir)
-	}
-	replay, err := store.ReadReplay(dir)
+	replay, err := store.ReadableFolder(dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, usagef("--state %s: %w", dir, err)
 	}
 	var cfg *config.Config
 	if replay == nil {

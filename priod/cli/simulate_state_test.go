@@ -283,6 +283,51 @@ func TestReplayRefused(t *testing.T) {
 	}
 }
 
+// A folder that is neither a replay nor a state folder is wrong usage, of each verb that reads one, with one line that names it.
+func TestStateFolderUnfit(t *testing.T) {
+	work := t.TempDir()
+	trace, whole := filepath.Join(work, "jobs.csv"), filepath.Join(work, "whole")
+	if err := os.WriteFile(trace, []byte("job_id,submit_s,gpus,duration_s\n1,0,1,600\n2,30,1,600\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ran(t, "simulate", "--trace", trace, "--nodes", "1:a100:8", "--state", whole)
+	for name, c := range map[string]struct {
+		make  func(dir string) error
+		words string
+	}{
+		"nowhere": {func(string) error { return nil }, "there is no such folder"},
+		"file":    {func(dir string) error { return os.WriteFile(dir, nil, 0o600) }, "this is a file"},
+		"empty":   {func(dir string) error { return os.Mkdir(dir, 0o700) }, "neither a replay"},
+		"run":     {func(dir string) error { return os.MkdirAll(filepath.Join(dir, "run"), 0o700) }, "neither a replay"},
+		"journal": {func(dir string) error {
+			return errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "journal.jsonl"), nil, 0o600))
+		}, "neither a replay"},
+		"torn": {func(dir string) error {
+			return errors.Join(os.CopyFS(dir, os.DirFS(whole)), os.WriteFile(filepath.Join(dir, "replay.json"), []byte("{"), 0o600))
+		}, "replay.json"},
+		"without database": {func(dir string) error {
+			return errors.Join(os.CopyFS(dir, os.DirFS(whole)), os.Remove(filepath.Join(dir, "priod.db")))
+		}, "lacks its priod.db"},
+		"without configuration": {func(dir string) error {
+			return errors.Join(os.CopyFS(dir, os.DirFS(whole)), os.Remove(filepath.Join(dir, store.ReplayConfig)))
+		}, "lacks its priod.toml"},
+	} {
+		dir := filepath.Join(work, name)
+		if err := c.make(dir); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{
+			{"web", "--listen", "unix:" + filepath.Join(work, "socket")}, {"queue"}, {"evictions"}, {"explain", "1"}, {"report", "waits"}, {"report", "history"}, {"report", "trial"},
+		} {
+			var out, errs bytes.Buffer
+			status := Main("v", append([]string{"priod", "--config", os.DevNull}, append(args, "--state", dir)...), &out, &errs)
+			if status != exitUsage || out.Len() > 0 || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), c.words) || !strings.Contains(errs.String(), dir) {
+				t.Errorf("%s, %q: status %d, %s%s", name, args, status, &out, &errs)
+			}
+		}
+	}
+}
+
 // A month without GPU jobs is recorded, too.
 func TestReplayWithoutGPUs(t *testing.T) {
 	trace, dir := filepath.Join(t.TempDir(), "jobs.csv"), filepath.Join(t.TempDir(), "month")

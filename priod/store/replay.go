@@ -32,6 +32,37 @@ const (
 // ReadReplay returns what a folder says of its replay; nil: it holds none.
 func ReadReplay(dir string) (*Replay, error) { return readFile[Replay](filepath.Join(dir, replayFile)) }
 
+// ReadableFolder says why a folder that a user named cannot be read as a state folder or a replay; of a replay it returns what it says.
+func ReadableFolder(dir string) (*Replay, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.New("there is no such folder; priod simulate --state makes one when it has ended")
+	case err != nil:
+		return nil, err
+	case !info.IsDir():
+		return nil, errors.New("this is a file, and no folder")
+	}
+	replay, err := ReadReplay(dir)
+	if err != nil {
+		return nil, err
+	}
+	needs := []string{databasePath(dir)}
+	if replay != nil {
+		needs = append(needs, filepath.Join(dir, ReplayConfig))
+	}
+	for _, path := range needs {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			continue // a reader says what else is wrong
+		}
+		if replay != nil {
+			return nil, fmt.Errorf("the replay lacks its %s: priod simulate --state makes it anew", filepath.Base(path))
+		}
+		return nil, errors.New("this is neither a replay, which priod simulate --state makes, nor the state folder of a priod that has finished a cycle")
+	}
+	return replay, nil
+}
+
 // ReplayFolder is one under way. It stands beside its place until it is whole.
 type ReplayFolder struct {
 	dir, part string
