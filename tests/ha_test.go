@@ -169,7 +169,7 @@ func writes(daemons ...*running) map[string][]write {
 // the first one that finds this host's slurmctld acting acts.
 func actsWithinTwoCycles(t *testing.T, d *running) {
 	t.Helper()
-	line := regexp.MustCompile(`(?:stand-by: cycle=(\d+) why="the slurmctld of this host acts;|and so does priod: cycle=(\d+))`)
+	line := regexp.MustCompile(`(?:stand-by: poll=(\d+) why="the slurmctld of this host acts;|and so does priod: cycle=\d+ poll=(\d+))`)
 	looked := 0
 	for _, m := range line.FindAllStringSubmatch(d.log.String(), -1) {
 		if m[1] != "" {

@@ -5,13 +5,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 	"unicode"
 
+	"slurmprio/slurmplug"
 	"slurmprio/tests/lab"
 )
 
@@ -39,6 +42,23 @@ func TestTrialSubmittedLastStartsFirst(t *testing.T) {
 	d.waitLog("wrote: cycle=")
 	if status := d.stop(); status != 0 || !strings.Contains(d.log.String(), "stopped") {
 		t.Errorf("exit status %d", status)
+	}
+	// What the log says of a pause, and one number for a cycle in the log and in the history, in the next process too.
+	first := wroteIn(d, trial, slurmplug.SiteFactor)[0]
+	if out := s.must("explain", "--history", trial); !regexp.MustCompile(fmt.Sprintf(`(?m)^\W*%d\W.*SiteFactor`, first)).MatchString(out) {
+		t.Errorf("the log has the write in cycle %d, and the history\n%s", first, out)
+	}
+	d = s.daemon()
+	d.cycles(3)
+	s.must("pause", "--why", "maintenance")
+	d.waitLog("nothing is written: cycle=")
+	s.must("resume")
+	d.waitLog("the pause is over: cycle=")
+	d.stop()
+	for _, m := range regexp.MustCompile(`: cycle=(\d+)`).FindAllStringSubmatch(d.log.String(), -1) {
+		if n, _ := strconv.Atoi(m[1]); n <= first+1 {
+			t.Errorf("after a restart the log counts from %d, and the first process wrote in cycle %d", n, first)
+		}
 	}
 	if out := s.must("explain", trial); !strings.Contains(out, "TE (trial-and-error), because its tag says type=te") || !strings.Contains(out, "applied") {
 		t.Errorf("explain says\n%s", out)

@@ -34,6 +34,8 @@ import (
 // Store is what the daemon needs beside recording cycles.
 type Store interface {
 	cycle.Recorder
+	// Cycle is the number of the last cycle that was recorded.
+	Cycle() int64
 	// TakeOver and Watch are those of store.Store: of a folder that several hosts share.
 	TakeOver(ctx context.Context, host, cluster string) (from string, err error)
 	Watch() (owner string, err error)
@@ -126,7 +128,8 @@ type Daemon struct {
 	slurm  Slurm
 	clock  clock
 	table  *workload.Table // nil: it could not be read
-	cycles int
+	cycle  int64           // the number of the one under way, or of the last, as the store has it
+	cycles int             // of this process, with those that fail or stand by
 
 	history      *cluster.History
 	state        *cycle.State // of the features
@@ -342,6 +345,7 @@ func (d *Daemon) load(ctx context.Context) (err error) {
 // step runs one cycle and returns how long the poll took.
 func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Duration, err error) {
 	now := d.readClock()
+	d.cycle = d.Store.Cycle() + 1
 	if err := d.lockCluster(ctx); err != nil {
 		return result, 0, err
 	}
@@ -354,10 +358,10 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	d.held(hold)
 	switch {
 	case hold == "" && d.last.hold != "":
-		d.Log.Info("the pause is over", "cycle", d.cycles+1)
+		d.Log.Info("the pause is over", "cycle", d.cycle)
 		d.peers.rival.reset() // the operator who resumes priod has settled it
 	case hold != d.last.hold:
-		d.Log.Info("nothing is written", "cycle", d.cycles+1, "why", hold)
+		d.Log.Info("nothing is written", "cycle", d.cycle, "why", hold)
 	}
 	d.last.hold = hold
 	if err := d.availability.follow(ctx, d.slurm, d.Config); err != nil {
@@ -371,6 +375,7 @@ func (d *Daemon) step(ctx context.Context) (result cycle.Result, polled time.Dur
 	if err := d.takeOver(ctx); err != nil {
 		return result, 0, err
 	}
+	d.cycle = d.Store.Cycle() + 1
 	if err := d.fit(ctx); err != nil {
 		return result, 0, fmt.Errorf("read Slurm: %w", err)
 	}
@@ -422,7 +427,7 @@ func (d *Daemon) features() cycle.Settings {
 	d.state.Uses = d.usesKnown()
 	set := d.Config.Features(d.slurm, d.table, d.state)
 	set.Allocation.Settings, set.Evictions = d.allocation(), d.evictions()
-	set.Headroom.OnChange = func(nodes string) { d.Log.Info("nodes kept for TE jobs", "cycle", d.cycles+1, "nodes", nodes) }
+	set.Headroom.OnChange = func(nodes string) { d.Log.Info("nodes kept for TE jobs", "cycle", d.cycle, "nodes", nodes) }
 	set.Refusals.Slow = d.learning.speeds.slow
 	set.Guarantee.Settings.Parents = d.learning.accounts.of.Parents
 	set.Retries.Recorder, set.Retries.OnChange, set.Retries.OnDrain = d.Store, d.failed, d.drained

@@ -207,6 +207,7 @@ func (f *fake) Prune(context.Context, time.Time) error { f.pruned++; return nil 
 func (f *fake) Mended() (int, string)                  { return 0, "" }
 
 func (f *fake) Unrecorded() string { return "" }
+func (f *fake) Cycle() int64       { return 0 }
 func (f *fake) SaveFindings(_ context.Context, found *store.Findings) error {
 	f.found = *found
 	return nil

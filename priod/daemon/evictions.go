@@ -52,7 +52,7 @@ func (d *Daemon) logEvent(e evict.Event) {
 			return // the pin alone
 		}
 		d.metrics.trouble.claim(c)
-		d.Log.Info("claim", "cycle", d.cycles+1, "purpose", string(c.Purpose), "job", c.Job.String(), "user", c.User, "state", string(c.State), "nodes", fmt.Sprint(c.Nodes()), "why", c.Reason)
+		d.Log.Info("claim", "cycle", d.cycle, "purpose", string(c.Purpose), "job", c.Job.String(), "user", c.User, "state", string(c.State), "nodes", fmt.Sprint(c.Nodes()), "why", c.Reason)
 		return
 	}
 	x := e.Eviction
@@ -67,7 +67,7 @@ func (d *Daemon) logEvent(e evict.Event) {
 		}
 		counts.WithLabelValues(string(x.State)).Inc()
 	}
-	line := []any{"cycle", d.cycles + 1, "job", x.Job.String(), "user", x.User, "state", string(x.State)}
+	line := []any{"cycle", d.cycle, "job", x.Job.String(), "user", x.User, "state", string(x.State)}
 	if e.Of != nil {
 		line = append(line, "for", e.Of.Job.String(), "purpose", string(e.Of.Purpose))
 	}

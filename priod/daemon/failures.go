@@ -12,7 +12,7 @@ import (
 // failed logs each step of a job whose user agreed to requeues, and for others that they
 // failed.
 func (d *Daemon) failed(x *retry.Failure) {
-	line := []any{"cycle", d.cycles + 1, "job", x.Job.String(), "user", x.User, "class", x.Class, "rule", x.Rule, "state", string(x.State)}
+	line := []any{"cycle", d.cycle, "job", x.Job.String(), "user", x.User, "class", x.Class, "rule", x.Rule, "state", string(x.State)}
 	if x.Retry == "" {
 		d.Log.Debug("failure", line...)
 		return
@@ -32,7 +32,7 @@ func (d *Daemon) failed(x *retry.Failure) {
 
 // drained logs a node that was taken out of use.
 func (d *Daemon) drained(x *retry.Drained, r *plan.Result) {
-	line := []any{"cycle", d.cycles + 1, "node", x.Node, "class", x.Class, "why", fmt.Sprintf("jobs of %d users failed there", d.Config.Constants.Retries.Users)}
+	line := []any{"cycle", d.cycle, "node", x.Node, "class", x.Class, "why", fmt.Sprintf("jobs of %d users failed there", d.Config.Constants.Retries.Users)}
 	if r.Status != slurmplug.Applied {
 		d.Log.Error("node not drained", append(line, "message", r.Message)...)
 		return

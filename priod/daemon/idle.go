@@ -24,7 +24,7 @@ func (d *Daemon) idled(x *idle.Spell) {
 	if x.Found.IsZero() {
 		return
 	}
-	line := []any{"cycle", d.cycles + 1, "job", x.Job.String(), "user", x.User, "kind", string(x.Kind), "since", x.Since, "source", x.Source, "gpus", x.GPUs}
+	line := []any{"cycle", d.cycle, "job", x.Job.String(), "user", x.User, "kind", string(x.Kind), "since", x.Since, "source", x.Source, "gpus", x.GPUs}
 	if !x.Acted.IsZero() {
 		line = append(line, "do", string(x.Do))
 	}

@@ -31,9 +31,9 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 	if err == nil && standby != d.availability.standby {
 		d.availability.standby = standby
 		if standby != "" {
-			d.Log.Info("stand-by", "cycle", d.cycles, "why", string(standby))
+			d.Log.Info("stand-by", "poll", d.cycles, "why", string(standby))
 		} else {
-			d.Log.Info("the slurmctld of this host acts, and so does priod", "cycle", d.cycles)
+			d.Log.Info("the slurmctld of this host acts, and so does priod", "cycle", d.cycle, "poll", d.cycles)
 		}
 	}
 	switch {
@@ -47,7 +47,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		d.blocked(heldBy(d.last.hold, d.last.unfit))
 	}
 	if errors.Is(err, store.ErrGaveWay) {
-		d.Log.Info("gave way", "cycle", d.cycles, "why", err)
+		d.Log.Info("gave way", "cycle", d.cycle, "why", err)
 		err = nil
 	}
 	d.metrics.cycle(r, d.history, err)
@@ -64,7 +64,7 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		d.last.failed++
 		if trouble := troubleOf(err); trouble != d.last.trouble {
 			d.last.trouble, d.last.err, d.last.failed = trouble, err, 1
-			d.Log.Error("cycle failed; nothing is written until one succeeds", "cycle", d.cycles, "error", err)
+			d.Log.Error("cycle failed; nothing is written until one succeeds", "cycle", d.cycle, "error", err)
 		}
 		d.notify(fmt.Sprintf("STATUS=%d cycles in a row failed: %v", d.last.failed, err))
 		return err
@@ -75,17 +75,17 @@ func (d *Daemon) report(r *cycle.Result, err error) error {
 		return nil
 	}
 	if d.last.trouble != "" {
-		d.Log.Info("cycles succeed again", "cycle", d.cycles, "failed", d.last.failed)
+		d.Log.Info("cycles succeed again", "cycle", d.cycle, "failed", d.last.failed)
 		d.last.trouble, d.last.failed = "", 0
 	}
 	for _, n := range r.Plan.Notes {
 		if !slices.Contains(d.last.notes, n) {
-			d.Log.Info("note", "cycle", d.cycles, "kind", string(n.Kind), "text", n.Text)
+			d.Log.Info("note", "cycle", d.cycle, "kind", string(n.Kind), "text", n.Text)
 		}
 	}
 	d.last.notes = r.Plan.Notes
 	d.notify(fmt.Sprintf("STATUS=cycle %d at %s: %d jobs, %d pending ranked, %d written",
-		d.cycles, r.Snapshot.At.Format(time.TimeOnly), len(r.Snapshot.Jobs), len(r.Plan.Decisions), counts[slurmplug.Applied]))
+		d.cycle, r.Snapshot.At.Format(time.TimeOnly), len(r.Snapshot.Jobs), len(r.Plan.Decisions), counts[slurmplug.Applied]))
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 	counts, postponed := map[slurmplug.Status]int{}, ""
 	for _, o := range outcomes {
 		counts[o.Status]++
-		line := []any{"cycle", d.cycles, "job", o.Job.String(), "lever", string(o.Lever), "before", o.Before.String(), "after", o.After.String(), "why", o.Reason}
+		line := []any{"cycle", d.cycle, "job", o.Job.String(), "lever", string(o.Lever), "before", o.Before.String(), "after", o.After.String(), "why", o.Reason}
 		if o.Part {
 			line = append(line, "tasks", o.Tasks)
 		}
@@ -121,7 +121,7 @@ func (d *Daemon) logWrites(outcomes []plan.Outcome) map[slurmplug.Status]int {
 		}
 	}
 	if postponed != "" && postponed != d.last.postponed {
-		d.Log.Warn("writes wait for later cycles", "cycle", d.cycles, "writes", counts[slurmplug.Postponed], "why", postponed)
+		d.Log.Warn("writes wait for later cycles", "cycle", d.cycle, "writes", counts[slurmplug.Postponed], "why", postponed)
 	}
 	d.last.postponed = postponed
 	return counts

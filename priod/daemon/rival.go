@@ -79,7 +79,7 @@ func (d *Daemon) rivals(foreign []order.PeerValue, at time.Time) {
 	}
 	text := fmt.Sprintf("another priod writes to this cluster: %d values were replaced by other values of the same band in %d cycles", d.peers.rival.jobs, d.peers.rival.cycles)
 	if !d.peers.rival.second {
-		d.Log.Warn(text+"; it started later and has to stop, this one goes on and does not touch its values", "cycle", d.cycles)
+		d.Log.Warn(text+"; it started later and has to stop, this one goes on and does not touch its values", "cycle", d.cycle)
 		return
 	}
 	why := text + ", and it was first. Stop one of them, then run priod resume"
@@ -88,5 +88,5 @@ func (d *Daemon) rivals(foreign []order.PeerValue, at time.Time) {
 		d.peers.yielded = store.OwnPause(why).String()
 		return
 	}
-	d.Log.Error(why, "cycle", d.cycles)
+	d.Log.Error(why, "cycle", d.cycle)
 }

@@ -52,10 +52,10 @@ func (d *Daemon) trial(now time.Time, hold string) (off bool, notes []plan.Note)
 	}
 	if b, on := t.At(now); on && b.Number != x.block {
 		x.block = b.Number
-		d.Log.Info("trial", "cycle", d.cycles+1, "block", b.Number, "priod", map[bool]string{true: "off", false: "on"}[b.Off], "until", b.Until)
+		d.Log.Info("trial", "cycle", d.cycle, "block", b.Number, "priod", map[bool]string{true: "off", false: "on"}[b.Off], "until", b.Until)
 	} else if !on && x.block != 0 {
 		x.block = 0
-		d.Log.Info("the trial is over", "cycle", d.cycles+1)
+		d.Log.Info("the trial is over", "cycle", d.cycle)
 	}
 	return off, notes
 }

@@ -143,7 +143,7 @@ func (t *Timeline) HTML() (template.HTML, error) {
 	shown := *t
 	shown.Zone, shown.Rows = zoneBetween(time.Unix(t.From, 0), time.Unix(t.Until, 0)), make([]TimelineRow, len(t.Rows))
 	for i, r := range t.Rows {
-		r.Label, r.Bars = Safe(r.Label), slices.Clone(r.Bars)
+		r.Label, r.Bars = Safe(r.Label), append([]TimelineBar{}, r.Bars...) // never null
 		for k := range r.Bars {
 			r.Bars[k].Words = Safe(r.Bars[k].Words)
 		}

@@ -295,7 +295,7 @@ func (s *Store) endUnread(ctx context.Context) error {
 	for i := range s.unsaved.closed {
 		s.unsaved.closed[i].row = 0
 	}
-	s.stored.row, s.stored.cycle, s.stored.write = last.Job, last.Cycle, last.Write
+	s.stored.row, s.stored.cycle, s.stored.polls, s.stored.write = last.Job, last.Cycle, last.Polls, last.Write
 	s.forgetUnsaved()
 	return nil
 }

@@ -220,7 +220,7 @@ func (s *Store) saveClaim(ctx context.Context, tx db.DBTX, c *evict.Claim) error
 		return err
 	}
 	return s.q.AddClaim(ctx, tx, db.AddClaimParams{
-		Claim: c.Number, Job: job, Cycle: s.stored.cycle, State: string(c.State), Reason: c.Reason,
+		Claim: c.Number, Job: job, Cycle: s.stored.number(), State: string(c.State), Reason: c.Reason,
 		NodeList: slurmplug.CompactHosts(c.Nodes()), AtMs: millis(c.At), ChangedMs: millis(c.Changed), RawID: int64(c.RawID),
 		Gpus: int64(c.GPUs), Shares: string(shares), WaitMs: c.Wait.Milliseconds(), Pin: c.Pin,
 		Resv: c.Resv, ResvMs: millis(c.ResvAt), RoomMs: millis(c.Room), EndedMs: millis(c.Ended), Purpose: string(c.Purpose),

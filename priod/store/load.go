@@ -103,7 +103,8 @@ func (l *loader) all(ctx context.Context) error {
 
 func (l *loader) cycle(ctx context.Context) error {
 	last, err := l.q.LastKeys(ctx, l.tx)
-	l.stored.row, l.stored.cycle, l.stored.write, l.until, l.seen = last.Job, last.Cycle, last.Write, instant(last.UntilMs), last.Journal
+	l.stored.row, l.stored.cycle, l.stored.polls, l.stored.write = last.Job, last.Cycle, last.Polls, last.Write
+	l.until, l.seen = instant(last.UntilMs), last.Journal
 	return err
 }
 

@@ -189,7 +189,7 @@ type Activity struct {
 type FirstStart struct {
 	User, Account string
 	Class         cluster.Class
-	Submit, Start time.Time
+	Ready, Start  time.Time // Ready: as in JobTimes
 }
 
 // FirstStarts returns the first runs that began since a time.
@@ -198,7 +198,7 @@ func (r *Reader) FirstStarts(ctx context.Context, since time.Time) ([]FirstStart
 }
 
 func firstStartOf(x *db.FirstStartsRow) FirstStart {
-	return FirstStart{x.User, x.Account, classOf(x.Class), instant(x.FirstSubmitMs), instant(x.StartMs)}
+	return FirstStart{x.User, x.Account, classOf(x.Class), readyOf(x.FirstSubmitMs, x.EligibleMs, x.SinceMs, x.StartMs), instant(x.StartMs)}
 }
 
 // Count is how often something happened in the time that begins at From.

@@ -325,11 +325,14 @@ func (s *Store) noticeReset() error {
 
 // save is one transaction. A context that ends would cost the connection.
 func (s *Store) save(ctx context.Context, seen *plan.Seen) error {
-	at, number := seen.Snapshot.At, s.stored.cycle
+	at, number := seen.Snapshot.At, s.stored.number()+1
 	if s.quiet() && s.noteWaits(seen.Waits) {
-		return s.q.ExtendCycle(ctx, s.rows(), db.ExtendCycleParams{UntilMs: millis(at), Journal: s.file.Number(), Cycle: number})
+		err := s.q.ExtendCycle(ctx, s.rows(), db.ExtendCycleParams{UntilMs: millis(at), Journal: s.file.Number(), Cycle: s.stored.cycle})
+		if err == nil {
+			s.stored.polls++
+		}
+		return err
 	}
-	number++
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		if err := s.saveSeen(ctx, tx, at); err != nil {
 			return err
@@ -554,8 +557,15 @@ func (s *Store) committed(number int64) {
 	}
 	s.savedWaits()
 	s.savedWrites()
-	h.cycle, h.summary = number, c.summary
+	h.cycle, h.polls, h.summary = number, 1, c.summary
 	s.unsaved = unsaved{writes: s.unsaved.writes}
+}
+
+// Cycle is the number of the last cycle that was recorded; 0: there was none.
+func (s *Store) Cycle() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stored.number()
 }
 
 // ExtendCycles ends each row of cycles where the next one begins: of a replay, whose cycles that would change nothing are left out.
@@ -590,7 +600,7 @@ func (s *Store) Done(ctx context.Context, outcomes []plan.Outcome) error {
 	if err == nil {
 		ctx := context.WithoutCancel(ctx)
 		err = s.transact(ctx, func(tx *sql.Tx) error {
-			return cmp.Or(s.saveWrites(ctx, tx, s.stored.cycle), s.putHistories(ctx, tx))
+			return cmp.Or(s.saveWrites(ctx, tx, s.stored.number()), s.putHistories(ctx, tx))
 		})
 	}
 	switch {

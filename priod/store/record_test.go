@@ -178,6 +178,7 @@ func TestQuietCycles(t *testing.T) {
 	if n := changes() - start; n != 1 {
 		t.Errorf("the first cycle after a restart changed %d rows", n)
 	}
+	cycles := int64(9)
 	for name, change := range map[string]func(){
 		"job":  func() { d.job(3).Reason = "Resources" },
 		"left": func() { d.remove(5) },
@@ -186,12 +187,16 @@ func TestQuietCycles(t *testing.T) {
 		"gone": func() { d.snapshot.Nodes = d.snapshot.Nodes[:1] },
 		"hold": func() { d.settings.Hold = "paused" },
 	} {
-		number := must[Cycle](t)(r.LastCycle(ctx)).Number
+		before := must[Cycle](t)(r.LastCycle(ctx))
 		start = changes()
 		change()
 		d.cycle()
-		if last := must[Cycle](t)(r.LastCycle(ctx)); last.Number != number+1 {
-			t.Errorf("%s: no new row", name)
+		last := must[Cycle](t)(r.LastCycle(ctx))
+		if last.Number != before.Number+int64(before.Polls) || last.Polls != 1 { // a row has the number of the first cycle that it stands for
+			t.Errorf("%s: after cycle %d with %d polls comes %d", name, before.Number, before.Polls, last.Number)
+		}
+		if cycles++; last.Number != cycles || d.store.Cycle() != cycles {
+			t.Errorf("%s: cycle %d has the number %d and, of the store, %d", name, cycles, last.Number, d.store.Cycle())
 		}
 		if n := changes() - start; n > 6 {
 			t.Errorf("%s: %d rows changed", name, n)

@@ -116,3 +116,42 @@ func BenchmarkSaveEnds(b *testing.B) {
 		})
 	}
 }
+
+// What a user delays is no wait, wherever waits are counted; nor does a run after the first one change when the job could first run.
+func TestWaitsBeginWhenAJobCanRun(t *testing.T) {
+	for name, c := range map[string]struct{ submit, eligible, since, start, want int64 }{
+		"at once":                     {submit: 100, eligible: 100, since: 100, start: 160, want: 100},
+		"begin time":                  {submit: 100, eligible: 700, since: 700, start: 730, want: 700},
+		"no decision":                 {submit: 100, eligible: 700, start: 730, want: 700},
+		"waits still":                 {submit: 100, eligible: 700, since: 700, want: 700},
+		"requeued, and held":          {submit: 100, eligible: 9000, since: 700, start: 730, want: 700},
+		"requeued, no decision":       {submit: 100, eligible: 9000, start: 730, want: 100},
+		"its begin time was put off":  {submit: 100, eligible: 800, since: 100, start: 830, want: 100},
+		"nothing known but its start": {start: 730},
+	} {
+		var want time.Time
+		if c.want > 0 {
+			want = instant(c.want)
+		}
+		if got := readyOf(c.submit, c.eligible, c.since, c.start); !got.Equal(want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	dir := t.TempDir()
+	d := newDaemon(t, dir, pending(1, "te"))
+	begin := d.snapshot.At.Add(10 * time.Minute)
+	d.job(1).Eligible, d.job(1).GPUs = begin, 1
+	d.cycle()
+	for d.snapshot.At.Before(begin.Add(time.Minute)) {
+		d.cycle()
+	}
+	run(d.job(1), d.snapshot.At)
+	started := d.job(1).Start
+	d.cycle()
+	r := reader(t, dir)
+	jobs := must[[]JobTimes](t)(r.JobsSince(t.Context(), time.Time{}))
+	starts := must[[]FirstStart](t)(r.FirstStarts(t.Context(), time.Time{}))
+	if len(jobs) != 1 || !jobs[0].Ready.Equal(begin) || !jobs[0].Submit.Before(begin) || len(starts) != 1 || !starts[0].Ready.Equal(begin) || !starts[0].Start.Equal(started) {
+		t.Errorf("%+v\n%+v, eligible %v", jobs, starts, begin)
+	}
+}

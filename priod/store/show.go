@@ -435,6 +435,9 @@ func (r *Reader) stays(ctx context.Context, tx *sql.Tx, row *db.Job, most int) (
 	}), nil
 }
 
+// Last is the number of the last cycle that the row stands for.
+func (c *Cycle) Last() int64 { return c.Number + int64(max(c.Polls, 1)) - 1 }
+
 func showCycle(r *db.Cycle) Cycle {
 	return Cycle{
 		Number: r.Cycle, At: instant(r.AtMs), Until: instant(r.UntilMs), Polls: int(r.Polls), Cluster: r.Cluster,
@@ -540,6 +543,7 @@ type JobTimes struct {
 	Tag       jobtag.Text
 	Class     string        // te or be, as it counted when it first ran; "" before
 	Submit    time.Time     // first one
+	Ready     time.Time     // since when it could have run, in Submit's place for waits
 	Start     time.Time     // of its first run
 	End       time.Time     // of its last run, as far as polls saw it
 	LastStart time.Time     // of its last run
@@ -553,6 +557,18 @@ type JobTimes struct {
 	Detail    string
 }
 
+// readyOf is since when a job could have run, from which each report and page counts its wait, as replays of accounting do: what a
+// user delays by --begin or a dependency is no wait. It is the first time at which priod found it eligible, else Slurm's
+// eligible time unless a later run has changed that, else its submission.
+func readyOf(submit, eligible, since, start int64) time.Time {
+	for _, at := range []int64{since, eligible} {
+		if at > 0 && (start == 0 || at <= start) {
+			return instant(max(at, submit))
+		}
+	}
+	return instant(submit)
+}
+
 // JobsSince returns the GPU jobs that were submitted since a time and seen by a
 // poll.
 func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobTimes, error) {
@@ -561,7 +577,7 @@ func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobTimes, er
 		last := showDecision(&db.Decision{Why: x.Why, Detail: x.Detail, Choices: x.Choices}, jobID(x.ID, x.Task))
 		return JobTimes{
 			Job: jobID(x.ID, x.Task), Tasks: int(x.TaskCount), Tag: jobtag.Read(x.Tag), Class: x.Class, Submit: instant(x.FirstSubmitMs),
-			Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
+			Ready: readyOf(x.FirstSubmitMs, x.EligibleMs, x.SinceMs, x.StartMs), Start: instant(x.StartMs), End: instant(x.EndMs), Ran: time.Duration(x.RanMs) * time.Millisecond, Left: instant(x.LeftMs),
 			LastStart: instant(x.LastMs), Account: x.Account, Limit: time.Duration(x.TimeLimitMs) * time.Millisecond,
 			User: x.User, GPUs: int(x.Gpus), Why: x.Why, Detail: last.Detail,
 		}

@@ -19,6 +19,7 @@ type stored struct {
 	nodes    map[string]*nodeEntry
 	order    jobOrder
 	cycle    int64             // last row of cycles
+	polls    int64             // cycles that it stands for
 	summary  db.AddCycleParams // what that row says but for its number, its times and the span; equal cycles share a row
 	row      int64             // last row of jobs
 	write    int64             // last row of writes
@@ -92,6 +93,9 @@ func (h *stored) reset() {
 }
 
 // forgetRows says that the database holds nothing any more.
+// number is that of the last cycle: a row has the number of the first one that it stands for.
+func (h *stored) number() int64 { return h.cycle + max(h.polls, 1) - 1 }
+
 func (h *stored) forgetRows() {
 	for _, e := range h.jobs {
 		e.seen, e.decided, e.known, e.shared = 0, 0, 0, 0

@@ -38,7 +38,7 @@ func (r *Reader) TrialJobs(ctx context.Context, t *trial.Trial) ([]trial.Job, er
 		if !x.Submit.Before(t.End()) {
 			continue
 		}
-		j := trial.Job{Submit: x.Submit, Start: x.Start, Ran: x.Ran, TE: x.Class == "te" || x.Class == "" && x.Tag.Type == "te", Account: x.Account, GPUs: x.GPUs, Limit: max(x.Limit, 0)}
+		j := trial.Job{Submit: x.Submit, Ready: x.Ready, Start: x.Start, Ran: x.Ran, TE: x.Class == "te" || x.Class == "" && x.Tag.Type == "te", Account: x.Account, GPUs: x.GPUs, Limit: max(x.Limit, 0)}
 		if !x.Left.IsZero() {
 			j.End = cmp.Or(x.End, x.Left)
 		}

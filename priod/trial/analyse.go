@@ -15,6 +15,7 @@ import (
 // Job is what a trial has to know of a job with GPUs.
 type Job struct {
 	Submit  time.Time
+	Ready   time.Time     // since when it could run; zero: since then
 	Start   time.Time     // of its first run; zero: it waits
 	End     time.Time     // zero: it has not ended
 	Ran     time.Duration // on GPUs, in all of its runs
@@ -163,7 +164,9 @@ func (a *analysis) pair(now time.Time) (complete []bool) {
 	return complete
 }
 
-func (s *seen) waited() time.Duration { return max(cmp.Or(s.Start, s.until).Sub(s.Submit), 0) }
+func (s *seen) waited() time.Duration {
+	return max(cmp.Or(s.Start, s.until).Sub(cmp.Or(s.Ready, s.Submit)), 0)
+}
 
 func (s *seen) completion() time.Duration { return max(s.until.Sub(s.Submit), time.Second) }
 

@@ -73,7 +73,7 @@ func OfClasses(since, until time.Time, jobs []store.JobTimes) *Classes {
 			continue // it came and went between two polls
 		}
 		s.classes[j.Class]++
-		s.waits = append(s.waits, j.Start.Sub(j.Submit).Seconds())
+		s.waits = append(s.waits, max(j.Start.Sub(j.Ready).Seconds(), 0))
 		if !j.Left.IsZero() {
 			s.runs = append(s.runs, j.Ran.Seconds())
 		}

@@ -15,7 +15,7 @@ func TestClasses(t *testing.T) {
 	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minutes int) time.Time { return day.Add(time.Duration(minutes) * time.Minute) }
 	short := func(user string, start, ran int) store.JobTimes {
-		j := store.JobTimes{User: user, Class: "te", Submit: day, GPUs: 2, Tasks: 1, Why: string(plan.TERule), Detail: "class rule short; preemption: it fits"}
+		j := store.JobTimes{User: user, Class: "te", Submit: day, Ready: day, GPUs: 2, Tasks: 1, Why: string(plan.TERule), Detail: "class rule short; preemption: it fits"}
 		if start >= 0 {
 			j.Start, j.Ran, j.Left = at(start), time.Duration(ran)*time.Minute, at(start+ran)
 		}
@@ -23,9 +23,9 @@ func TestClasses(t *testing.T) {
 	}
 	got := OfClasses(day, at(600), []store.JobTimes{
 		short("ann", 2, 30), short("bob", 2, 30), short("bob", -1, 0),
-		{User: "cem", Class: "be", Submit: day, Start: at(60), GPUs: 1, Tasks: 1, Ran: time.Hour, Why: string(plan.OverBudget), Detail: "8 of 8 GPUs"},
-		{User: "cem", Submit: day, GPUs: 1, Tasks: 40, Why: string(plan.OverBudget), Detail: "7 of 8 GPUs"},
-		{User: "dan", Class: "te", Submit: day, GPUs: 1, Start: at(0)},
+		{User: "cem", Class: "be", Submit: day, Ready: day, Start: at(60), GPUs: 1, Tasks: 1, Ran: time.Hour, Why: string(plan.OverBudget), Detail: "8 of 8 GPUs"},
+		{User: "cem", Submit: day, Ready: day, GPUs: 1, Tasks: 40, Why: string(plan.OverBudget), Detail: "7 of 8 GPUs"},
+		{User: "dan", Class: "te", Submit: day, Ready: day, GPUs: 1, Start: at(0)},
 	})
 	minute := func(n float64) *float64 { n *= 60; return &n }
 	want := []Classed{

@@ -121,10 +121,10 @@ func (a *Asked) trends(ctx context.Context, v *Overview) error {
 	}
 	var today, before []float64
 	for _, s := range starts {
-		if s.Class != cluster.TE || s.Submit.IsZero() {
+		if s.Class != cluster.TE || s.Ready.IsZero() {
 			continue
 		}
-		wait := max(s.Start.Sub(s.Submit).Seconds(), 0)
+		wait := max(s.Start.Sub(s.Ready).Seconds(), 0)
 		before = append(before, wait)
 		if s.Start.After(last.Until.Add(-24 * time.Hour)) {
 			today = append(today, wait)

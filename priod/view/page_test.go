@@ -45,7 +45,7 @@ func preemptionsOfADay(jobs int) *Preemptions {
 		submit := noonOfDay.Add(-time.Duration(i%80_000) * time.Second)
 		class := []string{"te", "be", "be"}[i%3]
 		start := submit.Add(time.Duration(i%600) * time.Second)
-		stays[i] = store.JobTimes{Job: slurmplug.Plain(uint32(i + 1)), Tasks: 1, Class: class, Submit: submit, Start: start, End: start.Add(time.Hour), Ran: time.Hour, Left: start.Add(time.Hour)}
+		stays[i] = store.JobTimes{Job: slurmplug.Plain(uint32(i + 1)), Tasks: 1, Class: class, Submit: submit, Ready: submit, Start: start, End: start.Add(time.Hour), Ran: time.Hour, Left: start.Add(time.Hour)}
 		if class == "be" && i%10 == 1 {
 			paid, took := float64(i%900), float64(i%40)
 			evictions = append(evictions, store.Eviction{

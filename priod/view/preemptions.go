@@ -33,7 +33,7 @@ type Preemptions struct {
 	ForUser    []Benefits `json:"for_user"`    // of the TE jobs
 }
 
-// Waits are those from submission to first start.
+// Waits are those from when a job could have run (store.JobTimes.Ready) to its first start.
 type Waits struct {
 	Jobs    int      `json:"jobs"`    // that started
 	Waiting int      `json:"waiting"` // that have not
@@ -102,7 +102,7 @@ func OfPreemptions(since, until time.Time, stays []store.JobTimes, evictions []s
 				p.TE.Waiting += max(x.Tasks, 1)
 			}
 		case x.Class == cluster.TE.String():
-			waits = append(waits, x.Start.Sub(x.Submit).Seconds())
+			waits = append(waits, max(x.Start.Sub(x.Ready).Seconds(), 0))
 		case !x.Left.IsZero():
 			useful := x.Ran.Seconds()
 			seconds, was := lost[x.Job]
@@ -112,7 +112,7 @@ func OfPreemptions(since, until time.Time, stays []store.JobTimes, evictions []s
 			if useful <= 0 {
 				continue
 			}
-			s := max(1, x.End.Sub(x.Submit).Seconds()/useful)
+			s := max(1, x.End.Sub(x.Ready).Seconds()/useful)
 			slowdowns = append(slowdowns, s)
 			if forTE[x.Job] {
 				evicted = append(evicted, s)

@@ -20,7 +20,7 @@ func at(s float64) time.Time { return noon.Add(time.Duration(s * float64(time.Se
 
 // stay is a job that ran once and has left.
 func stay(id uint32, class string, submit, start, end float64) store.JobTimes {
-	return store.JobTimes{Job: slurmplug.Plain(id), Tasks: 1, Class: class, Submit: at(submit), Start: at(start), End: at(end), Ran: at(end).Sub(at(start)), Left: at(end)}
+	return store.JobTimes{Job: slurmplug.Plain(id), Tasks: 1, Class: class, Submit: at(submit), Ready: at(submit), Start: at(start), End: at(end), Ran: at(end).Sub(at(start)), Left: at(end)}
 }
 
 // evicted is an eviction of a job with two GPUs that lost 100 GPU-seconds.
@@ -40,10 +40,10 @@ func TestPreemptions(t *testing.T) {
 		// Evicted after 100 s, of which 50 were lost; it left the queue, came back as
 		// another row and ended after 150 s more.
 		stay(5, "be", 0, 0, 100), stay(5, "be", 110, 250, 400),
-		{Job: slurmplug.Plain(6), Tasks: 3, Tag: jobtag.Read(tag), Submit: at(0)},                             // waits
-		{Job: slurmplug.Plain(7), Tasks: 1, Tag: jobtag.Read(tag), Submit: at(0), Left: at(5)},                // cancelled before it ran
-		{Job: slurmplug.Plain(8), Tasks: 1, Tag: jobtag.Read("junk"), Submit: at(0)},                          // waits, and is no TE job
-		{Job: slurmplug.Plain(9), Class: "be", Submit: at(0), Start: at(1), End: at(9), Ran: 8 * time.Second}, // runs
+		{Job: slurmplug.Plain(6), Tasks: 3, Tag: jobtag.Read(tag), Submit: at(0)},                                           // waits
+		{Job: slurmplug.Plain(7), Tasks: 1, Tag: jobtag.Read(tag), Submit: at(0), Left: at(5)},                              // cancelled before it ran
+		{Job: slurmplug.Plain(8), Tasks: 1, Tag: jobtag.Read("junk"), Submit: at(0)},                                        // waits, and is no TE job
+		{Job: slurmplug.Plain(9), Class: "be", Submit: at(0), Ready: at(0), Start: at(1), End: at(9), Ran: 8 * time.Second}, // runs
 	}
 	open := evicted(9, 2, "", 0)
 	open.State, open.TookS, open.Paid, open.Left, open.Ended = "signalled", nil, nil, time.Time{}, time.Time{}

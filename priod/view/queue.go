@@ -51,7 +51,7 @@ func ReadQueue(ctx context.Context, cfg *config.Config, r *store.Reader, live bo
 		return nil, err
 	}
 	v := &Queue{
-		Cluster: last.Cluster, At: last.Until, AgeS: int64(r.Now().Sub(last.Until).Round(time.Second) / time.Second), Cycle: last.Number, Hold: r.Hold(cfg.Journals(), &last),
+		Cluster: last.Cluster, At: last.Until, AgeS: int64(r.Now().Sub(last.Until).Round(time.Second) / time.Second), Cycle: last.Last(), Hold: r.Hold(cfg.Journals(), &last),
 		Notes: append([]string{}, last.Notes...), Running: last.Running, Types: ByType(nodes), Jobs: []Job{},
 	}
 	if v.Evictions, err = openEvictions(ctx, r); err != nil {

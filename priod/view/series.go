@@ -195,13 +195,13 @@ func (b *bins) waits(starts []store.FirstStart) []Series {
 	waits := map[cluster.Class][][]float64{}
 	for _, s := range starts {
 		bin, ok := b.at(s.Start)
-		if !ok || s.Submit.IsZero() {
+		if !ok || s.Ready.IsZero() {
 			continue
 		}
 		if waits[s.Class] == nil {
 			waits[s.Class] = make([][]float64, b.count())
 		}
-		waits[s.Class][bin] = append(waits[s.Class][bin], max(0, s.Start.Sub(s.Submit).Minutes()))
+		waits[s.Class][bin] = append(waits[s.Class][bin], max(0, s.Start.Sub(s.Ready).Minutes()))
 	}
 	all := []Series{}
 	for _, class := range []cluster.Class{cluster.TE, cluster.BE} {

@@ -71,8 +71,8 @@ func TestBins(t *testing.T) {
 			{GPUType: "a100", GPUs: 4, Start: from.Add(-time.Hour), End: from.Add(30 * time.Minute)}, {GPUs: 1, Start: from.Add(50 * time.Minute), End: from.Add(2 * time.Hour)},
 		}, func(s *cluster.Stay) string { return cmp.Or(s.GPUType, "no type") }),
 		"te median - 2.00 - -; te p95 - 18.20 - -": b.waits([]store.FirstStart{
-			{Class: cluster.TE, Submit: from, Start: from.Add(20 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(17 * time.Minute)}, {Class: cluster.TE, Submit: from.Add(15 * time.Minute), Start: from.Add(16 * time.Minute)},
-			{Class: cluster.TE, Submit: from, Start: from.Add(3 * time.Hour)}, {Class: cluster.BE, Start: from},
+			{Class: cluster.TE, Ready: from, Start: from.Add(20 * time.Minute)}, {Class: cluster.TE, Ready: from.Add(15 * time.Minute), Start: from.Add(17 * time.Minute)}, {Class: cluster.TE, Ready: from.Add(15 * time.Minute), Start: from.Add(16 * time.Minute)},
+			{Class: cluster.TE, Ready: from, Start: from.Add(3 * time.Hour)}, {Class: cluster.BE, Start: from},
 		}),
 		"writes 3.00 0.00 0.00 0.00":                                        b.counts("writes", []store.Count{{From: from, N: 3}, {From: from.Add(-time.Minute), N: 9}}),
 		"evictions 0.00 1.00 0.00 0.00; lost GPU-hours 0.00 2.00 0.00 0.00": b.evictions([]store.Eviction{{Recorded: from.Add(16 * time.Minute), Paid: &paid}, {Recorded: from.Add(-time.Minute)}}),

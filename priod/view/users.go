@@ -84,8 +84,8 @@ func (a *Asked) users(ctx context.Context) (shown, error) {
 		})
 	}
 	for i := range seen.Starts {
-		if s := &seen.Starts[i]; !s.Submit.IsZero() {
-			both(s.User, s.Account, func(o *Owner) { o.waits = append(o.waits, max(s.Start.Sub(s.Submit).Seconds(), 0)) })
+		if s := &seen.Starts[i]; !s.Ready.IsZero() {
+			both(s.User, s.Account, func(o *Owner) { o.waits = append(o.waits, max(s.Start.Sub(s.Ready).Seconds(), 0)) })
 		}
 	}
 	for i := range holders {

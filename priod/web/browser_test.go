@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -241,6 +242,66 @@ func TestPageFollowsWithoutAFlicker(t *testing.T) {
 	browser.Value(b, chromedp.Poll[bool]("document.getElementById('last').textContent.endsWith(' (priod does not answer now)')"))
 	if !browser.Eval[bool](b, "window.same && document.querySelectorAll('#f-the-longest-cycle canvas').length === 1") {
 		t.Error("the page went with the daemon")
+	}
+}
+
+// A replay is walked through by play and by the slider, wide and narrow: each step has the page, the address and the links of its
+// moment, pause stops, and the end is the end.
+func TestPlayWalksThroughAReplay(t *testing.T) {
+	s := newSite(t, 40)
+	jobs := s.slurm.snapshot.Jobs
+	from := s.slurm.snapshot.At.Add(-4 * time.Hour).Truncate(time.Second)
+	for i := range 5 { // at each hour eight more jobs wait
+		s.slurm.snapshot.At, s.slurm.snapshot.Jobs = from.Add(time.Duration(i)*time.Hour-10*time.Second), jobs[:9+8*i]
+		s.cycle()
+	}
+	until := from.Add(4 * time.Hour)
+	said, err := json.Marshal(store.Replay{Version: "v0", Policy: "order priod", Jobs: 41, From: from, Until: until})
+	if err := cmp.Or(err, os.WriteFile(filepath.Join(s.dir, "replay.json"), said, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(s.handle)
+	t.Cleanup(server.Close)
+	b := browser.New(t, server.URL)
+	const slide, play, waits = "document.getElementById('slide')", "document.querySelector('#moment .play')", `Number(document.querySelector('p.state').textContent.match(/(\d+) jobs wait/)[1])`
+	where := func(at time.Time) string { return "/at/" + at.UTC().Format(momentForm) + "/queue" }
+	for _, width := range []int{1400, 390} {
+		b.Run(chromedp.EmulateViewport(int64(width), 900))
+		b.Open("/queue")
+		if browser.Eval[bool](b, play+".hidden || "+play+".getBoundingClientRect().right > innerWidth || "+play+".getBoundingClientRect().height < 10") {
+			t.Errorf("%d px: play is not to be seen", width)
+		}
+		browser.Eval[bool](b, "window.seen = [], new MutationObserver(() => seen.push("+waits+")).observe(document.querySelector('main'), { childList: true }), "+play+".click(), true")
+		browser.Value(b, chromedp.Poll[bool](play+".textContent === 'play' && "+slide+".value === "+slide+".max && "+waits+" === 40"))
+		seen := browser.Eval[[]int](b, "seen")
+		if want := []int{8, 16, 16, 24, 24, 32, 32, 40}; !slices.Equal(slices.Compact(slices.Clone(seen)), slices.Compact(slices.Clone(want))) || len(seen) < len(want) {
+			t.Errorf("%d px: jobs that wait: %v, want %v", width, seen, want)
+		}
+		if path := browser.Eval[string](b, "location.pathname"); path != where(until) {
+			t.Errorf("%d px: after play at %s", width, path)
+		}
+		if link := browser.Eval[string](b, "document.querySelector('nav a[href$=map]').href"); link != server.URL+strings.Replace(where(until), "/queue", "/map", 1) {
+			t.Errorf("%d px: leads to %s", width, link)
+		}
+		// Again, and a pause; then the slider, twice at once: what it was last set to is shown.
+		browser.Eval[bool](b, play+".click(), true")
+		browser.Value(b, chromedp.Poll[bool](waits+" === 16"))
+		browser.Eval[bool](b, play+".click(), true")
+		if stopped := browser.Eval[bool](b, "new Promise((ok) => { const at = "+slide+".value; setTimeout(() => ok(at === "+slide+".value && "+play+".textContent === 'play'), 1600) })"); !stopped {
+			t.Errorf("%d px: pause goes on", width)
+		}
+		browser.Eval[bool](b, "(() => { for (const at of [60, 200, 180]) { "+slide+".value = at; "+slide+".dispatchEvent(new Event('change')); } return true; })()")
+		browser.Value(b, chromedp.Poll[bool](waits+" === 32"))
+		if path := browser.Eval[string](b, "location.pathname"); path != where(from.Add(3*time.Hour)) {
+			t.Errorf("%d px: after the slider at %s", width, path)
+		}
+		if wide := browser.Eval[int](b, "document.documentElement.scrollWidth"); wide > width {
+			t.Errorf("%d px: %d wide", width, wide)
+		}
+		b.Screenshot(fmt.Sprintf("play-%d", width))
+	}
+	for _, text := range b.Complaints() {
+		t.Error(text)
 	}
 }
 

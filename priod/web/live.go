@@ -74,7 +74,7 @@ func (l *latest) cycle(ctx context.Context, dir string) string {
 	}
 	defer r.Close()
 	if last, err := r.LastCycle(ctx); err == nil {
-		l.last = fmt.Sprintf("%d %s", last.Number, report.Clock(last.Until))
+		l.last = fmt.Sprintf("%d %s", last.Last(), report.Clock(last.Until))
 	}
 	return l.last
 }

@@ -9,7 +9,8 @@ SELECT
   CAST((SELECT coalesce(max(cycle), 0) FROM cycles) AS INTEGER) AS cycle,
   CAST((SELECT coalesce(max(write), 0) FROM writes) AS INTEGER) AS write,
   CAST(coalesce((SELECT c.until_ms FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS until_ms,
-  CAST(coalesce((SELECT c.journal FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS journal;
+  CAST(coalesce((SELECT c.journal FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS journal,
+  CAST(coalesce((SELECT c.polls FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS polls;
 
 -- name: JobsInQueue :many
 SELECT * FROM jobs WHERE left_ms = 0 ORDER BY job;

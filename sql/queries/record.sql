@@ -92,7 +92,7 @@ UPDATE cycles SET until_ms = sqlc.arg(until_ms), polls = polls + 1, journal = sq
 
 -- name: ExtendCycles :exec
 -- Cycles that were left out would have been as the one before.
-UPDATE cycles SET until_ms = max(until_ms, coalesce((SELECT n.at_ms FROM cycles AS n WHERE n.cycle = cycles.cycle + 1), 0));
+UPDATE cycles SET until_ms = max(until_ms, coalesce((SELECT n.at_ms FROM cycles AS n WHERE n.cycle > cycles.cycle ORDER BY n.cycle LIMIT 1), 0));
 
 -- name: AddDecision :exec
 INSERT INTO decisions (job, cycle, at_ms, class, ranked, value, own_priority, why, detail, since_ms, unmoved, steer, choices, counted)

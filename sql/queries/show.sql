@@ -48,7 +48,8 @@ ORDER BY e.eviction DESC LIMIT sqlc.arg(most);
 
 -- name: JobsSince :many
 -- GPU jobs submitted since a time, each with its stays on GPUs summed up.
-SELECT j.job, j.id, j.task, j.task_count, j.tag, j.first_submit_ms, j.left_ms,
+SELECT j.job, j.id, j.task, j.task_count, j.tag, j.first_submit_ms, j.eligible_ms, j.left_ms,
+  CAST(coalesce((SELECT s.since_ms FROM decisions AS s WHERE s.job = j.job AND s.since_ms > 0 ORDER BY s.decision LIMIT 1), 0) AS INTEGER) AS since_ms,
   CAST(coalesce(min(i.start_ms), 0) AS INTEGER) AS start_ms, CAST(coalesce(max(i.end_ms), 0) AS INTEGER) AS end_ms,
   CAST(coalesce(max(i.start_ms), 0) AS INTEGER) AS last_ms,
   CAST(coalesce(sum(i.end_ms - i.start_ms), 0) AS INTEGER) AS ran_ms, CAST(coalesce(min(i.class), '') AS TEXT) AS class,

@@ -42,8 +42,10 @@ SELECT i.gpu_type, i.gpus, i.user, i.account, i.class, i.start_ms, i.end_ms, i.c
 WHERE i.gpus > 0 AND (i.closed = 0 OR i.closed = 1 AND i.end_ms > sqlc.arg(since_ms));
 
 -- name: FirstStarts :many
--- The first runs that began since a time, with when their jobs were submitted.
-SELECT i.class, i.start_ms, i.user, i.account, j.first_submit_ms FROM intervals AS i JOIN jobs AS j ON j.job = i.job
+-- The first runs that began since a time, with since when their jobs could have.
+SELECT i.class, i.start_ms, i.user, i.account, j.first_submit_ms, j.eligible_ms,
+  CAST(coalesce((SELECT s.since_ms FROM decisions AS s WHERE s.job = j.job AND s.since_ms > 0 ORDER BY s.decision LIMIT 1), 0) AS INTEGER) AS since_ms
+FROM intervals AS i JOIN jobs AS j ON j.job = i.job
 WHERE i.start_ms > sqlc.arg(since_ms) AND i.restarts = 0 AND i.gpus > 0;
 
 -- name: WritesByTime :many

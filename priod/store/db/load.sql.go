@@ -320,7 +320,8 @@ SELECT
   CAST((SELECT coalesce(max(cycle), 0) FROM cycles) AS INTEGER) AS cycle,
   CAST((SELECT coalesce(max(write), 0) FROM writes) AS INTEGER) AS write,
   CAST(coalesce((SELECT c.until_ms FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS until_ms,
-  CAST(coalesce((SELECT c.journal FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS journal
+  CAST(coalesce((SELECT c.journal FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS journal,
+  CAST(coalesce((SELECT c.polls FROM cycles AS c ORDER BY c.cycle DESC LIMIT 1), 0) AS INTEGER) AS polls
 `
 
 type LastKeysRow struct {
@@ -329,6 +330,7 @@ type LastKeysRow struct {
 	Write   int64
 	UntilMs int64
 	Journal int64
+	Polls   int64
 }
 
 func (q *Queries) LastKeys(ctx context.Context, db DBTX) (LastKeysRow, error) {
@@ -340,6 +342,7 @@ func (q *Queries) LastKeys(ctx context.Context, db DBTX) (LastKeysRow, error) {
 		&i.Write,
 		&i.UntilMs,
 		&i.Journal,
+		&i.Polls,
 	)
 	return i, err
 }

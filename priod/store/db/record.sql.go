@@ -350,7 +350,7 @@ func (q *Queries) ExtendCycle(ctx context.Context, db DBTX, arg ExtendCycleParam
 }
 
 const extendCycles = `-- name: ExtendCycles :exec
-UPDATE cycles SET until_ms = max(until_ms, coalesce((SELECT n.at_ms FROM cycles AS n WHERE n.cycle = cycles.cycle + 1), 0))
+UPDATE cycles SET until_ms = max(until_ms, coalesce((SELECT n.at_ms FROM cycles AS n WHERE n.cycle > cycles.cycle ORDER BY n.cycle LIMIT 1), 0))
 `
 
 // Cycles that were left out would have been as the one before.

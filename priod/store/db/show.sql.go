@@ -359,7 +359,8 @@ func (q *Queries) IntervalsOfJob(ctx context.Context, db DBTX, arg IntervalsOfJo
 }
 
 const jobsSince = `-- name: JobsSince :many
-SELECT j.job, j.id, j.task, j.task_count, j.tag, j.first_submit_ms, j.left_ms,
+SELECT j.job, j.id, j.task, j.task_count, j.tag, j.first_submit_ms, j.eligible_ms, j.left_ms,
+  CAST(coalesce((SELECT s.since_ms FROM decisions AS s WHERE s.job = j.job AND s.since_ms > 0 ORDER BY s.decision LIMIT 1), 0) AS INTEGER) AS since_ms,
   CAST(coalesce(min(i.start_ms), 0) AS INTEGER) AS start_ms, CAST(coalesce(max(i.end_ms), 0) AS INTEGER) AS end_ms,
   CAST(coalesce(max(i.start_ms), 0) AS INTEGER) AS last_ms,
   CAST(coalesce(sum(i.end_ms - i.start_ms), 0) AS INTEGER) AS ran_ms, CAST(coalesce(min(i.class), '') AS TEXT) AS class,
@@ -377,7 +378,9 @@ type JobsSinceRow struct {
 	TaskCount     int64
 	Tag           string
 	FirstSubmitMs int64
+	EligibleMs    int64
 	LeftMs        int64
+	SinceMs       int64
 	StartMs       int64
 	EndMs         int64
 	LastMs        int64
@@ -409,7 +412,9 @@ func (q *Queries) JobsSince(ctx context.Context, db DBTX, sinceMs int64) ([]Jobs
 			&i.TaskCount,
 			&i.Tag,
 			&i.FirstSubmitMs,
+			&i.EligibleMs,
 			&i.LeftMs,
+			&i.SinceMs,
 			&i.StartMs,
 			&i.EndMs,
 			&i.LastMs,

@@ -250,7 +250,9 @@ func (q *Queries) DropStart(ctx context.Context, db DBTX, job int64) error {
 }
 
 const firstStarts = `-- name: FirstStarts :many
-SELECT i.class, i.start_ms, i.user, i.account, j.first_submit_ms FROM intervals AS i JOIN jobs AS j ON j.job = i.job
+SELECT i.class, i.start_ms, i.user, i.account, j.first_submit_ms, j.eligible_ms,
+  CAST(coalesce((SELECT s.since_ms FROM decisions AS s WHERE s.job = j.job AND s.since_ms > 0 ORDER BY s.decision LIMIT 1), 0) AS INTEGER) AS since_ms
+FROM intervals AS i JOIN jobs AS j ON j.job = i.job
 WHERE i.start_ms > ?1 AND i.restarts = 0 AND i.gpus > 0
 `
 
@@ -260,9 +262,11 @@ type FirstStartsRow struct {
 	User          string
 	Account       string
 	FirstSubmitMs int64
+	EligibleMs    int64
+	SinceMs       int64
 }
 
-// The first runs that began since a time, with when their jobs were submitted.
+// The first runs that began since a time, with since when their jobs could have.
 func (q *Queries) FirstStarts(ctx context.Context, db DBTX, sinceMs int64) ([]FirstStartsRow, error) {
 	rows, err := db.QueryContext(ctx, firstStarts, sinceMs)
 	if err != nil {
@@ -278,6 +282,8 @@ func (q *Queries) FirstStarts(ctx context.Context, db DBTX, sinceMs int64) ([]Fi
 			&i.User,
 			&i.Account,
 			&i.FirstSubmitMs,
+			&i.EligibleMs,
+			&i.SinceMs,
 		); err != nil {
 			return nil, err
 		}

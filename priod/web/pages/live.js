@@ -1,11 +1,15 @@
 // Shows each new cycle without a reload and without a flicker: figures stay and take the new numbers.
 // Without JavaScript the page is whole, and still.
 "use strict";
-let shown = document.getElementById("last")?.dataset.cycle ?? "", pending = false;
+let shown = document.getElementById("last")?.dataset.cycle ?? "", pending = null;
 
-async function renew(also) {
-  if (pending || document.hidden || document.querySelector("main :is(select, input):focus")) return;
-  pending = true;
+function renew(also) {
+  if (document.hidden || document.querySelector("main :is(select, input):focus")) return;
+  if (pending) return typeof also === "function" ? pending.then(() => renew(also)) : undefined; // the address has changed since
+  return pending = fetched(also).finally(() => { pending = null; });
+}
+
+async function fetched(also) {
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html"), next = page.querySelector("main"), main = document.querySelector("main");
@@ -29,8 +33,6 @@ async function renew(also) {
     if (focused) document.getElementById(focused)?.querySelector("[tabindex]")?.focus({ preventScroll: true });
   } catch {
     // The daemon is away; the stream tells when it is back.
-  } finally {
-    pending = false;
   }
 }
 

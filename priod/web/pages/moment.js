@@ -27,8 +27,10 @@
 
   async function step() {
     if (Number(slide.value) >= Number(slide.max)) return stop();
-    slide.value = Math.min(Number(slide.value) + 30, Number(slide.max));
-    await show();
+    if (!document.hidden) {
+      slide.value = Math.min(Number(slide.value) + 30, Number(slide.max));
+      await show();
+    }
     if (playing) playing = setTimeout(step, 700);
   }
 
