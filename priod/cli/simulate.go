@@ -126,10 +126,11 @@ type Simulated struct {
 	title    string   // of the run, for its progress
 	expected int64    // jobs; 0: it is not known how many
 
-	spec   simulate.Spec
-	jobID  func(id string, place int) cluster.JobID // nil: by the order of arrival
-	left   unrunnable
-	strict bool
+	spec    simulate.Spec
+	jobID   func(id string, place int) cluster.JobID // nil: by the order of arrival
+	left    unrunnable
+	strict  bool
+	present map[string]bool // nodes of this Slurm by name; nil: it was not asked for nodes
 	// divided is whether jobs wait for the nodes of their partitions.
 	divided bool
 	// reserved are the reservations of this Slurm from second 0 of a trace on; nil: not asked for.
@@ -282,6 +283,10 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		if err != nil {
 			return fmt.Errorf("read Slurm: %w", err)
 		}
+		s.present = map[string]bool{}
+		for i := range snapshot.Nodes {
+			s.present[snapshot.Nodes[i].Name] = true
+		}
 		var left [2]int
 		in.Cluster, left = trace.FromSnapshot(&snapshot)
 		for i, kind := range []string{"GPU nodes", "nodes without GPUs"} {
@@ -372,6 +377,9 @@ func (s *Simulated) past(ctx context.Context, c *cli.Context, cfg *config.Config
 		if err := errors.Join(err, r.Close()); err != nil {
 			return nil, err
 		}
+	}
+	if s.present != nil {
+		s.Notes = append(s.Notes, trace.Changed(runs, s.present)...)
 	}
 	jobs, stats, err := trace.FromRuns(runs, opts)
 	s.Stats = stats
