@@ -222,9 +222,10 @@ func (c Config) AddsUpGPUs() bool { return c.AtLeast(26, 5) }
 // from 24.05 on are taken to be like the first.
 func (c Config) StartsNoTaskThreads() bool { return c.AtLeast(24, 5) && !c.AtLeast(26, 5) }
 
-// TasksBySocket reports whether GPUs by task, for several tasks, count only where their socket has a free core for each
-// (gres_select_filter.c; seen on 26.05.5, and not on 24.11.5 and 22.05.8).
-func (c Config) TasksBySocket() bool { return c.AtLeast(26, 5) }
+// TasksBySocket reports whether GPUs by task and of a whole job, for several tasks, count only where their socket has free cores
+// for these (gres_select_filter.c; seen on 24.11.5 and 26.05.5, and not on 22.05.8; releases from 24.05 on are taken to be like the
+// first).
+func (c Config) TasksBySocket() bool { return c.AtLeast(24, 5) }
 
 // NodesNeedTasks reports whether a job with fewer tasks than nodes, which its partition's MinNodes makes, does not start, whatever is
 // free. So it is on 24.11.5, and not on 22.05.8 and 26.05.5; releases from 24.05 on are taken to be like the first.

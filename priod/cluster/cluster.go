@@ -182,7 +182,8 @@ func (j *Job) Signal() string {
 type Least struct {
 	GPUs, CPUs int
 	MemMB      int64
-	BySocket   bool // its GPUs count only where their socket has free CPUs
+	GPUCPUs    int  // CPUs of one socket that each of its GPUs needs, where GPUs belong to sockets; 0: of any
+	BySocket   bool // with GPUCPUs: GPUs of a socket without free CPUs do not count
 }
 
 // Part is what a job holds of one node.

@@ -341,7 +341,7 @@ func (v *conversion) job(o *cluster.Job, j *slurmplug.Job) {
 	}
 	d := v.demands.of(j, o.Whole, v)
 	o.Nodes, o.MemMB, o.GPUType, o.GPUs, o.Node.GPUs, o.Node.CPUs, o.Node.MemMB = d.nodes, d.memMB, d.gpuType, d.gpus, d.nodeGPUs, d.nodeCPUs, d.nodeMB
-	o.Node.BySocket = d.bySocket
+	o.Node.BySocket, o.Node.GPUCPUs = d.bySocket, d.gpuCPUs
 	o.CPUs, o.TaskCPUs, o.OneThread, o.MemByCPU, o.AllMem, o.Gres, o.Open = max(o.CPUs, d.cpus), d.taskCPUs, j.Threads == 1, d.memByCPU, d.allMem, d.gres, d.open
 	if own := v.qosLimits[j.QOS]; o.State == cluster.Pending {
 		o.Lifts = cluster.Lifts{MaxTime: own.Has("PartitionTimeLimit"), MaxNodes: own.Has("PartitionMaxNodes"), MinNodes: own.Has("PartitionMinNodes")}
@@ -490,6 +490,7 @@ type demand struct {
 	cpus, taskCPUs int
 	memByCPU       bool
 	bySocket       bool
+	gpuCPUs        int
 	allMem         bool
 	most           held // that Slurm may allocate to it on the nodes that it may have; of a pending job
 	gres, open     string
@@ -512,7 +513,7 @@ func (c *demandCache) of(j *slurmplug.Job, whole bool, v *conversion) demand {
 		if j.State == "PENDING" {
 			nodes := v.sizes.of(j.Partition, d.gpuType, d.nodeGPUs)
 			d.allocate(j, whole, nodes, v.defMemPerCPU)
-			d.bySocket = v.bySocket && j.ByTask() && j.NumTasks > 1
+			v.onSockets(&d, j, nodes)
 			if v.nodesByTask && j.NumTasks > 0 && j.NumTasks < d.nodes {
 				d.open = cmp.Or(d.open, "fewer tasks than nodes")
 			}
@@ -548,6 +549,26 @@ func (c *conversion) openByTask(j *slurmplug.Job, taskCPUs int) string {
 	return ""
 }
 
+// onSockets finds how many CPUs of one socket each GPU of a pending job needs. Where GPUs belong to sockets, Slurm leaves out the
+// sockets that have fewer in its first pass, and the second has only what that left (gres_select_filter.c,
+// gres_select_filter_sock_core): of GPUs of the whole job with CPUs by GPU, and on 24.11.5 and 26.05.5 also of tasks.
+func (c *conversion) onSockets(d *demand, j *slurmplug.Job, nodes []nodeSize) {
+	switch {
+	case d.gpus == 0 || !slices.ContainsFunc(nodes, func(n nodeSize) bool { return n.socket > 0 }):
+	case c.bySocket && j.MinCPUs > max(j.CPUs, 1):
+		d.open = cmp.Or(d.open, "more CPUs of each node (--mincpus) than its tasks need, of several sockets")
+	case d.gpus == 1:
+	case j.TresPerJob != "" && j.CPUsPerGPU() > 0:
+		d.gpuCPUs = j.CPUsPerGPU()
+	case !c.bySocket || j.NumTasks < 2:
+	case j.ByTask(), j.TresPerJob != "" && j.NumTasks%d.gpus == 0:
+		d.gpuCPUs = max((d.cpus+d.gpus-1)/d.gpus, 1)
+	case j.TresPerJob != "":
+		d.open = cmp.Or(d.open, "tasks that are no multiple of the GPUs, of several sockets")
+	}
+	d.bySocket = c.bySocket && d.gpuCPUs > 0
+}
+
 // allocate completes a pending job's demand with what Slurm will allocate, by the nodes that it may have: the CPUs of
 // --cpus-per-gpu, as many nodes as its CPUs need, each with what the job asks for by node, and all GPUs of whole nodes.
 func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMemPerCPU int64) {
@@ -564,8 +585,6 @@ func (d *demand) allocate(j *slurmplug.Job, whole bool, nodes []nodeSize, defMem
 		switch {
 		case n.bySocket() && j.CPUsPerGPU() > 0:
 			d.open = "CPUs for each GPU on whole sockets"
-		case n.socket > 0 && j.TresPerJob != "" && d.gpus > 1 && n.socket%max(j.CPUsPerGPU(), 1) != 0: // of each GPU on one socket (22.05.8, 26.05.5)
-			d.open = "CPUs for each GPU that do not divide the CPUs of a socket"
 		case whole && n.gpus*j.CPUsPerGPU() > n.cpus:
 			d.open = "CPUs for each GPU on whole nodes that have fewer"
 		case j.Threads == 1 && n.threads > 1 && n.gpus*j.CPUsPerGPU() > cpus: // 22.05.8 gives it cores of the sockets of its GPUs alone, and holds it

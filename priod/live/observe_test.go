@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -249,6 +250,45 @@ func TestTasksWithOneThread(t *testing.T) {
 		c.change(&j)
 		if d := cache.of(&j, false, &conversion{sizes: sizes, noThreads: c.never}); (d.open == "") != c.counted {
 			t.Errorf("%s: %q", name, d.open)
+		}
+	}
+}
+
+// What each GPU needs of one socket, where GPUs belong to sockets: CPUs by GPU of the whole job's GPUs on each release, those of tasks
+// on 24.11.5 and 26.05.5.
+func TestCPUsOfGPUsOnOneSocket(t *testing.T) {
+	sizes := nodeSizes{"gpu": {{"a100", 4, 16, 1, 1, 8}}, "one": {{"a100", 4, 16, 1, 1, 0}}}
+	for name, c := range map[string]struct {
+		job            slurmplug.Job
+		before, since  int // CPUs, on 22.05.8 and on 24.11.5
+		counted, until bool
+	}{
+		"CPUs by GPU":                  {slurmplug.Job{TresPerJob: "gres:gpu:2", CPUsPerTRES: "gres:gpu:3", CPUs: 6, NumTasks: 1}, 3, 3, true, true},
+		"of a node's GPUs":             {slurmplug.Job{TresPerNode: "gres:gpu:2", CPUsPerTRES: "gres:gpu:3", CPUs: 6, NumTasks: 1}, 0, 0, true, true},
+		"of one GPU":                   {slurmplug.Job{TresPerJob: "gres:gpu:1", CPUsPerTRES: "gres:gpu:3", CPUs: 3, NumTasks: 1}, 0, 0, true, true},
+		"one task":                     {slurmplug.Job{TresPerJob: "gres:gpu:2", CPUs: 6, NumTasks: 1}, 0, 0, true, true},
+		"a task of each GPU":           {slurmplug.Job{TresPerJob: "gres:gpu:2", CPUs: 6, NumTasks: 2}, 0, 3, true, true},
+		"several tasks of each GPU":    {slurmplug.Job{TresPerJob: "gres:gpu:2", CPUs: 4, NumTasks: 4}, 0, 2, true, true},
+		"GPUs by task":                 {slurmplug.Job{TresPerTask: "gres:gpu:1", CPUs: 4, NumTasks: 2}, 0, 2, true, true},
+		"tasks of a node's GPUs":       {slurmplug.Job{TresPerNode: "gres:gpu:2", CPUs: 4, NumTasks: 2}, 0, 0, true, true},
+		"more CPUs of each node":       {slurmplug.Job{TresPerNode: "gres:gpu:2", CPUs: 1, MinCPUs: 7, NumTasks: 1}, 0, 0, false, true},
+		"CPUs of one task":             {slurmplug.Job{TresPerNode: "gres:gpu:2", CPUs: 7, MinCPUs: 7, NumTasks: 1}, 0, 0, true, true},
+		"tasks that do not divide":     {slurmplug.Job{TresPerJob: "gres:gpu:2", CPUs: 5, NumTasks: 5}, 0, 0, false, true},
+		"the same, of no sockets":      {slurmplug.Job{TresPerJob: "gres:gpu:2", CPUs: 5, NumTasks: 5, Partition: "one"}, 0, 0, true, true},
+		"CPUs by GPU, and no sockets":  {slurmplug.Job{TresPerJob: "gres:gpu:2", CPUsPerTRES: "gres:gpu:3", CPUs: 6, Partition: "one"}, 0, 0, true, true},
+		"several tasks of CPUs by GPU": {slurmplug.Job{TresPerJob: "gres:gpu:2", CPUsPerTRES: "gres:gpu:3", CPUs: 6, NumTasks: 3}, 3, 3, true, true},
+	} {
+		for _, since := range []bool{false, true} {
+			j, want, counted := c.job, c.before, c.until
+			if since {
+				want, counted = c.since, c.counted
+			}
+			j.State, j.Partition = "PENDING", cmp.Or(j.Partition, "gpu")
+			cache := demandCache{}
+			d := cache.of(&j, false, &conversion{sizes: sizes, bySocket: since})
+			if d.gpuCPUs != want || d.bySocket != (since && want > 0) || (d.open == "") != counted {
+				t.Errorf("%s, by socket %v: %d CPUs of one socket, %v, %q", name, since, d.gpuCPUs, d.bySocket, d.open)
+			}
 		}
 	}
 }

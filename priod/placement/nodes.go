@@ -12,6 +12,7 @@ type Node struct {
 	Core    int32 // CPUs that are given out together, those of a core or a socket; 0: each by itself
 	Threads int32 // of each core
 	Socket  int32 // CPUs of each socket, where GPUs belong to sockets; else 0
+	Crowded bool  // a job of it holds more CPUs than the part of its GPUs
 	Amount
 }
 
@@ -352,11 +353,27 @@ func (n *Nodes) need(r Request, gpus, node int32) Amount {
 	a.CPUs = int32(part(int64(r.CPUs), int64(size.CPUs)))
 	a.MemMB = part(r.MemMB, size.MemMB)
 	a = n.allocated(a, r, node)
-	if r.BySocket && size.Socket > 0 && size.GPUs > 0 { // which CPUs are in use is not known: those of the fewest sockets
-		sockets := (size.CPUs + size.Socket - 1) / size.Socket // with cores kept for the system one has fewer
-		a.CPUs = max(a.CPUs, (gpus*sockets-1)/size.GPUs*size.Socket+1)
-	}
+	a.CPUs = max(a.CPUs, onSockets(r, &size, gpus))
 	return a
+}
+
+// onSockets is how many CPUs of a node have to be free for each GPU of a piece to have those of one socket. Where no job holds more
+// than the part of its GPUs, each free GPU has its part. Else it is not known which are in use: of each socket but one there may be as
+// many free as are too few for one more GPU, and with BySocket each socket has to have a free one.
+func onSockets(r Request, size *Node, gpus int32) (cpus int32) {
+	c := r.GPUCPUs
+	if c == 0 || size.Socket == 0 || !size.Crowded && c*size.GPUs <= size.CPUs {
+		return 0
+	}
+	sockets := (size.CPUs + size.Socket - 1) / size.Socket // with cores kept for the system one has fewer
+	if gpus > sockets*(size.Socket/c) {
+		return size.CPUs + 1
+	}
+	cpus = min(gpus*c+(sockets-1)*(c-1), size.CPUs)
+	if r.BySocket && size.Crowded {
+		cpus = max(cpus, (sockets-1)*size.Socket+1)
+	}
+	return cpus
 }
 
 // allocated is what Slurm allocates of a node for a piece of a request: whole tasks on whole cores, with the memory of

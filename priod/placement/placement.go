@@ -98,7 +98,8 @@ type Request struct {
 	NodeMemMB           int64 // likewise
 	CPUsIn              uint8 // bit k: its CPUs count as Others[k], too
 	OneThread, MemByCPU bool  // as in cluster.Job
-	BySocket            bool  // GPUs count only on sockets that have free CPUs
+	GPUCPUs             int32 // CPUs of one socket that each GPU needs, where GPUs belong to sockets; 0: of any
+	BySocket            bool  // with GPUCPUs: GPUs of a socket without free CPUs do not count
 	AllMem              bool  // each of its nodes gives it all memory
 	Whole               bool  // each of its nodes has to be empty, and is taken with all its GPUs and CPUs. Not in a pool
 }

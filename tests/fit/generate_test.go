@@ -24,10 +24,15 @@ func (g generator) cases(places int, name string) (all []*Case) {
 		for k := range perPlace {
 			c := h.Case
 			c.Name = fmt.Sprintf("%s/%d/%d", name, i, k)
-			for range 1 + g.IntN(4) {
-				c.Running = append(c.Running, Run{g.one(0.7), g.running(&h)})
+			switch tight := g.one(0.3); {
+			case tight:
+				c.Running, c.Asks = g.tight(&h)
+			default:
+				for range 1 + g.IntN(4) {
+					c.Running = append(c.Running, Run{g.one(0.7), g.running(&h)})
+				}
+				c.Asks = g.waiting(&h)
 			}
-			c.Asks = g.waiting(&h)
 			all = append(all, &c)
 		}
 	}
@@ -69,7 +74,7 @@ func (g generator) hardware(selects string) (h hardware) {
 		}
 		h.nodes, h.Nodes = append(h.nodes, m), append(h.Nodes, line+state)
 	}
-	if g.one(0.15) && h.nodes[0].all > 1 {
+	if g.one(0.5) && h.nodes[0].all > 1 { // as GPUs of real nodes are (AutoDetect=nvml)
 		h.bind()
 	}
 	h.Partition = g.partition(&h)
@@ -196,6 +201,32 @@ func (g generator) running(h *hardware) string {
 
 // waiting is the request of the trial.
 func (g generator) waiting(h *hardware) string { return strings.Join(g.request(h, 1), " ") }
+
+// tight are jobs of one GPU and some CPUs each, and a trial that asks for all CPUs that they leave, or for some less: whether it fits
+// hangs on the sockets that these are on.
+func (g generator) tight(h *hardware) (running []Run, asks string) {
+	m := h.nodes[0]
+	free := m.cpus
+	for range min(1+g.IntN(5), m.all-1) {
+		cpus := g.from(1, max(m.cpus/4, 1))
+		run := Run{g.one(0.4), fmt.Sprintf("--gres=gpu:1 -c%d --mem=100", cpus)}
+		if len(h.nodes) > 1 {
+			run.Asks += " -w @a1"
+		}
+		if running = append(running, run); !run.Consents {
+			free -= cpus
+		}
+	}
+	gpus := g.from(1, max(m.all-len(running), 1))
+	per := max(g.from(free/2, free)/gpus, 1)
+	count := pick(g, "--gres=gpu:%d", "--gpus=%d", "--gpus=%d -N1", "--gpus-per-node=%d")
+	asks = fmt.Sprintf(count, gpus) + " " + pick(g, fmt.Sprintf("--cpus-per-gpu=%d", per), fmt.Sprintf("--cpus-per-gpu=%d", per), fmt.Sprintf("-c%d", per*gpus), fmt.Sprintf("-n%d -c%d", gpus, per),
+		fmt.Sprintf("-n%d", per*gpus), fmt.Sprintf("--ntasks-per-node=%d -c%d", gpus, per))
+	if g.one(0.2) {
+		asks = fmt.Sprintf("-n%d --gpus-per-task=1 -c%d", gpus, per)
+	}
+	return running, asks + " --mem=100"
+}
 
 // request makes sbatch's options; size is about what part of a node they take.
 func (g generator) request(h *hardware, size float64) []string {

@@ -125,6 +125,7 @@ func New(s *cluster.Snapshot, named ...string) *Map {
 	}
 	m.spread(s.Jobs, amounts)
 	m.takePartitionCPUs(s)
+	m.crowd(s.Jobs)
 	for _, at := range down {
 		m.Nodes.SetDown(at, true)
 	}
@@ -380,6 +381,7 @@ func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 	r := placement.Request{
 		Types: types, Nodes: int32(j.Nodes), Whole: j.Whole, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB},
 		TaskCPUs: int32(j.TaskCPUs), NodeCPUs: int32(j.Node.CPUs), NodeMemMB: j.Node.MemMB, OneThread: j.OneThread, MemByCPU: j.MemByCPU, BySocket: j.Node.BySocket,
+		GPUCPUs: int32(j.Node.GPUCPUs),
 	}
 	if j.AllMem { // as much as each node has
 		r.AllMem, r.MemMB = true, 0
