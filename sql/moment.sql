@@ -75,8 +75,5 @@ SELECT id, task, submit_ms, iif(until_ms >= :at, 0, until_ms) AS until_ms, iif(u
   iif(until_ms BETWEEN 1 AND :at - 1, gpu_type, coalesce((SELECT j.gpu_type FROM temp.jobs AS j WHERE j.id = w.id AND j.task = w.task ORDER BY j.job DESC LIMIT 1), gpu_type)) AS gpu_type,
   gpus, tasks,
   iif(until_ms >= :at, '', pool) AS pool, iif(until_ms >= :at, 0, pool_gpus) AS pool_gpus, room_ms, torn_ms,
-  iif(until_ms BETWEEN 1 AND :at - 1, spans, (
-    SELECT coalesce(json_group_array(json_array(s.value ->> 0, iif(s.value ->> 1 > :at, 0, s.value ->> 1), s.value ->> 2, s.value ->> 3, s.value ->> 4, json(s.value -> 5))), '[]')
-    FROM json_each(w.spans) AS s WHERE s.value ->> 0 <= :at
-  )) AS spans
+  iif(until_ms BETWEEN 1 AND :at - 1, spans, spans_at(spans, :at)) AS spans -- spans_at: store/moment.go
 FROM main.waits AS w WHERE submit_ms <= :at;

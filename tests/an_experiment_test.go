@@ -5,7 +5,54 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slurmprio/tests/lab"
 )
+
+// started is a trial that was started, with a job that waits and has a value of priod's while priod is on.
+type started struct {
+	te     string
+	status struct {
+		Until  time.Time
+		Blocks []struct {
+			Off         bool
+			From, Until time.Time
+		}
+		Touched []struct{ Why string }
+	}
+}
+
+func (s *site) startTrial(te string, args ...string) *started {
+	s.Helper()
+	x := &started{te: te}
+	s.json(&x.status, append([]string{"trial", "start"}, args...)...)
+	return x
+}
+
+func (x *started) off() bool {
+	now := time.Now()
+	for _, b := range x.status.Blocks {
+		if !now.Before(b.From) && now.Before(b.Until) {
+			return b.Off
+		}
+	}
+	return false
+}
+
+// awaits a block of one kind, and that the job's value is there or gone in it.
+func (x *started) awaits(s *site, off bool, what string) {
+	s.Helper()
+	for x.off() != off && time.Now().Before(x.status.Until) {
+		s.sleep(200 * time.Millisecond)
+	}
+	if !time.Now().Before(x.status.Until) {
+		s.Errorf("the trial is over before %s", what)
+	}
+	s.wait(what, func() bool {
+		out, err := s.lab.Run(s.Context(), "sprio", "--noheader", "--format=%S", "--jobs="+x.te)
+		return err == nil && (strings.TrimSpace(out) == "0") == off || x.off() != off
+	})
+}
 
 // A trial on a real Slurm: in off blocks what priod wrote is taken back, in on blocks it is written again; the order is the one
 // that status says; a restart and a pause leave out their blocks; what makes no trial is refused in a line; stop has priod on again.
@@ -36,47 +83,24 @@ func TestTrialSwitchesPriod(t *testing.T) {
 	if whole {
 		block, length = "1m", "10m"
 	}
-	var status struct {
-		Until  time.Time
-		Blocks []struct {
-			Off         bool
-			From, Until time.Time
-		}
-		Touched []struct{ Why string }
-	}
-	s.json(&status, "trial", "start", "--blocks="+block, "--days="+length, "--wash-out=2s", "--seed=5")
+	x := s.startTrial(te, "--blocks="+block, "--days="+length, "--wash-out=2s", "--seed=5")
+	status := &x.status
 	if len(status.Blocks) != 10 {
 		t.Fatalf("%+v", status)
 	}
 	refused("a trial is on", "trial", "start")
-	off := func() bool {
-		now := time.Now()
-		for _, b := range status.Blocks {
-			if !now.Before(b.From) && now.Before(b.Until) {
-				return b.Off
-			}
-		}
-		return false
-	}
-	awaits := func(wantOff bool, what string) {
-		t.Helper()
-		for !off() == wantOff && time.Now().Before(status.Until) {
-			s.sleep(200 * time.Millisecond)
-		}
-		s.wait(what, func() bool { return (value() == "0") == wantOff || off() != wantOff })
-	}
-	awaits(true, "the value to be taken back in an off block")
+	x.awaits(s, true, "the value to be taken back in an off block")
 	if out := s.must("queue"); !strings.Contains(out, "a trial is on: priod is ") {
 		t.Errorf("queue says\n%s", out)
 	}
 	if out := s.must("explain", te); !strings.Contains(out, "a trial is on: priod is ") {
 		t.Errorf("explain says\n%s", out)
 	}
-	awaits(false, "the value to be written again in an on block")
+	x.awaits(s, false, "the value to be written again in an on block")
 	d.kill()
 	d = s.daemon()
 	s.wait("the restart to be known", func() bool {
-		s.json(&status, "trial", "status")
+		s.json(status, "trial", "status")
 		return len(status.Touched) > 0
 	})
 	if !strings.Contains(status.Touched[0].Why, "started") {
@@ -142,4 +166,44 @@ func TestTrialEndsWhereItHarms(t *testing.T) {
 	}
 	s.must("trial", "stop")
 	s.wait("priod to be on again", func() bool { return !off() })
+}
+
+// The host on which priod acts is lost in the middle of a trial: the other one goes on with its blocks, the one of the fail-over
+// is left out, and what was written is taken back in the next off block.
+func TestTrialOverAFailOver(t *testing.T) {
+	longOnly(t)
+	p := newHostPair(t, false, lab.Options{})
+	for range p.Nodes { // their owners agree to nothing
+		if err := p.WaitJob(t.Context(), p.acts.submit("--gres=gpu:4", "--time=60", "--wrap", "sleep 3000"), "RUNNING"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	te := p.acts.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	_, standby := p.begin(t)
+	first := p.acts.doomed()
+	value := func() string {
+		return strings.TrimSpace(p.acts.slurm("sprio", "--noheader", "--format=%S", "--jobs="+te))
+	}
+	p.acts.wait("the trial job's value", func() bool { return value() != "0" })
+	x := p.acts.startTrial(te, "--blocks=30s", "--days=14m", "--wash-out=2s", "--seed=5")
+	x.awaits(p.acts.site, true, "the value to be taken back in an off block")
+	x.awaits(p.acts.site, false, "the value to be written again in an on block")
+	p.lose(t, first, standby)
+	p.stays.wait("the fail-over to be known", func() bool {
+		p.stays.json(&x.status, "trial", "status")
+		return len(x.status.Touched) > 0
+	})
+	if why := x.status.Touched[0].Why; !strings.Contains(why, "another host took over") {
+		t.Errorf("%+v", x.status.Touched)
+	}
+	x.awaits(p.stays.site, true, "the other host to take the value back in an off block")
+	x.awaits(p.stays.site, false, "the other host to write it again in an on block")
+	if out := p.stays.must("report", "trial"); !strings.Contains(out, "another host took over") {
+		t.Errorf("the report says\n%s", out)
+	}
+	if out := p.stays.must("trial", "stop"); !strings.Contains(out, "is on again from its next cycle on") {
+		t.Error(out)
+	}
+	p.stays.wait("priod to be on", func() bool { return value() != "0" })
+	standby.stop()
 }

@@ -50,8 +50,12 @@ func daemonOf(c *config.Config, table *workload.Table, state *cycle.State, divid
 
 // idle is a priod that watches a Slurm, and writes nothing.
 func idle(c *config.Config, in *Input, state *cycle.State) virtual.Daemon {
-	d := daemonOf(c, in.Table, state, in.Cluster.Divided(), true)
+	watches := *c
+	watches.Sizing.Enabled = false
+	d := daemonOf(&watches, in.Table, state, in.Cluster.Divided(), true)
 	d.Calls, d.Interval, d.Settings.Hold = 0, watchEvery, WithoutPriod
+	d.Settings.Watch()
+	d.Settings.Allocation.Ledger = nil
 	return d
 }
 

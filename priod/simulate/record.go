@@ -205,7 +205,7 @@ func (r *Recording) close(ctx context.Context, shares *cycle.Statement, failed e
 		if shares != nil {
 			r.err = r.store.SaveStatement(ctx, shares)
 		}
-		r.err = errors.Join(r.err, r.store.ExtendCycles(ctx))
+		r.err = errors.Join(r.err, r.store.EndReplay(ctx))
 	}
 	return errors.Join(failed, r.err, r.store.Close())
 }

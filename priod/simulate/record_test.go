@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -164,7 +165,7 @@ func TestMoment(t *testing.T) {
 	in.Record.seen = func(r *cycle.Result) {
 		_, again := seen[r.Snapshot.At] // a second cycle at the same time
 		if cycles++; again || cycles%40 == 0 || len(r.Room) > 0 && cycles%2 == 0 {
-			if err := in.Record.store.Checkpoint(); err != nil {
+			if err := errors.Join(in.Record.store.EndReplay(t.Context()), in.Record.store.Checkpoint()); err != nil { // else waits that go on have no rows yet
 				t.Fatal(err)
 			}
 			seen[r.Snapshot.At] = read(t, in.Record.Dir, time.Time{})

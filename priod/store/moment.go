@@ -104,10 +104,50 @@ func (c connector) Driver() driver.Driver {
 		if c.at.IsZero() {
 			return nil
 		}
+		if err := conn.RegisterFunc("spans_at", spansAt, true); err != nil {
+			return err
+		}
 		views := strings.ReplaceAll(files.Moment, ":at", strconv.FormatInt(millis(c.at), 10))
 		_, err := conn.Exec("PRAGMA temp_store = memory; PRAGMA query_only = off; "+views+"PRAGMA query_only = on", nil)
 		return err
 	}}
+}
+
+// spansAt are the parts of a wait, as appendSpans writes them, that began until a time, of which the last one goes on. SQLite's own
+// functions for JSON take 30 times as long, and a long queue has hundreds of parts for each job.
+func spansAt(spans string, at int64) string {
+	depth, quoted := 0, false
+	begins, goesOn := 0, "" // where the last part has its end, and that end, where it is later
+	end := len(spans)
+	for i := 0; i < end; i++ {
+		switch c := spans[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ']' || c == '}'):
+			depth--
+		case !quoted && (c == '[' || c == '{'):
+			if depth++; depth != 2 {
+				continue
+			}
+			from, rest, _ := strings.Cut(spans[i+1:], ",")
+			until, _, _ := strings.Cut(rest, ",")
+			if n, err := strconv.ParseInt(from, 10, 64); err != nil || n > at {
+				end = i
+			} else if n, err := strconv.ParseInt(until, 10, 64); err == nil && n > at {
+				begins, goesOn = i+1+len(from)+1, until
+			}
+		}
+	}
+	kept := spans
+	if end < len(spans) {
+		kept = strings.TrimSuffix(spans[:end], ",") + "]"
+	}
+	if goesOn != "" {
+		kept = kept[:begins] + "0" + kept[begins+len(goesOn):]
+	}
+	return kept
 }
 
 func (c connector) Connect(context.Context) (driver.Conn, error) { return c.Driver().Open(c.name) }

@@ -74,7 +74,7 @@ func (r *Reader) connect(ctx context.Context) error {
 		return err
 	}
 	path := databasePath(r.dir)
-	params := url.Values{"mode": {"ro"}, "_query_only": {"on"}, "_busy_timeout": {"5000"}}
+	params := url.Values{"mode": {"ro"}, "_query_only": {"on"}, "_busy_timeout": {"5000"}, "_stmt_cache_size": {"64"}} // pages ask the same of each of a hundred jobs
 	r.frozen = !r.live()
 	if r.frozen {
 		params.Set("immutable", "1")

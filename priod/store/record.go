@@ -568,9 +568,13 @@ func (s *Store) Cycle() int64 {
 	return s.stored.number()
 }
 
-// ExtendCycles ends each row of cycles where the next one begins: of a replay, whose cycles that would change nothing are left out.
-func (s *Store) ExtendCycles(ctx context.Context) error {
-	return s.batch(ctx, func(tx db.DBTX) error { return s.q.ExtendCycles(ctx, tx) })
+// EndReplay ends each row of cycles where the next one begins, since cycles that would change nothing are left out of a replay, and
+// gives waits without an end their rows.
+func (s *Store) EndReplay(ctx context.Context) error {
+	return s.batch(ctx, func(tx db.DBTX) error {
+		s.forgetWaits()
+		return cmp.Or(s.q.ExtendCycles(ctx, tx), s.saveWaits(ctx, tx))
+	})
 }
 
 // Done appends to the journal what History took in of the writes of the last Planned, and stores what became of them. Where the

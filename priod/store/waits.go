@@ -16,12 +16,27 @@ import (
 )
 
 // noteWaits takes in which waits changed. They are told once, so they are kept until a
-// commit succeeds, each once. It reports whether there are none.
+// commit succeeds, each once. It reports whether there are none. Those of a replay get their rows, which grow with each change, when
+// they have ended, the others from EndReplay.
 func (s *Store) noteWaits(changed func() []*plan.Wait) (none bool) {
 	if changed != nil {
-		s.unsaved.waits = byKey(append(s.unsaved.waits, changed()...))
+		for _, w := range changed() {
+			if s.opts.Replay && w.Ended == plan.StillWaits {
+				s.waitOpen(w)
+			} else {
+				s.unsaved.waits = append(s.unsaved.waits, w)
+			}
+		}
+		s.unsaved.waits = byKey(s.unsaved.waits)
 	}
 	return len(s.unsaved.waits) == 0
+}
+
+func (s *Store) waitOpen(w *plan.Wait) {
+	if s.stored.waits == nil {
+		s.stored.waits = map[*plan.Wait]bool{}
+	}
+	s.stored.waits[w] = true
 }
 
 // forgetWaits says that the database holds none any more: those without an end are to be
@@ -66,12 +81,9 @@ func waitParams(w *plan.Wait, spans string) db.PutWaitParams {
 
 // savedWaits records that the waits have their rows.
 func (s *Store) savedWaits() {
-	if s.stored.waits == nil {
-		s.stored.waits = make(map[*plan.Wait]bool, len(s.unsaved.waits))
-	}
 	for _, w := range s.unsaved.waits {
 		if w.Ended == plan.StillWaits {
-			s.stored.waits[w] = true
+			s.waitOpen(w)
 		} else {
 			delete(s.stored.waits, w)
 		}

@@ -2,15 +2,19 @@ package store
 
 import (
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/plan"
@@ -168,5 +172,64 @@ func BenchmarkWaitsSince(b *testing.B) {
 			of[i] = runs[i].Run
 		}
 		waits.FindPassed(of, map[string]int{"a100 in gpu": 4000})
+	}
+}
+
+// The parts of a wait as of a moment are what SQLite's own functions make of the text, whatever its words say.
+func TestSpansAtAMoment(t *testing.T) {
+	db, err := sql.Open("sqlite3", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rapid.Check(t, func(t *rapid.T) {
+		w := &plan.Wait{Ended: rapid.SampledFrom([]plan.WaitEnd{plan.StillWaits, plan.Started}).Draw(t, "ended")}
+		at := int64(1000)
+		for range rapid.IntRange(0, 5).Draw(t, "parts") {
+			at += rapid.Int64Range(1, 50).Draw(t, "ms")
+			x := plan.WaitSpan{From: instant(at), Cause: plan.Capacity, What: rapid.SampledFrom([]string{"", "gpu", `a]},[1,2,"`, "\\", `"`}).Draw(t, "what"), Words: rapid.String().Draw(t, "words")}
+			if rapid.Bool().Draw(t, "fits") {
+				x.Fits = &plan.FitsNow{GPUs: 1}
+			}
+			w.Spans = append(w.Spans, x)
+		}
+		w.Until = instant(at + 20)
+		text, moment := string(appendSpans(nil, w)), rapid.Int64Range(990, 1300).Draw(t, "at")
+		var want string
+		if err := db.QueryRow(`SELECT coalesce(json_group_array(json_array(s.value ->> 0, iif(s.value ->> 1 > ?2, 0, s.value ->> 1), s.value ->> 2, s.value ->> 3, s.value ->> 4, json(s.value -> 5))), '[]')
+			FROM json_each(?1) AS s WHERE s.value ->> 0 <= ?2`, text, moment).Scan(&want); err != nil {
+			t.Fatal(err)
+		}
+		var a, b any
+		if err := errors.Join(json.Unmarshal([]byte(spansAt(text, moment)), &a), json.Unmarshal([]byte(want), &b)); err != nil || !reflect.DeepEqual(a, b) {
+			t.Fatalf("%s at %d: %s, want %s (%v)", text, moment, spansAt(text, moment), want, err)
+		}
+	})
+}
+
+// The waits of a replay get their rows when they end, those without an end with the replay's: each change made them longer.
+func TestWaitsOfAReplayAreWrittenOnce(t *testing.T) {
+	d, _ := watching(t, t.TempDir())
+	d.store.opts.Replay = true
+	rows := func() (n int64) {
+		if err := d.store.Checkpoint(); err != nil { // a replay's transactions go on over cycles
+			t.Fatal(err)
+		}
+		return count(t, d.store, "SELECT count(*) FROM waits")
+	}
+	d.cycle()
+	d.job(17).Reason = "Resources"
+	d.cycle()
+	if rows() != 0 {
+		t.Errorf("%d rows of waits that go on", rows())
+	}
+	if err := d.store.EndReplay(ctx); err != nil || rows() != 1 || len(causes(t, d)) != 2 {
+		t.Errorf("%v, %d rows, %q", err, rows(), causes(t, d))
+	}
+	run(d.job(17), d.snapshot.At.Add(time.Second))
+	d.cycle()
+	n, got := rows(), causes(t, d)
+	if n != 1 || len(got) != 2 || !strings.HasSuffix(got[1], "started") {
+		t.Errorf("%d rows, %q", n, got)
 	}
 }
