@@ -1,6 +1,7 @@
 package slurmplug
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -98,12 +99,23 @@ const BackfillDepth = 500
 // BackfillDepth is how many jobs the backfill looks at, each counted in each of its partitions (bf_max_job_test).
 func (c Config) BackfillDepth() int { return max(c.scheduler("bf_max_job_test", BackfillDepth), 1) }
 
-// BackfillFirst reports whether backfill runs so often that it looks at most jobs before the main scheduler does. From 23.11 on
-// that begins with whole seconds of the clock (_slurmctld_background in slurmctld/controller.c), and either may be first: of
-// what labs recorded, replays with backfill first are nearer on 22.05.8 and 24.11.5, and those without on 26.05.5.
-func (c Config) BackfillFirst() bool {
-	return c.scheduler("bf_interval", 30) <= 2 && !c.AtLeast(25, 11)
+// BackfillInterval is Slurm's default of Config.BackfillInterval.
+const BackfillInterval = 30
+
+// BackfillInterval is how many seconds backfill sleeps between two passes (bf_interval); 0: there is no backfill.
+func (c Config) BackfillInterval() int {
+	if c.Get("SchedulerType") == "sched/builtin" || c.lists("SchedulerParameters", "bf_interval=-1") {
+		return 0
+	}
+	return cmp.Or(c.scheduler("bf_interval", BackfillInterval), BackfillInterval)
 }
+
+// SchedulerPause is Slurm's default of Config.SchedulerPause.
+const SchedulerPause = 3
+
+// SchedulerPause is how many seconds pass between two runs of the main scheduler at the least (batch_sched_delay): it looks once a
+// second whether it is asked to.
+func (c Config) SchedulerPause() int { return max(c.scheduler("batch_sched_delay", SchedulerPause), 1) }
 
 // PlansByNode reports whether backfill plans a job for when the last job on its nodes ends, not the last of those that it
 // counts as ending together (_get_last_relevant_job in select/cons_tres, new with 25.11).

@@ -424,7 +424,7 @@ func flagSpec(c *cli.Context) (simulate.Spec, error) {
 		}
 	}
 	spec := simulate.Spec{
-		Order: c.String("order"), Backfill: c.String("backfill"), Preemption: c.String("preemption"), Seed: c.Uint64("seed"), Trial: c.String("trial"),
+		Own: shippedSlurm, Order: c.String("order"), Backfill: c.String("backfill"), Preemption: c.String("preemption"), Seed: c.Uint64("seed"), Trial: c.String("trial"),
 		Overheads: simulate.Overheads{
 			Hold: s("hold"), Requeue: s("requeue-delay"), Prolog: s("prolog"), Restart: s("restart-cost"), MTBF: s("mtbf"), Repair: s("repair"),
 		},

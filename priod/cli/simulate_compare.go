@@ -262,9 +262,12 @@ type ownSlurm struct {
 	virtual.Own
 }
 
+// shippedSlurm is when the schedulers run of a Slurm of which nothing is said: backfill as Slurm ships, the main one at once.
+var shippedSlurm = virtual.Own{Interval: slurmplug.BackfillInterval}
+
 // ownPolicy is how this Slurm schedules, with --from-slurm, else how most Slurms do.
 func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
-	own = ownSlurm{Order: "multifactor", Backfill: "easy"}
+	own = ownSlurm{Order: "multifactor", Backfill: "easy", Own: shippedSlurm}
 	if !c.Bool("from-slurm") {
 		return own, nil
 	}
@@ -283,10 +286,10 @@ func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
 }
 
 // ownOf is what slurm.conf says (PriorityType, PriorityWeight*, PriorityMaxAge,
-// PriorityDecayHalfLife, PriorityCalcPeriod, PriorityFavorSmall, SchedulerType, bf_max_job_test, bf_interval, PreemptType, PreemptMode) of what a trace has data for.
+// PriorityDecayHalfLife, PriorityCalcPeriod, PriorityFavorSmall, SchedulerType, bf_max_job_test, bf_interval, batch_sched_delay, PreemptType, PreemptMode) of what a trace has data for.
 func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
-	own = ownSlurm{Order: "multifactor", Backfill: string(virtual.Conservative), Own: virtual.Own{Depth: conf.BackfillDepth(), First: conf.BackfillFirst(), ByNode: conf.PlansByNode()}}
-	if conf.Get("SchedulerType") == "sched/builtin" {
+	own = ownSlurm{Order: "multifactor", Backfill: string(virtual.Conservative), Own: virtual.Own{Depth: conf.BackfillDepth(), Interval: float64(conf.BackfillInterval()), Pause: float64(conf.SchedulerPause()), ByNode: conf.PlansByNode()}}
+	if own.Interval == 0 {
 		own.Backfill = "none"
 	}
 	if mode := strings.ToUpper(conf.Get("PreemptMode")); conf.Get("PreemptType") == "preempt/qos" && strings.Contains(mode, "REQUEUE") {

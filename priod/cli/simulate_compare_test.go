@@ -172,18 +172,19 @@ func (s says) Run(context.Context, slurmplug.Command) (slurmplug.Output, error) 
 func TestCompareTakesSlurmAsItIs(t *testing.T) {
 	const day = 86400
 	for conf, want := range map[string]ownSlurm{
-		"PriorityType = priority/basic\nSchedulerParameters = bf_interval=1":                          {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, First: true}},
-		"SLURM_VERSION = 24.11.5\nPriorityType = priority/basic\nSchedulerParameters = bf_interval=1": {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, First: true}},
-		"SLURM_VERSION = 26.05.5\nPriorityType = priority/basic\nSchedulerParameters = bf_interval=1": {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, ByNode: true}},
-		"PriorityType = priority/basic\nSchedulerType = sched/builtin":                                {Order: "fifo", Backfill: "none", Own: virtual.Own{Depth: 500}},
-		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00\nSchedulerParameters = defer,bf_interval=10,bf_max_job_test=200": {
-			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 200, Multifactor: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300, ByNodes: true}},
+		"PriorityType = priority/basic\nSchedulerParameters = bf_interval=1":                          {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, Interval: 1, Pause: 3}},
+		"SLURM_VERSION = 24.11.5\nPriorityType = priority/basic\nSchedulerParameters = bf_interval=1": {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, Interval: 1, Pause: 3}},
+		"SLURM_VERSION = 26.05.5\nPriorityType = priority/basic\nSchedulerParameters = bf_interval=1": {Order: "fifo", Backfill: "conservative", Own: virtual.Own{Depth: 500, Interval: 1, Pause: 3, ByNode: true}},
+		"PriorityType = priority/basic\nSchedulerParameters = bf_interval=-1":                         {Order: "fifo", Backfill: "none", Own: virtual.Own{Depth: 500, Pause: 3}},
+		"PriorityType = priority/basic\nSchedulerType = sched/builtin":                                {Order: "fifo", Backfill: "none", Own: virtual.Own{Depth: 500, Pause: 3}},
+		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00\nSchedulerParameters = defer,bf_interval=10,batch_sched_delay=0,bf_max_job_test=200": {
+			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 200, Interval: 10, Pause: 1, Multifactor: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300, ByNodes: true}},
 		},
 		"PriorityType = priority/multifactor\nPriorityWeightPartition = 7\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityFavorSmall = Yes\nSchedulerParameters = bf_max_job_test=many": {
-			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 500, Multifactor: virtual.Weights{Partition: 7, MaxAge: day, DecayHalfLife: 14 * day, ByNodes: true, FavorSmall: true}},
+			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 500, Interval: 30, Pause: 3, Multifactor: virtual.Weights{Partition: 7, MaxAge: day, DecayHalfLife: 14 * day, ByNodes: true, FavorSmall: true}},
 		},
 		"PriorityType = priority/multifactor\nPriorityWeightQOS = 10\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 00:00:00\nSchedulerType = sched/backfill\nPreemptType = preempt/qos\nPreemptMode = GANG,REQUEUE": {
-			Order: "multifactor", Backfill: "conservative", Preemption: "slurm-qos", Own: virtual.Own{Depth: 500, Multifactor: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.MaxFloat64}},
+			Order: "multifactor", Backfill: "conservative", Preemption: "slurm-qos", Own: virtual.Own{Depth: 500, Interval: 30, Pause: 3, Multifactor: virtual.Weights{Age: virtual.FIFOWeights.Age, MaxAge: day, DecayHalfLife: math.MaxFloat64}},
 		},
 	} {
 		text := conf + "\nSLURM_VERSION = 22.05.8\nClusterName = c\n\nSlurmctld(primary) at h is UP\n"

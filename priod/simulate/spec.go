@@ -127,6 +127,9 @@ func (s Spec) String() string {
 		if d.value != d.none {
 			words = append(words, d.flag+" "+d.value)
 		}
+		if d.flag == "backfill" && d.value != d.none && s.Own.Interval > 0 {
+			words[len(words)-1] += fmt.Sprintf(" every %v s", s.Own.Interval)
+		}
 	}
 	if s.Window != nil {
 		words = append(words, fmt.Sprintf("jobs %d to %d", s.Window.First, s.Window.Last))

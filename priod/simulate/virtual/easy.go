@@ -7,11 +7,12 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// schedule is one pass of the scheduler.
-func (e *engine) schedule() {
+// pass is one of a scheduler.
+func (e *engine) pass(way Backfill) {
+	e.way = way
 	for e.strict() {
 	}
-	switch e.opt.Backfill {
+	switch way {
 	case EASY:
 		e.backfill()
 	case Conservative:
@@ -71,7 +72,7 @@ func (e *engine) strict() (again bool) {
 
 // shared reports whether a head keeps the nodes of its partition from other partitions in the same pass, as where
 // Slurm's backfill does not take over (schedule in slurmctld/job_scheduler.c).
-func (e *engine) shared() bool { return e.overlap && e.opt.Backfill == NoBackfill }
+func (e *engine) shared() bool { return e.overlap && e.way == NoBackfill }
 
 // everFits reports whether the empty cluster holds a job in a partition.
 func (e *engine) everFits(j *job, s *slot) bool {
@@ -94,9 +95,6 @@ func (e *engine) unblock(j *job) (was bool) {
 
 // starts starts a job in a partition if it fits and, with backfill, delays none of the heads so far but itself.
 func (e *engine) starts(j *job, s *slot) bool {
-	if e.opt.First && e.opt.Backfill == Conservative && e.startsBefore(j, s) {
-		return true
-	}
 	if !s.roomOn(e.nodes).MayFit() {
 		return false
 	}
@@ -105,7 +103,7 @@ func (e *engine) starts(j *job, s *slot) bool {
 		before--
 	}
 	var within *placement.Nodes
-	if before > 0 && (e.opt.Backfill != NoBackfill || e.shared()) {
+	if before > 0 && (e.way != NoBackfill || e.shared()) {
 		e.reserve(before)
 		within = e.leftFor(j, s)
 	}
@@ -114,22 +112,6 @@ func (e *engine) starts(j *job, s *slot) bool {
 		e.fill(j, s, shares)
 	}
 	return fits
-}
-
-// startsBefore starts a job in a partition of its list before one, where it has room beside the heads.
-func (e *engine) startsBefore(j *job, s *slot) bool {
-	for i := 0; &j.class.slots[i] != s; i++ {
-		earlier := &j.class.slots[i]
-		if head := earlier.part.head; head == nil || head == j || !earlier.admits(j.GPUs) || !earlier.roomOn(e.nodes).MayFit() {
-			continue
-		}
-		e.reserve(len(e.heads))
-		if shares, fits := e.nodes.Fit(e.asks(j, earlier), e.leftFor(j, earlier)); fits {
-			e.fill(j, earlier, shares)
-			return true
-		}
-	}
-	return false
 }
 
 // leftFor is the view that a job has to fit within beside what is free now; nil: none,
@@ -251,7 +233,7 @@ func (e *engine) headed() (n int) {
 
 // fill starts a job beside the reservations. What it has until a head needs it is taken from what the heads leave.
 func (e *engine) fill(j *job, s *slot, shares []placement.Share) {
-	if len(e.heads) > 0 && e.opt.Backfill != NoBackfill {
+	if len(e.heads) > 0 && e.way != NoBackfill {
 		if at := e.shadow(1 << uint(e.nodes.Type(shares[0].Node))); math.IsInf(at, 1) || j.occupancy > at-e.now {
 			e.beyond.Take(shares)
 		}

@@ -83,6 +83,9 @@ type engine struct {
 	now     float64
 	moved   bool // a pass may start something that the last one could not
 
+	way   Backfill // of this pass
+	clock clock
+
 	queue        queue
 	nodes        *placement.Nodes
 	lines        map[string]*line // by list of partitions
@@ -132,7 +135,7 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 		opt.Origin = Epoch
 	}
 	e := &engine{
-		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, divided: c.Divided(), lines: map[string]*line{}, parts: map[string]*queuePart{},
+		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, clock: clock{mainAt: -opt.Pause}, divided: c.Divided(), lines: map[string]*line{}, parts: map[string]*queuePart{},
 		queue: queue{classes: map[classKey]*class{}},
 		users: map[string]*owner{}, accounts: map[string]*owner{},
 		rand: rand.New(rand.NewPCG(opt.Seed, 0x736c75726d)),
@@ -287,8 +290,7 @@ func (e *engine) moment() error {
 	if e.hopeless != nil {
 		return e.hopeless
 	}
-	if e.moved {
-		e.moved = false
+	if e.moved || e.clock.main || e.clock.fill {
 		e.schedule()
 		if e.hopeless != nil {
 			return e.hopeless
@@ -355,6 +357,8 @@ func (e *engine) handle(v event) error {
 		return e.tend()
 	case called:
 		return e.called()
+	case scheduled, filled:
+		e.strikes(v.kind)
 	case relaxed:
 		e.relax(j)
 	case unreserved:
@@ -365,7 +369,7 @@ func (e *engine) handle(v event) error {
 
 // idle finds out that nothing can happen any more although jobs wait.
 func (e *engine) idle() error {
-	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || len(e.windows) > 0 {
+	if e.queue.n == 0 || e.queue.n < e.inSystem || e.ahead > 0 || len(e.windows) > 0 || e.clock.mainSet || e.clock.fillSet {
 		return nil
 	}
 	for t := range e.running {

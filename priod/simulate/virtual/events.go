@@ -19,6 +19,8 @@ const (
 	cycled                 // priod's turn
 	tended                 // priod looks at evictions under way
 	called                 // a TE submission wakes priod
+	scheduled              // Slurm's main scheduler runs
+	filled                 // its backfill does
 	relaxed                // a job has waited for few switches as long as it may
 )
 

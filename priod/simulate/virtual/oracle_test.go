@@ -33,6 +33,11 @@ type naive struct {
 	promised map[string]float64
 	delayed  string
 	heads    []naiveHead
+	way      Backfill // of a pass
+	wakes    float64  // backfill, which runs
+	changed  bool     // where anything has since it did
+	asked    bool     // the main scheduler, which runs
+	main     float64  // in the second after that
 }
 
 // naiveHead is the first job of its partition that waits, and the place that is kept for it.
@@ -63,6 +68,9 @@ func (j *naiveJob) limit() float64 { return cmp.Or(j.Limit, j.Duration) }
 func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 	n.nodes = placement.New(n.opt.Placement, nodesOf(c, kindsOf(c).of))
 	n.nodes.Apart()
+	if n.opt.Backfill == NoBackfill {
+		n.opt.Interval = 0
+	}
 	n.empty, n.groups = n.nodes.Clone(), groupsOf(c)
 	n.overlap = c.Divided() && slices.ContainsFunc(c.Nodes, func(g trace.NodeGroup) bool { return len(g.Partitions) > 1 })
 	n.promised = map[string]float64{}
@@ -71,7 +79,7 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 	for i, j := range jobs {
 		arrivals[i] = n.asks(c, &j, i)
 	}
-	for len(arrivals) > 0 || len(n.running) > 0 {
+	for len(arrivals) > 0 || len(n.running) > 0 || len(n.queue) > 0 && n.opt.Own != (Own{}) {
 		slices.SortFunc(n.running, func(a, b *naiveJob) int { return cmp.Or(cmp.Compare(a.end, b.end), a.order-b.order) })
 		n.now = math.Inf(1)
 		if len(arrivals) > 0 {
@@ -80,22 +88,59 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 		if len(n.running) > 0 {
 			n.now = min(n.now, n.running[0].end)
 		}
+		if n.opt.Interval > 0 {
+			n.now = min(n.now, n.wakes)
+		}
+		if n.asked {
+			n.now = min(n.now, n.main)
+		}
+		happened := false
 		for {
 			switch {
 			case len(n.running) > 0 && n.running[0].end == n.now:
 				n.nodes.Release(n.running[0].shares)
-				n.running = n.running[1:]
+				n.running, happened = n.running[1:], true
 				continue
 			case len(arrivals) > 0 && arrivals[0].Submit == n.now:
 				n.queue = append(n.queue, arrivals[0])
-				arrivals = arrivals[1:]
+				arrivals, happened = arrivals[1:], true
 				continue
 			}
 			break
 		}
-		n.pass(starts)
+		if happened && !n.asked {
+			n.main = max(math.Floor(n.now)+1, n.main)
+		}
+		n.threads(happened, starts)
 	}
 	return starts
+}
+
+// threads are the passes of a moment: of the main scheduler, which looks every second whether anything has happened and it did not
+// run within Own.Pause, and of backfill, which looks every second, once Own.Interval is over, whether anything has changed.
+func (n *naive) threads(happened bool, starts []float64) {
+	n.asked, n.changed = n.asked || happened, n.changed || happened
+	if n.asked && (n.opt.Pause == 0 || n.now == n.main) {
+		n.asked = false
+		if n.way = NoBackfill; n.opt.Interval == 0 {
+			n.way = n.opt.Backfill
+		}
+		n.main = n.now + n.opt.Pause
+		before := n.starts
+		n.pass(starts)
+		n.changed = n.changed || n.starts > before
+	}
+	if n.opt.Interval == 0 || n.now < n.wakes {
+		return
+	}
+	if !n.changed {
+		n.wakes++
+		return
+	}
+	before := n.starts
+	n.way = n.opt.Backfill
+	n.pass(starts)
+	n.wakes, n.changed = n.now+n.opt.Interval, n.starts > before
 }
 
 // asks is what a job asks for, in each of its partitions. Jobs with GPUs that name none, or on a cluster that is not
@@ -182,7 +227,7 @@ func (n *naive) pass(starts []float64) {
 			return false
 		})
 	}
-	if n.opt.Backfill == EASY {
+	if n.way == EASY {
 		n.queue = slices.DeleteFunc(n.queue, func(j *naiveJob) bool {
 			return slices.ContainsFunc(j.parts, func(p naivePart) bool { return n.start(j, p, starts) })
 		})
@@ -190,12 +235,12 @@ func (n *naive) pass(starts []float64) {
 }
 
 // shares reports whether heads keep the nodes of their partitions from other partitions.
-func (n *naive) shares() bool { return n.opt.Backfill == NoBackfill && n.overlap }
+func (n *naive) shares() bool { return n.way == NoBackfill && n.overlap }
 
 // block has a job be the head of a partition.
 func (n *naive) block(j *naiveJob, p naivePart) {
 	h := naiveHead{job: j, part: p.name, shadow: math.Inf(1)}
-	if n.opt.Backfill == EASY {
+	if n.way == EASY {
 		h.shadow, h.shares = n.shadow(p.request)
 		if known, is := n.promised[j.ID]; len(n.heads) == 0 && is && h.shadow > known {
 			n.delayed = j.ID
@@ -256,7 +301,7 @@ func (n *naive) place(j *naiveJob, p naivePart) ([]placement.Share, bool) {
 			until = min(until, at)
 		}
 	}
-	if n.opt.Backfill != EASY || n.now+j.limit() <= until {
+	if n.way != EASY || n.now+j.limit() <= until {
 		return n.nodes.Fit(p.request, nil)
 	}
 	beside := n.nodes.Clone()
@@ -365,11 +410,17 @@ func possible(c trace.Cluster, jobs []trace.Job, opt Options) []trace.Job {
 	})
 }
 
+// drawClock is when the schedulers run.
+func drawClock(t *rapid.T) Own {
+	return Own{Interval: rapid.SampledFrom([]float64{0, 1, 7, 30}).Draw(t, "interval"), Pause: rapid.SampledFrom([]float64{0, 1, 3}).Draw(t, "pause")}
+}
+
 func TestIndexedBackfillIsTheNaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opt := Options{
 			Backfill:  rapid.SampledFrom([]Backfill{NoBackfill, EASY}).Draw(t, "backfill"),
 			Placement: rapid.SampledFrom([]placement.Mode{placement.Packed, placement.Consolidated}).Draw(t, "placement"),
+			Own:       drawClock(t),
 		}
 		c := drawCluster(t)
 		jobs := drawJobs(t, c, 40)
@@ -401,7 +452,7 @@ func TestHeadsThatShareNodes(t *testing.T) {
 			}
 			jobs = append(jobs, j)
 		}
-		checkAgainstNaive(t, c, jobs, Options{Backfill: EASY, Placement: placement.Packed})
+		checkAgainstNaive(t, c, jobs, Options{Backfill: EASY, Placement: placement.Packed, Own: drawClock(t)})
 	})
 }
 
@@ -424,7 +475,7 @@ func checkAgainstNaive(t *rapid.T, c trace.Cluster, jobs []trace.Job, opt Option
 			t.Fatalf("job %s ran %+v", jobs[i].ID, o)
 		}
 	}
-	if n.delayed != "" {
+	if n.delayed != "" && opt.Interval+opt.Pause == 0 {
 		t.Fatalf("head %s starts after its first shadow time", n.delayed)
 	}
 	checkCapacity(t, c, r, jobs)

@@ -130,9 +130,9 @@ func TestReplaysOfDividedLab(t *testing.T) {
 		began time.Time
 		own   Own
 	}{
-		"22.05": {time.Date(2026, 11, 30, 10, 58, 6, 0, time.UTC), Own{First: true}},
-		"24.11": {time.Date(2026, 11, 30, 14, 35, 27, 0, time.UTC), Own{First: true}},
-		"26.05": {time.Date(2026, 11, 30, 14, 11, 7, 0, time.UTC), Own{ByNode: true}},
+		"22.05": {time.Date(2026, 11, 30, 10, 58, 6, 0, time.UTC), Own{Interval: 1, Pause: 1}},
+		"24.11": {time.Date(2026, 11, 30, 14, 35, 27, 0, time.UTC), Own{Interval: 1, Pause: 1}},
+		"26.05": {time.Date(2026, 11, 30, 14, 11, 7, 0, time.UTC), Own{Interval: 1, Pause: 1, ByNode: true}},
 	} {
 		f, err := os.Open("testdata/divided-lab-" + lab + ".csv")
 		if err != nil {
@@ -268,10 +268,11 @@ func TestDividedClusters(t *testing.T) {
 		opt := Options{
 			Backfill:  rapid.SampledFrom([]Backfill{NoBackfill, EASY}).Draw(t, "backfill"),
 			Placement: rapid.SampledFrom([]placement.Mode{placement.Packed, placement.Consolidated}).Draw(t, "placement"),
+			Own:       drawClock(t),
 		}
 		groups, jobs := groupsOf(c), possible(c, drawPartitioned(t, c), opt)
 		e := moments(t, c, jobs, opt, func(e *engine) {
-			if waiting := e.queue.list(0); len(waiting) == 1 {
+			if waiting := e.queue.list(0); len(waiting) == 1 && opt.Own == (Own{}) {
 				j := waiting[0]
 				for _, p := range j.line.parts {
 					if _, fits := e.nodes.Fit(e.in(j.request, j.line, p), nil); fits {

@@ -91,9 +91,10 @@ type Options struct {
 
 // Own is what a Slurm's configuration and version say of its own scheduling. The zero value is a Slurm by default.
 type Own struct {
-	Depth       int     `json:"depth"`   // so many jobs, each counted in each of its partitions, conservative backfill keeps places for; 0: Slurm's default
-	First       bool    `json:"first"`   // conservative backfill looks at a job before it starts in another partition of its list
-	ByNode      bool    `json:"by_node"` // a place that it keeps begins when the last job on its nodes ends, not the last of those that end together
+	Depth       int     `json:"depth"`    // so many jobs, each counted in each of its partitions, conservative backfill keeps places for; 0: Slurm's default
+	ByNode      bool    `json:"by_node"`  // a place that it keeps begins when the last job on its nodes ends, not the last of those that end together
+	Interval    float64 `json:"interval"` // s that backfill sleeps between two runs; 0: it runs after each event
+	Pause       float64 `json:"pause"`    // s from one run of the main scheduler to the next at the least, in whole seconds; 0: it runs after each event
 	Multifactor Weights `json:"weights"`
 }
 
