@@ -20,7 +20,7 @@ func (e *engine) schedule() {
 	case !e.moved:
 	case e.opt.Pause == 0:
 		c.main = true
-	case !c.main && !c.mainSet:
+	case !c.mainSet:
 		c.mainSet, c.mainAt = true, max(math.Floor(e.now)+1, c.mainAt+e.opt.Pause)
 		e.agenda.push(event{at: c.mainAt, kind: scheduled})
 	}
@@ -53,11 +53,11 @@ func (e *engine) change() {
 	if e.opt.Interval == 0 || c.fill {
 		return
 	}
-	if c.fillAt < e.now && c.changed { // it ran, and there was nothing to start
+	if c.fillAt <= e.now && c.changed { // it ran, and there was nothing to start
 		c.fillAt += e.opt.Interval
 	}
-	if c.fillAt < e.now {
-		c.fillAt = max(c.fillAt+math.Ceil(e.now-c.fillAt), e.now)
+	if c.fillAt <= e.now {
+		c.fillAt += math.Floor(e.now-c.fillAt) + 1
 	}
 	c.changed = true
 }

@@ -16,7 +16,7 @@ func TestSchedulersHaveTheirTimes(t *testing.T) {
 	}
 	jobs := numbered(
 		job(3, 0, 300), job(4, 1.5, 50), // the second one waits for the first
-		job(1, 3, 20), // and backfill starts those that end before: at 30,
+		job(1, 3, 20), // and backfill starts those that end before: at 31,
 		job(1, 58.5, 30),
 		job(1, 200.5, 20), // and at 201: nothing has changed for long
 		job(4, 340.5, 5),
@@ -26,9 +26,9 @@ func TestSchedulersHaveTheirTimes(t *testing.T) {
 		starts []float64
 	}{
 		{Own{}, []float64{0, 300, 3, 58.5, 200.5, 350}},
-		{Own{Interval: 30}, []float64{0, 300, 30, 60, 201, 350}},
+		{Own{Interval: 30}, []float64{0, 300, 31, 61, 201, 350}},
 		{Own{Pause: 1}, []float64{1, 302, 4, 59, 201, 353}},
-		{Own{Interval: 30, Pause: 3}, []float64{0, 300, 30, 60, 201, 351}},
+		{Own{Interval: 30, Pause: 3}, []float64{1, 302, 31, 61, 201, 353}},
 	} {
 		for _, backfill := range []Backfill{EASY, Conservative} {
 			var starts []float64

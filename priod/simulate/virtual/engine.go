@@ -280,10 +280,11 @@ func (e *engine) until(end float64) error {
 func (e *engine) moment() error {
 	e.now = e.agenda.heap[0].at
 	for {
-		if err := e.handle(e.agenda.pop()); err != nil {
+		v := e.agenda.pop()
+		if err := e.handle(v); err != nil {
 			return err
 		}
-		if len(e.agenda.heap) == 0 || e.agenda.heap[0].at != e.now {
+		if len(e.agenda.heap) == 0 || e.agenda.heap[0].at != e.now || v.kind <= filled && e.agenda.heap[0].kind > filled {
 			break
 		}
 	}

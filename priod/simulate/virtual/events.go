@@ -4,7 +4,9 @@ package virtual
 type kind uint8
 
 const (
-	ended      kind = iota // a run is over
+	scheduled  kind = iota // Slurm's main scheduler runs, and knows of nothing else of this moment: a trace has whole seconds
+	filled                 // its backfill does
+	ended                  // a run is over
 	left                   // an evicted job has left
 	freed                  // the epilog is over
 	repaired               // a node is back that failed by chance
@@ -19,8 +21,6 @@ const (
 	cycled                 // priod's turn
 	tended                 // priod looks at evictions under way
 	called                 // a TE submission wakes priod
-	scheduled              // Slurm's main scheduler runs
-	filled                 // its backfill does
 	relaxed                // a job has waited for few switches as long as it may
 )
 

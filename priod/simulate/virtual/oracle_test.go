@@ -95,6 +95,7 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 			n.now = min(n.now, n.main)
 		}
 		happened := false
+		n.threads(false, starts)
 		for {
 			switch {
 			case len(n.running) > 0 && n.running[0].end == n.now:
@@ -111,7 +112,9 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 		if happened && !n.asked {
 			n.main = max(math.Floor(n.now)+1, n.main)
 		}
-		n.threads(happened, starts)
+		if n.asked, n.changed = n.asked || happened, n.changed || happened; n.opt.Pause == 0 {
+			n.threads(happened, starts)
+		}
 	}
 	return starts
 }
