@@ -18,6 +18,12 @@ func (e *evictable) maintain(name, node string, ahead int) {
 	e.slurm("scontrol", "create", "reservation", "ReservationName="+name, "Flags=MAINT,IGNORE_JOBS", "Nodes="+node, fmt.Sprintf("StartTime=now+%d", ahead), "Duration=1", "Users=root")
 }
 
+// soon moves a node's window, so that what comes before it does not hang on how long the jobs took to be there.
+func (e *evictable) soon(name string, ahead int) {
+	e.Helper()
+	e.slurm("scontrol", "update", "ReservationName="+name, fmt.Sprintf("StartTime=now+%d", ahead), "Duration=1")
+}
+
 // limit is a job's time limit as Slurm shows it.
 func (e *evictable) limit(id string) string {
 	e.Helper()
@@ -37,8 +43,8 @@ func TestRunsUntilMaintenance(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a", Count: 1, GPUType: "a100", GPUs: 4}, {Prefix: "v", Count: 1, GPUType: "v100", GPUs: 4}, {Prefix: "t", Count: 1, GPUType: "t4", GPUs: 4}, {Prefix: "p", Count: 1, GPUType: "p100", GPUs: 4}}})
 	e := evictableOn(t, newSiteOn(t, l, windows))
-	for node, ahead := range map[string]int{"a1": 80, "p1": 80, "v1": 150, "t1": 150} {
-		e.maintain("of_"+node, node, ahead)
+	for _, node := range []string{"a1", "p1", "v1", "t1"} {
+		e.maintain("of_"+node, node, 600)
 	}
 	first := e.worker("first", "a100:4", endless, 5, "save")
 	cancelled := e.worker("cancelled", "v100:4", endless, 5, "save")
@@ -48,6 +54,9 @@ func TestRunsUntilMaintenance(t *testing.T) {
 	e.sleep(3 * time.Second)
 	if got := e.slurm("squeue", "--noheader", "--states=RUNNING"); got != "" {
 		t.Fatalf("Slurm alone starts jobs that reach into maintenance:\n%s", got)
+	}
+	for node, ahead := range map[string]int{"a1": 90, "p1": 90, "v1": 160, "t1": 160} {
+		e.soon("of_"+node, ahead)
 	}
 	d := e.daemon()
 	e.begun("first", "cancelled", "reset", "stubborn")
@@ -119,8 +128,9 @@ func TestPriodDiesBeforeMaintenance(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a", Count: 1, GPUType: "a100", GPUs: 4}}})
 	e := evictableOn(t, newSiteOn(t, l, windows))
-	e.maintain("of_a1", "a1", 80)
+	e.maintain("of_a1", "a1", 600)
 	job := e.worker("job", "a100:4", endless, 5, "save")
+	e.soon("of_a1", 80)
 	d := e.daemon()
 	e.begun("job")
 	e.hasLimit(job, "1:01:00")
@@ -144,8 +154,9 @@ func TestJobEndsByALimitOfPriods(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{Nodes: []lab.NodeSpec{{Prefix: "a", Count: 1, GPUType: "a100", GPUs: 4}}})
 	e := evictableOn(t, newSiteOn(t, l, strings.Replace(windows, "2s", "60s", 1)+"[retry]\nenabled = true\n"))
-	e.maintain("of_a1", "a1", 110)
+	e.maintain("of_a1", "a1", 600)
 	job := e.worker("job", "a100:4", endless, 5, "save")
+	e.soon("of_a1", 110)
 	d := e.daemon()
 	e.begun("job")
 	d.kill()
