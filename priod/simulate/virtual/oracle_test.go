@@ -120,9 +120,10 @@ func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
 }
 
 // threads are the passes of a moment: of the main scheduler, which looks every second whether anything has happened and it did not
-// run within Own.Pause, and of backfill, which looks every second, once Own.Interval is over, whether anything has changed.
+// run within Own.Pause, and of backfill, which looks every second, once Own.Interval is over, whether anything had changed before.
 func (n *naive) threads(happened bool, starts []float64) {
 	n.asked, n.changed = n.asked || happened, n.changed || happened
+	started := false
 	if n.asked && (n.opt.Pause == 0 || n.now == n.main) {
 		n.asked = false
 		if n.way = NoBackfill; n.opt.Interval == 0 {
@@ -131,13 +132,15 @@ func (n *naive) threads(happened bool, starts []float64) {
 		n.main = n.now + n.opt.Pause
 		before := n.starts
 		n.pass(starts)
-		n.changed = n.changed || n.starts > before
+		started = n.starts > before
 	}
 	if n.opt.Interval == 0 || n.now < n.wakes {
+		n.changed = n.changed || started
 		return
 	}
 	if !n.changed {
 		n.wakes++
+		n.changed = started
 		return
 	}
 	before := n.starts
