@@ -572,7 +572,7 @@ func figureRows(runs []comparedRun) [][]any {
 		}
 		return fmt.Sprintf("%.0f, %.0f", f.Returns.AskedGPUs, f.Returns.EvictedGPUs)
 	})
-	row("waited for", last.causes != "", func(f *comparedFigures) string { return f.causes })
+	row("waited for", causes(last.Waited) != "", func(f *comparedFigures) string { return causes(f.Waited) })
 	row("mean wait below 8 GPUs, from 8 on", last.MeanWaitGE8 != nil && last.MeanWaitLT8 != nil, func(f *comparedFigures) string { return spans(*f.MeanWaitLT8, *f.MeanWaitGE8) })
 	row("TE slowdown p50, p95, p99", last.TESlowdownP50 != nil, func(f *comparedFigures) string {
 		return fmt.Sprintf("%.2f, %.2f, %.2f", *f.TESlowdownP50, *f.TESlowdownP95, *f.TESlowdownP99)
@@ -591,18 +591,18 @@ func figureRows(runs []comparedRun) [][]any {
 
 // figures are those of the run, each known.
 func (s *Simulated) figures() comparedFigures {
-	return comparedFigures{s.Figures, &s.Figures.Preemptions, &s.Figures.Wasted, s.causes()}
+	return comparedFigures{s.Figures, &s.Figures.Preemptions, &s.Figures.Wasted, s.Waited}
 }
 
-// causes are the parts that causes have in all waiting, where priod saw it.
-func (s *Simulated) causes() string {
+// causes are the parts that causes have in all waiting.
+func causes(waited map[plan.Cause]float64) string {
 	sum := 0.0
-	for _, seconds := range s.Waited {
+	for _, seconds := range waited {
 		sum += seconds
 	}
 	var parts []string
 	for _, c := range plan.Causes {
-		if part := s.Waited[c]; part > 0 {
+		if part := waited[c]; part > 0 {
 			parts = append(parts, fmt.Sprintf("%s %.1f %%", c, 100*part/sum))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"slurmprio/priod/plan"
 	"slurmprio/priod/report"
 	"slurmprio/priod/simulate"
 	"slurmprio/priod/simulate/compare"
@@ -63,10 +64,9 @@ type measures struct{ completion, wait []float64 }
 // comparedFigures are null where what happened does not say them.
 type comparedFigures struct {
 	metrics.Figures
-	Preemptions *int     `json:"preemptions"`
-	Wasted      *float64 `json:"wasted_gpu_s"`
-
-	causes string // of waiting, where priod saw it
+	Preemptions *int                   `json:"preemptions"`
+	Wasted      *float64               `json:"wasted_gpu_s"`
+	Waited      map[plan.Cause]float64 `json:"waited_for_s,omitempty"` // by cause, of all jobs together, where priod saw it
 }
 
 // differences are those of one run to another.
