@@ -92,10 +92,10 @@ func (h *stored) reset() {
 	}
 }
 
-// forgetRows says that the database holds nothing any more.
 // number is that of the last cycle: a row has the number of the first one that it stands for.
 func (h *stored) number() int64 { return h.cycle + max(h.polls, 1) - 1 }
 
+// forgetRows says that the database holds nothing any more.
 func (h *stored) forgetRows() {
 	for _, e := range h.jobs {
 		e.seen, e.decided, e.known, e.shared = 0, 0, 0, 0
