@@ -75,7 +75,7 @@ func near(t *testing.T, what string, got, want time.Time) {
 // itself expects; what is advised is submitted as printed and starts at once, as
 // was said; and who waits before is taken into account.
 func TestAdvise(t *testing.T) {
-	s := profileSite(t, lab.Shared(t))
+	s := profileSite(t, sharedLab(t))
 	hold := func(minutes int, command string) string {
 		return s.submit("--gres=gpu:a100:4", "--time="+strconv.Itoa(minutes), "--wrap", command)
 	}
@@ -166,7 +166,7 @@ func TestAdviseOnAClosedSite(t *testing.T) {
 // The start that was said comes true at the end of a time limit.
 func TestAdvisedStartComesTrue(t *testing.T) {
 	longOnly(t)
-	s := profileSite(t, lab.Shared(t))
+	s := profileSite(t, sharedLab(t))
 	for range 3 {
 		s.submit("--gres=gpu:a100:4", "--time=1", "--wrap", "sleep 59")
 	}

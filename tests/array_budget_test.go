@@ -10,6 +10,7 @@ import (
 // TE tasks of an array count toward the budget as many as may run at a time (--array=...%N): another trial of the same user
 // is TE beside them, and explain has one figure. A trial that its partition never starts holds nothing.
 func TestBudgetOfArraysAndOfWhatCannotStart(t *testing.T) {
+	t.Parallel()
 	l := lab.ForTest(t, lab.Options{
 		Nodes:      []lab.NodeSpec{{Count: 2, GPUType: "t4", GPUs: 4, CPUs: 16, MemoryMB: 16384}},
 		Partitions: []string{"gpu Nodes=ALL Default=YES State=UP MaxTime=INFINITE MaxNodes=1"},

@@ -10,6 +10,7 @@ import (
 // Slurm says "Nodes required for job are DOWN, DRAINED or reserved" of a job whose nodes are all up, while a job of
 // another partition is ahead on them: room is made in the first cycle that sees it, and explain says what is true.
 func TestBehindAnotherPartition(t *testing.T) {
+	t.Parallel()
 	l := lab.ForTest(t, lab.Options{
 		Nodes:      []lab.NodeSpec{{Count: 1, GPUType: "t4", GPUs: 4, CPUs: 16, MemoryMB: 16384}},
 		Partitions: []string{"gpu Nodes=ALL Default=YES State=UP MaxTime=INFINITE", "other Nodes=ALL State=UP MaxTime=INFINITE"},

@@ -89,13 +89,22 @@ type site struct {
 	life       life
 }
 
-// newSite clears the shared lab's queue. settings are lines of priod.toml that
+// newSite is a site on a lab that tests use one after the other, its queue cleared. settings are lines of priod.toml that
 // follow its [slurm] and [state].
 func newSite(t testing.TB, settings string) *site {
 	t.Helper()
-	s := newSiteOn(t, lab.Shared(t), settings)
+	s := newSiteOn(t, sharedLab(t), settings)
 	s.whole()
 	return s
+}
+
+// sharedLab lets the test run beside others, on a lab that is its own meanwhile. Subtests stay one after the other.
+func sharedLab(t testing.TB) *lab.Lab {
+	t.Helper()
+	if t, is := t.(*testing.T); is && !strings.Contains(t.Name(), "/") {
+		t.Parallel()
+	}
+	return lab.Shared(t)
 }
 
 // whole waits until all nodes of the lab that tests share can run jobs: one may not have answered for a moment,

@@ -116,6 +116,7 @@ func (e *evictable) known() []store.Eviction {
 // the next one knows it, and the TE job waits for no reservation that is left.
 func TestEvictionSurvivesKillAtTheReservation(t *testing.T) {
 	longOnly(t)
+	t.Parallel()
 	for _, command := range []string{"scontrol create", "scontrol delete"} {
 		for _, when := range []string{"before", "after"} {
 			t.Run(command+", "+when, func(t *testing.T) {

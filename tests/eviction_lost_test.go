@@ -75,6 +75,7 @@ func TestDatabaseLostInAnEviction(t *testing.T) {
 // victims come back.
 func TestDatabaseLostWithAReservation(t *testing.T) {
 	longOnly(t)
+	t.Parallel()
 	for _, reset := range []bool{false, true} {
 		t.Run(fmt.Sprint("reset=", reset), func(t *testing.T) {
 			e := newEvictable(t, evicting)

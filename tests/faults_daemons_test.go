@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"slurmprio/tests/lab"
 	"slurmprio/tests/shim"
 )
 
@@ -121,7 +122,7 @@ func TestSlurmDaemonFaults(t *testing.T) {
 	}
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(scenarios), func(i, j int) { scenarios[i], scenarios[j] = scenarios[j], scenarios[i] })
 	scenarios = scenarios[:rounds(2, len(scenarios))]
-	want := undisturbed(newSite(t, roomy), seed, len(scenarios), nil)
+	want := undisturbed(newSiteOn(t, lab.Shared(t), roomy), seed, len(scenarios), nil)
 	s.clear()
 	q = newQueue(s, seed)
 	s.settle()

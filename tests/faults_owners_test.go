@@ -138,6 +138,7 @@ func TestOtherToolWritesToo(t *testing.T) {
 // The owner cancels what the TE budget leaves of an array just when priod writes the
 // other tasks: Slurm writes their value into the record itself. Its own comes back.
 func TestOwnerLeavesOnlyTheWrittenTasks(t *testing.T) {
+	t.Parallel()
 	for _, when := range []string{"at once", "after a cycle", "without the database"} {
 		t.Run(when, func(t *testing.T) {
 			s := newSite(t, "")

@@ -91,7 +91,7 @@ func (p *profiled) near(t *testing.T, want map[string]map[int]float64, factor fl
 
 // From a profile to a tagged job by one line.
 func TestProfile(t *testing.T) {
-	s := profileSite(t, lab.Shared(t))
+	s := profileSite(t, sharedLab(t))
 	script := s.script("train.sh", `#!/bin/bash
 #SBATCH --gres=gpu:2 --cpus-per-task=8 --time=2-0 --begin=now+2hours
 training -warmup 200ms -rate 20 -curve a100:1x0.25-4x1-8x4-16x4,v100:1x1
@@ -148,7 +148,7 @@ func TestProfilePrintsLinesToCopy(t *testing.T) {
 // Bad input and bad programs: one error that says what, and nothing is left.
 func TestProfileTrouble(t *testing.T) {
 	longOnly(t)
-	l := lab.Shared(t)
+	l := sharedLab(t)
 	s := profileSite(t, l)
 	full := s.slurm("sbatch", "--parsable", "--partition=gpu", "--gres=gpu:t4:4", "--exclusive", "--nodes=2", "--time=5", "--output=/dev/null", "--wrap=sleep 300")
 	if err := l.WaitJob(s.Context(), strings.TrimSpace(full), "RUNNING"); err != nil {
@@ -204,7 +204,7 @@ func TestProfileTrouble(t *testing.T) {
 // Ctrl-C, a lost terminal and a kill cancel what was submitted, whether it waits
 // or runs, even when the program will not end by itself.
 func TestProfileInterrupted(t *testing.T) {
-	s := profileSite(t, lab.Shared(t))
+	s := profileSite(t, sharedLab(t))
 	mark := filepath.Join(s.dir, "began")
 	script := s.script("train.sh", "#!/bin/bash\ntrap '' INT TERM HUP\necho >> "+mark+"\nfor((i=0;;i++)); do echo step $((i*i)); sleep 0.1; done\n")
 	if err := os.WriteFile(mark, nil, 0o666); err != nil {
@@ -246,7 +246,7 @@ func TestProfileInterrupted(t *testing.T) {
 // Slurm stops answering while the program runs, and comes back: the error says
 // so, and the job is cancelled then.
 func TestProfileWhileSlurmIsAway(t *testing.T) {
-	s := profileSite(t, lab.Shared(t))
+	s := profileSite(t, sharedLab(t))
 	script := s.script("train.sh", "#!/bin/bash\ntraining -curve a100:1x1\n")
 	away, asked, dir := filepath.Join(s.dir, "away"), filepath.Join(s.dir, "asked"), filepath.Join(s.dir, "bin")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -317,7 +317,7 @@ func TestProfileWhileSlurmIsDown(t *testing.T) {
 // curves within a tenth.
 func TestProfileFindsPublishedCurves(t *testing.T) {
 	longOnly(t)
-	s := profileSite(t, lab.Shared(t))
+	s := profileSite(t, sharedLab(t))
 	curves := "a100:1x0.3-2x0.66-3x1-4x1.25-5x1.53-6x1.75-9x2-12x2.94,v100:1x0.4-2x0.74-3x1-4x1.15"
 	script := s.script("train.sh", fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\ntraining -rate 10 -warmup 1s -curve %s\n", curves))
 	var p profiled

@@ -301,36 +301,39 @@ func TestSteeringRacesWithItsUser(t *testing.T) {
 // Killed between the undo line and the write, or right after that, priod knows
 // its own value from the user's.
 func TestSteeringKilled(t *testing.T) {
+	t.Parallel()
 	for when, fault := range map[string]shim.Fault{
 		"before": {Command: "sdiag", When: "before", Call: 1, Do: shim.Kill}, // the line is there, nothing is sent
 		"after":  {Command: "scontrol update", When: "after", Call: 1, Do: shim.Kill},
 	} {
-		b := newBindable(t)
-		d := b.shimmed(steering)
-		b.fill()
-		id := b.asks("--gres=gpu:1", "-C", "a100|v100")
-		b.eligible(1)
-		b.throw(d, fault)
-		if _, _, status := b.priod("run", "--once"); status == 0 {
-			t.Fatalf("%s: priod was not killed", when)
-		}
-		b.throw(d)
-		if text, err := os.ReadFile(filepath.Join(b.dir, "state", "journal.jsonl")); err != nil || !strings.Contains(string(text), `"was":"a100|v100"`) {
-			t.Errorf("%s: the journal says %s, %v", when, text, err)
-		}
-		if c := b.constraints()[id]; (when == "after") != bound("a100|v100", c, "a100", "v100") {
-			t.Fatalf("%s: it holds %q", when, c)
-		}
-		if when == "after" {
-			b.loseDatabase()
-		}
-		b.must("run", "--once")
-		if c := b.constraints()[id]; !bound("a100|v100", c, "a100", "v100") {
-			t.Errorf("%s: the next run leaves %q", when, c)
-		}
-		b.must("reset")
-		if c := b.constraints()[id]; c != "a100|v100" {
-			t.Errorf("%s: reset leaves %q", when, c)
-		}
+		t.Run(when, func(t *testing.T) {
+			b := newBindable(t)
+			d := b.shimmed(steering)
+			b.fill()
+			id := b.asks("--gres=gpu:1", "-C", "a100|v100")
+			b.eligible(1)
+			b.throw(d, fault)
+			if _, _, status := b.priod("run", "--once"); status == 0 {
+				t.Fatal("priod was not killed")
+			}
+			b.throw(d)
+			if text, err := os.ReadFile(filepath.Join(b.dir, "state", "journal.jsonl")); err != nil || !strings.Contains(string(text), `"was":"a100|v100"`) {
+				t.Errorf("the journal says %s, %v", text, err)
+			}
+			if c := b.constraints()[id]; (when == "after") != bound("a100|v100", c, "a100", "v100") {
+				t.Fatalf("it holds %q", c)
+			}
+			if when == "after" {
+				b.loseDatabase()
+			}
+			b.must("run", "--once")
+			if c := b.constraints()[id]; !bound("a100|v100", c, "a100", "v100") {
+				t.Errorf("the next run leaves %q", c)
+			}
+			b.must("reset")
+			if c := b.constraints()[id]; c != "a100|v100" {
+				t.Errorf("reset leaves %q", c)
+			}
+		})
 	}
 }

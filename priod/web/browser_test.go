@@ -141,8 +141,12 @@ var paths = []string{"", "map", "map?colour=user&group=name", "queue", "queue?cl
 // the site itself.
 func TestPagesInChromium(t *testing.T) {
 	long := os.Getenv("SLURMPRIO_LONG") == "1"
+	nodes, waiting := 64, 300 // TestFullPages has the largest
+	if long {
+		nodes, waiting = 400, 2000
+	}
 	for name, fill := range map[string]func(s *site){
-		"full": func(s *site) { s.full(400, 2000) }, "empty": func(s *site) { s.slurm.snapshot = cluster.Snapshot{At: time.Now(), Cluster: "test"}; s.cycle() },
+		"full": func(s *site) { s.full(nodes, waiting) }, "empty": func(s *site) { s.slurm.snapshot = cluster.Snapshot{At: time.Now(), Cluster: "test"}; s.cycle() },
 		"one node": func(s *site) { s.full(1, 1) },
 		"locked": func(s *site) { // by another program: readers go on
 			s.full(8, 8)

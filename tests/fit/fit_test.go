@@ -19,8 +19,9 @@ import (
 // mostPlaces is how many places one configuration has at most.
 const mostPlaces = 40
 
-// newSite starts the lab; its QOS are those of the places.
+// newSite starts the lab; its QOS are those of the places. The test runs beside others: it waits for Slurm's passes.
 func newSite(t *testing.T) *site {
+	t.Parallel()
 	var qos []string
 	for i := range mostPlaces {
 		qos = append(qos, fmt.Sprintf("c%d", i))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -48,67 +50,99 @@ func showLogs(tb testing.TB, l *Lab) {
 	})
 }
 
+// shared are the labs of Shared: each is one test's at a time.
 var shared struct {
 	sync.Mutex
 	options Options
-	lab     *Lab
+	labs    []*lent
 	failed  bool
 }
 
-// Shared returns the one lab of a test binary, started by the first test that
-// asks. Tests share its queue, so each looks at its own jobs only. It ends with
-// Main, and at the latest with the process.
+// lent is a lab that tests use one after the other.
+type lent struct {
+	sync.Mutex // of Lab
+	*Lab
+	to   string // the test that uses it now, without its subtests; "": none
+	uses int    // how often that asked for it
+}
+
+// Shared returns a lab that is this test's until it ends, and its subtests': one that a test before it has left, or a new one. Its
+// queue may hold jobs of that test. The labs end with Main, and at the latest with the process.
 func Shared(tb testing.TB) *Lab {
 	tb.Helper()
+	root, _, _ := strings.Cut(tb.Name(), "/")
+	l, err := take(root)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { giveBack(tb, l) })
+	l.Lock()
+	defer l.Unlock()
+	if l.Lab == nil {
+		defer func() {
+			shared.Lock()
+			defer shared.Unlock()
+			shared.failed = shared.failed || l.Lab == nil && tb.Failed()
+		}()
+		l.Lab = startFor(tb, shared.options)
+	}
+	showLogs(tb, l.Lab)
+	return l.Lab
+}
+
+// take finds a lab for a test: its own, else a free one, else one that is yet to be started.
+func take(root string) (*lent, error) {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.failed {
-		tb.Fatal("the shared lab did not start; see the first test that asked for it")
+		return nil, errors.New("the shared lab did not start; see the first test that asked for it")
 	}
-	if shared.lab != nil {
-		if _, err := shared.lab.PID("slurmctld"); err != nil { // the test before failed of it; this one need not
-			tb.Logf("%v: another lab is started", err)
-			discard(tb)
-		}
+	i := slices.IndexFunc(shared.labs, func(l *lent) bool { return l.to == root })
+	if i < 0 {
+		i = slices.IndexFunc(shared.labs, func(l *lent) bool { return l.to == "" })
 	}
-	if shared.lab == nil {
-		defer func() { shared.failed = shared.lab == nil && tb.Failed() }()
-		shared.lab = startFor(tb, shared.options)
+	if i < 0 {
+		i, shared.labs = len(shared.labs), append(shared.labs, &lent{})
 	}
-	showLogs(tb, shared.lab)
-	return shared.lab
+	shared.labs[i].to = root
+	shared.labs[i].uses++
+	return shared.labs[i], nil
 }
 
-// Discard ends the shared lab: the next test that asks gets a new one.
-func Discard(tb testing.TB) {
-	tb.Helper()
+// giveBack lets the next test have a lab, or a new one where its slurmctld has ended: that test failed of it, the next need not.
+func giveBack(tb testing.TB, l *lent) {
 	shared.Lock()
 	defer shared.Unlock()
-	discard(tb)
-}
-
-func discard(tb testing.TB) {
-	tb.Helper()
-	if err := shared.lab.Close(); err != nil {
-		tb.Error(err)
+	if l.uses--; l.uses > 0 {
+		return
 	}
-	shared.lab = nil
+	l.to = ""
+	if l.Lab == nil {
+		return
+	}
+	if _, err := l.PID("slurmctld"); err != nil {
+		tb.Logf("%v: the next test gets another lab", err)
+		if err := l.Close(); err != nil {
+			tb.Error(err)
+		}
+		l.Lab = nil
+	}
 }
 
-// Main runs a package's tests with o for its Shared lab, and closes that lab:
+// Main runs a package's tests with o for their Shared labs, and closes these:
 //
 //	func TestMain(m *testing.M) { os.Exit(lab.Main(m, lab.Options{})) }
 func Main(m *testing.M, o Options) int {
 	shared.options = o
 	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.lab == nil {
-		return code
-	}
-	if err := shared.lab.Close(); err != nil {
-		os.Stderr.WriteString(err.Error() + "\n")
-		return max(code, 1)
+	for _, l := range shared.labs {
+		if l.Lab == nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+			code = max(code, 1)
+		}
 	}
 	return code
 }
