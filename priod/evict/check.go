@@ -96,12 +96,15 @@ func (j *Journal) counts(c *Claim, asks slurmplug.Bounds, s *plan.JobStatus) boo
 	})
 }
 
-// inParts reports whether a node beside the one of a claim has GPUs free and not all that the claim takes: where Slurm adds them up, it may not
-// see that the one has all.
-func (j *Journal) inParts(c *Claim) bool {
+// inParts reports whether a node beside the one of a claim has GPUs free and not all that the claim takes, or not within its
+// partition's CPUs of a node: where Slurm adds them up, it may not see that the one has all.
+func (j *Journal) inParts(c *Claim, partitions []cluster.Partition) bool {
 	home := j.node(c.Shares[0].Node)
 	return len(c.Shares) == 1 && home != nil && slices.ContainsFunc(j.nodes, func(n cluster.Node) bool {
 		free, holds := n.GPUs-n.GPUsUsed, n.CPUs-n.CPUsUsed >= c.Shares[0].CPUs && n.MemMB-n.MemUsedMB >= c.Shares[0].MemMB
+		holds = holds && !slices.ContainsFunc(partitions, func(p cluster.Partition) bool {
+			return p.NodeCPUs > 0 && n.In(p.Name) && n.CPUsUsed+c.Shares[0].CPUs > p.NodeCPUs
+		})
 		return n.Name != home.Name && n.Usable && free > 0 && (free < c.GPUs || !holds) && n.In(strings.Join(home.Partitions, ","))
 	})
 }
@@ -191,7 +194,7 @@ func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, ve
 		if why == "" && !e.Journal.counts(claim, places[claim.Job].Bounds, &status) {
 			why = Uncountable
 		}
-		if fits := i >= len(t.Claims); why == "" && fits && places[claim.Job].Bounds.AddsUp && e.Journal.inParts(claim) {
+		if fits := i >= len(t.Claims); why == "" && fits && places[claim.Job].Bounds.AddsUp && e.Journal.inParts(claim, s.Partitions) {
 			why = InParts
 		}
 		if why == "" && !e.Journal.Allows(claim, &status) {

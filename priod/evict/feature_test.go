@@ -274,10 +274,11 @@ func TestGPUsInParts(t *testing.T) {
 		adds bool
 		free int // of another node
 		cpus int // in use there
+		most int // MaxCPUsPerNode
 		why  preemption.Why
 	}{
-		"another node has a part": {true, 1, 0, InParts}, "another Slurm": {false, 1, 0, preemption.Fits}, "another node is full": {true, 0, 0, preemption.Fits}, "another node has all": {true, 2, 0, preemption.Fits},
-		"another node has all but CPUs": {true, 2, 1000, InParts},
+		"another node has a part": {true, 1, 0, 0, InParts}, "another Slurm": {false, 1, 0, 0, preemption.Fits}, "another node is full": {true, 0, 0, 0, preemption.Fits}, "another node has all": {true, 2, 0, 0, preemption.Fits},
+		"another node has all but CPUs": {true, 2, 1000, 0, InParts}, "all but CPUs of its partition": {true, 2, 12, 12, InParts}, "and these": {true, 2, 0, 12, preemption.Fits},
 	} {
 		f, e, s, p := newCluster()
 		n := &s.Nodes[0]
@@ -286,6 +287,9 @@ func TestGPUsInParts(t *testing.T) {
 		other.Name, other.GPUsUsed, other.CPUsUsed = "n0", 4-c.free, c.cpus
 		s.Nodes = append(s.Nodes, other)
 		f.bounds.AddsUp = c.adds
+		for i := range s.Partitions {
+			s.Partitions[i].NodeCPUs = c.most
+		}
 		p.MakeQueue(s)
 		e.Journal.nodes = s.Nodes
 		choice, err := e.chooseVictims(t.Context(), s, p)
