@@ -348,6 +348,11 @@ func newScene(t *testing.T) *scene {
 	s.do(os.WriteFile(s.script, []byte("#!/bin/sh\n#SBATCH --gres=gpu:1 --time=5\n"), 0o755))
 	s.fill()
 	s.job = s.submit("--prio-type=te", "--gres=gpu:1", "--time=5", "--wrap", "sleep 600")
+	// A slurmctld 22.05 that ends while it waits for the job's index in accounting refuses each later update of the job.
+	s.wait("accounting to know the job", func() bool {
+		return strings.TrimSpace(s.slurm("sacct", "--noheader", "--allocations", "--format=JobID", "--jobs="+s.job)) == s.job
+	})
+	s.slurm("scontrol", "update", "JobId="+s.job, "AdminComment=known") // waits for the index
 	s.start()
 	s.address = "unix:" + filepath.Join(s.dir, "run", "explain")
 	s.after(0)
