@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -53,4 +54,25 @@ func FuzzAccounts(f *testing.F) {
 			seen[a.Name] = true
 		}
 	})
+}
+
+// Numbers of jobs stand among the TRES of the same scope; what has no limit is left out, but accounts, which are parents of others.
+func TestLimitsOfJobs(t *testing.T) {
+	jobs := func(n int64) TRES { return TRES{{Jobs, n}} }
+	qos, err := parseQOSLimits("many|gres/gpu=1|gres/gpu=8|gres/gpu=3||cpu=9|1-00:00:00|OverPartQOS|2|4|5\nplain||||||||||\n", new(table))
+	want := map[string]QOSLimits{"many": {
+		Node: TRES{{"gres/gpu", 1}}, Job: TRES{{"gres/gpu", 8}}, User: append(TRES{{"gres/gpu", 3}}, jobs(2)...), Account: jobs(4), All: append(TRES{{"cpu", 9}}, jobs(5)...),
+		MaxTime: 24 * time.Hour, Flags: []string{"OverPartQOS"},
+	}}
+	if diff := cmp.Diff(want, qos); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	all, err := parseAssociations("root|||||||\nphysics|||root|gres/gpu=6|||\nphysics|ann|big||||gres/gpu=2|3\nphysics|bob||||||\n", new(table))
+	if diff := cmp.Diff([]Association{{Account: "root"}, {Account: "physics", Parent: "root", All: TRES{{"gres/gpu", 6}}}, {Account: "physics", User: "ann", Partition: "big", Job: append(TRES{{"gres/gpu", 2}}, jobs(3)...)}}, all); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	left := table{}
+	if _, err := parseAssociations("root|||||||\nphysics|||root|gres/gpu=6|x||\n", &left); err != nil || len(left.odd) != 1 {
+		t.Error(err, left.odd)
+	}
 }

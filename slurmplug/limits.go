@@ -99,30 +99,6 @@ func (c *Client) Limits(ctx context.Context, cluster string) (*Limits, error) {
 	return l, err
 }
 
-// GroupTRES are the GrpTRES of accounts, by name; an account without one is left out.
-func (c *Client) GroupTRES(ctx context.Context, cluster string) (map[string]TRES, error) {
-	out, err := c.sacctmgr(ctx, "assoc", "cluster="+cluster, "format=Account,User,GrpTRES")
-	if err != nil {
-		return nil, err
-	}
-	t := table{name: "sacctmgr show assoc"}
-	all, err := parseGroupTRES(out, &t)
-	c.leave(&t, err)
-	return all, err
-}
-
-func parseGroupTRES(out string, t *table) (map[string]TRES, error) {
-	all := map[string]TRES{}
-	err := t.eachRow(out, 3, func(f []string) error {
-		limit, err := ParseTRES(f[2])
-		if f[1] == "" && len(limit) > 0 {
-			all[f[0]] = limit
-		}
-		return err
-	})
-	return all, err
-}
-
 // parseLimits reads associations and QOS. One whose limits cannot be read is one of which it is not known what
 // it leaves.
 func parseLimits(assoc, qos string, t *[2]table) (*Limits, error) {

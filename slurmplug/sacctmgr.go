@@ -61,13 +61,19 @@ func parseQOS(out string, t *table) (all []string, err error) {
 	return all, nil
 }
 
-// QOSLimits are what a QOS allows of TRES.
+// QOSLimits are what a QOS allows of TRES, and of running jobs, which stand among these under Jobs.
 type QOSLimits struct {
-	Node, Job          TRES // to a job: of each of its nodes, and in all
-	User, Account, All TRES // to the jobs of a user, of an account, and to all together
-	MaxTime            time.Duration
-	Flags              []string
+	Node    TRES          `toml:"-"`       // of each node of a job
+	Job     TRES          `toml:"job"`     // of a job
+	User    TRES          `toml:"user"`    // of a user's jobs together
+	Account TRES          `toml:"account"` // of an account's
+	All     TRES          `toml:"all"`     // of all
+	MaxTime time.Duration `toml:"max_time"`
+	Flags   []string      `toml:"flags"`
 }
+
+// Jobs is the name under which running jobs are counted among TRES.
+const Jobs = "jobs"
 
 // Has reports whether the QOS has a flag, such as PartitionTimeLimit.
 func (l *QOSLimits) Has(flag string) bool {
@@ -77,7 +83,7 @@ func (l *QOSLimits) Has(flag string) bool {
 // QOSLimits reads the limits of all QOS, by their names; those without any are left out. Of a QOS whose limits are per
 // cent (Relative) only those of each node count. Without slurmdbd it is an error.
 func (c *Client) QOSLimits(ctx context.Context) (map[string]QOSLimits, error) {
-	out, err := c.sacctmgr(ctx, "qos", "format=Name,MaxTRESPerNode,MaxTRES,MaxTRESPU,MaxTRESPA,GrpTRES,MaxWall,Flags")
+	out, err := c.sacctmgr(ctx, "qos", "format=Name,MaxTRESPerNode,MaxTRES,MaxTRESPU,MaxTRESPA,GrpTRES,MaxWall,Flags,MaxJobsPU,MaxJobsPA,GrpJobs")
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +95,14 @@ func (c *Client) QOSLimits(ctx context.Context) (map[string]QOSLimits, error) {
 
 func parseQOSLimits(out string, t *table) (map[string]QOSLimits, error) {
 	limits := map[string]QOSLimits{}
-	err := t.eachRow(out, 8, func(f []string) (err error) {
+	err := t.eachRow(out, 11, func(f []string) (err error) {
 		var l QOSLimits
 		for i, into := range []*TRES{&l.Node, &l.Job, &l.User, &l.Account, &l.All} {
-			tres, unread := ParseTRES(f[i+1])
+			jobs := ""
+			if i > 1 {
+				jobs = f[i+6]
+			}
+			tres, unread := withJobs(f[i+1], jobs)
 			err = cmp.Or(err, unread)
 			*into = tres
 		}
@@ -107,6 +117,53 @@ func parseQOSLimits(out string, t *table) (map[string]QOSLimits, error) {
 		return err
 	})
 	return limits, err
+}
+
+// withJobs is a list of TRES with a number of running jobs among them; "": any number.
+func withJobs(list, jobs string) (TRES, error) {
+	tres, err := ParseTRES(list)
+	if n, unread := parseCount(jobs); jobs != "" && unread == nil {
+		tres = append(tres, TRESCount{Jobs, n})
+	} else if jobs != "" {
+		err = cmp.Or(err, unread)
+	}
+	return tres, err
+}
+
+// Association is what an account may have at once, or a user in it, perhaps in one partition.
+type Association struct {
+	Account   string `toml:"account"`
+	User      string `toml:"user"`
+	Partition string `toml:"partition"`
+	Parent    string `toml:"parent"` // of an account
+	All       TRES   `toml:"all"`    // GrpTRES and GrpJobs: with all below it together
+	Job       TRES   `toml:"job"`    // MaxTRES of each job, and MaxJobs of a user's together
+}
+
+// Associations reads those of a cluster, but users' without a limit. Without slurmdbd it is an error.
+func (c *Client) Associations(ctx context.Context, cluster string) ([]Association, error) {
+	out, err := c.sacctmgr(ctx, "assoc", "cluster="+cluster, "format=Account,User,Partition,ParentName,GrpTRES,GrpJobs,MaxTRES,MaxJobs")
+	if err != nil {
+		return nil, err
+	}
+	t := table{name: "sacctmgr show assoc"}
+	all, err := parseAssociations(out, &t)
+	c.leave(&t, err)
+	return all, err
+}
+
+func parseAssociations(out string, t *table) (all []Association, err error) {
+	err = t.eachRow(out, 8, func(f []string) error {
+		a := Association{Account: f[0], User: f[1], Partition: f[2], Parent: f[3]}
+		var unread [2]error
+		a.All, unread[0] = withJobs(f[4], f[5])
+		a.Job, unread[1] = withJobs(f[6], f[7])
+		if a.User == "" || len(a.All)+len(a.Job) > 0 {
+			all = append(all, a)
+		}
+		return cmp.Or(unread[0], unread[1])
+	})
+	return all, err
 }
 
 // listOf splits at commas; nil for "".

@@ -52,6 +52,12 @@ func ParseTRES(list string) (TRES, error) {
 	return all, nil
 }
 
+// UnmarshalText reads a list as ParseTRES does.
+func (t *TRES) UnmarshalText(list []byte) (err error) {
+	*t, err = ParseTRES(string(list))
+	return err
+}
+
 // Slurm's NO_VAL64 and INFINITE64 (slurm.h), which sacct prints as they are.
 const noVal64, infinite64 = "18446744073709551614", "18446744073709551615"
 

@@ -280,6 +280,10 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		if err == nil {
 			reservations, err = client.Reservations(ctx)
 		}
+		var limits trace.Cluster
+		if err == nil {
+			err = readLimits(ctx, client, &limits)
+		}
 		if err != nil {
 			return fmt.Errorf("read Slurm: %w", err)
 		}
@@ -289,6 +293,7 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		}
 		var left [2]int
 		in.Cluster, left = trace.FromSnapshot(&snapshot)
+		in.Cluster.QOS, in.Cluster.Associations = limits.QOS, limits.Associations
 		for i, kind := range []string{"GPU nodes", "nodes without GPUs"} {
 			if left[i] > 0 {
 				s.Notes = append(s.Notes, fmt.Sprintf("%d %s are down or drained and left out", left[i], kind))
@@ -308,6 +313,18 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		return usageError{err}
 	}
 	return nil
+}
+
+// readLimits reads those of QOS and associations, where this Slurm goes by them.
+func readLimits(ctx context.Context, client *slurmplug.Client, into *trace.Cluster) error {
+	conf, err := client.Config(ctx)
+	if err != nil || !conf.EnforcesLimits() {
+		return err
+	}
+	if into.QOS, err = client.QOSLimits(ctx); err == nil {
+		into.Associations, err = client.Associations(ctx, conf.ClusterName())
+	}
+	return err
 }
 
 // nodeEvents reads what happens to the nodes.

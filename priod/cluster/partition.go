@@ -30,27 +30,18 @@ type Partition struct {
 	NotQOS      []string
 	Groups      bool // it admits some groups of users alone
 
-	// Of its QOS, 0: none. Jobs beyond them have Job.Beyond, which the limits of users and accounts and of other TRES count in, too.
-	QOSTime          time.Duration // MaxWall
-	JobGPUs, QOSGPUs int           // MaxTRES and GrpTRES of gres/gpu
+	OwnQOS string // whose limits are its; "": none. Jobs beyond them have Job.Beyond
 }
 
 // Lifts are limits of partitions that the QOS of a job lifts from it.
 type Lifts struct{ MaxTime, MaxNodes, MinNodes bool }
-
-// SetQOS keeps what the partition's QOS allows.
-func (p *Partition) SetQOS(l slurmplug.QOSLimits) {
-	jobs, _ := l.Job.Get("gres/gpu")
-	all, _ := l.All.Get("gres/gpu")
-	p.QOSTime, p.JobGPUs, p.QOSGPUs = l.MaxTime, int(jobs), int(all)
-}
 
 // NewPartition is a partition as policies see it.
 func NewPartition(p *slurmplug.Partition) Partition {
 	o := Partition{
 		Name: p.Name, Draining: strings.HasPrefix(p.State, "DRAIN"), NodeCPUs: p.MaxNodeCPUs, NodeMemMB: p.DefNodeMem, Open: p.NodeLimit, Tier: p.PriorityTier, JobFactor: p.JobFactor,
 		Preemptable: p.PreemptMode != "" && p.PreemptMode != "OFF", MaxTime: p.MaxTime, DefaultTime: p.DefaultTime, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes,
-		Accounts: p.Accounts, NotAccounts: p.NotAccounts, QOS: p.AllowsQOS, NotQOS: p.NotQOS, Groups: p.Groups != nil,
+		Accounts: p.Accounts, NotAccounts: p.NotAccounts, QOS: p.AllowsQOS, NotQOS: p.NotQOS, Groups: p.Groups != nil, OwnQOS: p.QOS,
 	}
 	if o.Closed = p.State; p.State == "UP" || o.Draining {
 		o.Closed = ""

@@ -176,16 +176,19 @@ func (c *Cluster) GPULimits(ctx context.Context) (map[string]map[string]int, err
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.client.GroupTRES(ctx, conf.ClusterName())
+	all, err := c.client.Associations(ctx, conf.ClusterName())
 	limits := map[string]map[string]int{}
-	for account, tres := range all {
+	for _, a := range all {
+		if a.User != "" || len(a.All) == 0 {
+			continue
+		}
 		of := map[string]int{}
-		for _, t := range tres {
+		for _, t := range a.All {
 			if gpuType, is := strings.CutPrefix(t.Name, "gres/gpu"); is {
 				of[strings.TrimPrefix(gpuType, ":")] = int(t.Count)
 			}
 		}
-		limits[account] = of
+		limits[a.Account] = of
 	}
 	return limits, err
 }

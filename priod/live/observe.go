@@ -787,12 +787,10 @@ func (c *Cluster) setLimits(partitions []slurmplug.Partition) {
 	c.unreadPartitions = unreadPartitions(partitions)
 	c.partitions, c.partitionQOS, c.withQOS, c.spreads = nil, map[string]string{}, nil, map[string]bool{}
 	for _, p := range partitions {
-		o := cluster.NewPartition(&p)
 		if p.QOS != "" {
 			c.partitionQOS[p.Name], c.withQOS = p.QOS, append(c.withQOS, p.Name)
-			o.SetQOS(c.qosLimits[p.QOS])
 		}
-		c.partitions = append(c.partitions, o)
+		c.partitions = append(c.partitions, cluster.NewPartition(&p))
 		if p.WholeNodes != "" {
 			c.wholeNodes[p.Name] = true
 		}

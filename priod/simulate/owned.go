@@ -9,6 +9,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
 )
 
 // How a Slurm without priod gives accounts what [[share]] tables say that they own.
@@ -32,17 +33,18 @@ func (s *Spec) own(in *Input, opt *virtual.Options) error {
 	if in.Config == nil || len(in.Config.Shares) == 0 {
 		return virtual.OptionError(fmt.Sprintf("--order %s wants [[share]] tables in the file of --config", s.Order))
 	}
-	opt.Order, opt.Accounts = virtual.Multifactor, map[string]virtual.Account{}
+	opt.Order, opt.Shares = virtual.Multifactor, map[string]int{}
 	for _, x := range in.Config.Shares {
 		gpus := x.GPUs
 		if gpus == 0 {
 			gpus = int(math.Floor(x.Part * float64(in.Cluster.TotalGPUs())))
 		}
-		a := opt.Accounts[x.Account]
-		if a.Fairshare += gpus; s.Order == Quotas {
-			a.GPUs = a.Fairshare
+		opt.Shares[x.Account] += gpus
+	}
+	for name, gpus := range opt.Shares {
+		if s.Order == Quotas {
+			in.Cluster.Associations = append(slices.Clip(in.Cluster.Associations), slurmplug.Association{Account: name, All: slurmplug.TRES{{Name: "gres/gpu", Count: int64(gpus)}}})
 		}
-		opt.Accounts[x.Account] = a
 	}
 	if s.Order != Owners {
 		return nil
@@ -50,16 +52,17 @@ func (s *Spec) own(in *Input, opt *virtual.Options) error {
 	if in.Cluster.Divided() {
 		return virtual.OptionError(fmt.Sprintf("--order %s makes partitions of its own: want nodes without partitions", Owners))
 	}
-	in.Cluster = in.divide(opt.Accounts)
-	in.Jobs = submitted(in.Jobs, opt.Accounts, virtual.Never(in.Cluster, *opt))
+	in.Cluster = in.divide(opt.Shares)
+	in.Jobs = submitted(in.Jobs, opt.Shares, virtual.Never(in.Cluster, *opt))
 	opt.Evict = virtual.SlurmPartitions
 	return nil
 }
 
 // divide gives each owner a partition of whole nodes, as many as its GPUs come to, the largest first. Nodes of the type of
 // which most are left are given first.
-func (in *Input) divide(owners map[string]virtual.Account) trace.Cluster {
-	c := trace.Cluster{Partitions: []trace.Partition{{Name: guests, Tier: 1, JobFactor: 1}}}
+func (in *Input) divide(owners map[string]int) trace.Cluster {
+	c := in.Cluster
+	c.Nodes, c.Partitions = nil, []trace.Partition{{Name: guests, Tier: 1, JobFactor: 1}}
 	left := map[string]int{}
 	for _, g := range in.Cluster.Nodes {
 		for range g.Count {
@@ -71,7 +74,7 @@ func (in *Input) divide(owners map[string]virtual.Account) trace.Cluster {
 	}
 	for _, name := range byGPUs(owners) {
 		given := 0
-		for has := 0; has < owners[name].Fairshare; given++ {
+		for has := 0; has < owners[name]; given++ {
 			best := -1
 			for i := range c.Nodes {
 				g := &c.Nodes[i]
@@ -95,18 +98,18 @@ func (in *Input) divide(owners map[string]virtual.Account) trace.Cluster {
 }
 
 // byGPUs are the names of accounts, those with most GPUs first.
-func byGPUs(accounts map[string]virtual.Account) (names []string) {
+func byGPUs(accounts map[string]int) (names []string) {
 	for name := range accounts {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	slices.SortStableFunc(names, func(a, b string) int { return accounts[b].Fairshare - accounts[a].Fairshare })
+	slices.SortStableFunc(names, func(a, b string) int { return accounts[b] - accounts[a] })
 	return names
 }
 
 // submitted has each job name partitions as its owner would: that of its account, and the guests' beside it where it may be
 // requeued: by its tag, or as a trial. Jobs that the own partition cannot hold, and those of other accounts, are guests.
-func submitted(jobs iter.Seq2[trace.Job, error], owners map[string]virtual.Account, never func(*trace.Job) string) iter.Seq2[trace.Job, error] {
+func submitted(jobs iter.Seq2[trace.Job, error], owners map[string]int, never func(*trace.Job) string) iter.Seq2[trace.Job, error] {
 	return func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
 			j.Partition = j.Account

@@ -113,7 +113,7 @@ func (s *Spec) Options(in *Input) (virtual.Options, error) {
 		Order: virtual.Order(s.Order), Own: s.Own, Placement: placementModes[s.Placement],
 		Speed: in.Speed, Window: s.Window, Seed: s.Seed, Origin: in.origin(),
 		Grace: o.Grace, RequeueDelay: o.Requeue, Prolog: o.Prolog, Epilog: o.Epilog, Checkpoint: o.Checkpoint,
-		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents, UserGPUs: s.UserGPUs, AccountGPUs: s.AccountGPUs,
+		RestartCost: o.Restart, Hold: o.Hold, MTBF: o.MTBF, Repair: o.Repair, NodeEvents: in.NodeEvents,
 	}
 	if s.Owned() {
 		if err := s.own(in, &opt); err != nil {
@@ -187,9 +187,7 @@ func (s *Spec) off(in *Input) (func(time.Time) bool, error) {
 // reason to leftOut; an error of that ends the jobs. What accounting tells of a job may name a GPU
 // type that was retired, nodes that are down now, or parts that are not equal.
 func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string) error) {
-	never, jobs := virtual.Never(in.Cluster, virtual.Options{
-		Placement: placementModes[spec.Placement], Speed: in.Speed, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs,
-	}), in.Jobs
+	never, jobs := virtual.Never(in.Cluster, virtual.Options{Placement: placementModes[spec.Placement], Speed: in.Speed}), in.Jobs
 	in.Jobs = func(yield func(trace.Job, error) bool) {
 		for j, err := range jobs {
 			if err == nil {

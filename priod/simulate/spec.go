@@ -27,8 +27,6 @@ type Spec struct {
 	NodeCosts   []float64 // what jobs lose on 2, 4, 8 ... times as many nodes as they need; see workload.SpreadLoss
 	SpreadCosts []float64 // what jobs lose on 2, 4, 8 ... times as many leaf switches as they need; see workload.SpreadLoss
 	Trial       string    // priod on and off in blocks, as trial.Parse reads it; off: always off; "": always on
-	UserGPUs    int       // at once, for each user; 0: no limit
-	AccountGPUs int       // at once, for each account; 0: no limit
 }
 
 // Overheads are what moving a job costs on a real cluster; zero costs nothing.

@@ -13,6 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
 	"slurmprio/slurmplug/jobtag"
 )
 
@@ -43,6 +44,9 @@ type Cluster struct {
 	Nodes []NodeGroup `toml:"nodes" json:"nodes"`
 	// Partitions say more of those that nodes name. They count where these divide the nodes (Divided).
 	Partitions []Partition `toml:"partitions" json:"partitions,omitempty"`
+	// QOS are the limits of jobs by their QOS and those of their partitions; that of "" is of jobs whose QOS is not among them.
+	QOS          map[string]slurmplug.QOSLimits `toml:"qos" json:"qos,omitempty"`
+	Associations []slurmplug.Association        `toml:"associations" json:"associations,omitempty"`
 }
 
 // Types are the GPU types in order of first appearance.
@@ -86,8 +90,8 @@ const (
 	maxMemMB  = 1 << 40
 )
 
-// ReadCluster reads a cluster description, [[nodes]] and [[partitions]] tables with the keys of
-// NodeGroup and Partition. Errors name the file, the key and the value.
+// ReadCluster reads a cluster description, [[nodes]], [[partitions]], [qos.NAME] and [[associations]] tables with
+// the keys of NodeGroup, Partition, slurmplug.QOSLimits and Association. Errors name the file, the key and the value.
 func ReadCluster(path string) (Cluster, error) {
 	var c Cluster
 	text, err := os.ReadFile(path)
@@ -99,7 +103,7 @@ func ReadCluster(path string) (Cluster, error) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features, partitions, switch and slowdown, a [[partitions]] table name, priority_tier, priority_job_factor, max_time, max_nodes and state", path, unknown[0])
+		return c, fmt.Errorf("%s: unknown key %s: a [[nodes]] table has count, gpu_type, gpus, cpus, mem_mb, features, partitions, switch and slowdown, a [[partitions]] table name, priority_tier, priority_job_factor, max_time, max_nodes, qos and state, [qos.NAME] job, user, account, all, max_time and flags, [[associations]] account, user, partition, parent, all and job", path, unknown[0])
 	}
 	for i := range c.Partitions { // Slurm's defaults
 		p := &c.Partitions[i]

@@ -61,6 +61,9 @@ func TestReadClusterErrors(t *testing.T) {
 		"tier":        {good + "partitions = [\"a\"]\n[[partitions]]\nname = \"a\"\npriority_tier = 65536\n", "at most 65535 of priority_tier"},
 		"limit":       {good + "partitions = [\"a\"]\n[[partitions]]\nname = \"a\"\nmax_time = \"-1h\"\n", "want 0 or more of priority_tier"},
 		"other key":   {good + "[[partitions]]\nname = \"a\"\nmaxtime = \"1h\"\n", "unknown key partitions.maxtime"},
+		"a limit":     {good + "[qos.a]\nuser = \"gres/gpu\"\n", "not NAME=COUNT"},
+		"of nodes":    {good + "[qos.a]\nnode = \"gres/gpu=1\"\n", "unknown key qos.a.node"},
+		"no account":  {good + "[[associations]]\nuser = \"ann\"\n", "[[associations]] table 1: want an account"},
 		"negative":    {good + good[:len(good)-len("gpus = 4\n")] + "gpus = -4\n", "table 2: gpus = -4"},
 		"no type":     {"[[nodes]]\ncount = 1\ngpus = 4\n", `gpu_type = ""`},
 		"word":        {"[[nodes]]\ncount = \"two\"\n", "count"},
@@ -78,18 +81,47 @@ func TestReadClusterErrors(t *testing.T) {
 
 func TestReadPartitions(t *testing.T) {
 	const nodes = "[[nodes]]\ncount = 1\ngpu_type = \"a100\"\ngpus = 4\npartitions = [\"long\", \"debug\"]\n"
-	c, err := ReadCluster(writeFile(t, nodes+"[[partitions]]\nname = \"long\"\n[[partitions]]\nname = \"debug\"\npriority_tier = 10\npriority_job_factor = 5\nmax_time = \"30m\"\nmax_nodes = 2\njob_gpus = 4\nall_gpus = 8\nstate = \"down\"\n"))
-	want := []Partition{{Name: "long", Tier: 1, JobFactor: 1}, {Name: "debug", Tier: 10, JobFactor: 5, MaxTime: 30 * time.Minute, MaxNodes: 2, JobGPUs: 4, AllGPUs: 8, State: "down"}}
+	c, err := ReadCluster(writeFile(t, nodes+"[[partitions]]\nname = \"long\"\n[[partitions]]\nname = \"debug\"\npriority_tier = 10\npriority_job_factor = 5\nmax_time = \"30m\"\nmax_nodes = 2\nqos = \"d\"\nstate = \"down\"\n"))
+	want := []Partition{{Name: "long", Tier: 1, JobFactor: 1}, {Name: "debug", Tier: 10, JobFactor: 5, MaxTime: 30 * time.Minute, MaxNodes: 2, QOS: "d", State: "down"}}
 	if err != nil || !cmp.Equal(want, c.Partitions) || c.Partition("debug").Closed() != "DOWN" || c.Partition("long").Closed() != "" || c.Partition("x") != nil {
 		t.Error(err, cmp.Diff(want, c.Partitions))
 	}
 	s := cluster.Snapshot{Partitions: []cluster.Partition{
-		{Name: "long", Tier: 1, JobFactor: 1, MaxTime: slurmplug.Unlimited}, {Name: "debug", Closed: "DOWN", Tier: 10, JobFactor: 5, MaxTime: time.Hour, QOSTime: 30 * time.Minute, MaxNodes: 2, JobGPUs: 4, QOSGPUs: 8}, {Name: "old", Draining: true},
+		{Name: "long", Tier: 1, JobFactor: 1, MaxTime: slurmplug.Unlimited}, {Name: "debug", Closed: "DOWN", Tier: 10, JobFactor: 5, MaxTime: 30 * time.Minute, MaxNodes: 2, OwnQOS: "d"}, {Name: "old", Draining: true},
 	}}
 	read, _ := FromSnapshot(&s)
 	want[1].State = "DOWN"
 	if want = append(want, Partition{Name: "old", State: "DRAIN"}); !cmp.Equal(want, read.Partitions) {
 		t.Error(cmp.Diff(want, read.Partitions))
+	}
+}
+
+// Limits stand in a description as Slurm has them.
+func TestReadLimits(t *testing.T) {
+	c, err := ReadCluster(writeFile(t, `
+[[nodes]]
+count = 1
+gpu_type = "a100"
+gpus = 4
+[qos.""]
+user = "gres/gpu=2,jobs=1"
+[qos.long]
+all = "cpu=8"
+max_time = "48h"
+flags = ["OverPartQOS"]
+[[associations]]
+account = "physics"
+user = "ann"
+parent = "science"
+all = "gres/gpu=3"
+job = "jobs=5"
+`))
+	tres := func(name string, n int64) slurmplug.TRES { return slurmplug.TRES{{Name: name, Count: n}} }
+	want := Cluster{Nodes: []NodeGroup{{Count: 1, GPUType: "a100", GPUs: 4}}, QOS: map[string]slurmplug.QOSLimits{
+		"": {User: append(tres("gres/gpu", 2), tres(slurmplug.Jobs, 1)...)}, "long": {All: tres("cpu", 8), MaxTime: 48 * time.Hour, Flags: []string{"OverPartQOS"}},
+	}, Associations: []slurmplug.Association{{Account: "physics", User: "ann", Parent: "science", All: tres("gres/gpu", 3), Job: tres(slurmplug.Jobs, 5)}}}
+	if diff := cmp.Diff(want, c); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }
 

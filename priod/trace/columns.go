@@ -78,6 +78,7 @@ var columns = append([]column{
 	countColumn("nodes", 0, func(j *Job) *int { return &j.Nodes }),
 	textColumn("user", func(j *Job) *string { return &j.User }),
 	textColumn("account", func(j *Job) *string { return &j.Account }),
+	textColumn("qos", func(j *Job) *string { return &j.QOS }),
 	textColumn("partition", func(j *Job) *string { return &j.Partition }),
 	numberColumn("weight", math.SmallestNonzeroFloat64, 1e9, "a weight above 0", 1, func(j *Job) *float64 { return &j.Weight }),
 	textColumn("gpu_type", func(j *Job) *string { return &j.GPUType }),

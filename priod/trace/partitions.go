@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/slurmplug"
 )
 
 // Partition is what a partition of a cluster asks of its jobs.
@@ -16,8 +17,7 @@ type Partition struct {
 	JobFactor int           `toml:"priority_job_factor" json:"priority_job_factor"` // counts beside the largest one
 	MaxTime   time.Duration `toml:"max_time" json:"max_time,omitempty"`             // of its jobs' limits; 0: any
 	MaxNodes  int           `toml:"max_nodes" json:"max_nodes,omitempty"`           // of one job; 0: any number
-	JobGPUs   int           `toml:"job_gpus" json:"job_gpus,omitempty"`             // of one job; 0: any number
-	AllGPUs   int           `toml:"all_gpus" json:"all_gpus,omitempty"`             // of its jobs together, by its QOS; 0: any number
+	QOS       string        `toml:"qos" json:"qos,omitempty"`                       // whose limits its jobs are under; "": none
 	State     string        `toml:"state" json:"state,omitempty"`                   // up ("": the same), down, drain, inactive: it starts no job
 }
 
@@ -59,10 +59,7 @@ const maxTier = 1<<16 - 1
 
 // partitionOf is a partition of a snapshot.
 func partitionOf(p *cluster.Partition) Partition {
-	o := Partition{Name: p.Name, Tier: p.Tier, JobFactor: p.JobFactor, MaxTime: max(p.MaxTime, 0), MaxNodes: p.MaxNodes, JobGPUs: p.JobGPUs, AllGPUs: p.QOSGPUs, State: p.Closed}
-	if p.QOSTime > 0 && (o.MaxTime == 0 || p.QOSTime < o.MaxTime) {
-		o.MaxTime = p.QOSTime
-	}
+	o := Partition{Name: p.Name, Tier: p.Tier, JobFactor: p.JobFactor, MaxTime: max(p.MaxTime, 0), MaxNodes: p.MaxNodes, QOS: p.OwnQOS, State: p.Closed}
 	if p.Draining {
 		o.State = "DRAIN"
 	}
@@ -71,6 +68,9 @@ func partitionOf(p *cluster.Partition) Partition {
 
 // checkPartitions refuses what no partition is.
 func (c *Cluster) checkPartitions() error {
+	if i := slices.IndexFunc(c.Associations, func(a slurmplug.Association) bool { return a.Account == "" }); i >= 0 {
+		return fmt.Errorf("[[associations]] table %d: want an account", i+1)
+	}
 	for i := range c.Partitions {
 		p := &c.Partitions[i]
 		switch {
@@ -80,8 +80,8 @@ func (c *Cluster) checkPartitions() error {
 			return fmt.Errorf("[[partitions]] table %d: name = %.80q stands twice", i+1, p.Name)
 		case !slices.Contains([]string{"", "UP", "DOWN", "DRAIN", "INACTIVE"}, strings.ToUpper(p.State)):
 			return fmt.Errorf("[[partitions]] table %d: state = %.40q: want up, down, drain or inactive", i+1, p.State)
-		case min(p.Tier, p.JobFactor, p.MaxNodes, p.JobGPUs, p.AllGPUs) < 0 || p.MaxTime < 0:
-			return fmt.Errorf("[[partitions]] table %d: want 0 or more of priority_tier, priority_job_factor, max_time, max_nodes, job_gpus and all_gpus", i+1)
+		case min(p.Tier, p.JobFactor, p.MaxNodes) < 0 || p.MaxTime < 0:
+			return fmt.Errorf("[[partitions]] table %d: want 0 or more of priority_tier, priority_job_factor, max_time and max_nodes", i+1)
 		case max(p.Tier, p.JobFactor) > maxTier:
 			return fmt.Errorf("[[partitions]] table %d: want at most %d of priority_tier and priority_job_factor", i+1, maxTier)
 		}

@@ -207,21 +207,21 @@ prio:type=te&grace=60&ckpt=600&v=1 mine|100|x|2024-03-01T10:00:00|2024-03-01T10:
 		job(func(j *Job) { // both runs of 105: the first submission, the last run
 			j.ID, j.User, j.GPUs, j.Nodes, j.Duration, j.Limit, j.Untagged = "105", "bob", 1, 1, 86410, 86410, true
 			j.Start, j.End, j.Ran = 600, 91510, 4200+86410 // and all of what happened
-			j.Trials, j.Ending.State = []Trial{{4200, Ending{State: "NODE_FAIL"}}}, "TIMEOUT"
+			j.QOS, j.Trials, j.Ending.State = "normal", []Trial{{4200, Ending{State: "NODE_FAIL"}}}, "TIMEOUT"
 		}),
 		job(func(j *Job) {
 			j.ID, j.User, j.GPUs, j.Nodes, j.CPUs, j.Submit, j.Duration = "101_3", "bob", 1, 1, 1, 3600, 1
-			j.Limit, j.GPUType, j.Class, j.Ending.State = 365*86400, "v100", cluster.TE, "FAILED"
+			j.Limit, j.GPUType, j.Class, j.QOS, j.Ending.State = 365*86400, "v100", cluster.TE, "debug", "FAILED"
 			j.Start, j.End, j.Ran = 3605, 3606, 1
 		}),
 		job(func(j *Job) { // without GPUs
 			j.ID, j.User, j.CPUs, j.Nodes, j.Submit, j.Duration, j.Limit, j.Untagged = "104", "bob", 1, 1, 3600, 600, 3600, true
-			j.Start, j.End, j.Ran = 4200, 4800, 600
+			j.QOS, j.Start, j.End, j.Ran = "normal", 4200, 4800, 600
 		}),
 		job(func(j *Job) {
 			j.ID, j.User, j.Account, j.GPUs, j.Nodes, j.CPUs, j.MemMB, j.Submit = "100", "ann", "ml", 2, 1, 16, 20480, 7200
 			j.Duration, j.Limit, j.Class, j.Grace, j.Ckpt = 3600, 7200, cluster.TE, 60, 600
-			j.Start, j.End, j.Ran = 7800, 11400, 3600
+			j.QOS, j.Start, j.End, j.Ran = "normal", 7800, 11400, 3600
 		}),
 	}
 	if diff := cmp.Diff(want, jobs); diff != "" {
@@ -403,7 +403,7 @@ func TestCSVRoundTrip(t *testing.T) {
 			if rapid.Bool().Draw(t, "more") {
 				j.Limit, j.Grace, j.Ckpt = seconds.Draw(t, "limit"), seconds.Draw(t, "grace"), seconds.Draw(t, "ckpt")
 				j.CPUs, j.Nodes, j.MemMB = rapid.IntRange(0, maxGPUs).Draw(t, "cpus"), rapid.IntRange(0, maxGPUs).Draw(t, "nodes"), rapid.Int64Range(0, maxMemMB).Draw(t, "mem")
-				j.User, j.Account, j.Partition, j.GPUType = text.Draw(t, "user"), text.Draw(t, "account"), text.Draw(t, "partition"), text.Draw(t, "type")
+				j.User, j.Account, j.QOS, j.Partition, j.GPUType = text.Draw(t, "user"), text.Draw(t, "account"), text.Draw(t, "qos"), text.Draw(t, "partition"), text.Draw(t, "type")
 				class := rapid.SampledFrom([]Job{{Class: cluster.TE}, {Class: cluster.BE}, {Class: cluster.BE, Untagged: true}, {Class: cluster.BE, Untagged: true, NoTag: true}}).Draw(t, "class")
 				j.Class, j.Untagged, j.NoTag, j.Weight = class.Class, class.Untagged, class.NoTag, rapid.Float64Range(1e-300, 1e9).Draw(t, "weight")
 				j.Deadline = rapid.SampledFrom([]float64{0, 1.5, maxSeconds, NoDeadline}).Draw(t, "deadline")

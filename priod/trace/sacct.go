@@ -141,7 +141,7 @@ func fold(all []past, known demands, opts Options, stats *Stats) ([]Job, error) 
 // job is one of the trace, its times in Unix time.
 func (p *runs) job(req, alloc demand, known demands, tag *jobtag.Tag, opts Options) Job {
 	j := NewJob()
-	j.ID, j.User, j.Account, j.Partition = p.id, p.user, p.account, p.partition
+	j.ID, j.User, j.Account, j.QOS, j.Partition = p.id, p.user, p.account, p.qos, p.partition
 	j.Submit = float64(p.ready.Unix())
 	j.GPUs, j.CPUs, j.MemMB, j.Nodes, j.GPUType = alloc.gpus, alloc.cpus, alloc.memMB, p.nodes, req.gpuType
 	if j.GPUs == 0 || alloc.nodes > 0 && j.GPUs%alloc.nodes == 0 { // else its parts are not equal
@@ -450,7 +450,7 @@ func (s *sacctSource) set(p *past, key, value string) (want string) {
 		}
 		want = "an exit status and a signal, such as 1:0"
 	case "QOS":
-		p.qos = s.texts.get(value)
+		p.qos, want, ok = s.texts.get(value), "printable text", validText(value)
 	case "Comment":
 		tag, _ := jobtag.Split(value)
 		p.tag = s.texts.get(tag)

@@ -37,6 +37,7 @@ type Job struct {
 	Partition string
 
 	User, Account string
+	QOS           string  // "" when the trace does not say
 	Weight        float64 // of its share: 1 unless the trace says otherwise
 	GPUType       string  // "" when left open
 	Deadline      float64 // s from the trace's start; NoDeadline when there is none

@@ -81,8 +81,7 @@ func (e *engine) newJob(t trace.Job) (j *job, why string) {
 	if j.line, why = e.lineOf(&j.Job, j.Partition); why != "" {
 		return nil, why
 	}
-	j.bill = e.bill(j)
-	j.owners = owners{e.owner(e.users, t.User, e.opt.UserGPUs), e.owner(e.accounts, t.Account, cmp.Or(e.opt.Accounts[t.Account].GPUs, e.opt.AccountGPUs))}
+	j.bill, j.holder = e.bill(j), e.holderOf(&j.Job)
 	j.request = placement.Request{Amount: placement.Amount{GPUs: int32(t.GPUs), CPUs: int32(t.CPUs), MemMB: t.MemMB}, Nodes: int32(t.Nodes)}
 	if t.GPUs == 0 {
 		e.withoutGPUs(j)
@@ -98,9 +97,9 @@ func (e *engine) newJob(t trace.Job) (j *job, why string) {
 }
 
 // Never says of a job why no part of the empty cluster can run it, "" where some can. Of opt the
-// placement, the speeds and the limits of users and accounts count.
+// placement and the speeds count.
 func Never(c trace.Cluster, opt Options) func(*trace.Job) string {
-	e := newEngine(context.Background(), c, Options{Placement: opt.Placement, Speed: opt.Speed, UserGPUs: opt.UserGPUs, AccountGPUs: opt.AccountGPUs, Accounts: opt.Accounts})
+	e := newEngine(context.Background(), c, Options{Placement: opt.Placement, Speed: opt.Speed})
 	return func(t *trace.Job) string {
 		if t.Duration == 0 && opt.Speed == nil {
 			return ""
@@ -125,14 +124,6 @@ func (e *engine) never(j *job) string {
 	if j.request.Types == 0 {
 		return "it runs on no GPU type of " + where
 	}
-	for _, w := range []struct {
-		*owner
-		name string
-	}{{j.owners.user, "a user"}, {j.owners.account, "an account"}} {
-		if w.owner != nil && j.GPUs > w.limit {
-			return fmt.Sprintf("%d GPUs are more than %s may hold (%d)", j.GPUs, w.name, w.limit)
-		}
-	}
 	if e.fitsEmpty(j) {
 		return ""
 	}
@@ -156,7 +147,7 @@ func (e *engine) never(j *job) string {
 func (e *engine) withoutGPUs(j *job) {
 	r := &j.request
 	r.Types, r.Off = j.line.kinds, j.line.off
-	r.CPUs = max(r.CPUs, r.Nodes, 1)
+	r.CPUs = int32(asksCPUs(&j.Job))
 	if r.Nodes > 0 {
 		return
 	}
@@ -171,14 +162,12 @@ func (e *engine) withoutGPUs(j *job) {
 	}
 }
 
-func (e *engine) owner(of map[string]*owner, name string, limit int) *owner {
-	if limit == 0 || name == "" {
-		return nil
+// asksCPUs is how many CPUs a job asks for; 0: the share of its GPUs.
+func asksCPUs(j *trace.Job) int {
+	if j.GPUs == 0 {
+		return max(j.CPUs, j.Nodes, 1)
 	}
-	if of[name] == nil {
-		of[name] = &owner{limit: limit}
-	}
-	return of[name]
+	return j.CPUs
 }
 
 // scatter turns an index into a number without pattern (Steele et al., SplitMix, OOPSLA'14).

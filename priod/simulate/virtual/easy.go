@@ -38,7 +38,7 @@ func (e *engine) usable() bool { return e.queue.others > 0 || e.idleGPUs() }
 
 // strict starts jobs in order, in each partition up to its head: the first that does not fit, or would delay the head
 // of another partition, which backfill keeps a place for. A job of several partitions starts in the first that has a
-// place, or is the head of all. As in Slurm, a job whose user or account is at its limit blocks no job, and neither does
+// place, or is the head of all. As in Slurm, a job at a limit blocks no job, and neither does
 // one in a partition that has no nodes for it. It reports whether a partition of a job that started may be looked at again.
 func (e *engine) strict() (again bool) {
 	for _, s := range e.heads {
@@ -48,7 +48,7 @@ func (e *engine) strict() (again bool) {
 	e.queue.pass++
 	for {
 		j, s := e.queue.pick(func(s *slot) *job {
-			if s.part.head != nil || s.ruledOut == e.queue.pass || !s.admits(int(s.request.GPUs)) {
+			if s.part.head != nil || s.ruledOut == e.queue.pass || !s.admits() {
 				return nil
 			}
 			if len(e.windows) > 0 {
@@ -185,7 +185,7 @@ func (e *engine) mayFit(c *class) bool {
 func (e *engine) fitsInTurn(j *job) (*slot, []placement.Share) {
 	for i := range j.class.slots {
 		s := &j.class.slots[i]
-		if s.part.head == nil || s.part.head == j || !s.admits(j.GPUs) || !s.roomOn(e.nodes).MayFit() {
+		if s.part.head == nil || s.part.head == j || !s.admits() || !s.roomOn(e.nodes).MayFit() {
 			continue
 		}
 		within := e.leftFor(j, s)
@@ -208,7 +208,7 @@ func (e *engine) keepPlaces(jobs []*job) (none []*job) {
 	for _, j := range jobs {
 		for i := range j.class.slots {
 			s := &j.class.slots[i]
-			if s.part.head == j || s.ruledOut == e.queue.pass || !s.admits(j.GPUs) {
+			if s.part.head == j || s.ruledOut == e.queue.pass || !s.admits() {
 				continue
 			}
 			kept := len(e.reserved)
@@ -238,7 +238,7 @@ func (e *engine) fill(j *job, s *slot, shares []placement.Share) {
 			e.beyond.Take(shares)
 		}
 	}
-	e.begin(j, s.part, shares)
+	e.begin(j, s, shares)
 }
 
 // shadow is the time until which a job delays no head, wherever on these types it lies.
@@ -262,7 +262,7 @@ func (e *engine) offer(s *slot) (best *job) {
 		return nil
 	}
 	room := s.roomOn(e.nodes)
-	if !s.admits(int(s.request.GPUs)) || !room.MayFit() {
+	if !s.admits() || !room.MayFit() {
 		s.ruledOut = e.queue.pass
 		return nil
 	}

@@ -35,7 +35,8 @@ type job struct {
 	state   state
 	request placement.Request
 	own     placement.Types // that it asks for; request may be bound to one of them
-	owners  owners
+	holder  *holder
+	claims  []claim // under which it counts while it runs
 	line    *line
 	part    *queuePart // in which it runs, last did or is planned to
 	class   *class
@@ -110,10 +111,10 @@ type engine struct {
 	calculating, cycling bool // in the agenda
 	cycles               int64
 
-	users, accounts map[string]*owner
-	factors         *multifactor
-	slurm           *slurm
-	rand            *rand.Rand
+	limits  limits
+	factors *multifactor
+	slurm   *slurm
+	rand    *rand.Rand
 
 	turns    int64
 	last     float64 // submit of the last arrival
@@ -136,9 +137,9 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 	}
 	e := &engine{
 		ctx: ctx, opt: opt, cluster: c, kinds: kindsOf(c), gpus: c.TotalGPUs(), cpus: cpusOf(c), awaited: -1, clock: clock{mainAt: -opt.Pause}, divided: c.Divided(), lines: map[string]*line{}, parts: map[string]*queuePart{},
-		queue: queue{classes: map[classKey]*class{}},
-		users: map[string]*owner{}, accounts: map[string]*owner{},
-		rand: rand.New(rand.NewPCG(opt.Seed, 0x736c75726d)),
+		queue:  queue{classes: map[classKey]*class{}},
+		limits: newLimits(&c),
+		rand:   rand.New(rand.NewPCG(opt.Seed, 0x736c75726d)),
 	}
 	e.types = e.kinds.names
 	e.overlap = e.divided && slices.ContainsFunc(c.Nodes, func(g trace.NodeGroup) bool { return len(g.Partitions) > 1 })
@@ -156,7 +157,7 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 		e.awaited = opt.Window.Last - opt.Window.First + 1
 	}
 	if opt.Order == Multifactor || opt.Order == Priod {
-		e.factors = newMultifactor(opt.Multifactor, opt.Accounts, c)
+		e.factors = newMultifactor(opt.Multifactor, opt.Shares, c)
 	}
 	if opt.Order == Priod {
 		e.slurm = newSlurm(e)

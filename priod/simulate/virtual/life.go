@@ -41,9 +41,9 @@ func (e *engine) restart(j *job) float64 {
 }
 
 // begin gives a waiting job the shares, in a partition, and starts it.
-func (e *engine) begin(j *job, p *queuePart, shares []placement.Share) {
+func (e *engine) begin(j *job, s *slot, shares []placement.Share) {
 	e.queue.remove(j)
-	j.part = p
+	j.part, j.claims = s.part, s.claims
 	e.hold(j, shares)
 	e.start(j)
 }
@@ -72,8 +72,7 @@ func (e *engine) start(j *job) {
 func (e *engine) hold(j *job, shares []placement.Share) {
 	j.shares = append(j.one[:0], shares...)
 	e.nodes.Take(j.shares)
-	j.owners.add(j.GPUs)
-	j.part.used += j.GPUs
+	e.count(j, 1)
 	t := e.nodes.Type(j.shares[0].Node)
 	j.speed = e.runs(j)
 	o := &e.outcomes[j.index]
@@ -181,7 +180,6 @@ func (e *engine) delay(j *job) {
 func (e *engine) drop(j *job) {
 	e.nodes.Release(j.shares)
 	e.rebootsAfter(j.shares)
-	j.owners.add(-j.GPUs)
-	j.part.used -= j.GPUs
+	e.count(j, -1)
 	e.factors.stops(j, e.now)
 }

@@ -24,7 +24,7 @@ var DefaultWeights = Weights{Age: 1000, JobSize: 1000, FairShare: 10000, MaxAge:
 // FIFOWeights let age alone decide: first come, first served.
 var FIFOWeights = Weights{Age: 1000}
 
-// multifactor is Slurm's priority of jobs, with fair share by account: an account has the shares that Options.Accounts gives
+// multifactor is Slurm's priority of jobs, with fair share by account: an account has the shares that Options.Shares gives
 // it, else 1 as by Slurm's default, and use is GPU-seconds. A job without GPUs is billed for
 // the GPUs whose share of CPUs it holds.
 type multifactor struct {
@@ -43,13 +43,7 @@ type account struct {
 	shares float64
 }
 
-// Account is what the association of an account says (https://slurm.schedmd.com/resource_limits.html).
-type Account struct {
-	Fairshare int
-	GPUs      int // GrpTRES=gres/gpu: at once; 0: no limit
-}
-
-func newMultifactor(w Weights, accounts map[string]Account, c trace.Cluster) *multifactor {
+func newMultifactor(w Weights, shares map[string]int, c trace.Cluster) *multifactor {
 	if w == (Weights{}) {
 		w = DefaultWeights
 	}
@@ -65,9 +59,9 @@ func newMultifactor(w Weights, accounts map[string]Account, c trace.Cluster) *mu
 		g := &c.Nodes[i]
 		m.nodes, m.cpus, m.widest = m.nodes+g.Count, m.cpus+g.Count*g.CPUs, max(m.widest, g.GPUs)
 	}
-	for name, a := range accounts {
-		m.accounts[name] = &account{shares: float64(a.Fairshare)}
-		m.all.shares += float64(a.Fairshare)
+	for name, n := range shares {
+		m.accounts[name] = &account{shares: float64(n)}
+		m.all.shares += float64(n)
 	}
 	return m
 }

@@ -21,6 +21,7 @@ import (
 // waiting job at every event and knows nothing of classes or trees.
 type naive struct {
 	opt     Options
+	cluster trace.Cluster
 	nodes   *placement.Nodes
 	empty   *placement.Nodes
 	groups  []*trace.NodeGroup // by node
@@ -58,6 +59,7 @@ type naiveJob struct {
 	trace.Job
 	index           int
 	parts           []naivePart
+	part            string // in which it runs
 	start, end, due float64
 	order           int // of starts
 	shares          []placement.Share
@@ -66,7 +68,7 @@ type naiveJob struct {
 func (j *naiveJob) limit() float64 { return cmp.Or(j.Limit, j.Duration) }
 
 func (n *naive) simulate(c trace.Cluster, jobs []trace.Job) []float64 {
-	n.nodes = placement.New(n.opt.Placement, nodesOf(c, kindsOf(c).of))
+	n.cluster, n.nodes = c, placement.New(n.opt.Placement, nodesOf(c, kindsOf(c).of))
 	n.nodes.Apart()
 	if n.opt.Backfill == NoBackfill {
 		n.opt.Interval = 0
@@ -215,7 +217,7 @@ func (n *naive) pass(starts []float64) {
 		n.queue = slices.DeleteFunc(n.queue, func(j *naiveJob) bool {
 			before := len(n.heads)
 			for _, p := range j.parts {
-				if slices.ContainsFunc(n.heads, func(h naiveHead) bool { return h.part == p.name }) {
+				if slices.ContainsFunc(n.heads, func(h naiveHead) bool { return h.part == p.name }) || n.beyond(j, p.name) {
 					continue
 				}
 				heads := n.heads
@@ -260,10 +262,10 @@ func (n *naive) block(j *naiveJob, p naivePart) {
 // start starts a job in a partition, if it may.
 func (n *naive) start(j *naiveJob, p naivePart, starts []float64) bool {
 	shares, fits := n.place(j, p)
-	if !fits {
+	if !fits || n.beyond(j, p.name) {
 		return false
 	}
-	j.shares = slices.Clone(shares)
+	j.part, j.shares = p.name, slices.Clone(shares)
 	n.nodes.Take(j.shares)
 	for _, s := range j.shares {
 		if free := n.nodes.FreeOn(s.Node); free.GPUs < 0 || free.CPUs < 0 || free.MemMB < 0 {
@@ -433,6 +435,7 @@ func TestIndexedBackfillIsTheNaiveOne(t *testing.T) {
 		if rapid.Bool().Draw(t, "some without GPUs") {
 			withoutGPUs(t, &c, jobs)
 		}
+		drawLimits(t, &c, jobs)
 		checkAgainstNaive(t, c, jobs, opt)
 	})
 }
@@ -481,7 +484,7 @@ func checkAgainstNaive(t *rapid.T, c trace.Cluster, jobs []trace.Job, opt Option
 			t.Fatalf("job %s ran %+v", jobs[i].ID, o)
 		}
 	}
-	if n.delayed != "" && opt.Interval+opt.Pause == 0 {
+	if n.delayed != "" && opt.Interval+opt.Pause == 0 && !hasLimits(c) {
 		t.Fatalf("head %s starts after its first shadow time", n.delayed)
 	}
 	checkCapacity(t, c, r, jobs)
@@ -538,7 +541,6 @@ func TestErrors(t *testing.T) {
 		{"too large", []trace.Job{ok, {ID: "big", GPUs: 9, Duration: 1}, ok, {ID: "bigger", GPUs: 99, Duration: 1}}, Options{},
 			"stuck: these jobs can never run because they ask for more than they can get: big (9 GPUs of one type are more than the cluster has (8)), bigger (99 GPUs of one type are more than the cluster has (8))"},
 		{"type", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, GPUType: "h100"}}, Options{}, "stuck: these jobs can never run because the cluster has no GPUs of type h100 on which it runs: x"},
-		{"user", []trace.Job{{ID: "x", GPUs: 5, Duration: 1, User: "ann"}}, Options{UserGPUs: 4}, "stuck: these jobs can never run because 5 GPUs are more than a user may hold (4): x"},
 		{"zero", []trace.Job{{ID: "x", GPUs: 1}}, Options{}, "job x has a run time of 0"},
 		{"negative", []trace.Job{{ID: "x", GPUs: 1, Duration: 1, Submit: -1}}, Options{}, "job x is submitted at -1"},
 		{"unsorted", []trace.Job{{ID: "a", GPUs: 1, Duration: 1, Submit: 5}, {ID: "x", GPUs: 1, Duration: 1}}, Options{}, "job x is submitted at 0, before the job that comes before it (5): sort the trace by submit_s"},

@@ -6,6 +6,7 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
 )
 
 // owned are two nodes, the second of an owner, and both of guests.
@@ -44,7 +45,7 @@ func TestSlurmPartitions(t *testing.T) {
 // Slurm's classic fair share is 2^-(use / share) with an account's part of all Fairshare (priority_multifactor.html#fairshare);
 // GrpTRES=gres/gpu keeps an account's jobs waiting beyond it, and blocks no other job (resource_limits.html).
 func TestAccounts(t *testing.T) {
-	m := newMultifactor(Weights{}, map[string]Account{"large": {Fairshare: 3}, "small": {Fairshare: 1}}, trace.Cluster{})
+	m := newMultifactor(Weights{}, map[string]int{"large": 3, "small": 1}, trace.Cluster{})
 	for name, use := range map[string]float64{"large": 30, "small": 10} {
 		m.of(name).use = use
 		m.all.use += use
@@ -52,12 +53,15 @@ func TestAccounts(t *testing.T) {
 	if large, small := m.fairShare("large"), m.fairShare("small"); large != 0.5 || small != 0.5 {
 		t.Errorf("both have used their parts, factors %v and %v", large, small)
 	}
-	c := trace.Cluster{Nodes: []trace.NodeGroup{{Count: 1, GPUType: "a", GPUs: 8}}}
+	c := trace.Cluster{
+		Nodes:        []trace.NodeGroup{{Count: 1, GPUType: "a", GPUs: 8}},
+		Associations: []slurmplug.Association{{Account: "a", All: slurmplug.TRES{{Name: "gres/gpu", Count: 4}}}},
+	}
 	job := func(id, account string, submit float64) trace.Job {
 		return trace.Job{ID: id, Account: account, Submit: submit, GPUs: 2, Duration: 100, Limit: 100}
 	}
 	jobs := []trace.Job{job("first", "a", 0), job("second", "a", 1), job("beyond", "a", 2), job("other", "b", 3)}
-	r, err := Run(t.Context(), c, trace.Each(jobs), Options{Order: Multifactor, Backfill: EASY, Placement: placement.Packed, Accounts: map[string]Account{"a": {Fairshare: 4, GPUs: 4}}})
+	r, err := Run(t.Context(), c, trace.Each(jobs), Options{Order: Multifactor, Backfill: EASY, Placement: placement.Packed, Shares: map[string]int{"a": 4}})
 	if err != nil {
 		t.Fatal(err)
 	}

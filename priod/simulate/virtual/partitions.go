@@ -3,7 +3,6 @@ package virtual
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -17,7 +16,6 @@ import (
 // that name none share one of all nodes, those with GPUs and those without apart.
 type queuePart struct {
 	trace.Partition                 // what is said of it; its name is "" where jobs name none
-	used            int             // GPUs of its jobs that run
 	bonus           int64           // by its PriorityJobFactor
 	kinds           placement.Types // of its nodes
 	off             []int32         // nodes of these kinds that are not in it
@@ -32,23 +30,37 @@ func (p *queuePart) order(j *job) key {
 	return k
 }
 
-// refuses says why a partition starts no job like this one; "" where it does.
-func (p *queuePart) refuses(j *trace.Job) string {
+// refuses says why a partition never starts a job like this one; "" where it does.
+func (e *engine) refuses(p *queuePart, j *trace.Job) string {
+	h, asked := e.holderOf(j), j.Limit
+	if j.Ending.State == "TIMEOUT" {
+		asked -= killedWithin // the trace has its run time
+	}
 	switch limit := p.MaxTime.Seconds(); {
 	case p.Closed() != "":
 		return fmt.Sprintf("partition %s is %s", p.Name, p.Closed())
-	case limit > 0 && j.Limit > limit:
+	case limit > 0 && asked > limit:
 		return fmt.Sprintf("its time limit is longer than the %s of partition %s", p.MaxTime, p.Name)
 	case p.MaxNodes > 0 && j.Nodes > p.MaxNodes:
 		return fmt.Sprintf("its %d nodes are more than partition %s allows (%d)", j.Nodes, p.Name, p.MaxNodes)
-	case p.JobGPUs > 0 && j.GPUs > p.JobGPUs, p.AllGPUs > 0 && j.GPUs > p.AllGPUs:
-		return fmt.Sprintf("its %d GPUs are more than the QOS of partition %s allows", j.GPUs, p.Name)
+	}
+	for _, name := range e.qosIn(h, p) {
+		if longest := e.cluster.QOS[name].MaxTime; longest > 0 && asked > longest.Seconds() {
+			return fmt.Sprintf("its time limit is longer than the %s of QOS %s", longest, name)
+		} else if longest > 0 {
+			break
+		}
+	}
+	for _, c := range e.claims(h, p, j.GPUs, asksCPUs(j)) {
+		if c.asks > c.limit {
+			return fmt.Sprintf("its %d %s are more than %s allows of %s (%d)", c.asks, c.tres, c.by, c.of.words, c.limit)
+		}
 	}
 	return ""
 }
 
-// beyond reports whether so many GPUs more are beyond what the partition's QOS allows of its jobs together.
-func (p *queuePart) beyond(gpus int) bool { return p.AllGPUs > 0 && p.used+gpus > p.AllGPUs }
+// killedWithin is how long after its time limit Slurm may end a job, s.
+const killedWithin = 60
 
 // line is the jobs with one list of partitions.
 type line struct {
@@ -64,17 +76,19 @@ const gpuLine = "\x00"
 // lineOf is the line of a job in those of a list of partitions that may start it; why says that none may.
 func (e *engine) lineOf(j *trace.Job, list string) (l *line, why string) {
 	if j.GPUs > 0 && (list == "" || !e.divided) {
-		return e.lineNamed(gpuLine, nil), ""
+		l = e.lineNamed(gpuLine, nil)
+		return l, e.refuses(l.parts[0], j)
 	}
 	parts := e.partsOf(list)
 	if len(parts) == 0 && j.GPUs == 0 {
-		return e.lineNamed("", nil), ""
+		l = e.lineNamed("", nil)
+		return l, e.refuses(l.parts[0], j)
 	}
 	if len(parts) == 0 {
 		return nil, fmt.Sprintf("the cluster has no partition %s", list)
 	}
 	parts = slices.DeleteFunc(parts, func(p *queuePart) bool {
-		no := p.refuses(j)
+		no := e.refuses(p, j)
 		why = cmp.Or(why, no)
 		return no != ""
 	})
@@ -101,6 +115,9 @@ func (e *engine) lineNamed(name string, parts []*queuePart) *line {
 	l := &line{parts: parts}
 	if name == gpuLine || name == "" {
 		l.parts = []*queuePart{{Partition: trace.Partition{Tier: 1}, kinds: 1<<uint(len(e.types)) - 1}}
+		if name == gpuLine && !e.divided {
+			l.parts[0].QOS = e.onlyQOS()
+		}
 	}
 	var off []int32
 	for i, p := range l.parts {
@@ -116,6 +133,18 @@ func (e *engine) lineNamed(name string, parts []*queuePart) *line {
 	l.off = e.nodes.Refused(off)
 	e.lines[name] = l
 	return l
+}
+
+// onlyQOS is the QOS of the one partition of a cluster that is not divided.
+func (e *engine) onlyQOS() string {
+	for i := range e.cluster.Nodes {
+		if g := &e.cluster.Nodes[i]; g.GPUs > 0 && len(g.Partitions) == 1 {
+			if p := e.cluster.Partition(g.Partitions[0]); p != nil {
+				return p.QOS
+			}
+		}
+	}
+	return ""
 }
 
 // partsOf are the partitions of a list that nodes are in.
@@ -135,8 +164,15 @@ func (e *engine) partOf(name string) *queuePart {
 	}
 	in := func(g *trace.NodeGroup) bool { return slices.Contains(g.Partitions, name) }
 	p := &queuePart{Partition: trace.Partition{Name: name, Tier: 1, JobFactor: 1}}
-	if said := e.cluster.Partition(name); said != nil && e.divided {
+	said := e.cluster.Partition(name)
+	if said != nil {
+		p.QOS = said.QOS
+	}
+	if said != nil && e.divided {
 		p.Partition = *said
+		if longest := e.cluster.QOS[p.QOS].MaxTime; p.QOS != "" && longest > 0 && (p.MaxTime == 0 || longest < p.MaxTime) {
+			p.MaxTime = longest
+		}
 	}
 	if e.divided {
 		p.bonus = e.factors.partition(p.JobFactor, e.cluster.Partitions)
@@ -240,7 +276,7 @@ func (e *engine) partitions() (all []cluster.Partition, list string) {
 				continue
 			}
 			p := &e.partOf(name).Partition
-			o := cluster.Partition{Name: name, Tier: p.Tier, JobFactor: p.JobFactor, MaxTime: cmp.Or(p.MaxTime, slurmplug.Unlimited), MaxNodes: p.MaxNodes, JobGPUs: p.JobGPUs, QOSGPUs: p.AllGPUs, Closed: p.Closed()}
+			o := cluster.Partition{Name: name, Tier: p.Tier, JobFactor: p.JobFactor, MaxTime: cmp.Or(p.MaxTime, slurmplug.Unlimited), MaxNodes: p.MaxNodes, OwnQOS: p.QOS, Closed: p.Closed()}
 			if o.Closed == "DRAIN" {
 				o.Closed, o.Draining = "", true
 			}
@@ -250,17 +286,48 @@ func (e *engine) partitions() (all []cluster.Partition, list string) {
 	return all, strings.Join(withGPUs, ",")
 }
 
-// setBeyond tells of waiting jobs in which partitions they are beyond what a QOS allows.
+// setBeyond tells of waiting jobs in which partitions they are beyond limits, and for which limit they wait.
 func (s *slurm) setBeyond() {
-	parts := slices.DeleteFunc(slices.Collect(maps.Values(s.e.parts)), func(p *queuePart) bool { return p == nil || p.JobGPUs+p.AllGPUs == 0 })
-	if len(parts) == 0 {
+	if !s.e.limited() {
 		return
 	}
-	slices.SortFunc(parts, func(a, b *queuePart) int { return cmp.Compare(a.Name, b.Name) })
+	type told struct{ beyond, reason string }
+	of := map[*class]told{}
 	for i, j := range s.jobs {
-		beyond := slices.DeleteFunc(slices.Clone(parts), func(p *queuePart) bool { return j.holds() || !p.beyond(j.GPUs) && p.refuses(&j.Job) == "" })
-		s.snapshot.Jobs[i].Beyond = names(beyond)
+		row := &s.snapshot.Jobs[i]
+		if row.Beyond = ""; j.state != waiting {
+			continue
+		}
+		t, known := of[j.class]
+		if !known {
+			t.beyond, t.reason = s.e.beyondIn(j.class)
+			of[j.class] = t
+		}
+		if row.Beyond = t.beyond; row.Reason != "BadConstraints" {
+			row.Reason = t.reason
+		}
 	}
+}
+
+// beyondIn are the partitions in which limits hold a class of jobs back, also those that it does not name, and Slurm's reason of
+// such a job.
+func (e *engine) beyondIn(c *class) (beyond, reason string) {
+	for i := range c.slots {
+		x := holdsBack(c.slots[i].claims)
+		if x == nil {
+			reason = "Priority"
+			break
+		}
+		reason = x.reason
+	}
+	var in []*queuePart
+	for _, p := range e.parts {
+		if e.divided && p != nil && holdsBack(e.claims(c.holder, p, int(c.request.GPUs), int(c.request.CPUs))) != nil {
+			in = append(in, p)
+		}
+	}
+	slices.SortFunc(in, func(a, b *queuePart) int { return cmp.Compare(a.Name, b.Name) })
+	return names(in), reason
 }
 
 // partition is that of a job's row. On a divided cluster it is the one in which the job runs, else its list; of a job with

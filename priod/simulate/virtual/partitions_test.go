@@ -19,6 +19,7 @@ import (
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
 )
 
 // byType is one node of 4 GPUs of each of two types, in a partition for each.
@@ -76,7 +77,8 @@ func TestHeadsBlockTheirPartitions(t *testing.T) {
 // What the QOS of a partition allows of one job and of all together keeps jobs out of it, and blocks no other.
 func TestLimitsOfPartitionQOS(t *testing.T) {
 	c := byType
-	c.Partitions = []trace.Partition{{Name: "a100", Tier: 1, JobFactor: 1, JobGPUs: 2}, {Name: "v100", Tier: 1, JobFactor: 1, AllGPUs: 3}}
+	c.Partitions = []trace.Partition{{Name: "a100", Tier: 1, JobFactor: 1, QOS: "small"}, {Name: "v100", Tier: 1, JobFactor: 1, QOS: "few"}}
+	c.QOS = map[string]slurmplug.QOSLimits{"small": {Job: gpus(2)}, "few": {All: gpus(3)}}
 	job := func(partition string, gpus int, submit float64) trace.Job {
 		return trace.Job{GPUs: gpus, Duration: 100, Submit: submit, Partition: partition}
 	}
@@ -93,7 +95,7 @@ func TestLimitsOfPartitionQOS(t *testing.T) {
 		}
 	}
 	_, err := Run(context.Background(), c, trace.Each(numbered(trace.Job{GPUs: 3, Duration: 1, Partition: "a100"})), Options{Placement: placement.Packed})
-	if err == nil || !strings.Contains(err.Error(), "its 3 GPUs are more than the QOS of partition a100 allows") {
+	if err == nil || !strings.Contains(err.Error(), "its 3 gres/gpu are more than QOS small allows of a job (2)") {
 		t.Error(err)
 	}
 }
@@ -217,15 +219,6 @@ func drawDivided(t *rapid.T) trace.Cluster {
 	return c
 }
 
-// drawQOS sets what the QOS of some partitions allows.
-func drawQOS(t *rapid.T, c *trace.Cluster) {
-	for _, name := range []string{"x", "y", "z"} {
-		if in := func(g trace.NodeGroup) bool { return slices.Contains(g.Partitions, name) }; slices.ContainsFunc(c.Nodes, in) && rapid.Bool().Draw(t, "QOS") {
-			c.Partitions = append(c.Partitions, trace.Partition{Name: name, Tier: 1, JobFactor: 1, JobGPUs: rapid.IntRange(0, 4).Draw(t, "of a job"), AllGPUs: rapid.IntRange(0, 6).Draw(t, "of all")})
-		}
-	}
-}
-
 func drawPartitioned(t *rapid.T, c trace.Cluster) []trace.Job {
 	lists := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y", "z"}), 0, 3, rapid.ID[string])
 	jobs := drawJobs(t, trace.Cluster{Nodes: c.Nodes[:2]}, 40)
@@ -271,13 +264,16 @@ func TestDividedClusters(t *testing.T) {
 			Placement: rapid.SampledFrom([]placement.Mode{placement.Packed, placement.Consolidated}).Draw(t, "placement"),
 			Own:       drawClock(t),
 		}
-		groups, jobs := groupsOf(c), possible(c, drawPartitioned(t, c), opt)
+		jobs := drawPartitioned(t, c)
+		drawLimits(t, &c, jobs)
+		groups, jobs := groupsOf(c), possible(c, jobs, opt)
 		e := moments(t, c, jobs, opt, func(e *engine) {
 			if waiting := e.queue.list(0); len(waiting) == 1 && opt.Own == (Own{}) {
 				j := waiting[0]
-				for _, p := range j.line.parts {
-					if _, fits := e.nodes.Fit(e.in(j.request, j.line, p), nil); fits {
-						t.Fatalf("backfill %s: %s waits alone at %v, and partition %q has room", opt.Backfill, j.ID, e.now, p.Name)
+				for i := range j.class.slots {
+					x := &j.class.slots[i]
+					if _, fits := e.nodes.Fit(x.with(j.request.MemMB), nil); fits && x.admits() {
+						t.Fatalf("backfill %s: %s waits alone at %v, and partition %q has room", opt.Backfill, j.ID, e.now, x.part.Name)
 					}
 				}
 			}
@@ -297,49 +293,6 @@ func TestDividedClusters(t *testing.T) {
 		}
 		opt.Order = FIFO
 		checkAgainstNaive(t, c, jobs, opt)
-	})
-}
-
-// Whatever the QOS of partitions allow, no partition holds more at once and no job runs where it asks for more; what waits alone
-// has no room in them.
-func TestPartitionsKeepQOS(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := drawDivided(t)
-		drawQOS(t, &c)
-		opt := Options{Placement: placement.Packed, Own: Own{Depth: 50}, Backfill: rapid.SampledFrom([]Backfill{NoBackfill, EASY, Conservative}).Draw(t, "backfill")}
-		jobs := possible(c, drawPartitioned(t, c), opt)
-		e := moments(t, c, jobs, opt, func(e *engine) {
-			if !e.divided {
-				return
-			}
-			held := map[*queuePart]int{}
-			for _, runs := range e.running {
-				for j := range runs.all {
-					held[j.part] += j.GPUs
-					if j.part.JobGPUs > 0 && j.GPUs > j.part.JobGPUs {
-						t.Fatalf("%s has %d GPUs in %s, which allows %d", j.ID, j.GPUs, j.part.Name, j.part.JobGPUs)
-					}
-				}
-			}
-			for p, n := range held {
-				if n != p.used || p.AllGPUs > 0 && n > p.AllGPUs {
-					t.Fatalf("%s: %d GPUs are used, counted as %d; its QOS allows %d", p.Name, n, p.used, p.AllGPUs)
-				}
-			}
-			if waiting := e.queue.list(0); len(waiting) == 1 {
-				j := waiting[0]
-				for _, p := range j.line.parts {
-					if _, fits := e.nodes.Fit(e.in(j.request, j.line, p), nil); fits && !p.beyond(j.GPUs) {
-						t.Fatalf("%s waits alone at %v, and %s has room", j.ID, e.now, p.Name)
-					}
-				}
-			}
-		})
-		for i, o := range e.outcomes {
-			if !o.Done {
-				t.Fatalf("%s: %+v", jobs[i].ID, o)
-			}
-		}
 	})
 }
 

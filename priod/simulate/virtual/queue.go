@@ -7,8 +7,8 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// queue holds the waiting jobs. Jobs that ask for the same but memory (in one line and, where users or accounts have limits, on
-// the same behalf) share a class: they fit together up to some memory. A scheduling pass looks at classes, never at the queue.
+// queue holds the waiting jobs. Jobs that ask for the same but memory (in one line and under the same
+// limits) share a class: they fit together up to some memory. A scheduling pass looks at classes, never at the queue.
 type queue struct {
 	classes map[classKey]*class
 	active  []*class // those with waiting jobs
@@ -19,7 +19,7 @@ type queue struct {
 
 type classKey struct {
 	request placement.Request // MemMB is 1 where the jobs say how much
-	owners  owners
+	holder  *holder
 	line    *line
 }
 
@@ -39,6 +39,7 @@ type slot struct {
 	part    *queuePart
 	request placement.Request // as the class's, in the partition
 	room    *placement.Watch
+	claims  []claim
 
 	ruledOut uint64 // the pass in which no job of the class can start there any more
 	passing  uint64 // the pass in which only jobs that end before the reservation can
@@ -49,36 +50,14 @@ type slot struct {
 	limited uint64
 }
 
-// owner is a user or an account with a limit of GPUs at once.
-type owner struct{ used, limit int }
-
-// owners are nil where there is no limit.
-type owners struct{ user, account *owner }
-
-// admit reports whether the limits allow so many GPUs more.
-func (o owners) admit(gpus int) bool {
-	return (o.user == nil || o.user.used+gpus <= o.user.limit) && (o.account == nil || o.account.used+gpus <= o.account.limit)
-}
-
-// admits reports whether limits allow jobs of so many GPUs to start in the partition.
-func (s *slot) admits(gpus int) bool { return s.owners.admit(gpus) && !s.part.beyond(gpus) }
-
-func (o owners) add(gpus int) {
-	for _, w := range [2]*owner{o.user, o.account} {
-		if w != nil {
-			w.used += gpus
-		}
-	}
-}
-
 func (e *engine) enqueue(j *job) {
-	q, k := &e.queue, classKey{j.request, j.owners, j.line}
+	q, k := &e.queue, classKey{j.request, j.holder, j.line}
 	k.request.MemMB = min(k.request.MemMB, 1)
 	c := q.classes[k]
 	if c == nil {
 		c = &class{classKey: k}
 		for _, p := range k.line.parts {
-			c.slots = append(c.slots, slot{class: c, part: p, request: e.in(k.request, k.line, p)})
+			c.slots = append(c.slots, slot{class: c, part: p, request: e.in(k.request, k.line, p), claims: e.claims(k.holder, p, int(k.request.GPUs), int(k.request.CPUs))})
 		}
 		q.classes[k] = c
 	}

@@ -18,6 +18,7 @@ import (
 	"slurmprio/priod/placement"
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
+	"slurmprio/slurmplug"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
@@ -83,7 +84,9 @@ func TestLimitsBlockNoOtherJob(t *testing.T) {
 		{ID: "b1", GPUs: 2, Duration: 10, User: "bob"},
 	}
 	for _, b := range []Backfill{NoBackfill, EASY} {
-		r := run(t, nodes(1, 4), jobs, Options{UserGPUs: 2, Backfill: b})
+		c := nodes(1, 4)
+		c.QOS = map[string]slurmplug.QOSLimits{"": {User: slurmplug.TRES{{Name: "gres/gpu", Count: 2}}}}
+		r := run(t, c, jobs, Options{Backfill: b})
 		if r.Outcomes[0].Start != 0 || r.Outcomes[1].Start != 10 || r.Outcomes[2].Start != 0 {
 			t.Errorf("%s: %+v", b, r.Outcomes)
 		}

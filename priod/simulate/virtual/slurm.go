@@ -298,7 +298,7 @@ func (s *slurm) describe(j *job) cluster.Job {
 	}
 	return cluster.Job{
 		ID: j.id, RawID: rawID(j), TaskCount: 1,
-		User: j.User, Account: j.Account, Partition: s.partition(j), Name: j.Workload, // as people name their jobs
+		User: j.User, Account: j.Account, QOS: j.QOS, Partition: s.partition(j), Name: j.Workload, // as people name their jobs
 		Nodes: j.Nodes, GPUs: j.GPUs,
 		TimeLimit: time.Duration(limit * float64(time.Second)), Submit: s.e.instant(j.Submit), Tag: tag, TagText: text,
 	}

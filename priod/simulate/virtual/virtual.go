@@ -65,15 +65,13 @@ type Options struct {
 	// Hold is how long, s, a BE job with a workload and no GPU type of its own begins
 	// after its submission: sbatchwrap sends it so, for priod to see it first.
 	Hold         float64
-	Grace        float64 // s to leave, for jobs that do not say; see Evict
-	RequeueDelay float64 // s from leaving until the job may run again; Slurm's is 121
-	Prolog       float64 // s before each run, on its nodes
-	Epilog       float64 // s after each run, on its nodes
-	Checkpoint   float64 // s between checkpoints, for jobs that do not say
-	RestartCost  float64 // s of each later run that make no progress
-	UserGPUs     int     // at once, for each user
-	AccountGPUs  int     // at once, for each account
-	Accounts     map[string]Account
+	Grace        float64           // s to leave, for jobs that do not say; see Evict
+	RequeueDelay float64           // s from leaving until the job may run again; Slurm's is 121
+	Prolog       float64           // s before each run, on its nodes
+	Epilog       float64           // s after each run, on its nodes
+	Checkpoint   float64           // s between checkpoints, for jobs that do not say
+	RestartCost  float64           // s of each later run that make no progress
+	Shares       map[string]int    // Fairshare of accounts
 	MTBF         float64           // mean time between failures of one node, s; exponential
 	Repair       float64           // s until a failed node is back
 	NodeEvents   []trace.NodeEvent // what else happens to nodes
@@ -185,7 +183,6 @@ func check(c trace.Cluster, o *Options) error {
 		{!slices.Contains([]Order{FIFO, Multifactor, Priod}, o.Order), fmt.Sprintf("no order %q: want fifo, multifactor or priod", o.Order)},
 		{!slices.Contains([]Backfill{NoBackfill, EASY, Conservative}, o.Backfill), fmt.Sprintf("no backfill %q: want none, easy or conservative", o.Backfill)},
 		{!finite(o.Hold, o.Grace, o.RequeueDelay, o.Prolog, o.Epilog, o.Checkpoint, o.RestartCost, o.MTBF, o.Repair), "times are finite and not negative"},
-		{o.UserGPUs < 0 || o.AccountGPUs < 0, "--user-gpus and --account-gpus are 0 (no limit) or more"},
 		{o.Window != nil && (o.Window.First < 0 || o.Window.Last < o.Window.First), "the window's last job comes before its first"},
 		{o.MTBF > 0 && o.Repair == 0, "a failed node wants a time for its repair: --repair beside --mtbf"},
 		{o.Order == Priod && o.Daemon.Interval <= 0, "order priod wants the daemon's interval"},

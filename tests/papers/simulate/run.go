@@ -15,6 +15,7 @@ import (
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
+	"slurmprio/slurmplug"
 	"slurmprio/tests/papers/gavel"
 	"slurmprio/tests/papers/pool"
 	"slurmprio/tests/papers/preempt"
@@ -69,7 +70,7 @@ func slurm(ctx context.Context, spec Spec, in Input) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	into := in.site()
+	into := in.site(&spec)
 	opt, err := to.Options(&into)
 	if err != nil {
 		return Result{}, err
@@ -92,7 +93,16 @@ func inPool(ctx context.Context, spec Spec, in Input) (Result, error) {
 }
 
 // site is the same for priod simulate, whose Input explains it.
-func (in *Input) site() site.Input {
+func (in *Input) site(spec *Spec) site.Input {
+	all := func(gpus int) (list slurmplug.TRES) {
+		if gpus > 0 {
+			list = slurmplug.TRES{{Name: "gres/gpu", Count: int64(gpus)}}
+		}
+		return list
+	}
+	if spec.UserGPUs+spec.AccountGPUs > 0 {
+		in.Cluster.QOS = map[string]slurmplug.QOSLimits{"": {User: all(spec.UserGPUs), Account: all(spec.AccountGPUs)}}
+	}
 	return site.Input{Cluster: in.Cluster, NodeEvents: in.NodeEvents, Jobs: in.Jobs, Speed: in.Speed, Curve: in.Curve, Config: in.Config, Table: in.Table}
 }
 
@@ -101,8 +111,8 @@ func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string) erro
 	if spec.Sizing == "proportional" {
 		in.Jobs = proportional(in.Jobs)
 	}
-	to := in.site()
-	to.Fitting(&site.Spec{Placement: spec.Placement, UserGPUs: spec.UserGPUs, AccountGPUs: spec.AccountGPUs}, leftOut)
+	to := in.site(spec)
+	to.Fitting(&site.Spec{Placement: spec.Placement}, leftOut)
 	in.Jobs = to.Jobs
 }
 
@@ -111,7 +121,7 @@ func (in *Input) Fitting(spec *Spec, leftOut func(j *trace.Job, why string) erro
 func (s *Spec) site(in *Input) (site.Spec, error) {
 	to := site.Spec{
 		Order: s.Order, SlurmOrder: s.SlurmOrder, Backfill: s.Backfill, Placement: s.Placement, Retry: s.Retry, Waits: s.Waits, Window: s.Window,
-		Seed: s.Seed, Overheads: s.Overheads, NodeCosts: s.NodeCosts, SpreadCosts: s.SpreadCosts, UserGPUs: s.UserGPUs, AccountGPUs: s.AccountGPUs,
+		Seed: s.Seed, Overheads: s.Overheads, NodeCosts: s.NodeCosts, SpreadCosts: s.SpreadCosts,
 	}
 	if s.Preemption == site.SlurmQOS {
 		to.Preemption = s.Preemption
