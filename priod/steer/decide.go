@@ -201,12 +201,23 @@ func gavelPriority(j *Job, t int32) float64 {
 // scheduling pass.
 const patience = 2
 
-// stuck reports whether Slurm has not started a job on its type although there was room.
+// stuck reports whether Slurm has not started a job on its type for long although there was room.
 func (p *planner) stuck(j *Job) bool {
 	if j.NoWait {
 		return j.Steered != Open && j.Ready >= min(p.rule.Cycles, patience)
 	}
-	return j.Steered != Open && j.Ready >= p.rule.Cycles && j.Held >= max(p.rule.Keep, p.rule.Away)
+	return j.Steered != Open && j.Ready >= p.rule.Cycles && j.Held >= max(p.rule.Keep, p.rule.Away, p.longer(j))
+}
+
+// longer is how much longer, s, a job that is bound to none may run than on the type that it has. It stays bound for so long
+// (ski rental, as evict's gangs): Slurm may keep free GPUs for a job ahead of it for hours, and would start it on any others.
+func (p *planner) longer(j *Job) (s float64) {
+	for t := range int32(p.Types) {
+		if j.unbound().Has(t) && j.runs(t) {
+			s = max(s, j.Run[t]-j.Run[j.Steered])
+		}
+	}
+	return s
 }
 
 // startNow decides for a job that is not to wait. When it starts now on two types or

@@ -64,7 +64,8 @@ func TestVerdicts(t *testing.T) {
 		{"better by less", two(1, 1), func(_ *Snapshot, j *Job) {
 			j.Steered, j.Given, j.Time, j.Run = 1, 0.4, []float64{0.5, 0.4}, []float64{90, 100}
 		}, Starts, 1, "", 0, "slow is allocated"},
-		{"never started", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Ready = 0, 0.5, 5 }, Stuck, Open, Stuck, 0, "did not start it"},
+		{"never started", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Ready, j.Held = 0, 0.5, 5, 900 }, Stuck, Open, Stuck, 0, "did not start it"},
+		{"not started for less than the slow type costs", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Ready, j.Held = 0, 0.5, 5, 899 }, Starts, 0, "", 0, "free"},
 		{"not yet never started", two(1, 1), func(_ *Snapshot, j *Job) { j.Steered, j.Given, j.Ready = 0, 0.5, 4 }, Starts, 0, "", 0, "free"},
 		{"no consent", two(1, 1), func(_ *Snapshot, j *Job) { j.Consent = false }, NoConsent, Open, "", 0, "no speed or workload"},
 		{"its own type", two(1, 1), func(_ *Snapshot, j *Job) { j.Request.Types = 2 }, OneType, Open, "", 0, "one GPU type"},

@@ -440,7 +440,7 @@ func TestSteerLetsGo(t *testing.T) {
 	seen := ""
 	for range 12 {
 		p.cycle(set)
-		p.At = p.At.Add(20 * time.Second)
+		p.At = p.At.Add(5 * time.Minute)
 		seen += map[string]string{"": ".", "a100": "a"}[p.Jobs[0].Features]
 	}
 	if seen != "aaaa....aaaa" && seen != "aaaa...aaaa." {
@@ -468,7 +468,7 @@ func TestSteerWhileSlurmNamesOtherPartitions(t *testing.T) {
 			continue
 		}
 		for range 2 * set.Rule.Cycles {
-			if p.At = p.At.Add(20 * time.Second); j.Features == want {
+			if p.At = p.At.Add(time.Minute); j.Features == want {
 				p.steered(set, strings.Split(list, ","))
 			}
 		}

@@ -25,7 +25,7 @@ const (
 	NoRoom    Why = "no-room"     // open: no type has room for it, now or when all jobs have ended
 	NoTime    Why = "no-time"     // open: no type is allocated to it
 	Unbound   Why = "not-bound"   // open: Job.NoWait, and fewer than two types are free for it now
-	Stuck     Why = "not-started" // open: it could have started on its type for Rule.Cycles cycles and did not
+	Stuck     Why = "not-started" // open: it could have started on its type and did not for long, see stuck
 )
 
 // Why a type that was written earlier is taken back.
