@@ -203,6 +203,20 @@ func TestPartitionsThatCannotRunAJob(t *testing.T) {
 	}
 }
 
+// A job that Slurm ended at its partition's MaxTime has run some seconds longer in accounting, which is its limit in a trace.
+func TestJobsEndedAtMaxTime(t *testing.T) {
+	c := byType
+	c.Partitions = []trace.Partition{{Name: "v100", State: "UP", MaxTime: time.Minute}}
+	for state, starts := range map[string]map[float64]bool{"TIMEOUT": {61: true, 120: true, 121: false}, "COMPLETED": {60: true, 61: false}} {
+		for limit, want := range starts {
+			job := trace.Job{ID: "x", GPUs: 1, Partition: "v100", Duration: 50, Limit: limit, Ending: trace.Ending{State: state}}
+			if _, err := Run(context.Background(), c, trace.Each([]trace.Job{job}), Options{Placement: placement.Packed}); (err == nil) != want {
+				t.Errorf("%s with a limit of %v s: %v", state, limit, err)
+			}
+		}
+	}
+}
+
 // drawDivided is a cluster whose nodes are in some of three partitions.
 func drawDivided(t *rapid.T) trace.Cluster {
 	partitions := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y", "z"}), 1, 3, rapid.ID[string])
