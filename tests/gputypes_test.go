@@ -47,7 +47,7 @@ func TestSteeringOnUnequalNodes(t *testing.T) {
 		{toT4, "--gpus=2 -n2 -c12", "? v100 a100", ""},
 		{toT4, "--gres=gpu:1 --mincpus=12", "? v100 a100", ""},
 		{toA100, "--gres=gpu:1 -C p100", "", "mix1, which has several GPU types"},
-		{toA100, "--gres=gpu:1 -C a100_1g.5gb", "", "slice of a GPU"},
+		{toA100, "--gres=gpu:1 -C a100_1g.5gb", "", "leaves one GPU type"},
 		{toA100 + ",a100_1g.5gb:80", "--gres=gpu:1 -C a100|a100_1g.5gb", "", "slice of a GPU"},
 		{toA100 + ",k80:80", "--gres=gpu:1", "a100 v100 t4", "GPUs of that type alone"},
 	}
