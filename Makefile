@@ -45,7 +45,7 @@ test-properties: ## the packages with properties of random input
 	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test $(QUICK) -timeout 15m $$($(PROPERTIES)) -rapid.seed=$(SEED)
 
 test-rest: ## all others, with the real Slurm; the longest first
-	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test $(QUICK) -exec 'env -u GOGC' -parallel 10 -timeout 40m ./tests $$($(GO) list ./... | grep -vxF -e slurmprio/tests -e "$$($(PROPERTIES))")
+	SLURMPRIO_REQUIRE_LAB=1 SLURMPRIO_REQUIRE_BROWSER=1 $(GO) test $(QUICK) -exec 'env -u GOGC' -p 3 -parallel 8 -timeout 40m ./tests $$($(GO) list ./... | grep -vxF -e slurmprio/tests -e "$$($(PROPERTIES))")
 
 roots: ## as root: a Debian with Slurm 24.11 and one with the newest, in the cache folder
 	@tests/versions.sh roots
