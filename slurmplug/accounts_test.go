@@ -15,8 +15,8 @@ func TestRecordedAccounts(t *testing.T) { eachVersion(t, testRecordedAccounts) }
 func testRecordedAccounts(t *testing.T, version string) {
 	got, err := parseAccounts(recordingOf(t, version, "assoc.out"), new(table))
 	want := []Account{
-		{Name: "root", Share: 1}, {Name: "biology", Parent: "root", Share: 20}, {Name: "shy", Parent: "biology", UseParent: true},
-		{Name: "physics", Parent: "root", Share: 1}, {Name: "language", Parent: "physics", Share: 1}, {Name: "vision", Parent: "physics", Share: 3},
+		{Name: "root", Share: 1, Users: 1}, {Name: "biology", Parent: "root", Share: 20, Users: 4}, {Name: "shy", Parent: "biology", UseParent: true},
+		{Name: "physics", Parent: "root", Share: 1, Users: 4}, {Name: "language", Parent: "physics", Share: 1}, {Name: "vision", Parent: "physics", Share: 3, Users: 1},
 	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(d, err)

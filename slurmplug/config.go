@@ -99,6 +99,9 @@ const BackfillDepth = 500
 // BackfillDepth is how many jobs the backfill looks at, each counted in each of its partitions (bf_max_job_test).
 func (c Config) BackfillDepth() int { return max(c.scheduler("bf_max_job_test", BackfillDepth), 1) }
 
+// FairTree reports whether fair share is by Slurm's Fair Tree.
+func (c Config) FairTree() bool { return !c.lists("PriorityFlags", "NO_FAIR_TREE") }
+
 // BackfillInterval is Slurm's default of Config.BackfillInterval.
 const BackfillInterval = 30
 

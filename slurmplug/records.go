@@ -120,6 +120,7 @@ type Account struct {
 	Name, Parent string // Parent is "" for the root
 	Share        int64  // fairshare among its siblings; 0 with UseParent
 	UseParent    bool   // fairshare=parent
+	Users        int    // associations of users in it
 }
 
 // Run is one row of sacct: one job, or one of its earlier runs. Name, Account

@@ -191,12 +191,13 @@ func (c *Client) Accounts(ctx context.Context, cluster string) ([]Account, error
 	return all, err
 }
 
-// parseAccounts leaves out the associations of users. The root has no parent. A share that cannot be read
+// parseAccounts counts the associations of users. The root has no parent. A share that cannot be read
 // is taken for 1, Slurm's default: without the account its siblings would have more.
 func parseAccounts(out string, t *table) (all []Account, err error) {
-	seen := map[string]bool{}
+	seen, users := map[string]bool{}, map[string]int{}
 	err = t.eachRow(out, 5, func(f []string) (odd error) {
 		if f[2] != "" {
+			users[f[0]]++
 			return nil
 		}
 		if seen[f[0]] {
@@ -215,6 +216,9 @@ func parseAccounts(out string, t *table) (all []Account, err error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	for i := range all {
+		all[i].Users = users[all[i].Name]
 	}
 	return all, nil
 }

@@ -28,9 +28,14 @@ type boundJob struct {
 // newBoundJob submits the job to a list of partitions; ranked are those of priod.toml, none for all.
 func newBoundJob(t *testing.T, l *lab.Lab, list string, ranked ...string) *boundJob {
 	t.Helper()
+	return bindJob(t, l, dividedSettings, list, ranked...)
+}
+
+func bindJob(t *testing.T, l *lab.Lab, settings, list string, ranked ...string) *boundJob {
+	t.Helper()
 	b := &boundJob{dividedSite: &dividedSite{site: bareSite(t, l), asked: map[string]map[string]string{}}}
 	b.partitions, b.profile = append([]string{}, ranked...), "balanced"
-	b.configure(dividedSettings)
+	b.configure(settings)
 	b.clear()
 	t.Cleanup(b.clear)
 	for range l.Nodes {
@@ -68,8 +73,9 @@ func (b *boundJob) waits(words string) {
 	}
 }
 
-// A partition in which a job is bound to the GPU type is deleted, drained, set down or inactive, or no longer admits
-// the job's account.
+// A partition in which a job is bound to the GPU type, by a feature or by its list, is deleted, drained, set down or
+// inactive, or no longer admits the job's account. From a list Slurm leaves out one that takes no jobs: it is put back once
+// it does.
 func TestDividedPartitionGoes(t *testing.T) {
 	longOnly(t)
 	t.Parallel()
@@ -86,22 +92,37 @@ func TestDividedPartitionGoes(t *testing.T) {
 		{name: "account", do: "update PartitionName=v100 AllowAccounts=biology", undo: "update PartitionName=v100 AllowAccounts=ALL"},
 		{name: "account above", do: "update PartitionName=v100 AllowAccounts=root", undo: "update PartitionName=v100 AllowAccounts=ALL", keeps: lab.AtLeast(24, 11)},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBoundJob(t, l, "a100,v100")
-			if _, err := l.Run(t.Context(), "scontrol", strings.Fields(c.do)...); (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
-				t.Fatalf("%s: %v", c.do, err)
-			}
-			if c.undo != "" {
-				defer b.slurm("scontrol", strings.Fields(c.undo)...)
-			}
-			b.goesOn(4)
-			if given := b.given(b.dividedAsk); c.keeps != (given == "v100") {
-				t.Errorf("it has %q\n%s", given, b.must("explain", b.id))
-			}
-			b.waits(map[bool]string{true: "waits for v100"}[c.keeps])
-			b.must("reset")
-			b.isAsAsked()
-		})
+		for lever, settings := range map[string]string{"feature": dividedSettings, "list": dividedSettings + strings.TrimPrefix(noFeatures, steering)} {
+			t.Run(c.name+" by "+lever, func(t *testing.T) {
+				b := bindJob(t, l, settings, "a100,v100")
+				if _, err := l.Run(t.Context(), "scontrol", strings.Fields(c.do)...); (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+					t.Fatalf("%s: %v", c.do, err)
+				}
+				undo := func() { b.slurm("scontrol", strings.Fields(c.undo)...) }
+				if c.undo == "" {
+					undo = func() {}
+				}
+				defer undo()
+				b.goesOn(4)
+				if given := b.given(b.dividedAsk); c.keeps != (given == "v100") {
+					t.Errorf("it has %q\n%s", given, b.must("explain", b.id))
+				}
+				switch {
+				case c.name == "drained" && lever == "list":
+					b.waits("Slurm lets no job into v100")
+				case c.keeps:
+					b.waits("waits for v100")
+				default:
+					b.waits("")
+				}
+				if lever == "list" {
+					b.priod("reset")
+					undo()
+				}
+				b.must("reset")
+				b.isAsAsked()
+			})
+		}
 	}
 }
 

@@ -128,9 +128,26 @@ func (s *site) restart(node string) {
 			s.Fatal(err)
 		}
 	}
+	s.wait(node+" to be up", func() bool { return s.resumed(node) })
 	if err := s.lab.WaitNodes(s.Context()); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// resumed reports whether a node is not drained, and resumes one that is. Slurm drains a node whose daemon registers with
+// another name of a GPU type than slurmctld's, as while both read a new one, and never resumes it itself
+// (validate_node_specs in slurmctld/node_mgr.c).
+func (s *site) resumed(node string) bool {
+	s.Helper()
+	state, err := s.lab.Run(s.Context(), "sinfo", "--noheader", "--nodes="+node, "--format=%T %E")
+	if err != nil || !strings.Contains(state, "drain") && !strings.Contains(state, "inval") {
+		return err == nil
+	}
+	if !strings.Contains(state, "gres/gpu") {
+		s.Fatalf("%s is %s", node, state)
+	}
+	_, _ = s.lab.Run(s.Context(), "scontrol", "update", "NodeName="+node, "State=RESUME") // refused until it has registered well
+	return false
 }
 
 // A type gets another name in slurm.conf and gres.conf while jobs are bound to it. Slurm
@@ -207,6 +224,7 @@ func TestSteeringPastARename(t *testing.T) {
 			}
 			for id := range own {
 				b.wait("job "+id+" to run", func() bool {
+					b.resumed("v100-1")
 					state, err := l.Run(t.Context(), "squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%T")
 					if lab.AtLeast(23, 11) { // what ran on the node has failed, or is put back to begin in two minutes
 						_, _ = l.Run(t.Context(), "scontrol", "update", "JobId="+id, "StartTime=now")

@@ -293,7 +293,7 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		}
 		var left [2]int
 		in.Cluster, left = trace.FromSnapshot(&snapshot)
-		in.Cluster.QOS, in.Cluster.Associations = limits.QOS, limits.Associations
+		in.Cluster.QOS, in.Cluster.Associations, in.Cluster.Accounts = limits.QOS, limits.Associations, limits.Accounts
 		for i, kind := range []string{"GPU nodes", "nodes without GPUs"} {
 			if left[i] > 0 {
 				s.Notes = append(s.Notes, fmt.Sprintf("%d %s are down or drained and left out", left[i], kind))
@@ -315,11 +315,14 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 	return nil
 }
 
-// readLimits reads those of QOS and associations, where this Slurm goes by them.
+// readLimits reads those of QOS and associations, where this Slurm goes by them, and the tree of accounts.
 func readLimits(ctx context.Context, client *slurmplug.Client, into *trace.Cluster) error {
 	conf, err := client.Config(ctx)
-	if err != nil || !conf.EnforcesLimits() {
+	if err != nil {
 		return err
+	}
+	if into.Accounts, _ = client.Accounts(ctx, conf.ClusterName()); !conf.EnforcesLimits() {
+		return nil
 	}
 	if into.QOS, err = client.QOSLimits(ctx); err == nil {
 		into.Associations, err = client.Associations(ctx, conf.ClusterName())

@@ -286,7 +286,7 @@ func ownPolicy(ctx context.Context, c *cli.Context) (own ownSlurm, err error) {
 }
 
 // ownOf is what slurm.conf says (PriorityType, PriorityWeight*, PriorityMaxAge,
-// PriorityDecayHalfLife, PriorityCalcPeriod, PriorityFavorSmall, SchedulerType, bf_max_job_test, bf_interval, batch_sched_delay, PreemptType, PreemptMode) of what a trace has data for.
+// PriorityDecayHalfLife, PriorityCalcPeriod, PriorityFavorSmall, PriorityFlags, SchedulerType, bf_max_job_test, bf_interval, batch_sched_delay, PreemptType, PreemptMode) of what a trace has data for.
 func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
 	own = ownSlurm{Order: "multifactor", Backfill: string(virtual.Conservative), Own: virtual.Own{Depth: conf.BackfillDepth(), Interval: float64(conf.BackfillInterval()), Pause: float64(conf.SchedulerPause()), ByNode: conf.PlansByNode()}}
 	if own.Interval == 0 {
@@ -304,7 +304,7 @@ func ownOf(conf slurmplug.Config) (own ownSlurm, err error) {
 		return own, err
 	}
 	w := &own.Multifactor
-	w.ByNodes, w.FavorSmall = true, strings.EqualFold(conf.Get("PriorityFavorSmall"), "yes")
+	w.ByNodes, w.FairTree, w.FavorSmall = true, conf.FairTree(), strings.EqualFold(conf.Get("PriorityFavorSmall"), "yes")
 	w.Age, w.JobSize, w.FairShare, w.Partition = weights["Age"], weights["JobSize"], weights["FairShare"], weights["Partition"]
 	if w.Age+w.JobSize+w.FairShare+w.Partition == 0 {
 		*w = virtual.FIFOWeights // equal priorities go by job id

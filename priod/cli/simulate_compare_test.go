@@ -178,9 +178,9 @@ func TestCompareTakesSlurmAsItIs(t *testing.T) {
 		"PriorityType = priority/basic\nSchedulerParameters = bf_interval=-1":                         {Order: "fifo", Backfill: "none", Own: virtual.Own{Depth: 500, Pause: 3}},
 		"PriorityType = priority/basic\nSchedulerType = sched/builtin":                                {Order: "fifo", Backfill: "none", Own: virtual.Own{Depth: 500, Pause: 3}},
 		"PriorityType = priority/multifactor\nPriorityWeightAge = 10\nPriorityWeightFairShare = 30\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityCalcPeriod = 00:05:00\nSchedulerParameters = defer,bf_interval=10,batch_sched_delay=0,bf_max_job_test=200": {
-			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 200, Interval: 10, Pause: 1, Multifactor: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300, ByNodes: true}},
+			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 200, Interval: 10, Pause: 1, Multifactor: virtual.Weights{Age: 10, FairShare: 30, MaxAge: day, DecayHalfLife: 14 * day, CalcPeriod: 300, ByNodes: true, FairTree: true}},
 		},
-		"PriorityType = priority/multifactor\nPriorityWeightPartition = 7\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityFavorSmall = Yes\nSchedulerParameters = bf_max_job_test=many": {
+		"PriorityType = priority/multifactor\nPriorityWeightPartition = 7\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 14-00:00:00\nPriorityFavorSmall = Yes\nPriorityFlags = NO_FAIR_TREE\nSchedulerParameters = bf_max_job_test=many": {
 			Order: "multifactor", Backfill: "conservative", Own: virtual.Own{Depth: 500, Interval: 30, Pause: 3, Multifactor: virtual.Weights{Partition: 7, MaxAge: day, DecayHalfLife: 14 * day, ByNodes: true, FavorSmall: true}},
 		},
 		"PriorityType = priority/multifactor\nPriorityWeightQOS = 10\nPriorityMaxAge = 1-00:00:00\nPriorityDecayHalfLife = 00:00:00\nSchedulerType = sched/backfill\nPreemptType = preempt/qos\nPreemptMode = GANG,REQUEUE": {

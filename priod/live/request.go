@@ -37,10 +37,10 @@ func (c *Cluster) confirm(ctx context.Context, outcomes []plan.Outcome) {
 }
 
 // isReadBack reports whether confirm has to look at the jobs of a write. Slurm may answer a write with an error and have
-// done it: some fields of a size before one that it refuses, and any field where one of the job's partitions does not
-// admit it ("Requested partition configuration not available now": 22.05 with AllowGroups, 26.05 with one that is
-// INACTIVE, all with EnforcePartLimits=ALL); and what only waiting jobs may be given it also refuses a job that has just
-// started.
+// done it: some fields of a size before one that it refuses, and any field where the one of the job's partitions at which
+// its scheduler looked last does not admit it, or is INACTIVE ("Requested partition configuration not available now":
+// job_limits_check is the last step but one of _update_job in slurmctld/job_mgr.c); and what only waiting jobs may be
+// given it also refuses a job that has just started.
 func isReadBack(o *plan.Outcome) bool {
 	return !o.Lever.Ranks() && (o.Status == slurmplug.Applied || o.Status == slurmplug.Refused)
 }
@@ -104,7 +104,7 @@ func (c *Cluster) afterRefusal(ctx context.Context, o *plan.Outcome, job *readJo
 		if job.seen && (job.Gone || job.State != cluster.Pending) {
 			o.Status, o.Message = slurmplug.Raced, "no longer pending: "+o.Message
 		}
-	case shown && now == o.After && o.After == o.Was && now != o.Before: // done all the same
+	case shown && now == o.After && now != o.Before && (o.After == o.Was || !causes(o.Lever) && problem(o, &job.Job) == ""): // done all the same
 		o.Status, o.Message = slurmplug.Applied, ""
 	case shown && now != o.Before:
 		c.retract(ctx, o, o.Message)
@@ -114,6 +114,10 @@ func (c *Cluster) afterRefusal(ctx context.Context, o *plan.Outcome, job *readJo
 		o.Status, o.Message = slurmplug.Raced, "no longer pending: "+o.Message
 	}
 }
+
+// causes reports whether a partition may not admit a job because of what was written: all else that job_limits_check looks
+// at was so before.
+func causes(l slurmplug.Lever) bool { return l == slurmplug.PartitionList || l == slurmplug.Size }
 
 // stands reports whether a job shows what was written into it. If not, it corrects the
 // outcome, and takes the write back where it was not written by others since.

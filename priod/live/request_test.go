@@ -20,7 +20,9 @@ type shows struct {
 	later    string // its state when scontrol shows it, after squeue has; "" for state
 	nodes    string // of it, as scontrol shows them; "" for 1
 	features string
-	writes   []string
+
+	partitions, reason string // "" for none and Resources
+	writes             []string
 }
 
 func (f *shows) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, error) {
@@ -41,7 +43,7 @@ func (f *shows) Run(_ context.Context, c slurmplug.Command) (slurmplug.Output, e
 	}
 	values := map[string]string{
 		"exit_code": "0", "requeue": "1", "BatchFlag": "1", "JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A", "HetJobID": "0", "HetJobOffset": "0",
-		"UserID": "1000", "UserName": "ann", "State": state, "Reason": "Resources", "PriorityLong": "5", "Nice": "0", "RestartCnt": "0", "NumNodes": "1", "NumCPUs": "1",
+		"UserID": "1000", "UserName": "ann", "State": state, "Reason": cmp.Or(f.reason, "Resources"), "Partition": f.partitions, "PriorityLong": "5", "Nice": "0", "RestartCnt": "0", "NumNodes": "1", "NumCPUs": "1",
 		"NumTasks": "1", "Feature": f.features, "TimeLimit": "1:00:00", "SubmitTime": "1762164000", "EligibleTime": "1762164000",
 		"StartTime": "N/A",
 	}
@@ -71,22 +73,30 @@ func TestConstraintIsReadBack(t *testing.T) {
 	}
 }
 
-// Slurm may answer a write with an error and have done it, where one of the job's partitions does not admit it: what binds
-// the job is taken back, and what puts its user's own back is done.
+// Slurm may answer a write with an error and have done it, where one of the job's partitions does not admit it or is
+// INACTIVE. A feature has no part in that and stands, unless no node satisfies it; a list of partitions is taken back,
+// but for its user's own.
 func TestDoneWithAnError(t *testing.T) {
 	const words = "Requested partition configuration not available now"
-	own, bound := slurmplug.Text("ssd"), slurmplug.Text("ssd&a100")
 	for _, c := range []struct {
-		shown         string
-		before, after slurmplug.Value
-		want          slurmplug.Status
-		writes        int
+		lever                      slurmplug.Lever
+		before, after, shown, told string // told: its reason
+		want                       slurmplug.Status
+		writes                     int
 	}{
-		{"ssd&a100", own, bound, slurmplug.Refused, 1}, {"ssd", own, bound, slurmplug.Refused, 0},
-		{"ssd", bound, own, slurmplug.Applied, 0}, {"ssd&a100", bound, own, slurmplug.Refused, 0},
+		{slurmplug.Features, "ssd", "ssd&a100", "ssd&a100", "", slurmplug.Applied, 0}, {slurmplug.Features, "ssd", "ssd&a100", "ssd", "", slurmplug.Refused, 0},
+		{slurmplug.Features, "ssd&v100", "ssd&a100", "ssd&a100", "PartitionInactive", slurmplug.Applied, 0},
+		{slurmplug.Features, "ssd&v100", "ssd&a100", "ssd&a100", "BadConstraints", slurmplug.Refused, 1},
+		{slurmplug.Features, "ssd&a100", "ssd", "ssd", "", slurmplug.Applied, 0}, {slurmplug.Features, "ssd&a100", "ssd", "ssd&a100", "", slurmplug.Refused, 0},
+		{slurmplug.PartitionList, "a100,v100", "v100", "v100", "", slurmplug.Refused, 1}, {slurmplug.PartitionList, "v100", "a100,v100", "a100,v100", "", slurmplug.Applied, 0},
 	} {
-		slurm := &shows{features: c.shown}
-		o := []plan.Outcome{{Action: plan.Action{Job: slurmplug.Plain(7), Lever: slurmplug.Features, Before: c.before, After: c.after, Was: own}, Status: slurmplug.Refused, Message: words}}
+		slurm, own := &shows{reason: c.told}, "ssd"
+		if c.lever == slurmplug.Features {
+			slurm.features = c.shown
+		} else {
+			slurm.partitions, own = c.shown, "a100,v100"
+		}
+		o := []plan.Outcome{{Action: plan.Action{Job: slurmplug.Plain(7), Lever: c.lever, Before: slurmplug.Text(c.before), After: slurmplug.Text(c.after), Was: slurmplug.Text(own)}, Status: slurmplug.Refused, Message: words}}
 		New(slurmplug.NewClient(slurm, slurmplug.Options{Abilities: &slurmplug.Abilities{Release: "26.05.5"}})).confirm(t.Context(), o)
 		if o[0].Status != c.want || len(slurm.writes) != c.writes {
 			t.Errorf("%s after %s, shown %s: %+v, then %q", c.after, c.before, c.shown, o[0], slurm.writes)

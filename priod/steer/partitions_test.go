@@ -146,18 +146,30 @@ func (p *testCluster) more(partition string) {
 	p.Partitions = append(p.Partitions, cluster.Partition{Name: partition, MaxTime: slurmplug.Unlimited, Tier: 1})
 }
 
-// A type that was given by partitions is taken back as its user wrote them, in their order.
+// A type that was given by partitions is taken back as its user wrote them, in their order: without one that takes no jobs,
+// which Slurm would leave out, until it does again. In one that drains the job may still start.
 func TestSteerTakesBackPartitions(t *testing.T) {
-	p := divided()
-	j := p.job(1, "")
-	j.Partition = all
-	if p.divided(); j.Partition != "a100" {
-		t.Fatalf("its partitions are %s", j.Partition)
-	}
-	set := steerSettings()
-	set.Enabled = false
-	if p.steered(set, nil); j.Partition != all || len(p.h.Requests) > 0 {
-		t.Errorf("its partitions are %s, of %s; %v", j.Partition, all, p.h.Requests)
+	for shut, want := range map[string]string{"": "", "INACTIVE": "v100,t4", "DRAIN": "a100"} {
+		p := divided()
+		j := p.job(1, "")
+		j.Partition = all
+		if p.divided(); j.Partition != "a100" {
+			t.Fatalf("its partitions are %s", j.Partition)
+		}
+		set, a100 := steerSettings(), &p.Partitions[slices.IndexFunc(p.Partitions, func(x cluster.Partition) bool { return x.Name == "a100" })]
+		set.Enabled = false
+		if shut != "" {
+			a100.Closed, a100.Draining = strings.TrimSuffix(shut, "DRAIN"), shut == "DRAIN"
+			for range 2 {
+				if p.steered(set, nil); j.Partition != want {
+					t.Errorf("%s: its partitions are %s", shut, j.Partition)
+				}
+			}
+			a100.Closed, a100.Draining = "", false
+		}
+		if p.steered(set, nil); j.Partition != all || len(p.h.Requests) > 0 {
+			t.Errorf("its partitions are %s, of %s; %v", j.Partition, all, p.h.Requests)
+		}
 	}
 }
 

@@ -83,7 +83,10 @@ func (types *gpuTypes) userRequest(j *pendingJob) (request, error) {
 	}
 	if j.own.partitions != j.Partition {
 		list, lost := PutBackPartitions(j.own.partitions, types.listed)
-		if list == "" {
+		drains := func(p cluster.Partition) bool {
+			return p.Draining && slices.Contains(lost, p.Name) && slices.Contains(cluster.PartitionNames(j.Partition), p.Name)
+		}
+		if list == "" || slices.ContainsFunc(types.listed, drains) { // it may start in one that drains, and would not come back to it
 			return back, errors.New(NoPartition(lost))
 		}
 		back.partitions = list
@@ -91,15 +94,16 @@ func (types *gpuTypes) userRequest(j *pendingJob) (request, error) {
 	return back, nil
 }
 
-// PutBackPartitions is what Slurm accepts now of a list of partitions that a user wrote: those that there are. lost are
-// the others. With none known all are accepted.
+// PutBackPartitions is what Slurm accepts now of a list of partitions that a user wrote: those that there are and that take
+// jobs. Others it leaves out of the list, or refuses it (_get_job_parts in slurmctld/job_mgr.c). lost are these. With none
+// known all are accepted.
 func PutBackPartitions(own string, known []cluster.Partition) (list string, lost []string) {
 	if len(known) == 0 {
 		return own, nil
 	}
 	var kept []string
 	for _, name := range cluster.PartitionNames(own) {
-		if slices.ContainsFunc(known, func(p cluster.Partition) bool { return p.Name == name }) {
+		if slices.ContainsFunc(known, func(p cluster.Partition) bool { return p.Name == name && !p.Draining && p.Closed != "INACTIVE" }) {
 			kept = append(kept, name)
 		} else {
 			lost = append(lost, name)
@@ -110,7 +114,7 @@ func PutBackPartitions(own string, known []cluster.Partition) (list string, lost
 
 // NoPartition says why a user's own list of partitions cannot be put back.
 func NoPartition(lost []string) string {
-	return fmt.Sprintf("its user's own partitions cannot be restored: there is no partition %.80s any more", strings.Join(lost, ", "))
+	return fmt.Sprintf("its user's own partitions cannot be restored: Slurm lets no job into %.80s (DRAIN, INACTIVE or deleted)", strings.Join(lost, ", "))
 }
 
 // has reports whether one of a list of partitions has nodes of a type.

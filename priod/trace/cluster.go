@@ -47,6 +47,7 @@ type Cluster struct {
 	// QOS are the limits of jobs by their QOS and those of their partitions; that of "" is of jobs whose QOS is not among them.
 	QOS          map[string]slurmplug.QOSLimits `toml:"qos" json:"qos,omitempty"`
 	Associations []slurmplug.Association        `toml:"associations" json:"associations,omitempty"`
+	Accounts     []slurmplug.Account            `toml:"-" json:"-"` // whose shares count; none: those of the jobs, one share each
 }
 
 // Types are the GPU types in order of first appearance.

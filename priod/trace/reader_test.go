@@ -334,7 +334,7 @@ func TestRunsWithoutGPUs(t *testing.T) {
 	gpu.ID, gpu.AllocTRES, gpu.Comment = slurmplug.Plain(8), "cpu=1,gres/gpu=1,node=1", ""
 	jobs, _, err := FromRuns([]slurmplug.Run{run, gpu}, Options{Workloads: workloads(t)})
 	want := job(func(j *Job) {
-		j.ID, j.User, j.CPUs, j.MemMB, j.Nodes, j.Partition = "7", "ann", 96, 10240, 3, "cpu"
+		j.ID, j.User, j.CPUs, j.Billing, j.MemMB, j.Nodes, j.Partition = "7", "ann", 96, 96, 10240, 3, "cpu"
 		j.Duration, j.Workload, j.End, j.Ran = 3600, "a3c", 3600, 3600
 	})
 	if err != nil || len(jobs) != 2 || cmp.Diff(want, jobs[0]) != "" || jobs[1].Nodes != 1 {

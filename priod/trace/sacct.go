@@ -144,6 +144,7 @@ func (p *runs) job(req, alloc demand, known demands, tag *jobtag.Tag, opts Optio
 	j.ID, j.User, j.Account, j.QOS, j.Partition = p.id, p.user, p.account, p.qos, p.partition
 	j.Submit = float64(p.ready.Unix())
 	j.GPUs, j.CPUs, j.MemMB, j.Nodes, j.GPUType = alloc.gpus, alloc.cpus, alloc.memMB, p.nodes, req.gpuType
+	j.Billing = cmp.Or(alloc.billing, req.billing)
 	if j.GPUs == 0 || alloc.nodes > 0 && j.GPUs%alloc.nodes == 0 { // else its parts are not equal
 		j.Nodes = cmp.Or(j.Nodes, alloc.nodes)
 	}
@@ -225,6 +226,7 @@ type demand struct {
 	cpus    int
 	memMB   int64
 	nodes   int
+	billing int
 }
 
 // demands remembers what lists of TRES say: jobs have few different ones.
@@ -246,7 +248,8 @@ func (known demands) of(list string) (demand, error) {
 	cpus, _ := t.Get("cpu")
 	mem, _ := t.Get("mem")
 	nodes, _ := t.Get("node")
-	d.nodes = int(min(nodes, maxGPUs))
+	billing, _ := t.Get("billing")
+	d.nodes, d.billing = int(min(nodes, maxGPUs)), int(min(billing, math.MaxInt32))
 	d.gpus, d.cpus, d.memMB = min(d.gpus, maxGPUs), int(min(cpus, maxGPUs)), min(mem, maxMemMB)
 	known[list] = d
 	return d, nil

@@ -39,6 +39,7 @@ type Job struct {
 	User, Account string
 	QOS           string  // "" when the trace does not say
 	Weight        float64 // of its share: 1 unless the trace says otherwise
+	Billing       int     // TRES for which its account is billed; 0: the trace does not say
 	GPUType       string  // "" when left open
 	Deadline      float64 // s from the trace's start; NoDeadline when there is none
 

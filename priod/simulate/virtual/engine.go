@@ -48,7 +48,8 @@ type job struct {
 	eligible  float64 // from when on it may run again, once evicted
 	returns   bool    // to the queue, when this run is over
 	roomAt    float64 // when those have left that SlurmPartitions told to
-	bill      float64 // GPUs that its owner is billed for
+	bill      float64 // that its owner is billed for
+	owner     *account
 	trial
 
 	shares  []placement.Share
@@ -157,7 +158,7 @@ func newEngine(ctx context.Context, c trace.Cluster, opt Options) *engine {
 		e.awaited = opt.Window.Last - opt.Window.First + 1
 	}
 	if opt.Order == Multifactor || opt.Order == Priod {
-		e.factors = newMultifactor(opt.Multifactor, opt.Shares, c)
+		e.factors = newMultifactor(&opt, c)
 	}
 	if opt.Order == Priod {
 		e.slurm = newSlurm(e)

@@ -1,7 +1,9 @@
 package virtual
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"slurmprio/priod/trace"
 )
@@ -14,7 +16,8 @@ type Weights struct {
 	MaxAge                  float64 // s at which age counts in full
 	DecayHalfLife           float64 // s after which past use counts half
 	CalcPeriod              float64 // s between two computations
-	ByNodes                 bool    // job size is in nodes and CPUs, as in Slurm; else in GPUs
+	ByNodes                 bool    // job size is in nodes and CPUs, and use in what Slurm bills; else both in GPUs
+	FairTree                bool    // fair share ranks users by Fair Tree, Slurm's default; else accounts by their use
 	FavorSmall              bool    // then small jobs are preferred: PriorityFavorSmall
 }
 
@@ -24,26 +27,30 @@ var DefaultWeights = Weights{Age: 1000, JobSize: 1000, FairShare: 10000, MaxAge:
 // FIFOWeights let age alone decide: first come, first served.
 var FIFOWeights = Weights{Age: 1000}
 
-// multifactor is Slurm's priority of jobs, with fair share by account: an account has the shares that Options.Shares gives
-// it, else 1 as by Slurm's default, and use is GPU-seconds. A job without GPUs is billed for
-// the GPUs whose share of CPUs it holds.
+// multifactor is Slurm's priority of jobs, with fair share: an account has the shares that Options.Shares gives it or, with
+// Fair Tree, the cluster's accounts, else 1 as by Slurm's default, and use is in what Slurm billed for a job, else in
+// GPU-seconds. A job without GPUs is billed for the GPUs whose share of CPUs it holds.
 type multifactor struct {
 	w        Weights
 	accounts map[string]*account
+	users    map[[2]string]*account // by account and name, of Fair Tree
 	all      account
 	decayed  float64 // when use was last brought up to date
 
 	nodes, cpus, widest int // of the cluster; GPUs of its largest node
 }
 
-// account is the decayed use of one account, or of all.
+// account is the decayed use of one account, of a user in it, or of all.
 type account struct {
-	use    float64 // GPU-seconds
-	gpus   float64 // that are billed now
+	use    float64 // s, times what is billed
+	billed float64 // now
 	shares float64
+	up     *account // nil: all
+	tree   branch
 }
 
-func newMultifactor(w Weights, shares map[string]int, c trace.Cluster) *multifactor {
+func newMultifactor(opt *Options, c trace.Cluster) *multifactor {
+	w := opt.Multifactor
 	if w == (Weights{}) {
 		w = DefaultWeights
 	}
@@ -54,14 +61,18 @@ func newMultifactor(w Weights, shares map[string]int, c trace.Cluster) *multifac
 			*d.to = *d.from
 		}
 	}
-	m := &multifactor{w: w, accounts: map[string]*account{}}
+	m := &multifactor{w: w, accounts: map[string]*account{}, users: map[[2]string]*account{}}
 	for i := range c.Nodes {
 		g := &c.Nodes[i]
 		m.nodes, m.cpus, m.widest = m.nodes+g.Count, m.cpus+g.Count*g.CPUs, max(m.widest, g.GPUs)
 	}
-	for name, n := range shares {
-		m.accounts[name] = &account{shares: float64(n)}
-		m.all.shares += float64(n)
+	if w.FairTree {
+		m.grow(c.Accounts)
+	}
+	for _, name := range slices.Sorted(maps.Keys(opt.Shares)) {
+		a, n := m.of(name), float64(opt.Shares[name])
+		m.all.shares += n - a.shares
+		a.shares = n
 	}
 	return m
 }
@@ -76,7 +87,7 @@ func (m *multifactor) period() float64 {
 func (m *multifactor) of(name string) *account {
 	a := m.accounts[name]
 	if a == nil {
-		a = &account{shares: 1}
+		a = m.all.add(false)
 		m.accounts[name] = a
 		m.all.shares++
 	}
@@ -86,15 +97,25 @@ func (m *multifactor) of(name string) *account {
 func (m *multifactor) starts(j *job, now float64) { m.holds(j, j.bill, now) }
 func (m *multifactor) stops(j *job, now float64)  { m.holds(j, -j.bill, now) }
 
-// holds books, ahead of the next decay, that GPUs change hands now.
-func (m *multifactor) holds(j *job, gpus, now float64) {
+// holds books, ahead of the next decay, that what is billed changes hands now.
+func (m *multifactor) holds(j *job, billed, now float64) {
 	if m == nil {
 		return
 	}
-	for _, a := range [2]*account{m.of(j.Account), &m.all} {
-		a.gpus += gpus
-		a.use -= gpus * (now - m.decayed) // decay adds the whole period
+	for a := m.owner(j); a != nil; a = a.up {
+		a.billed += billed
+		a.use -= billed * (now - m.decayed) // decay adds the whole period
 	}
+}
+
+// owner is the account of a job, with Fair Tree its user in there.
+func (m *multifactor) owner(j *job) *account {
+	if j.owner == nil && m.w.FairTree {
+		j.owner = m.user(j.Account, j.User)
+	} else if j.owner == nil {
+		j.owner = m.of(j.Account)
+	}
+	return j.owner
 }
 
 // decay brings all use up to date.
@@ -104,16 +125,17 @@ func (m *multifactor) decay(now float64) {
 	}
 	passed := now - m.decayed
 	keep := math.Exp2(-passed / m.w.DecayHalfLife)
-	for _, a := range m.accounts {
-		a.use = a.use*keep + a.gpus*passed
-	}
-	m.all.use = m.all.use*keep + m.all.gpus*passed
+	m.all.each(func(a *account) { a.use = a.use*keep + a.billed*passed })
 	m.decayed = now
+	m.rank()
 }
 
-// fairShare is Slurm's classic factor 2^-(use / share) between 0 and 1 (priority_multifactor.c); fresh accounts have 1.
-func (m *multifactor) fairShare(name string) float64 {
-	a := m.of(name)
+// fairShare is the factor of Fair Tree, or Slurm's classic 2^-(use / share) between 0 and 1 (priority_multifactor.c); fresh
+// accounts have 1.
+func (m *multifactor) fairShare(a *account) float64 {
+	if m.w.FairTree {
+		return a.tree.factor
+	}
 	if !(a.use > 0) || !(m.all.use > 0) {
 		return 1
 	}
@@ -123,7 +145,7 @@ func (m *multifactor) fairShare(name string) float64 {
 // factors is the sum of Slurm's own factors for a job.
 func (m *multifactor) factors(j *job, now, size float64) int64 {
 	age := min(max(now-j.since, 0)/m.w.MaxAge, 1)
-	return int64(float64(m.w.Age)*age + float64(m.w.JobSize)*size + float64(m.w.FairShare)*m.fairShare(j.Account))
+	return int64(float64(m.w.Age)*age + float64(m.w.JobSize)*size + float64(m.w.FairShare)*m.fairShare(m.owner(j)))
 }
 
 // partition is what a PriorityJobFactor adds to the priority of jobs, beside those of all partitions.
@@ -141,8 +163,11 @@ func (m *multifactor) partition(factor int, all []trace.Partition) int64 {
 // span is the most that the factors can make between two jobs.
 func (m *multifactor) span() int64 { return m.w.Age + m.w.JobSize + m.w.FairShare + m.w.Partition }
 
-// bill is how many GPUs a job's owner is billed for.
+// bill is what a job's owner is billed for, in GPUs where it is not known what Slurm billed.
 func (e *engine) bill(j *job) float64 {
+	if j.Billing > 0 && e.factors != nil && e.factors.w.ByNodes {
+		return float64(j.Billing)
+	}
 	if j.GPUs > 0 || e.cpus == 0 {
 		return float64(j.GPUs)
 	}

@@ -45,12 +45,12 @@ func TestSlurmPartitions(t *testing.T) {
 // Slurm's classic fair share is 2^-(use / share) with an account's part of all Fairshare (priority_multifactor.html#fairshare);
 // GrpTRES=gres/gpu keeps an account's jobs waiting beyond it, and blocks no other job (resource_limits.html).
 func TestAccounts(t *testing.T) {
-	m := newMultifactor(Weights{}, map[string]int{"large": 3, "small": 1}, trace.Cluster{})
+	m := newMultifactor(&Options{Shares: map[string]int{"large": 3, "small": 1}}, trace.Cluster{})
 	for name, use := range map[string]float64{"large": 30, "small": 10} {
 		m.of(name).use = use
 		m.all.use += use
 	}
-	if large, small := m.fairShare("large"), m.fairShare("small"); large != 0.5 || small != 0.5 {
+	if large, small := m.fairShare(m.of("large")), m.fairShare(m.of("small")); large != 0.5 || small != 0.5 {
 		t.Errorf("both have used their parts, factors %v and %v", large, small)
 	}
 	c := trace.Cluster{
