@@ -149,7 +149,7 @@ func loseHost(t *testing.T, k killed, backup bool) {
 	fast := []string{"--prio-speed=p100:4,v100:1", "--constraint=p100|v100"}
 	rich := acts.worker("rich", "4", endless, 5, "save", fast...) // leaves at the end of a round
 	acts.begun("rich")
-	poor := acts.worker("poor", "4", 10, 5, "save", fast...)
+	poor := acts.worker("poor", "4", 10, 5, "save", append(fast, "--time=30")...)
 	own := "v100|a100"
 	waits := acts.submit("--prio-type=be", "--prio-speed=v100:1,a100:3", "--gres=gpu:4", "--time=60", "--constraint="+own, "--wrap", "sleep 1")
 	constraint := func() string {

@@ -22,6 +22,8 @@ order = "owed"
 policy = "max-min"
 [steering]
 enabled = true
+[rounds]
+enabled = true
 [sizing]
 enabled = true
 [locality]
@@ -38,7 +40,7 @@ const removedProfile = "short-waits"
 // Profiles are all of them.
 var Profiles = []Profile{
 	{"order-only", "TE jobs first, and nothing else: the defaults", ""},
-	{"balanced", "GPU types by speed, room for TE jobs, CPUs and memory, few switches; order by what jobs are owed", balanced},
+	{"balanced", "GPU types by speed, in rounds, room for TE jobs, CPUs and memory, few switches; order by what jobs are owed", balanced},
 }
 
 // setProfile puts the values of the profile that a file names under those of the file.

@@ -35,6 +35,15 @@ func TestProfiles(t *testing.T) {
 	if again, err := load(t, text); err != nil || again.Preemption != c.Preemption || again.Steering != c.Steering { // what is printed can be read again
 		t.Errorf("%v: %+v", err, again)
 	}
+	// Rounds evict, and need steering: the profile's go with either.
+	for text, want := range map[string]bool{"": true, "[steering]\nenabled = false\n": false, "[preemption]\nenabled = false\n": false, "[preemption]\nenabled = false\n[rounds]\nenabled = true\n": true} {
+		if c, err := load(t, "profile = \"balanced\"\n"+text); err != nil || c.Rounds.Enabled != want {
+			t.Errorf("%q: %v, rounds %v", text, err, c.Rounds.Enabled)
+		}
+	}
+	if c, err := Load("/dev/null", "profile=balanced", "steering.enabled=false"); err != nil || c.Rounds.Enabled {
+		t.Errorf("%v: %+v", err, c.Rounds)
+	}
 	short, err := load(t, "profile = \"short-waits\"\n") // of an earlier version
 	if err != nil || short.Profile != "balanced" || !short.FromProfile("steering.enabled") || len(short.Advice) != 1 || len(c.Advice) != 0 {
 		t.Errorf("%v: %+v", err, short)
@@ -45,7 +54,7 @@ func TestProfiles(t *testing.T) {
 	if _, err := load(t, "profile = \"fast\"\n"); err == nil || !strings.Contains(err.Error(), `profile = "fast": want order-only, balanced, or "" for none`) {
 		t.Errorf("%v", err)
 	}
-	if on := strings.Join(short.On(), ", "); !strings.HasPrefix(on, "profile balanced, order of TE jobs, order of BE jobs (owed), allocation (max-min), steering, sizing") {
+	if on := strings.Join(short.On(), ", "); !strings.HasPrefix(on, "profile balanced, order of TE jobs, order of BE jobs (owed), allocation (max-min), steering, rounds, sizing") {
 		t.Error(on)
 	}
 	if none, err := load(t, ""); err != nil || none.Steering.Enabled || none.Preemption.Enabled {

@@ -589,7 +589,7 @@ func TestOtherPlacesAwaitVictims(t *testing.T) {
 		b.runs(3, 2, 3, func(j *cluster.Job) { j.Tag.Type = "" })
 		b.runs(4, 3, 2, func(j *cluster.Job) { j.Tag.Type = "" })
 		b.gang(10, 1)
-		b.owing.Waiting = []plan.Owed{{Job: slurmplug.Plain(10), Owed: 9 * hour, Start: 8 * hour, Run: 5 * hour}}
+		b.owing.Waiting = []plan.Owed{{Job: slurmplug.Plain(10), Owed: 9 * hour, Start: 8 * hour, Run: hour}}
 		b.journal.Claims = []Claim{{Number: 1, Purpose: ForTrial, Job: slurmplug.Plain(11), State: Planned, Shares: []ClaimShare{{Node: "n2", GPUs: 1, CPUs: 1, MemMB: 100}}}}
 		b.journal.Evictions = []Eviction{{Number: 1, Claim: 1, Job: slurmplug.Plain(1), State: Signalled, SignalledAt: at, Grace: time.Minute, GPUs: 3}}
 		b.plan.MakeQueue(&b.Snapshot)

@@ -91,7 +91,7 @@ var texts = map[Purpose]map[preemption.Why]string{ForTrial: {
 	preemption.Evicts:     "others yield to it",
 	preemption.Soon:       "it starts on its own within the next one",
 	preemption.NotOwed:    "no job on its GPU type has had enough more than its share",
-	preemption.NoGain:     "the gain would not cover a checkpoint, a restart and a requeue",
+	preemption.NoGain:     "the jobs that had more have less work left, or the gain would not cover a checkpoint, a restart and a requeue",
 	preemption.Impossible: "the jobs on its GPU type that may yield are too few or too small",
 	preemption.Behind:     "TE jobs are waiting and would get the place first",
 }, ForGang: {

@@ -69,15 +69,15 @@ func turning(t *testing.T, more ...uint32) (*fakeSlurm, *atEnd, *cluster.History
 	h := cluster.NewHistory()
 	shares := &plan.Shares{Types: []string{"a100"}}
 	for i := range s.Jobs {
-		j, owed := &s.Jobs[i], -9*3600.0
+		j, owed, left := &s.Jobs[i], -9*3600.0, 8*3600.0
 		if j.ID == id {
-			j.Tag, j.Features, j.Eligible, j.Submit, owed = jobtag.Tag{Workload: "x"}, "a100", start, start, 9*3600
+			j.Tag, j.Features, j.Eligible, j.Submit, owed, left = jobtag.Tag{Workload: "x"}, "a100", start, start, 9*3600, 7*3600
 			h.Asked(id, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("a100"), true, s.At)
 			f.change(9, func(s *plan.JobStatus) { s.Job = *j })
 		} else {
 			j.GPUType = "a100"
 		}
-		shares.Jobs.Set(j.ID, &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{8 * 3600}})
+		shares.Jobs.Set(j.ID, &plan.Share{Speed: []float64{1}, Time: []float64{.5}, Received: []float64{0}, Owed: []float64{owed}, Run: []float64{left}})
 	}
 	set := &atEnd{Feature: e, steering: steer.Feature{Settings: steer.Settings{Enabled: true, Rule: steer.Defaults}, Memory: &steer.Memory{}}}
 	set.Rounds, set.Settings.Rounds = &Rounds{due: true}, RoundSettings{Enabled: true, Length: 30 * time.Minute, Pay: 20}

@@ -9,7 +9,7 @@ import (
 )
 
 // Owing is what the end of a round has to know: the BE jobs that wait for the type that
-// an earlier cycle gave them, for which others may leave; what the running jobs are
+// an earlier cycle gave them, or for the only one that they may have, for which others may leave; what the running jobs are
 // owed; and the TE jobs, which rank ahead of all of them. nil when steering is off. Of an
 // array the task counts that starts next.
 func (st *Steered) Owing(lead plan.Lead) *plan.Owing {
@@ -24,7 +24,8 @@ func (st *Steered) Owing(lead plan.Lead) *plan.Owing {
 			continue // a later task of the same array
 		}
 		j, decision, v := in.jobs[c.at], &in.plan.Decisions[c.at], &c.verdict
-		if c.excluded != "" || v.Why != Waits || v.Type != c.Steered || j.Begins(in.snapshot.At) || !decision.Ranked || decision.Class != cluster.BE {
+		waits := v.Why == Waits && v.Type == c.Steered || v.Why == OneType && !math.IsInf(v.Start, 1)
+		if c.excluded != "" || !waits || j.Begins(in.snapshot.At) || !decision.Ranked || decision.Class != cluster.BE {
 			continue
 		}
 		share := in.shares.Jobs.Get(j.ID)

@@ -21,7 +21,12 @@ func TestOwing(t *testing.T) {
 		change func(*testCluster, *cluster.Job)
 		want   []plan.Owed
 	}{
-		"waits":         {func(*testCluster, *cluster.Job) {}, waits},
+		"waits":    {func(*testCluster, *cluster.Job) {}, waits},
+		"one type": {func(p *testCluster, j *cluster.Job) { clear(p.h.Requests) }, waits},
+		"one type without nodes": {func(p *testCluster, j *cluster.Job) {
+			clear(p.h.Requests)
+			p.Nodes[0].Usable = false
+		}, nil},
 		"not bound yet": {func(p *testCluster, j *cluster.Job) { j.Features = ""; clear(p.h.Requests) }, nil},
 		"bound to another": {func(p *testCluster, j *cluster.Job) {
 			p.h.Asked(j.ID, slurmplug.Features, slurmplug.Value{}, slurmplug.Text("t4"), true, start)

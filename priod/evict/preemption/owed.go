@@ -76,7 +76,9 @@ func (t *turns) within(_ *Ledger, _ *Claimant, _ *Verdict, why Why) Verdict {
 }
 
 // victimsFor finds the victims for a claimant that does not fit: the running jobs that have had most beyond their due,
-// until it fits, without those that are not needed for that. It finds none where the move would not pay.
+// until it fits, without those that are not needed for that. It finds none where the move would not pay. No job yields to one
+// that has as many GPU-seconds of work left, or more: the least work first has the least mean completion (Smith, Various
+// optimizers for single-stage production, 1956), and no two jobs move to and fro.
 func (t *turns) victimsFor(c *Claimant) Verdict {
 	view := t.free.Clone()
 	var victims []int
@@ -84,6 +86,10 @@ func (t *turns) victimsFor(c *Claimant) Verdict {
 	for _, i := range t.may {
 		r := &t.Candidates[i]
 		if !c.Request.Types.Has(t.Nodes.Type(r.Shares[0].Node)) {
+			continue
+		}
+		if float64(r.gpus())*r.Remaining <= float64(c.Request.GPUs)*c.Left {
+			why = NoGain
 			continue
 		}
 		if c.Owed <= r.Owed {

@@ -48,6 +48,7 @@ func TestEndOfARound(t *testing.T) {
 		"no consent":             {func(r *Candidate, _ *Claimant) { r.Stays = NoConsent }, Impossible, NoConsent},
 		"leaving":                {func(r *Candidate, _ *Claimant) { r.Leaving = true }, Soon, IsLeaving},
 		"just started":           {func(r *Candidate, _ *Claimant) { r.Elapsed = 600 }, Impossible, Young},
+		"less work left":         {func(r *Candidate, w *Claimant) { r.Remaining = w.Left }, NoGain, Allowed},
 		"nearly done":            {func(r *Candidate, _ *Claimant) { r.Remaining = 800 }, Impossible, Ending},
 		"another type":           {func(_ *Candidate, w *Claimant) { w.Request.Types, w.Request.GPUs = 2, 2 }, Impossible, Allowed},
 		"room without":           {func(_ *Candidate, w *Claimant) { w.Request.Types = 2 }, Soon, Allowed},
@@ -74,6 +75,28 @@ func TestYieldingJobs(t *testing.T) {
 	s.Claimants = []Claimant{owed(1, 6*hour), owed(1, hour)}
 	if v := Decide(s, rounds()).Verdicts; v[0].Why != Evicts || v[1].Why != Impossible {
 		t.Errorf("%+v", v)
+	}
+}
+
+// Work left counts in GPU-seconds.
+func TestYieldsToLessWork(t *testing.T) {
+	for name, x := range map[string]struct {
+		runs, asks int32 // GPUs; what runs has 50 hours left
+		left       float64
+		want       Why
+	}{
+		"a gang to a longer small job":  {4, 1, 199 * hour, Evicts},
+		"a gang to as much work":        {4, 1, 200 * hour, NoGain},
+		"a small job to a short gang":   {1, 4, 12 * hour, Evicts},
+		"a small job to a gang as long": {1, 4, 12.5 * hour, NoGain},
+	} {
+		s := held(4, had(x.runs, -20*hour))
+		w := owed(x.asks, 5*hour)
+		w.Left = x.left
+		s.Claimants = []Claimant{w}
+		if v := Decide(s, rounds()).Verdicts[0]; v.Why != x.want {
+			t.Errorf("%s: %+v, want %s", name, v, x.want)
+		}
 	}
 }
 
@@ -123,7 +146,7 @@ func TestYieldOrder(t *testing.T) {
 }
 
 // Whatever is asked: only those yield who may, each to one job that is owed a
-// round more and then fits, and none of them in vain.
+// round more, has less work left and then fits, and none of them in vain.
 func TestRoundsKeepTheirPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		amount := rapid.Float64Range(-50*hour, 50*hour)
@@ -163,7 +186,7 @@ func TestRoundsKeepTheirPromises(t *testing.T) {
 			for _, k := range v.Victims {
 				r := &s.Candidates[k]
 				lost += r.Loss()
-				if yielded[k] || r.Stays != "" || r.Leaving || r.Elapsed < set.Round || r.Remaining < set.Round || w.Owed-r.Owed < set.Round || !w.Request.Types.Has(s.Nodes.Type(r.Shares[0].Node)) {
+				if yielded[k] || r.Stays != "" || r.Leaving || r.Elapsed < set.Round || r.Remaining < set.Round || w.Owed-r.Owed < set.Round || float64(r.gpus())*r.Remaining <= float64(w.Request.GPUs)*w.Left || !w.Request.Types.Has(s.Nodes.Type(r.Shares[0].Node)) {
 					t.Fatalf("%+v yields to %+v", r, w)
 				}
 				yielded[k] = true
