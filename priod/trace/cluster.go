@@ -231,6 +231,9 @@ func (c *Cluster) check() error {
 			return fmt.Errorf("[[nodes]] table %d: more than %d nodes in all", i+1, maxNodes)
 		}
 	}
+	if i := slices.IndexFunc(c.Associations, func(a slurmplug.Association) bool { return a.Account == "" }); i >= 0 {
+		return fmt.Errorf("[[associations]] table %d: want an account", i+1)
+	}
 	return c.checkPartitions()
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/slurmplug"
 )
 
 // Partition is what a partition of a cluster asks of its jobs.
@@ -68,9 +67,6 @@ func partitionOf(p *cluster.Partition) Partition {
 
 // checkPartitions refuses what no partition is.
 func (c *Cluster) checkPartitions() error {
-	if i := slices.IndexFunc(c.Associations, func(a slurmplug.Association) bool { return a.Account == "" }); i >= 0 {
-		return fmt.Errorf("[[associations]] table %d: want an account", i+1)
-	}
 	for i := range c.Partitions {
 		p := &c.Partitions[i]
 		switch {

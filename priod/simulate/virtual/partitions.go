@@ -170,9 +170,6 @@ func (e *engine) partOf(name string) *queuePart {
 	}
 	if said != nil && e.divided {
 		p.Partition = *said
-		if longest := e.cluster.QOS[p.QOS].MaxTime; p.QOS != "" && longest > 0 && (p.MaxTime == 0 || longest < p.MaxTime) {
-			p.MaxTime = longest
-		}
 	}
 	if e.divided {
 		p.bonus = e.factors.partition(p.JobFactor, e.cluster.Partitions)

@@ -217,6 +217,21 @@ func TestJobsEndedAtMaxTime(t *testing.T) {
 	}
 }
 
+// The longest run time that a partition's QOS allows gives way to that of the job's own, where this has OverPartQOS.
+func TestMaxWallOfTwoQOS(t *testing.T) {
+	c := byType
+	c.Partitions = []trace.Partition{{Name: "v100", QOS: "part", MaxTime: time.Hour}}
+	for flag, longest := range map[string]float64{"": 60, "OverPartQOS": 600} {
+		c.QOS = map[string]slurmplug.QOSLimits{"part": {MaxTime: time.Minute}, "long": {MaxTime: 10 * time.Minute, Flags: []string{flag}}}
+		for _, limit := range []float64{60, 61, 600, 601} {
+			job := trace.Job{ID: "x", GPUs: 1, Partition: "v100", QOS: "long", Duration: 50, Limit: limit}
+			if _, err := Run(context.Background(), c, trace.Each([]trace.Job{job}), Options{Placement: placement.Packed}); (err == nil) != (limit <= longest) {
+				t.Errorf("flag %q, a limit of %v s: %v", flag, limit, err)
+			}
+		}
+	}
+}
+
 // drawDivided is a cluster whose nodes are in some of three partitions.
 func drawDivided(t *rapid.T) trace.Cluster {
 	partitions := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y", "z"}), 1, 3, rapid.ID[string])

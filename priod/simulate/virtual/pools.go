@@ -61,10 +61,18 @@ type limits struct {
 	associations map[poolKey]*slurmplug.Association // by account, user and, in small letters, partition
 	pools        map[poolKey]*pool
 	holders      map[holder]*holder
+	claims       map[claimsKey][]claim // once made
+}
+
+// claimsKey is what the claims of a job follow from.
+type claimsKey struct {
+	holder     *holder
+	part       *queuePart
+	gpus, cpus int
 }
 
 func newLimits(c *trace.Cluster) limits {
-	l := limits{associations: map[poolKey]*slurmplug.Association{}, pools: map[poolKey]*pool{}, holders: map[holder]*holder{}}
+	l := limits{associations: map[poolKey]*slurmplug.Association{}, pools: map[poolKey]*pool{}, holders: map[holder]*holder{}, claims: map[claimsKey][]claim{}}
 	for _, q := range c.QOS {
 		l.users = l.users || len(q.User) > 0
 	}
@@ -104,6 +112,17 @@ func (e *engine) claims(h *holder, p *queuePart, gpus, cpus int) []claim {
 	if h == nil {
 		return nil
 	}
+	k := claimsKey{h, p, gpus, cpus}
+	all, made := e.limits.claims[k]
+	if !made {
+		all = e.makeClaims(h, p, gpus, cpus)
+		e.limits.claims[k] = all
+	}
+	return all
+}
+
+// makeClaims makes the claims.
+func (e *engine) makeClaims(h *holder, p *queuePart, gpus, cpus int) []claim {
 	c := claims{limits: &e.limits, gpuType: h.gpuType, gpus: gpus, cpus: cpus, said: map[string]bool{}, ofQOS: true}
 	for _, name := range e.qosIn(h, p) {
 		l, by := e.cluster.QOS[name], "QOS "+name
