@@ -61,15 +61,6 @@ func TestPagesInABrowser(t *testing.T) {
 	b.showsTheCheck(s)
 	b.navigates()
 	b.follows(s)
-	for _, scheme := range []string{"light", "dark"} {
-		b.Run(browser.Command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}))
-		for _, path := range append([]string{"job?id=" + trial}, pageNames...) {
-			b.Open("/" + path)
-			if found := browser.Eval[[]string](b.Browser, browser.Faint); len(found) > 0 {
-				t.Errorf("%s, %s: too little contrast: %q", path, scheme, found)
-			}
-		}
-	}
 	b.agreesWithJSON(trial)
 	b.fitsAPhone(trial)
 	b.worksWithoutScripts(trial)

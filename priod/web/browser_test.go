@@ -373,7 +373,7 @@ func TestFullPages(t *testing.T) {
 	t.Cleanup(server.Close)
 	b := browser.New(t, server.URL)
 	b.Run(chromedp.EmulateViewport(1400, 900))
-	for _, path := range []string{"", "map", "map?colour=user&group=name", "queue", "users", "shares", "time"} {
+	for _, path := range []string{"", "map", "map?colour=user&group=name", "queue", "time"} {
 		b.Open("/" + path)
 		browser.Eval[bool](b, "new Promise((ok) => setTimeout(() => ok(true), 1000))")
 		weight := browser.Eval[int](b, "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation')).reduce((n, r) => n + r.transferSize, 0)")

@@ -132,30 +132,6 @@ func (b *Browser) Screenshot(name string) {
 	}
 }
 
-// Faint lists the texts of a page whose contrast is below WCAG's level AA, 4.5 to 1.
-const Faint = `(() => {
-  const rgb = (text) => text.match(/[\d.]+/g).map(Number);
-  const light = (c) => c.slice(0, 3).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = (e) => {
-    for (; e; e = e.parentElement) {
-      const c = rgb(getComputedStyle(e).backgroundColor);
-      if (c.length < 4 || c[3] > 0) return c;
-    }
-    return [255, 255, 255];
-  };
-  const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  let texts = 0;
-  for (let n; n = walk.nextNode();) {
-    const e = n.parentElement;
-    if (!n.textContent.trim() || e.closest("svg, script")) continue;
-    texts++;
-    const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
-    if ((a + 0.05) / (b + 0.05) < 4.5) found.push(e.tagName + " " + n.textContent.trim().slice(0, 40));
-  }
-  return texts === 0 ? ["no text at all"] : found;
-})()`
-
 // ScreenshotOf keeps a picture of one element, "": of what the window shows, where SLURMPRIO_SCREENSHOTS names a folder.
 func (b *Browser) ScreenshotOf(name, selector string) {
 	b.Helper()

@@ -50,8 +50,8 @@ func TestEvictionsOfEachPolicy(t *testing.T) {
 			if evictions == 0 {
 				t.Errorf("%s evicted nobody", policy)
 			}
-			if costs == (site.Overheads{}) {
-				continue // those with costs are repeated
+			if costs == (site.Overheads{}) || policy != "least-loss" {
+				continue // priod's own is repeated
 			}
 			if again := preempted(t, policy, costs, "preemption.max_evictions = 2"); !reflect.DeepEqual(r, again) {
 				t.Errorf("%s: two runs with one seed differ", policy)
