@@ -61,19 +61,21 @@ type Client struct {
 	metrics   string     // address of slurmctld's metrics, "" for sdiag
 	unread    []unreadSince
 
-	writing sync.Mutex
-	pace    pace
-	budget  budget
+	writing   sync.Mutex
+	pace      pace
+	budget    budget
+	unindexed unindexed // by writing
 }
 
 // NewClient returns a Client that runs Slurm's programs by r.
 func NewClient(r Runner, o Options) *Client {
 	o = o.filled()
 	return &Client{
-		runner: r,
-		opts:   o,
-		nonce:  newSeparators,
-		pace:   newPace(o.WritesPerSecond, o.Burst),
+		runner:    r,
+		opts:      o,
+		nonce:     newSeparators,
+		pace:      newPace(o.WritesPerSecond, o.Burst),
+		unindexed: unindexed{},
 	}
 }
 

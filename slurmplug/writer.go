@@ -42,8 +42,12 @@ func (c *Client) Update(ctx context.Context, updates []Update) []Result {
 	defer c.writing.Unlock()
 	deadline := time.Now().Add(c.opts.MaxWait)
 	stop := ""
+	c.unindexed.forget(time.Now())
 	for unasked := pressureEvery; len(sessions) > 0; sessions = sessions[1:] {
 		s := &sessions[0]
+		if c.unindexed.leave(s, results, time.Now()); len(s.lines) == 0 {
+			continue
+		}
 		if unasked >= pressureEvery {
 			unasked = 0
 			if stop = c.pressure(ctx); stop != "" {
@@ -53,7 +57,9 @@ func (c *Client) Update(ctx context.Context, updates []Update) []Result {
 		if stop = c.await(ctx, s, deadline); stop != "" {
 			break
 		}
-		if stop = c.send(ctx, s, results); stop != "" {
+		began := time.Now()
+		stop = c.send(ctx, s, results)
+		if c.unindexed.learn(s, results, began, time.Now()); stop != "" {
 			sessions = sessions[1:]
 			break
 		}
