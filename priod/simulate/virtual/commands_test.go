@@ -160,7 +160,7 @@ func TestDaemonEndsRounds(t *testing.T) {
 	}
 	var jobs []trace.Job
 	for i := range 3 {
-		jobs = append(jobs, trace.Job{ID: fmt.Sprint(i), GPUs: 1, Workload: "picky", Steps: 40000, Submit: float64(i), User: fmt.Sprint("u", i), Grace: 20})
+		jobs = append(jobs, trace.Job{ID: fmt.Sprint(i), GPUs: 1, Workload: "picky", Steps: 40000 / float64(i+1), Submit: float64(i), User: fmt.Sprint("u", i), Grace: 20}) // a job yields to less work
 	}
 	const steering = "[allocation]\npolicy = \"max-min\"\n[steering]\nenabled = true\n[ranking]\norder = \"owed\"\n"
 	runs := func(toml string) []metrics.Outcome {
