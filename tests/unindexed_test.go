@@ -13,9 +13,7 @@ import (
 // Where slurmctld 22.05 ends while it waits for accounting to give jobs an index, it refuses each later update of these jobs, each
 // after 5 s: a dozen take longer than a write may, and yet the jobs behind them are ranked.
 func TestJobsThatAccountingNeverIndexes(t *testing.T) {
-	if os.Getenv("SLURMPRIO_LONG") != "1" {
-		t.Skip("takes a minute; SLURMPRIO_LONG=1 runs it")
-	}
+	longOnly(t)
 	s := newSiteOn(t, lab.ForTest(t, lab.Options{}), quick)
 	s.fill()
 	check := func(err error) {

@@ -282,7 +282,7 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 		}
 		var limits trace.Cluster
 		if err == nil {
-			err = readLimits(ctx, client, &limits)
+			err = s.readLimits(ctx, client, &limits)
 		}
 		if err != nil {
 			return fmt.Errorf("read Slurm: %w", err)
@@ -316,12 +316,15 @@ func (s *Simulated) nodes(ctx context.Context, c *cli.Context, cfg *config.Confi
 }
 
 // readLimits reads those of QOS and associations, where this Slurm goes by them, and the tree of accounts.
-func readLimits(ctx context.Context, client *slurmplug.Client, into *trace.Cluster) error {
+func (s *Simulated) readLimits(ctx context.Context, client *slurmplug.Client, into *trace.Cluster) error {
 	conf, err := client.Config(ctx)
 	if err != nil {
 		return err
 	}
-	if into.Accounts, _ = client.Accounts(ctx, conf.ClusterName()); !conf.EnforcesLimits() {
+	if into.Accounts, err = client.Accounts(ctx, conf.ClusterName()); err != nil && strings.Contains(conf.AccountingStorageType(), "slurmdbd") {
+		s.Notes = append(s.Notes, fmt.Sprintf("fair share: accounts are unknown, assumed equal: %v", err))
+	}
+	if !conf.EnforcesLimits() {
 		return nil
 	}
 	if into.QOS, err = client.QOSLimits(ctx); err == nil {

@@ -263,8 +263,9 @@ func (c *Config) read(path, text string, set []string) error {
 	if c.Profile == removedProfile {
 		c.Profile = "balanced"
 	}
-	if !c.Steering.Enabled || !c.Preemption.Enabled { // a file that takes these out of the profile means rounds, too
-		c.Rounds.Enabled = c.Rounds.Enabled && !c.FromProfile("rounds.enabled")
+	if c.FromProfile("rounds.enabled") && !(c.Steering.Enabled && c.Preemption.Enabled) { // a file that takes these out of the profile means rounds, too
+		c.Rounds.Enabled = false
+		delete(c.sources, "rounds.enabled")
 	}
 	if err := c.Check(); err != nil {
 		return named(path, err)

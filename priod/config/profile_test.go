@@ -39,6 +39,8 @@ func TestProfiles(t *testing.T) {
 	for text, want := range map[string]bool{"": true, "[steering]\nenabled = false\n": false, "[preemption]\nenabled = false\n": false, "[preemption]\nenabled = false\n[rounds]\nenabled = true\n": true} {
 		if c, err := load(t, "profile = \"balanced\"\n"+text); err != nil || c.Rounds.Enabled != want {
 			t.Errorf("%q: %v, rounds %v", text, err, c.Rounds.Enabled)
+		} else if said, err := c.Effective(); err != nil || strings.Contains(said, "[rounds]\nenabled = false  # profile") {
+			t.Errorf("%q: %v\n%s", text, err, said)
 		}
 	}
 	if c, err := Load("/dev/null", "profile=balanced", "steering.enabled=false"); err != nil || c.Rounds.Enabled {

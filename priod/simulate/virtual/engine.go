@@ -42,14 +42,14 @@ type job struct {
 	class   *class
 	turn    int64 // first come, first served goes by it
 
-	todo      float64 // work not yet done and saved
-	occupancy float64 // s that its next run holds GPUs, as far as the scheduler knows
-	since     float64 // from when on it could run; its age counts from there
-	eligible  float64 // from when on it may run again, once evicted
-	returns   bool    // to the queue, when this run is over
-	roomAt    float64 // when those have left that SlurmPartitions told to
-	bill      float64 // that its owner is billed for
-	owner     *account
+	todo      float64  // work not yet done and saved
+	occupancy float64  // s that its next run holds GPUs, as far as the scheduler knows
+	since     float64  // from when on it could run; its age counts from there
+	eligible  float64  // from when on it may run again, once evicted
+	returns   bool     // to the queue, when this run is over
+	roomAt    float64  // when those have left that SlurmPartitions told to
+	bill      float64  // that its owner is billed for
+	owner     *account // whose use it counts to; nil until asked for
 	trial
 
 	shares  []placement.Share
