@@ -79,9 +79,9 @@ func (c *Cluster) Versions(ctx context.Context) (slurmctld, commands string, err
 
 // Apply carries out the actions. Two actions on one job keep their order: a release
 // would reset a Nice written before it, and a job is not to start before what it asks for
-// is written. Writes into requests are read back. slurmctld's rate limit may leave some
-// actions to the next cycle; jobs of which only the rank changes therefore come first, TE
-// jobs before the others.
+// is written. Writes into requests are read back. Jobs of which only the rank changes come first,
+// TE jobs before the others: so a BE job that is bound to a type does not start before the rank of a
+// TE job is written, and slurmctld's rate limit leaves to the next cycle what matters least.
 func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
 	outcomes := make([]plan.Outcome, len(actions))
 	ids := make([]cluster.JobID, len(actions))
@@ -90,7 +90,7 @@ func (c *Cluster) Apply(ctx context.Context, actions []plan.Action) []plan.Outco
 	}
 	c.writtenTo = c.recordsOf(ids)
 	waits := map[cluster.JobID]string{} // jobs with an action that was postponed, and why: their next actions are, too
-	for _, wave := range waves(actions, c.conf.RateLimit().Holds()) {
+	for _, wave := range waves(actions) {
 		wave = slices.DeleteFunc(wave, func(i int) bool {
 			why, wait := waits[actions[i].Job]
 			if wait {
@@ -133,18 +133,11 @@ func (c *Cluster) update(a *plan.Action, value slurmplug.Value) slurmplug.Update
 	return u
 }
 
-// waves splits actions, by index, so that no wave has two of one job. With ranksFirst
-// the first wave has only the jobs whose rank alone changes.
-func waves(actions []plan.Action, ranksFirst bool) [][]int {
+// waves splits actions, by index, so that no wave has two of one job. Within a wave ranks
+// come before other levers.
+func waves(actions []plan.Action) [][]int {
 	var out [][]int
 	turn := make(map[slurmplug.JobID]int, len(actions))
-	if ranksFirst {
-		for i := range actions {
-			if !actions[i].Lever.Ranks() {
-				turn[actions[i].Job] = 1
-			}
-		}
-	}
 	for i := range actions {
 		n := turn[actions[i].Job]
 		turn[actions[i].Job] = n + 1
@@ -153,5 +146,16 @@ func waves(actions []plan.Action, ranksFirst bool) [][]int {
 		}
 		out[n] = append(out[n], i)
 	}
-	return slices.DeleteFunc(out, func(wave []int) bool { return len(wave) == 0 })
+	for _, wave := range out {
+		slices.SortStableFunc(wave, func(i, j int) int {
+			switch first := actions[i].Lever.Ranks(); {
+			case first == actions[j].Lever.Ranks():
+				return 0
+			case first:
+				return -1
+			}
+			return 1
+		})
+	}
+	return out
 }

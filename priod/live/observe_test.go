@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
-	"slurmprio/priod/plan"
 	"slurmprio/slurmplug"
 )
 
@@ -135,22 +134,17 @@ func TestTagCacheForgetsWhatIsGone(t *testing.T) {
 	}
 }
 
-// A job that appears twice among the actions is written in two waves, in order.
+// A job that appears twice among the actions is written in two waves, in order; within a wave ranks come first.
 func TestWaves(t *testing.T) {
 	a := actions("1 2 1 3 1")
-	got := waves(a, false)
-	if len(got) != 3 || len(got[0]) != 3 || len(got[1]) != 1 || got[1][0] != 2 || got[2][0] != 4 {
-		t.Errorf("%v", got)
+	if got, want := fmt.Sprint(waves(a)), "[[0 1 3] [2] [4]]"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 	for i := range a {
 		a[i].Lever = slurmplug.SiteFactor
 	}
-	a[1].Lever = slurmplug.Features // of job 2, which is not ranked; job 3 is both
-	a = append(a, plan.Action{Job: a[3].Job, Lever: slurmplug.Features})
-	if got, want := fmt.Sprint(waves(a, true)), "[[0] [1 2 3] [4 5]]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if got, want := fmt.Sprint(waves(a[1:2], true)), "[[0]]"; got != want {
+	a[0].Lever, a[1].Lever = slurmplug.Features, slurmplug.Features // of job 2, which is not ranked; job 1 is both
+	if got, want := fmt.Sprint(waves(a)), "[[3 0 1] [2] [4]]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
