@@ -186,10 +186,11 @@ func SoleTypes(nodes []cluster.Node) map[string]string {
 	return sole
 }
 
-// steerable are those of some types to which a job can be bound, given the types with nodes for it as it would ask then.
+// steerable are those of some types, with nodes for it in one of the partitions that it reaches, to which a job can be bound,
+// given the types with nodes for it as it would ask then.
 func (types *gpuTypes) steerable(j *pendingJob, some placement.Types, fit func(*request) placement.Types) placement.Types {
 	for t, feature := range types.features {
-		if !some.Has(int32(t)) || feature != "" && types.has(j.own.partitions, int32(t)) {
+		if !some.Has(int32(t)) || feature != "" && j.reach == j.own.partitions {
 			continue
 		}
 		if ask, err := types.requestFor(j, int32(t)); err != nil || !fit(&ask).Has(int32(t)) {

@@ -173,6 +173,24 @@ func TestSteerTakesBackPartitions(t *testing.T) {
 	}
 }
 
+// A job bound by a feature to a type that its own partitions give it no longer, and one that its site adds does: the feature is
+// taken back, with which it would start on no node.
+func TestSteerWhereItsOwnPartitionRefuses(t *testing.T) {
+	p := divided()
+	p.Nodes[1].Features, p.Nodes[1].Partitions = []string{"t4"}, []string{"t4", "extra"}
+	p.Partitions = append(p.Partitions, cluster.Partition{Name: "extra", MaxTime: slurmplug.Unlimited, Tier: 1})
+	j := p.job(1, "")
+	j.Account, j.Partition, j.Site = "phys", "v100,t4", &cluster.Site{GPUType: true, AnyOf: "t4,extra"}
+	p.shares.Jobs.Get(j.ID).Time = []float64{0, 1, 0}
+	if told := p.divided(); j.Features != "t4" {
+		t.Fatalf("its constraint is %q: %s", j.Features, told)
+	}
+	j.Beyond = "t4"
+	if told := p.divided(); j.Features != "" {
+		t.Errorf("its constraint is %q: %s", j.Features, told)
+	}
+}
+
 // Over random sites with random partitions no write leaves a job without a node, where it had one, each list that is
 // written is a part of the user's own in its order, and what was written is taken back to the letter.
 func TestSteerRandomPartitions(t *testing.T) {
