@@ -212,6 +212,7 @@ func (d *Daemon) Run(ctx context.Context, hup <-chan os.Signal) error {
 		result, polled, err := d.step(ctx)
 		d.wakes.polled(begun, early, &result)
 		if ctx.Err() != nil && err != nil {
+			d.Log.Info("stopped", "cycles", d.cycles)
 			return nil
 		}
 		if errors.As(err, new(*OtherPriodError)) {

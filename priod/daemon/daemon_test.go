@@ -381,14 +381,17 @@ func TestReloadKeepsWhatWorks(t *testing.T) {
 	}
 }
 
+// A daemon that is told to stop says that it did, between two cycles and in one that this ends.
 func TestRunStopsWhenTold(t *testing.T) {
-	d, _ := newDaemon(t, &fake{})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- d.Run(ctx, nil) }()
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
+	for _, ended := range []error{nil, context.Canceled} {
+		d, log := newDaemon(t, &fake{err: ended})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- d.Run(ctx, nil) }()
+		cancel()
+		if err := <-done; err != nil || !strings.Contains(log.String(), "stopped: cycles=") {
+			t.Errorf("%v: %v, %s", ended, err, log)
+		}
 	}
 }
 
