@@ -507,17 +507,6 @@ func FuzzJobs(f *testing.F) {
 	})
 }
 
-func BenchmarkJobs100k(b *testing.B) {
-	out := queueOf(100_000, RecordedSeparators)
-	b.SetBytes(int64(len(out)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := parseJobs(out, RecordedSeparators); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func TestJobsShareStrings(t *testing.T) {
 	jobs, err := parseJobs(queueOf(100, RecordedSeparators), RecordedSeparators)
 	if err != nil {

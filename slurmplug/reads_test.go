@@ -1,7 +1,6 @@
 package slurmplug
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
@@ -427,35 +426,6 @@ func testLinesCutOff(t *testing.T, version string) {
 		}
 		if err := read(answering(out, "", &CommandError{Kind: ErrExit, Status: 1})); !errors.Is(err, ErrExit) {
 			t.Errorf("%s, exit status 1: %v", name, err)
-		}
-	}
-}
-
-func BenchmarkNodes10k(b *testing.B) {
-	line, _, _ := strings.Cut(recording(b, "node.out"), "\n")
-	var out bytes.Buffer
-	for i := range 10_000 {
-		fmt.Fprintln(&out, strings.Replace(line, "NodeName=a100-1", fmt.Sprintf("NodeName=n%05d", i), 1))
-	}
-	b.SetBytes(int64(out.Len()))
-	b.ReportAllocs()
-	for b.Loop() {
-		if nodes, err := parseNodes(out.Bytes()); err != nil || len(nodes) != 10_000 {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkFactors100k(b *testing.B) {
-	var out strings.Builder
-	for i := range 100_000 {
-		fmt.Fprintf(&out, "%d|%d|%d|0|13|0|5000|94|100|0|cpu=%d,mem=1,gres/gpu=27\n", i+1, 10000+i, i%7, i%20)
-	}
-	b.SetBytes(int64(out.Len()))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := parseFactors(out.String()); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

@@ -725,17 +725,5 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-func BenchmarkUpdate10k(b *testing.B) {
-	var updates []Update
-	for i := range uint32(10_000) {
-		updates = append(updates, site(JobID{i/100 + 1, int32(i % 100)}, int(i%7)))
-	}
-	c := NewClient(runnerFunc(func(cmd Command) (Output, error) { return Output{Stdout: []byte(quietDiag)}, nil }), Options{WritesPerSecond: 1e9})
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Update(context.Background(), updates)
-	}
-}
-
 // nice is a field without a rule of its own.
 const nice Lever = "Nice"

@@ -224,6 +224,11 @@ func newScale(b *testing.B, l *scaleLab, settings string) *scale {
 	return s
 }
 
+func processorTime(b *testing.B) time.Duration {
+	user, system := usage.CPU(b)
+	return user + system
+}
+
 // figures of one cycle, by the names under which they are reported.
 type figures map[string]float64
 
@@ -424,54 +429,4 @@ func checkMoves(b *testing.B, r *cycle.Result, values int) {
 	if len(r.Outcomes) != scaleMoved || len(seen) != values || r.Plan.Renumbered != 0 {
 		b.Fatalf("%d writes of %d values, %d of them to make room; want %d of %d, 0", len(r.Outcomes), len(seen), r.Plan.Renumbered, scaleMoved, values)
 	}
-}
-
-// BenchmarkReadQueue reads the queue beside the bare squeue that this needs, its
-// output thrown away: 100,000 records, and arrays of 20,000 tasks in one record each,
-// of which squeue prints a line for each task since 23.02.
-func BenchmarkReadQueue(b *testing.B) {
-	b.Run("records", func(b *testing.B) { newScaleLab(b).readQueue(b, scaleJobs) })
-	b.Run("arrays", func(b *testing.B) {
-		const arrays, tasks = 5, 20_000
-		l := &scaleLab{Lab: lab.ForTest(b, lab.Options{Nodes: []lab.NodeSpec{{Count: 1, GPUType: "a100", GPUs: 4}}, MaxJobs: 200_000})}
-		for range arrays {
-			if _, err := l.Sbatch(b.Context(), "--hold", "--comment="+teTag, fmt.Sprintf("--array=0-%d", tasks-1), "--gres=gpu:1", "--wrap", "true"); err != nil {
-				b.Fatal(err)
-			}
-		}
-		l.readQueue(b, arrays)
-	})
-}
-
-// readQueue reports the medians of squeue's time and of the whole read's, which want
-// to be the same but for the parsing.
-func (l *scaleLab) readQueue(b *testing.B, records int) {
-	runner := &timedRunner{Runner: slurmplug.NewExec(slurmplug.ExecOptions{SlurmConf: l.Conf()})}
-	runner.reset()
-	c := slurmplug.NewClient(runner, slurmplug.Options{})
-	var all []figures
-	var jobs []slurmplug.Job
-	var err error
-	for b.Loop() {
-		for range quietCycles {
-			begun := time.Now()
-			if jobs, err = c.ReuseJobs(b.Context(), jobs); err != nil {
-				b.Fatal(err)
-			}
-			read := time.Since(begun).Seconds()
-			if len(jobs) < records {
-				b.Fatalf("%d records", len(jobs))
-			}
-			begun = time.Now()
-			cmd := l.As("").Command(b.Context(), "squeue", runner.last["squeue"].Args...)
-			cmd.Env = append(cmd.Env, "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0")
-			cmd.Stdout = io.Discard
-			if err := cmd.Run(); err != nil {
-				b.Fatal(err)
-			}
-			squeue := time.Since(begun).Seconds()
-			all = append(all, figures{"squeue_s": squeue, "read_s": read, "read/squeue": read / squeue})
-		}
-	}
-	report(b, all, maxMemory)
 }

@@ -88,14 +88,3 @@ func TestReportNodes(t *testing.T) {
 		priod(2, append([]string{"report", "nodes"}, wrong...)...)
 	}
 }
-
-// 100,000 runs of a fortnight on 2,000 nodes: the report takes less than 2 s.
-func BenchmarkReportNodes(b *testing.B) {
-	cfg := fillRuns(b, 100_000, 2000, 300)
-	for b.Loop() {
-		var out, errs bytes.Buffer
-		if status := Main("test", []string{"priod", "--config", cfg, "report", "nodes"}, &out, &errs); status != 0 {
-			b.Fatal(errs.String())
-		}
-	}
-}

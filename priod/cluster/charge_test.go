@@ -185,24 +185,3 @@ func TestUseWithoutGPUs(t *testing.T) {
 		t.Errorf("%+v", users)
 	}
 }
-
-// The queue's requests are of few shapes: each is looked at once.
-func BenchmarkCharges(b *testing.B) {
-	s := charged()
-	for i := range 1000 {
-		n := s.Nodes[i%4]
-		n.Name = fmt.Sprint("x", i)
-		s.Nodes = append(s.Nodes, n)
-	}
-	for i := range 100_000 {
-		s.Jobs = append(s.Jobs, cluster.Job{State: cluster.Pending, Partition: "both", GPUs: i % 9, CPUs: 1 + i%40, Nodes: 1})
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		c := cluster.NewCharges(s)
-		for i := range s.Jobs {
-			c.Of(&s.Jobs[i])
-			c.Of(&s.Jobs[i])
-		}
-	}
-}

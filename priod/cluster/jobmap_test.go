@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"maps"
-	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -104,38 +103,5 @@ func TestJobMapAfterIdsBeganAnew(t *testing.T) {
 	}
 	if m.Len() != 2000 || places > 4096 {
 		t.Errorf("%d places for %d jobs", places, m.Len())
-	}
-}
-
-// BenchmarkJobMap looks 150,000 jobs up, a tenth of them array tasks, in rising order and in one
-// that jumps; beside it a Go map.
-func BenchmarkJobMap(b *testing.B) {
-	const jobs = 150_000
-	ids := make([]JobID, jobs)
-	var m JobMap[*Job]
-	plain := map[JobID]*Job{}
-	for i := range ids {
-		ids[i] = slurmplug.Plain(uint32(1_000_000 + i))
-		if i%10 == 0 {
-			ids[i] = JobID{ID: uint32(2_000_000 + i/500), Task: int32(i % 500)}
-		}
-		m.Set(ids[i], &Job{})
-		plain[ids[i]] = m.Get(ids[i])
-	}
-	for _, step := range []int{1, 7919} {
-		b.Run("page/"+strconv.Itoa(step), func(b *testing.B) {
-			for i := 0; b.Loop(); i = (i + step) % jobs {
-				if m.Get(ids[i]) == nil {
-					b.Fatal(i)
-				}
-			}
-		})
-		b.Run("map/"+strconv.Itoa(step), func(b *testing.B) {
-			for i := 0; b.Loop(); i = (i + step) % jobs {
-				if plain[ids[i]] == nil {
-					b.Fatal(i)
-				}
-			}
-		})
 	}
 }

@@ -369,23 +369,3 @@ func TestThousandsAtOnce(t *testing.T) {
 		t.Errorf("of several users: %d commands, %d notes (%v)", len(d.sent), len(notes), err)
 	}
 }
-
-// 10,000 running jobs on 5,000 nodes, with a source and the load of their nodes.
-func BenchmarkObserve(b *testing.B) {
-	s := cluster.Snapshot{At: epoch, Jobs: make([]cluster.Job, 10_000)}
-	signs := map[cluster.JobID][]cluster.Sign{}
-	for i := range s.Jobs {
-		j := gpuJob(uint32(i+1), epoch)
-		j.NodeList = fmt.Sprintf("n%d", i/2)
-		s.Jobs[i] = j
-		signs[j.ID] = gpus(i%3 > 0)
-	}
-	for i := range 5000 {
-		s.Nodes = append(s.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i), Load: cluster.Load{Known: true, CPUs: float64(i % 4)}})
-	}
-	m, set := NewMemory(), settings(Victim)
-	for b.Loop() {
-		s.At = s.At.Add(20 * time.Second)
-		m.Observe(&s, signs, set)
-	}
-}

@@ -244,33 +244,3 @@ func TestOutputShowsWork(t *testing.T) {
 		t.Error("a file that two jobs write tells something")
 	}
 }
-
-func BenchmarkSigns(b *testing.B) {
-	var all []string
-	jobs := make([]cluster.Job, 10_000)
-	for i := range jobs {
-		jobs[i] = cluster.Job{ID: slurmplug.Plain(uint32(i + 1)), RawID: uint32(i + 1), State: cluster.Running, GPUs: 1, NodeList: fmt.Sprintf("n%d", i/4)}
-		all = append(all, series("55", "metric", dcgmUse, "hpc_job", fmt.Sprint(i+1), "gpu", fmt.Sprint(i%4), "UUID", fmt.Sprint("GPU-", i), "Hostname", fmt.Sprintf("n%d", i/4), "modelName", "NVIDIA A100-SXM4-80GB", "device", "nvidia0", "instance", "n:9400", "job", "dcgm"))
-	}
-	body := []byte(vector(all...))
-	b.Run("parse", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := parseGPUs(body); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	c := New(nil).Watching(Sources{Every: time.Hour})
-	c.working.next, c.working.gpus = time.Now().Add(time.Hour), &gpuReading{at: time.Now(), jobs: map[uint32]gpuUse{}}
-	for i := range jobs {
-		c.working.gpus.jobs[jobs[i].RawID] = gpuUse{1, 55}
-	}
-	s := &cluster.Snapshot{Jobs: jobs}
-	b.Run("signs", func(b *testing.B) {
-		for b.Loop() {
-			if signs, _ := c.Signs(b.Context(), s, nil); len(signs) != len(jobs) {
-				b.Fatal(len(signs))
-			}
-		}
-	})
-}

@@ -277,19 +277,6 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// Many nodes at once: the rule's time.
-func BenchmarkFind(b *testing.B) {
-	s := site{nodes: 2000, programs: 200, days: 65, widest: 1, noise: 0.2, slow: map[string]float64{}}
-	for i := range 20 {
-		s.slow[name(i*50)] = 1.5
-	}
-	runs := s.runs(1)
-	b.ReportMetric(float64(len(runs)), "runs")
-	for b.Loop() {
-		Find(slices.Clone(runs))
-	}
-}
-
 // How many runs of one program with steps a node needs until it is named in 9 cases of 10,
 // where all nodes have as many (docs/evidence/nodespeed.md).
 func TestRunsNeeded(t *testing.T) {

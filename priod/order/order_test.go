@@ -363,31 +363,6 @@ func TestPartOfAnArray(t *testing.T) {
 	}
 }
 
-func BenchmarkDecide(b *testing.B) {
-	c, h := newController(), cluster.NewHistory()
-	for id := uint32(1); id <= 100_000; id++ {
-		typ := "be"
-		if id%50 == 0 {
-			typ = "te"
-		}
-		c.add(id, typ, int64(id%span), 0, start)
-	}
-	s := c.snapshot(start)
-	h.Observe(s)
-	set := settings()
-	for _, a := range Decide(s, h, set).Actions { // as the daemon finds it: written long ago
-		v := a.After.Number()
-		c.jobs[a.Job.ID-1].SiteFactor = v
-	}
-	s = c.snapshot(start)
-	b.ReportAllocs()
-	for b.Loop() {
-		if n := len(Decide(s, h, set).Actions); n != 0 {
-			b.Fatal(n)
-		}
-	}
-}
-
 // A partition that is no longer ranked: what priod wrote there goes, within the limit of writes.
 func TestPartitionIsRankedNoMore(t *testing.T) {
 	c, h := newController(), cluster.NewHistory()

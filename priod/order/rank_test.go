@@ -255,23 +255,6 @@ func TestPricesOfAnyQueue(t *testing.T) {
 	})
 }
 
-func BenchmarkRank(b *testing.B) {
-	s := &cluster.Snapshot{At: now}
-	for i := range 100_000 {
-		typ := "be"
-		if i%50 == 0 {
-			typ = "te"
-		}
-		s.Jobs = append(s.Jobs, pending(uint32(i+1), typ))
-	}
-	h := cluster.NewHistory()
-	h.Observe(s)
-	b.ReportAllocs()
-	for b.Loop() {
-		Rank(s, h, plan.Classes{Partitions: []string{"gpu"}})
-	}
-}
-
 // A Slurm without accounting gives no accounts, a trace often no users.
 func TestJobsWithoutAUserShareNoBudget(t *testing.T) {
 	set := plan.Classes{Account: plan.Budget{GPUs: 1, TimeLimit: time.Hour}, User: plan.Budget{GPUs: 1}}

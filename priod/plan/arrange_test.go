@@ -155,23 +155,3 @@ func TestArrangeNothing(t *testing.T) {
 		t.Fatal(values, renumbered)
 	}
 }
-
-func BenchmarkArrange(b *testing.B) {
-	for _, n := range []int{1000, 100_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			band := Band{Lo: 1000, Hi: 2_000_000_000, Step: 1000}
-			tiers := make([]Tier, n)
-			for i := range tiers {
-				tiers[i] = Tier{band.Hi - int64(i)*band.Step*2}
-			}
-			rnd := rand.New(rand.NewPCG(3, 4))
-			for range n / 100 {
-				i, j := rnd.IntN(n), rnd.IntN(n)
-				tiers[i], tiers[j] = tiers[j], tiers[i]
-			}
-			for b.Loop() {
-				Arrange(tiers, band)
-			}
-		})
-	}
-}

@@ -796,22 +796,6 @@ func TestALostMemoryIsBoundedByRestarts(t *testing.T) {
 	}
 }
 
-// What a cycle costs with a long queue in which nothing ends.
-func BenchmarkObserve(b *testing.B) {
-	s := &cluster.Snapshot{At: time.Unix(1_700_000_000, 0)}
-	for i := range uint32(100_000) {
-		j := cluster.Job{ID: slurmplug.Plain(i + 1), RawID: i + 1, TaskCount: 1, User: "ann", State: cluster.Pending}
-		if i < 4000 {
-			j.State = cluster.Running
-		}
-		s.Jobs = append(s.Jobs, j)
-	}
-	m := NewMemory()
-	for b.Loop() {
-		m.Observe(s)
-	}
-}
-
 // A running job whose record cannot be read did not end, for as many polls as that may be.
 func TestUnreadJobDidNotEnd(t *testing.T) {
 	for _, fresh := range []bool{true, false} {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,46 +55,6 @@ func week(n int, days, load float64) []trace.Job {
 		jobs[i].Limit = 1.5*jobs[i].Duration + 600
 	}
 	return jobs
-}
-
-// BenchmarkRecorded is a replay of 2,000 jobs, as it is and recorded: seconds of CPU, and bytes a job.
-func BenchmarkRecorded(b *testing.B) {
-	spec := Spec{Order: "priod", Backfill: "easy", SlurmOrder: "multifactor"}
-	if err := spec.Check(); err != nil {
-		b.Fatal(err)
-	}
-	for _, how := range []string{"unrecorded", "with causes of waiting", "recorded"} {
-		b.Run(how, func(b *testing.B) {
-			const jobs = 2000
-			began, size := cpuSeconds(b), int64(0)
-			for b.Loop() {
-				in := replayed(b, jobs, 3, 0.85, "profile=balanced", "locality.enabled=false", "sizing.enabled=false")
-				if spec.Waits = how != "unrecorded"; how == "recorded" {
-					in.Record = &Recording{Dir: b.TempDir()}
-				}
-				if _, err := Run(b.Context(), spec, in); err != nil {
-					b.Fatal(err)
-				}
-				if in.Record != nil {
-					info, err := os.Stat(filepath.Join(in.Record.Dir, "priod.db"))
-					if err != nil {
-						b.Fatal(err)
-					}
-					size += info.Size()
-				}
-			}
-			b.ReportMetric((cpuSeconds(b)-began)/float64(b.N), "cpu-s/op")
-			b.ReportMetric(float64(size)/float64(jobs*b.N), "B/job")
-		})
-	}
-}
-
-func cpuSeconds(b *testing.B) float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 // state is what is asked of a state folder.

@@ -465,51 +465,6 @@ func resized(text, value string) string {
 	return strings.Join(all, " ")
 }
 
-// Waiting jobs on nodes with free GPUs, and on nodes that are full.
-func BenchmarkSizes(b *testing.B) {
-	for _, c := range []struct {
-		jobs, nodes int
-		full        bool
-	}{{10_000, 2_000, false}, {10_000, 10_000, false}, {100_000, 10_000, false}, {10_000, 10_000, true}, {100_000, 10_000, true}} {
-		b.Run(fmt.Sprintf("jobs=%d/nodes=%d/full=%v", c.jobs, c.nodes, c.full), func(b *testing.B) { benchmarkSizes(b, c.jobs, c.nodes, c.full) })
-	}
-}
-
-func benchmarkSizes(b *testing.B, jobs, count int, full bool) {
-	nodes := make([]cluster.Node, count)
-	for i := range nodes {
-		nodes[i] = sizeNode(fmt.Sprintf("n%05d", i), 8, 24, 512000)
-		nodes[i].GPUsUsed = i % 3
-		nodes[i].CPUsUsed = 3 * nodes[i].GPUsUsed
-	}
-	q := newSizeQueue(b, nodes)
-	tags := []string{"cpu=v100:1x1-3x1&v=1", "cpu=v100:3x1-5x2-12x3&v=1", "cpu=v100:1x1-4x2&mem=v100:16000x1-64000x1.5&v=1", "workload=resnet18&v=1"}
-	for i := range jobs {
-		q.append(b, 0, 3, 60000, []int{1, 1, 1, 2, 4}[i%5], tags[i%len(tags)])
-	}
-	for i := range nodes {
-		if !full {
-			break
-		}
-		q.s.Nodes[i].GPUsUsed, q.s.Nodes[i].CPUsUsed, q.s.Nodes[i].MemUsedMB = 8, 8+i%4, 8*60000
-		for range 8 {
-			q.s.Jobs = append(q.s.Jobs, cluster.Job{
-				ID: slurmplug.Plain(uint32(len(q.s.Jobs) + 1)), State: cluster.Running, Partition: "gpu", Nodes: 1, NodeList: q.s.Nodes[i].Name,
-				GPUs: 1, CPUs: 1 + i%4/3, MemMB: 60000, Start: q.s.At, TimeLimit: time.Hour,
-			})
-		}
-	}
-	q.p.MakeQueue(&q.s)
-	for b.Loop() {
-		q.p.Actions = nil
-		for i := range q.p.Decisions {
-			q.p.Decisions[i].Size = ""
-		}
-		q.z.Decide(&q.s, q.h, &q.p)
-	}
-	b.ReportMetric(float64(len(q.p.Actions)), "writes")
-}
-
 // asksTasks makes a job ask by tasks of some CPUs each, on one node.
 func asksTasks(t *testing.T, j *cluster.Job, tasks, each int) {
 	asked, err := parseAsked(fmt.Sprintf("JobState=PENDING NumNodes=1-1 NumCPUs=%d NumTasks=%d CPUs/Task=%d MinCPUsNode=%[3]d "+

@@ -441,32 +441,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// 500 pending jobs on 512 nodes of 8 GPUs, four types, one GPU in eight free.
-func BenchmarkDecide(b *testing.B) {
-	var nodes []placement.Node
-	for n := range 512 {
-		nodes = append(nodes, placement.Node{Type: int32(n % 4), Amount: placement.Amount{GPUs: 8, CPUs: placement.Plenty, MemMB: placement.Plenty}})
-	}
-	s := &Snapshot{Nodes: placement.New(placement.Packed, nodes), Types: 4}
-	for n := range nodes {
-		for g := range 7 {
-			r := holds(int32(n), 1, float64(100*(n%97)+g))
-			s.Nodes.Take(r.Shares)
-			s.Running = append(s.Running, r)
-		}
-	}
-	for i := range 500 {
-		run := []float64{100 + float64(i), 200, 300 + float64(i%7), 1000}
-		s.Jobs = append(s.Jobs, Job{
-			Request: placement.Request{Types: 15, Amount: placement.Amount{GPUs: int32(1 + i%8)}}, Consent: true,
-			Run: run, Time: []float64{0.2, 0.1, 0, 0}, Steered: Open,
-		})
-	}
-	for b.Loop() {
-		Decide(s, Defaults)
-	}
-}
-
 // Nodes apart are free to jobs that are left alone, and to no others; what runs there
 // frees nothing for these.
 func TestApart(t *testing.T) {

@@ -783,31 +783,6 @@ func (p *testCluster) checkBinding(t *rapid.T, a plan.Action, set *Settings) {
 	t.Fatalf("%+v is no composed constraint", a)
 }
 
-// What steering adds to a cycle with 100,000 pending jobs, all of which agreed to
-// it, on 5,000 nodes.
-func BenchmarkSteer(b *testing.B) {
-	p := newTestCluster()
-	for i := range 5000 {
-		t := p.shares.Types[i%3]
-		p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
-	}
-	p.Jobs = make([]cluster.Job, 0, 100_000)
-	for id := range uint32(100_000) {
-		j := p.job(id+1, []string{"", "a100|v100"}[id%2])
-		p.shares.Jobs.Get(j.ID).Time = []float64{0.4, 0.2, 0.3}
-		if id%10 == 9 {
-			j.Tasks, j.TaskCount = "0-9", 10
-		}
-	}
-	p.h.Observe(&p.Snapshot)
-	pl := order.Decide(&p.Snapshot, p.h, order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
-	set := steerSettings()
-	set.WritesPerCycle = 100
-	for b.Loop() {
-		p.steer(&pl, set)
-	}
-}
-
 // With more kinds of nodes than can be told apart the features of GPU types still are, though
 // no job names them.
 func TestSteerBesideTooManyKinds(t *testing.T) {
@@ -824,35 +799,6 @@ func TestSteerBesideTooManyKinds(t *testing.T) {
 	pl, _ := p.cycle(steerSettings())
 	if told := p.told(&pl, 1); !strings.Contains(told, "takes v100") {
 		t.Errorf("told %q", told)
-	}
-}
-
-// Jobs at the head of the queue of whose nodes more is known than the poll shows.
-func BenchmarkSteerLooked(b *testing.B) {
-	for _, excluded := range []string{"", "a100-0"} {
-		b.Run("excluded="+excluded, func(b *testing.B) {
-			p := newTestCluster()
-			for i := range 10_000 {
-				t := p.shares.Types[i%3]
-				p.node(fmt.Sprint(t, "-", i), t, t).GPUsUsed = 4 - i%7/6*4
-			}
-			p.Jobs = make([]cluster.Job, 0, 10_000)
-			for id := range uint32(10_000) {
-				j := p.job(id+1, []string{"", "a100|v100"}[id%2])
-				j.GPUs = 16
-				p.shares.Jobs.Get(j.ID).Time = []float64{0.4, 0.2, 0.3}
-			}
-			p.h.Observe(&p.Snapshot)
-			pl := order.Decide(&p.Snapshot, p.h, order.Settings{Top: 2_000_000_000, Ranking: plan.Classes{Partitions: []string{"gpu"}}})
-			set := steerSettings()
-			set.WritesPerCycle = 100
-			for b.Loop() {
-				for _, state := range p.memory.jobs.All() {
-					state.place, state.placeGood = cluster.Place{Excluded: excluded, Bounds: slurmplug.Bounds{Tasks: 1, CPUs: 1}}, 20
-				}
-				p.steer(&pl, set)
-			}
-		})
 	}
 }
 

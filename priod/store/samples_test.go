@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -86,34 +85,6 @@ func TestExpectedEnds(t *testing.T) {
 	save(map[cluster.JobID]ExpectedEnd{slurmplug.Plain(18): end})
 	if !of(17).Median.IsZero() || !of(18).P90.Equal(end.P90) {
 		t.Errorf("%+v, %+v", of(17), of(18))
-	}
-}
-
-// What 40,000 running jobs cost once a minute, alongside the cycles, whose own writing waits for it.
-func BenchmarkSaveEnds(b *testing.B) {
-	const jobs = 40_000
-	d := newDaemon(b, b.TempDir())
-	ends := map[cluster.JobID]ExpectedEnd{}
-	for i := range jobs {
-		j := pending(uint32(i+1), "te")
-		run(&j, epoch)
-		d.snapshot.Jobs = append(d.snapshot.Jobs, j)
-		ends[j.ID] = ExpectedEnd{epoch.Add(time.Hour), epoch.Add(2 * time.Hour)}
-	}
-	d.cycle()
-	for _, moved := range []bool{true, false} {
-		b.Run(fmt.Sprintf("moved=%v", moved), func(b *testing.B) {
-			for n := 0; b.Loop(); n++ {
-				if moved {
-					for id := range ends {
-						ends[id] = ExpectedEnd{epoch.Add(time.Duration(n+2) * time.Hour), epoch.Add(time.Duration(n+9) * time.Hour)}
-					}
-				}
-				if err := d.store.SaveEnds(ctx, epoch, ends); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }
 

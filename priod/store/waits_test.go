@@ -8,7 +8,6 @@ import (
 	"os"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -118,60 +117,6 @@ func TestWaitsAreKept(t *testing.T) {
 	d.store.opts.Retention = time.Hour
 	if err := d.store.Prune(ctx, d.snapshot.At.Add(72*time.Hour)); err != nil || count(t, d.store, "SELECT count(*) FROM waits") != 0 {
 		t.Error("what is older than the retention stays: ", err)
-	}
-}
-
-// A day of 100,000 jobs is summed up in less than 2 s.
-func BenchmarkWaitsSince(b *testing.B) {
-	s, _ := openStore(b, b.TempDir(), Options{})
-	for i := range 100_000 {
-		at := epoch.Add(time.Duration(i) * 800 * time.Millisecond)
-		w := &plan.Wait{Job: slurmplug.Plain(uint32(i + 1)), Submit: at, Until: at.Add(time.Hour), Ended: plan.Started, User: fmt.Sprint("u", i%500), Account: fmt.Sprint("a", i%50),
-			Partition: "gpu", GPUType: []string{"a100", "v100"}[i%2], GPUs: 1 << (i % 6), Tasks: 1, Pool: "a100 in gpu", PoolGPUs: 4000}
-		for k, c := range []plan.Cause{plan.AtLimit, plan.Capacity, plan.Fragmentation, plan.Precedence} {
-			w.Spans = append(w.Spans, plan.WaitSpan{From: at.Add(time.Duration(k) * 15 * time.Minute), Cause: c, Words: "requests 8 GPUs on one node; 12 are free on 4 nodes, at most 4 on one; it would fit now on 2 nodes", Fits: &plan.FitsNow{Nodes: 2}})
-		}
-		s.unsaved.waits = append(s.unsaved.waits, w)
-	}
-	err := s.transact(ctx, func(tx *sql.Tx) error {
-		err := s.saveWaits(ctx, tx)
-		for _, w := range s.unsaved.waits {
-			row := int64(w.Job.ID)
-			job := cluster.Job{ID: w.Job, User: w.User, Submit: w.Submit, Start: w.Until, GPUs: w.GPUs}
-			stay := cluster.Stay{Job: w.Job, Start: w.Until, End: w.Until.Add(30 * time.Minute), Closed: true, GPUs: w.GPUs}
-			err = errors.Join(err, s.q.PutJob(ctx, tx, jobParams(&job, row, w.Until)), s.q.PutInterval(ctx, tx, intervalParams(&stay, row, false)))
-		}
-		return err
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	r, err := OpenReader(ctx, s.dir)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer r.Close()
-	var before, after syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-	defer func() {
-		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-		ms := func(u *syscall.Rusage) float64 { return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6 }
-		b.ReportMetric((ms(&after)-ms(&before))/float64(b.N), "cpu-ms/op")
-	}()
-	for b.Loop() {
-		waited, waiters, err := r.WaitsSince(ctx, epoch, epoch.Add(24*time.Hour))
-		if err != nil || len(waited) == 0 || len(waiters) == 0 {
-			b.Fatal(err)
-		}
-		runs, err := r.RunsSince(ctx, epoch)
-		if err != nil || len(runs) != 100_000 {
-			b.Fatal(len(runs), err)
-		}
-		of := make([]waits.Run, len(runs))
-		for i := range runs {
-			of[i] = runs[i].Run
-		}
-		waits.FindPassed(of, map[string]int{"a100 in gpu": 4000})
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -483,66 +482,6 @@ func FuzzSacct(f *testing.F) {
 	head := strings.ReplaceAll(SacctColumns, ",", "|") + "\n"
 	fuzz(f, Sacct, head+"1|100|100|100|200|100|COMPLETED|0:0|0:0|60|1|cpu=1|cpu=1,gres/gpu:k80=1|u|a|p|q|prio:v=1&workload=a3c x|y\n"+
 		"1.0|1|1|1|1|1|x|1:0||1|1|||||||\n", "Start|End|JobID|Submit|ReqTRES|Timelimit|Elapsed\n2024-03-01T10:00:00|2024-03-01T10:10:00|1_2|2024-03-01T10:00:00|gres/gpu=2|1-00:00:00|10:00\n")
-}
-
-// A million rows; bytes/job is what reading takes for each job, not what it keeps.
-func BenchmarkReadCSV(b *testing.B) {
-	const n = 1_000_000
-	jobs := make([]Job, n)
-	for i := range jobs {
-		jobs[i] = NewJob()
-		jobs[i].ID, jobs[i].Submit, jobs[i].GPUs = fmt.Sprint(i+1), float64(i)*1.5, 1+i%8
-		jobs[i].Workload, jobs[i].Steps, jobs[i].User = "resnet-18-128", float64(i+1), fmt.Sprintf("user%d", i%500)
-	}
-	var text bytes.Buffer
-	if err := WriteCSV(&text, jobs); err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(int64(text.Len()))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for b.Loop() {
-		r, err := NewReader("b", bytes.NewReader(text.Bytes()), Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		read := 0
-		for _, err := range r.All() {
-			if err != nil {
-				b.Fatal(err)
-			}
-			read++
-		}
-		if read != n {
-			b.Fatal(read)
-		}
-	}
-	runtime.ReadMemStats(&after)
-	b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/float64(b.N)/n, "B/job")
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/job")
-}
-
-func BenchmarkReadSacct(b *testing.B) {
-	const n = 100_000
-	var text bytes.Buffer
-	text.WriteString(strings.ReplaceAll(SacctColumns, ",", "|") + "\n")
-	for i := range n {
-		at, gpus := 1_700_000_000+7*i, 1<<(i%4)
-		fmt.Fprintf(&text, "%d|%d|%d|%d|%d|3600|COMPLETED|0:0|0:0|1440|1|cpu=%d,gres/gpu=%d,mem=64G,node=1|billing=4,cpu=%d,gres/gpu:a100=%d,gres/gpu=%d,mem=64G,node=1|user%d|acct|gpu|normal|prio:type=te&v=1 x\n",
-			i+1, at, at, at+60, at+3660, gpus, gpus, gpus, gpus, gpus, i%500)
-	}
-	b.SetBytes(int64(text.Len()))
-	b.ReportAllocs()
-	for b.Loop() {
-		r, err := NewReader("b", bytes.NewReader(text.Bytes()), Options{Format: Sacct})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if jobs, err := readAll(r); err != nil || len(jobs) != n {
-			b.Fatal(len(jobs), err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/job")
 }
 
 // What a job asked for is its GPU type, not what it got; what its evicted runs kept counts as work, at the speed of each; fewer CPUs than its

@@ -127,17 +127,3 @@ func TestReportPages(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkReportPages makes each report and its page of a day's data of 100,000 jobs: less
-// than 2 s.
-func BenchmarkReportPages(b *testing.B) {
-	for name, page := range reportPages(b, 100_000) {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if err := page().Write(new(bytes.Buffer)); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

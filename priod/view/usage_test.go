@@ -111,17 +111,3 @@ func TestUsageInParts(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkUsage(b *testing.B) {
-	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	runs := make([]cluster.PastStay, 100_000)
-	for i := range runs {
-		start := from.Add(time.Duration(i) * time.Second / 2)
-		runs[i] = usedRun(uint32(i+1), "user"+string(rune('a'+i%26)), "a100", "COMPLETED", "a[1-2]", 1+i%8, start, start.Add(time.Hour))
-	}
-	for b.Loop() {
-		u := NewUsage(from, from.Add(24*time.Hour), usageNodes)
-		u.Add(from, u.Until, runs)
-		u.Sum()
-	}
-}

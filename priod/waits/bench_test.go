@@ -78,20 +78,3 @@ func cpuTime() time.Duration {
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
-
-// A cycle in which a tenth of the jobs ask for something else than before.
-func BenchmarkTurn(b *testing.B) {
-	s := large(1)
-	f := Feature{Tracker: &Tracker{}, Gap: 5 * time.Minute}
-	rnd := rand.New(rand.NewPCG(2, 3))
-	for b.Loop() {
-		s.At = s.At.Add(30 * time.Second)
-		for range 10_000 {
-			if j := &s.Jobs[rnd.IntN(len(s.Jobs))]; j.State == cluster.Pending {
-				j.Reason = []string{"Priority", "Licenses"}[rnd.IntN(2)]
-			}
-		}
-		f.Look(&plan.Cycle{Snapshot: s, History: cluster.NewHistory(), Plan: &plan.Plan{}})
-		f.Tracker.Changed()
-	}
-}

@@ -634,28 +634,6 @@ func BenchmarkViewers(b *testing.B) {
 	}
 }
 
-// The time of each page, with 100,000 jobs in the queue.
-func BenchmarkPages(b *testing.B) {
-	s := newSite(b, 100_000)
-	s.cycle()
-	starts, found := map[cluster.JobID]store.ExpectedStart{}, &store.Findings{At: time.Now(), Findings: make([]store.Finding, 30)}
-	for i := range 1000 { // as many as the daemon plans, those of the first pages
-		starts[slurmplug.Plain(uint32(1000+100_000-1-i))] = store.ExpectedStart{At: time.Now().Add(time.Duration(i) * time.Minute)}
-	}
-	if err := errors.Join(s.store.SaveStarts(b.Context(), time.Now(), starts), s.store.SaveFindings(b.Context(), found)); err != nil {
-		b.Fatal(err)
-	}
-	for _, address := range []string{"/", "/map", "/api/v1/map", "/queue", "/queue?page=500", "/queue?class=te&user=u1", "/job?id=50000", "/evictions", "/allocation", "/users", "/shares", "/time", "/time?span=month", "/health"} {
-		b.Run(strings.ReplaceAll(address, "/", "page-"), func(b *testing.B) {
-			for b.Loop() {
-				if w := s.get(address); w.Code != http.StatusOK {
-					b.Fatal(w.Body)
-				}
-			}
-		})
-	}
-}
-
 // Curves over long spans hold longer, nothing holds without Keep, and an unknown span as short as the rest.
 func TestAge(t *testing.T) {
 	p := &Pages{Keep: 2 * time.Second}

@@ -171,14 +171,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkSpeed(b *testing.B) {
-	table, err := Default()
-	if err != nil {
-		b.Fatal(err)
-	}
-	id, _ := table.Lookup("resnet-18-128")
-	for b.Loop() {
-		table.Speed(id, 4, "k80")
-	}
-}

@@ -362,25 +362,3 @@ func FuzzSplit(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkParse(b *testing.B) {
-	for _, c := range []struct{ name, text string }{{"short", "prio:type=te&v=1"}, {"full", fullText}} {
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := Parse(c.text); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkEncode(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := Encode(full); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

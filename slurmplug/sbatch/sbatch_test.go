@@ -538,20 +538,3 @@ func FuzzInstalled(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkParseArgs(b *testing.B) {
-	args := []string{"-N2", "--gres=gpu:a100:4", "--time", "1:00:00", "-J", "train", "--comment=x", "train.sh", "a", "b"}
-	script := []byte("#!/bin/bash\n#SBATCH -p gpu\n#SBATCH --mail-type=END --mail-user=me\n#SBATCH -o %x-%j.out\n\nsrun python train.py\n")
-	env := os.Environ()
-	b.ReportAllocs()
-	for b.Loop() {
-		g := AnyRelease().With(own...)
-		c, err := g.ParseArgs(args)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := g.Resolve(c, script, env); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

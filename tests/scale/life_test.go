@@ -204,7 +204,7 @@ func (l *life) touch(j *job) {
 		case 2:
 			j.Nice = int64(l.rnd.IntN(500))
 		case 3:
-			j.SiteFactor = 0 // another tool
+			j.SiteFactor = int64(12345 * l.rnd.IntN(2)) // another tool
 		}
 	}
 }
@@ -363,6 +363,27 @@ func (l *life) Ends(_ context.Context, sights map[cluster.JobID]plan.JobStatus, 
 		ends[id] = plan.End{StepCode: 1 + int(id.ID%3)}
 	}
 	return ends
+}
+
+// Apply writes, but for one write in 500 whose job has just ended, and one of which priod does not hear what became of it.
+func (l *life) Apply(ctx context.Context, actions []plan.Action) []plan.Outcome {
+	out := make([]plan.Outcome, len(actions))
+	for k, a := range actions {
+		odd := slurmplug.Applied
+		switch {
+		case l.oneIn(500):
+			odd = slurmplug.Raced
+		case l.oneIn(500):
+			odd = slurmplug.Unknown
+		}
+		if out[k] = (plan.Outcome{Action: a, Status: odd}); odd == slurmplug.Applied || odd == slurmplug.Unknown && l.oneIn(2) {
+			out[k] = l.slurm.Apply(ctx, actions[k:k+1])[0]
+		}
+		if odd != slurmplug.Applied {
+			out[k].Status, out[k].Message = odd, "timed out"
+		}
+	}
+	return out
 }
 
 // Do carries out what evictions and retries send.

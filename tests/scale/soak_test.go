@@ -187,8 +187,8 @@ func (s *soak) sample() {
 	maps.Copy(held, growth.Holdings("State", s.state))
 	maps.Copy(held, growth.Holdings("Slurm", s.slurm.Cluster))
 	for _, path := range slices.Sorted(maps.Keys(held)) {
-		// A slice counts as its memory, which append makes half as large again.
-		kind := growth.Quantity{Name: path, Judged: true, Margin: 0.5, Slack: 128}
+		// A slice counts as its memory, which append makes a quarter and 192 larger from 256 on, twice as large below.
+		kind := growth.Quantity{Name: path, Judged: true, Margin: 0.5, Slack: 192}
 		switch path { // emptied when they are that large
 		case "State.Sizes.curves":
 			kind = growth.Quantity{Name: path, Most: 1 << 14}

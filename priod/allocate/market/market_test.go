@@ -1,7 +1,6 @@
 package market
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -179,22 +178,5 @@ func TestManyDifferentJobs(t *testing.T) {
 	}
 	if more > len(m.GPUs) {
 		t.Errorf("%d jobs use more than two types; at most %d have to", more, len(m.GPUs))
-	}
-}
-
-func BenchmarkMaxLevel(b *testing.B) {
-	for _, n := range []int{2_048, 10_000, 100_000} {
-		for _, types := range []int{3, 6} {
-			b.Run(fmt.Sprintf("jobs=%d/types=%d", n, types), func(b *testing.B) {
-				m, share := random(n, types)
-				top := highest(m, share)
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, err := MaxLevel(m, linear(share), 0, top); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
 	}
 }

@@ -142,58 +142,6 @@ func BenchmarkVenus(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiting runs the daemon's cycles, every 15 s, while jobs always wait.
-func BenchmarkWaiting(b *testing.B) {
-	for name, toml := range map[string]string{"steering": steering + "[ranking]\norder = \"owed\"\n", "all": allOn} {
-		b.Run(name, func(b *testing.B) {
-			before := cpuTime(b)
-			for b.Loop() {
-				c, opt := busy(b, toml)
-				run(b, c, waitingJobs(1, 500), opt)
-			}
-			b.ReportMetric((cpuTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
-		})
-	}
-}
-
-// BenchmarkGrowingQueue runs 30,000 jobs on 192 GPUs of two types, with Slurm's own order, with
-// trials first, and with everything on. The load is that of jobs on their faster type: at 0.9 the
-// queue grows for as long as jobs come unless they are steered, at 1.1 with everything on, too.
-func BenchmarkGrowingQueue(b *testing.B) {
-	const n = 30_000
-	nodes, err := trace.ParseNodes([]string{"24:fast:4:32:128000", "24:slow:4:32:128000"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, load := range []float64{0.9, 1.1} {
-		for _, c := range []struct {
-			name, toml string
-			order      Order
-		}{{"slurm", "", Multifactor}, {"trials-first", "", Priod}, {"all", allOn, Priod}} {
-			b.Run(fmt.Sprintf("load=%v/%s", load, c.name), func(b *testing.B) {
-				longest, before := 0, cpuTime(b)
-				for b.Loop() {
-					_, opt := busy(b, c.toml)
-					opt.Order, opt.Daemon.Settings.Waits.Tracker, opt.Daemon.Settings.Retries.Memory = c.order, nil, nil // as priod simulate without --waits and --retry
-					jobs := waitingJobs(1, n)
-					work, last := 0.0, jobs[n-1].Submit
-					for i, j := range jobs {
-						work += float64(j.GPUs) * j.Steps / opt.Speed(&jobs[i], "fast")
-					}
-					for i := range jobs {
-						jobs[i].Submit = math.Floor(jobs[i].Submit * work / (192 * load) / last)
-					}
-					for _, p := range run(b, nodes, jobs, opt).Series {
-						longest = max(longest, p.Queued)
-					}
-				}
-				b.ReportMetric((cpuTime(b)-before).Seconds()/float64(b.N), "cpu-s/op")
-				b.ReportMetric(float64(longest), "queue")
-			})
-		}
-	}
-}
-
 // BenchmarkFitGpp runs FitGpp's synthetic jobs, of which hardly two ask for the
 // same, on nodes on which CPUs and memory count.
 func BenchmarkFitGpp(b *testing.B) {

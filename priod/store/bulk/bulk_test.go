@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -168,53 +167,4 @@ func TestOnlyDirectly(t *testing.T) {
 	if err := db.QueryRow("SELECT * FROM v").Scan(new(any)); err == nil || !strings.Contains(err.Error(), "unsafe use") {
 		t.Error(err)
 	}
-}
-
-// A row of 20 values, with the driver's own calls and in bulk.
-func BenchmarkRows(b *testing.B) {
-	type wide struct {
-		A, B, C, D, E, F, G, H, I, J int64
-		K, L, M, O, P, Q, R, S, T, U string
-	}
-	statement := "INSERT INTO w VALUES (?" + strings.Repeat(", ?", 19) + ")"
-	w := wide{A: 1, B: math.MaxInt64, C: 3, D: 4, E: 5, F: 6, G: 7, H: 8, I: 9, J: 10, K: "user", L: "account", M: "partition", T: "a100&ib", U: "speed=a100:2.14,h100:2.71"}
-	const rows = 10_000
-	make := func(b *testing.B) *sql.Tx {
-		db := open(b)
-		if _, err := db.Exec("CREATE TABLE w (a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, t, u)"); err != nil {
-			b.Fatal(err)
-		}
-		tx, err := db.Begin()
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { tx.Rollback() })
-		return tx
-	}
-	b.Run("bulk", func(b *testing.B) {
-		tx := make(b)
-		for b.Loop() {
-			var all Rows
-			for range rows {
-				if err := all.Add(&w); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if err := all.Run(ctx, tx, statement); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
-	})
-	b.Run("driver", func(b *testing.B) {
-		tx := make(b)
-		for b.Loop() {
-			for range rows {
-				if _, err := tx.Exec(statement, w.A, w.B, w.C, w.D, w.E, w.F, w.G, w.H, w.I, w.J, w.K, w.L, w.M, w.O, w.P, w.Q, w.R, w.S, w.T, w.U); err != nil {
-					b.Fatal(err)
-				}
-			}
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/rows, "ns/row")
-	})
 }

@@ -3,7 +3,6 @@ package speed_test
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -384,30 +383,5 @@ func TestWhatSaysNothing(t *testing.T) {
 				t.Errorf("%s: %+v", name, a)
 			}
 		}
-	}
-}
-
-// A site's history: most runs on one type, some moved on the way, some of
-// untold work.
-func BenchmarkLearn(b *testing.B) {
-	r := rand.New(rand.NewPCG(1, 2))
-	var h speed.History
-	for i := range 300 {
-		base := [3]float64{1.5 + 0.3*r.NormFloat64(), 0, 0.8 + 0.3*r.NormFloat64()}
-		for range 1 + r.IntN(30) {
-			one := speed.Run{Program: program(i), Seconds: map[string]float64{}, Work: 1000}
-			for range 1 + r.IntN(4)/3 {
-				j, seconds := r.IntN(len(types)), 60*math.Exp(3*r.Float64())
-				one.Seconds[types[j]] += seconds
-				one.Work += seconds * math.Exp(base[j]+0.1*r.NormFloat64())
-			}
-			if i%3 == 0 {
-				one.Work = 0
-			}
-			h.Add(one)
-		}
-	}
-	for b.Loop() {
-		h.Learn()
 	}
 }

@@ -2,119 +2,21 @@ package bounds_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/size"
-	"slurmprio/priod/workload"
 	"slurmprio/tests/papers/bounds"
+	"slurmprio/tests/sizes"
 )
-
-// server is Synergy's: 8 GPUs, 24 CPUs, 500 GB.
-var server = size.Amount{GPUs: 8, CPUs: 24, MemMB: 512000}
-
-func servers(n int) []size.Node {
-	nodes := make([]size.Node, n)
-	for i := range nodes {
-		nodes[i] = size.Node{Total: server, Free: server}
-	}
-	return nodes
-}
-
-// curves are those of the published models, as workloads.toml ships them.
-func curves(t testing.TB) func(model string) *workload.Curve {
-	table, err := workload.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]*workload.Curve{}
-	return func(model string) *workload.Curve {
-		if all[model] == nil {
-			id, ok := table.Lookup(model)
-			if !ok {
-				t.Fatalf("no workload %s", model)
-			}
-			c := table.Get(id).Curves["v100"]
-			all[model] = &c
-		}
-		return all[model]
-	}
-}
-
-func job(c *workload.Curve, gpus int) size.Job {
-	return size.Job{GPUs: gpus, On: []size.Sensitivity{{Speed: 1, Curve: c}}}
-}
-
-// situation is a cluster of two GPU types and kinds of nodes, and jobs.
-type situation struct {
-	jobs  []size.Job
-	nodes []size.Node
-}
-
-func drawSituation(r *rapid.T) situation {
-	types := rapid.IntRange(1, 2).Draw(r, "types")
-	var s situation
-	for range rapid.IntRange(1, 6).Draw(r, "nodes") {
-		gpus := rapid.IntRange(1, 8).Draw(r, "gpus")
-		total := size.Amount{
-			GPUs: gpus, CPUs: float64(gpus * rapid.IntRange(1, 8).Draw(r, "cpus for each GPU")), MemMB: float64(gpus) * float64(rapid.IntRange(1, 8).Draw(r, "mem for each GPU")) * 16000,
-		}
-		s.nodes = append(s.nodes, size.Node{Type: rapid.IntRange(0, types-1).Draw(r, "type"), Total: total, Free: total})
-	}
-	var curves []*workload.Curve
-	for range 4 {
-		curves = append(curves, drawCurve(r))
-	}
-	for range rapid.IntRange(0, 40).Draw(r, "jobs") {
-		j := size.Job{GPUs: rapid.SampledFrom([]int{1, 1, 1, 1, 2, 4, 8, 16}).Draw(r, "job's gpus")}
-		for range types {
-			on := size.Sensitivity{Speed: rapid.SampledFrom([]float64{0, 1, 2}).Draw(r, "speed")}
-			if rapid.IntRange(0, 9).Draw(r, "known") > 0 {
-				on.Curve = rapid.SampledFrom(curves).Draw(r, "curve")
-			}
-			j.On = append(j.On, on)
-		}
-		s.jobs = append(s.jobs, j)
-	}
-	return s
-}
-
-// drawCurve makes any curve that workloads.toml takes, falling ones too.
-func drawCurve(r *rapid.T) *workload.Curve {
-	c := &workload.Curve{IterationS: 1, CPUs: []float64{1, 2, 3, 6, 12}, MemMB: []int64{8000, 32000, 64000}}
-	for range c.CPUs {
-		c.Speed = append(c.Speed, rapid.SliceOfN(rapid.Float64Range(0.1, 4), len(c.MemMB), len(c.MemMB)).Draw(r, "row"))
-	}
-	if rapid.IntRange(0, 3).Draw(r, "rises") > 0 {
-		for i := range c.Speed {
-			slices.Sort(c.Speed[i])
-			for k := range c.Speed[i] {
-				if i > 0 {
-					c.Speed[i][k] = max(c.Speed[i][k], c.Speed[i-1][k])
-				}
-			}
-		}
-	}
-	c.DemandCPUs = rapid.Float64Range(0.5, 16).Draw(r, "demand")
-	c.DemandMemMB = rapid.Int64Range(1000, 100000).Draw(r, "demand of memory")
-	return c
-}
-
-const rounding = 1e-6
 
 // A curve that begins beyond what a node has, or falls, or says two things: OPT
 // has an answer for each job.
 func TestCurvesNoNodeCanMeet(t *testing.T) {
-	for name, c := range map[string]*workload.Curve{
-		"begins above the node":        {IterationS: 1, DemandCPUs: 128, DemandMemMB: 1 << 40, CPUs: []float64{64, 128}, MemMB: []int64{1 << 39, 1 << 40}, Speed: [][]float64{{1, 2}, {2, 3}}},
-		"falls with CPUs":              {IterationS: 1, DemandCPUs: 6, DemandMemMB: 64000, CPUs: []float64{1, 3, 6}, MemMB: []int64{64000}, Speed: [][]float64{{2}, {1}, {0.5}}},
-		"falls with memory":            {IterationS: 1, DemandCPUs: 6, DemandMemMB: 96000, CPUs: []float64{6}, MemMB: []int64{64000, 96000}, Speed: [][]float64{{2, 1}}},
-		"demands what makes it slower": {IterationS: 1, DemandCPUs: 12, DemandMemMB: 64000, CPUs: []float64{3, 6, 12}, MemMB: []int64{64000}, Speed: [][]float64{{1}, {3}, {0.1}}},
-	} {
-		jobs := []size.Job{job(c, 1), job(c, 1), job(c, 2), job(c, 4)}
-		if all, err := bounds.Optimum(jobs, servers(1)); err != nil || len(all) != len(jobs) {
+	for name, c := range sizes.Unmeetable {
+		jobs := []size.Job{sizes.Job(c, 1), sizes.Job(c, 1), sizes.Job(c, 2), sizes.Job(c, 4)}
+		if all, err := bounds.Optimum(jobs, sizes.Servers(1)); err != nil || len(all) != len(jobs) {
 			t.Errorf("%s: %v, %v", name, all, err)
 		}
 	}
@@ -122,14 +24,13 @@ func TestCurvesNoNodeCanMeet(t *testing.T) {
 
 // Waterfill against what no mechanism can exceed.
 func TestBound(t *testing.T) {
-	curve := curves(t)
-	models := []string{"alexnet", "gnmt", "res18", "lstm", "m5", "transformer", "shufflenet", "res50", "deepspeech", "mobilenet"}
+	curve := sizes.Curves(t)
 	for _, seed := range []int{1, 3, 7, 9} {
 		var jobs []size.Job
 		for i := range 32 {
-			jobs = append(jobs, job(curve(models[i*seed%10]), 1))
+			jobs = append(jobs, sizes.Job(curve(sizes.Models[i*seed%10]), 1))
 		}
-		nodes := servers(4)
+		nodes := sizes.Servers(4)
 		s := size.NewPacker(size.Rule{})
 		sum := 0.0
 		for _, g := range s.Pack(jobs, nodes) {
@@ -146,14 +47,14 @@ func TestBound(t *testing.T) {
 
 func TestBoundHolds(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		s := drawSituation(r)
-		bound := bounds.Bound(s.jobs, s.nodes)
+		s := sizes.Draw(r, false)
+		bound := bounds.Bound(s.Jobs, s.Nodes)
 		for _, tuned := range []bool{false, true} {
 			sum := 0.0
-			for _, g := range size.NewPacker(size.Rule{Tuned: tuned}).Pack(s.jobs, s.nodes) {
+			for _, g := range size.NewPacker(size.Rule{Tuned: tuned}).Pack(s.Jobs, s.Nodes) {
 				sum += g.Speed
 			}
-			if sum > bound*(1+rounding) {
+			if sum > bound*(1+sizes.Rounding) {
 				r.Fatalf("tuned %v: total %v above the bound %v", tuned, sum, bound)
 			}
 		}
@@ -161,10 +62,10 @@ func TestBoundHolds(t *testing.T) {
 }
 
 // alike makes all nodes of a type like its first.
-func alike(s situation) situation {
+func alike(s sizes.Situation) sizes.Situation {
 	first := map[int]size.Amount{}
-	for i := range s.nodes {
-		n := &s.nodes[i]
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
 		if _, more := first[n.Type]; !more {
 			first[n.Type] = n.Total
 		}
@@ -178,18 +79,18 @@ func alike(s situation) situation {
 // than three jobs for each node are in pieces.
 func TestOptimum(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		s := alike(drawSituation(r))
-		all, err := bounds.Optimum(s.jobs, s.nodes)
+		s := alike(sizes.Draw(r, false))
+		all, err := bounds.Optimum(s.Jobs, s.Nodes)
 		if err != nil {
 			r.Fatal(err)
 		}
-		sum, used, pieces := 0.0, make([]point, len(s.nodes)), 0
+		sum, used, pieces := 0.0, make([]point, len(s.Nodes)), 0
 		for _, g := range all {
-			j := &s.jobs[g.Job]
+			j := &s.Jobs[g.Job]
 			sum += g.Speed
 			whole := 0.0
 			for _, on := range g.On {
-				if s.nodes[on.Node].Type != g.Type || on.Part <= 0 {
+				if s.Nodes[on.Node].Type != g.Type || on.Part <= 0 {
 					r.Fatalf("job %d: %+v", g.Job, g)
 				}
 				gpus := on.Part * float64(j.GPUs)
@@ -197,7 +98,7 @@ func TestOptimum(t *testing.T) {
 				u := &used[on.Node]
 				u.gpus, u.cpus, u.mem = u.gpus+gpus, u.cpus+gpus*g.CPUs, u.mem+gpus*g.MemMB
 			}
-			if whole < 1-rounding || whole > 1+rounding {
+			if whole < 1-sizes.Rounding || whole > 1+sizes.Rounding {
 				r.Fatalf("job %d: %v of it is placed", g.Job, whole)
 			}
 			if len(g.On) > 1 {
@@ -207,19 +108,19 @@ func TestOptimum(t *testing.T) {
 				r.Fatalf("job %d: %+v", g.Job, g)
 			}
 		}
-		for i, n := range s.nodes {
-			if u := used[i]; u.gpus > float64(n.Total.GPUs)*(1+rounding) || u.cpus > n.Total.CPUs*(1+rounding) || u.mem > n.Total.MemMB*(1+rounding) {
+		for i, n := range s.Nodes {
+			if u := used[i]; u.gpus > float64(n.Total.GPUs)*(1+sizes.Rounding) || u.cpus > n.Total.CPUs*(1+sizes.Rounding) || u.mem > n.Total.MemMB*(1+sizes.Rounding) {
 				r.Fatalf("node %d has %+v, and gives %+v", i, n.Total, u)
 			}
 		}
-		if pieces > 3*len(s.nodes) {
-			r.Fatalf("%d jobs in pieces on %d nodes", pieces, len(s.nodes))
+		if pieces > 3*len(s.Nodes) {
+			r.Fatalf("%d jobs in pieces on %d nodes", pieces, len(s.Nodes))
 		}
-		if bound := bounds.Bound(s.jobs, s.nodes); sum > bound*(1+rounding) {
+		if bound := bounds.Bound(s.Jobs, s.Nodes); sum > bound*(1+sizes.Rounding) {
 			r.Fatalf("OPT %v, its bound %v", sum, bound)
 		}
 		for _, tuned := range []bool{false, true} {
-			total, grants := 0.0, size.NewPacker(size.Rule{Tuned: tuned}).Pack(s.jobs, s.nodes)
+			total, grants := 0.0, size.NewPacker(size.Rule{Tuned: tuned}).Pack(s.Jobs, s.Nodes)
 			for i, g := range grants {
 				if g.Job != all[i].Job || g.Type != all[i].Type {
 					r.Fatalf("tuned %v runs %+v, OPT %+v", tuned, g, all[i])
@@ -241,13 +142,13 @@ func TestOptimumIsOne(t *testing.T) {
 		node := size.Amount{GPUs: 4, CPUs: float64(rapid.IntRange(4, 24).Draw(r, "cpus")), MemMB: 4e5}
 		var jobs []size.Job
 		for range rapid.IntRange(1, 4).Draw(r, "jobs") {
-			c := drawCurve(r)
+			c := sizes.DrawCurve(r)
 			c.MemMB = []int64{1000}
 			for i := range c.Speed {
 				c.Speed[i] = c.Speed[i][:1]
 			}
 			c.DemandCPUs, c.DemandMemMB = rapid.SampledFrom(c.CPUs).Draw(r, "cpus demanded"), 1000
-			jobs = append(jobs, job(c, 1))
+			jobs = append(jobs, sizes.Job(c, 1))
 		}
 		all, err := bounds.Optimum(jobs, []size.Node{{Total: node, Free: node}})
 		if err != nil || len(all) != len(jobs) {
@@ -272,23 +173,23 @@ func TestOptimumIsOne(t *testing.T) {
 			}
 			return most
 		}
-		if want := best(0, node.CPUs); got < want-1e-3 || got > want+rounding {
+		if want := best(0, node.CPUs); got < want-1e-3 || got > want+sizes.Rounding {
 			r.Fatalf("OPT %v, the best %v", got, want)
 		}
 	})
 }
 
 func TestOptimumWantsNodesAlike(t *testing.T) {
-	c := curves(t)("alexnet")
-	nodes := servers(2)
+	c := sizes.Curves(t)("alexnet")
+	nodes := sizes.Servers(2)
 	nodes[1].Total.CPUs++
 	nodes[1].Free = nodes[1].Total
-	if _, err := bounds.Optimum([]size.Job{job(c, 1)}, nodes); !errors.Is(err, bounds.ErrUnlike) {
+	if _, err := bounds.Optimum([]size.Job{sizes.Job(c, 1)}, nodes); !errors.Is(err, bounds.ErrUnlike) {
 		t.Error(err)
 	}
 	nodes[1] = nodes[0]
 	nodes[1].Free.CPUs = 1
-	if _, err := bounds.Optimum([]size.Job{job(c, 1)}, nodes); !errors.Is(err, bounds.ErrUnlike) {
+	if _, err := bounds.Optimum([]size.Job{sizes.Job(c, 1)}, nodes); !errors.Is(err, bounds.ErrUnlike) {
 		t.Error(err)
 	}
 }

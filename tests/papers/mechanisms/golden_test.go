@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"slurmprio/priod/size"
+	"slurmprio/tests/sizes"
 )
 
 // golden is one round of the published simulator.
@@ -42,14 +43,14 @@ const gb = 1024 // MB
 // Every first-fit allocation of the published simulator comes out the same; and
 // on every job list ours is as fast as the published TUNE, either placement.
 func TestGolden(t *testing.T) {
-	curve := curves(t)
+	curve := sizes.Curves(t)
 	exact := map[string]string{"fair": "proportional", "greedy": "greedy", "tune": "tune"}
 	replayed, better := 0, 0
 	for _, c := range goldens(t) {
 		var jobs []size.Job
 		published := 0.0
 		for _, j := range c.Jobs {
-			jobs = append(jobs, job(curve(j.Model), j.GPUs))
+			jobs = append(jobs, sizes.Job(curve(j.Model), j.GPUs))
 			slowest := math.Inf(1)
 			for _, a := range j.Alloc {
 				slowest = min(slowest, curve(j.Model).Relative(a.CPU/a.GPU, a.Mem*gb/a.GPU))
@@ -62,7 +63,7 @@ func TestGolden(t *testing.T) {
 		if c.Strategy == "SYNERGY_RANDOM" {
 			replayed++
 			got := map[int]size.Grant{}
-			for _, g := range pack(t, exact[c.Mechanism])(jobs, servers(c.Servers)) {
+			for _, g := range pack(t, exact[c.Mechanism])(jobs, sizes.Servers(c.Servers)) {
 				got[g.Job] = g
 			}
 			for i, j := range c.Jobs {
@@ -78,7 +79,7 @@ func TestGolden(t *testing.T) {
 				}
 				// Of a demand cut to the server the published speed is a straight line, ours the curve's.
 				k := curve(j.Model)
-				whole := k.DemandCPUs*float64(j.GPUs) <= server.CPUs && k.DemandMemMB*int64(j.GPUs) <= int64(server.MemMB)
+				whole := k.DemandCPUs*float64(j.GPUs) <= sizes.Server.CPUs && k.DemandMemMB*int64(j.GPUs) <= int64(sizes.Server.MemMB)
 				if len(j.Alloc) > 0 && (whole || c.Mechanism == "fair") && math.Abs(g.Speed-j.Speed) > 1e-9 {
 					t.Errorf("%s: job %d: speed %v, want %v", name, i, g.Speed, j.Speed)
 				}
@@ -88,7 +89,7 @@ func TestGolden(t *testing.T) {
 			continue
 		}
 		ours := 0.0
-		for _, g := range size.NewPacker(size.Rule{}).Pack(jobs, servers(c.Servers)) {
+		for _, g := range size.NewPacker(size.Rule{}).Pack(jobs, sizes.Servers(c.Servers)) {
 			ours += g.Speed
 		}
 		if ours < published-1e-9 {

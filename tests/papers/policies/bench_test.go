@@ -123,18 +123,6 @@ func BenchmarkPolicies(b *testing.B) {
 	}
 }
 
-// BenchmarkPoliciesByGLPK is the first level of max-min on the same instances.
-func BenchmarkPoliciesByGLPK(b *testing.B) {
-	needGLPK(b)
-	for _, alike := range []bool{false, true} {
-		p := queue(2048, 3, alike)
-		b.Run(fmt.Sprintf("max-min/jobs=2048/types=3/%s", kind(alike)), func(b *testing.B) {
-			text := base(p, false).worst(lasFloors(p))
-			measured(b, func() { glpk(b, text) })
-		})
-	}
-}
-
 func kind(alike bool) string {
 	if alike {
 		return "alike"

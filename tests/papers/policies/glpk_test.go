@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"slurmprio/priod/allocate"
 	"slurmprio/tests/papers/policies"
+	"slurmprio/tests/problems"
 )
 
 // glpk solves a program in CPLEX LP format by GLPK's glpsol: an optimiser that
@@ -121,33 +121,11 @@ func (g *program) worst(floor []float64) string {
 	return g.text("l")
 }
 
-// invent makes a problem of awkward numbers: ties, zeros, gangs that fit some
-// types only, jobs that come twice.
+// invent is problems.Invent, with prices, and with pairs.
 func invent(r *rand.Rand, pairs bool) *policies.Problem {
 	p := &policies.Problem{}
-	for t := range 1 + r.IntN(5) {
-		p.Types = append(p.Types, allocate.GPUType{Name: fmt.Sprint("t", t), GPUs: 1 + r.IntN(8)})
-		p.PerHour = append(p.PerHour, 0.1+r.Float64())
-	}
-	speeds := []float64{0, 0.3, 0.5, 1, 1, 2, 2, 3.7, 11}
-	n := 1 + r.IntN(25)
-	for i := range n {
-		j := allocate.ProblemJob{ID: strconv.Itoa(i), GPUs: []int{1, 1, 1, 2, 4, 8}[r.IntN(6)], Weight: []float64{1, 1, 1, 2, 0.5}[r.IntN(5)],
-			StepsLeft: float64(1 + r.IntN(50_000)), Elapsed: float64(r.IntN(3) * 400), IsolatedElapsed: float64(r.IntN(3) * 300),
-			Arrival: float64(i), Entity: allocate.NoEntity}
-		for range p.Types {
-			s := speeds[r.IntN(len(speeds))]
-			if r.IntN(2) == 0 {
-				s *= 0.5 + r.Float64()
-			}
-			j.Speed = append(j.Speed, s)
-		}
-		if i > 0 && r.IntN(3) == 0 {
-			twin := p.Jobs[r.IntN(i)]
-			j.Speed, j.GPUs, j.Weight = twin.Speed, twin.GPUs, twin.Weight
-		}
-		p.Jobs = append(p.Jobs, j)
-	}
+	p.Problem = problems.Invent(r, func() { p.PerHour = append(p.PerHour, 0.1+r.Float64()) })
+	n := len(p.Jobs)
 	for a := range n {
 		for b := a + 1; pairs && b < n; b++ {
 			if p.Jobs[a].GPUs != p.Jobs[b].GPUs || r.IntN(3) == 0 {
@@ -386,7 +364,7 @@ func TestInstanceBAgainstGLPK(t *testing.T) {
 	in := file["B_seven_real_jobs_multi"]
 	p := in.problem(t)
 	a := solve(t, "max-min", p)
-	if want := glpk(t, base(p, false).worst(lasFloors(p))); !near(a.Objective, want, 1e-6) {
+	if want := glpk(t, base(p, false).worst(lasFloors(p))); !problems.Near(a.Objective, want, 1e-6) {
 		t.Errorf("objective %v, GLPK %v", a.Objective, want)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"slurmprio/priod/allocate"
 	"slurmprio/tests/papers/policies"
+	"slurmprio/tests/problems"
 )
 
 // sharedJSON reads a data file of the papers, which a plain clone does not have.
@@ -127,51 +128,11 @@ func solve(t testing.TB, name string, p *policies.Problem) *policies.Allocation 
 // feasible checks what holds of all policies, and the rates.
 func feasible(t rapid.TB, name string, p *policies.Problem, a *policies.Allocation) {
 	t.Helper()
-	const tolerance = 1e-9
-	used := make([]float64, len(p.Types))
-	own := make([]float64, len(p.Jobs))
-	rate := make([]float64, len(p.Jobs))
-	spend := func(i int, x float64) {
-		if !(x >= 0) {
-			t.Fatalf("%s: job %d spends %v of its time", name, i, x)
-		}
-		if own[i] += x; own[i] > 1+tolerance {
-			t.Fatalf("%s: job %d spends %v of its time", name, i, own[i])
-		}
-	}
-	for i := range p.Jobs {
-		for g, x := range a.Time[i] {
-			spend(i, x)
-			rate[i] += x * p.Jobs[i].Speed[g]
-			used[g] += x * float64(p.Jobs[i].GPUs)
-			if x > 0 && (p.Jobs[i].GPUs > p.Types[g].GPUs || p.Jobs[i].Speed[g] == 0) {
-				t.Fatalf("%s: job %d is on %s, where it cannot run", name, i, p.Types[g].Name)
-			}
-		}
-	}
+	var pairs []problems.Together
 	for _, s := range a.Pairs {
-		for g, x := range s.Time {
-			spend(s.A, x)
-			spend(s.B, x)
-			used[g] += x * float64(p.Jobs[s.A].GPUs)
-		}
+		pairs = append(pairs, problems.Together{A: s.A, B: s.B, Time: s.Time})
 	}
-	for g, u := range used {
-		if u > float64(p.Types[g].GPUs)*(1+tolerance) {
-			t.Fatalf("%s: %v of %d GPUs of %s", name, u, p.Types[g].GPUs, p.Types[g].Name)
-		}
-	}
-	if len(a.Pairs) == 0 {
-		for i := range rate {
-			if math.Abs(rate[i]-a.Rate[i]) > 1e-9*(1+rate[i]) {
-				t.Fatalf("%s: job %d has rate %v, says %v", name, i, rate[i], a.Rate[i])
-			}
-		}
-	}
-}
-
-func near(got, want, part float64) bool {
-	return math.Abs(got-want) <= part*math.Max(1, math.Abs(want))
+	problems.Feasible(t, name, &p.Problem, &a.Allocation, pairs...)
 }
 
 func TestPublishedObjectives(t *testing.T) {
@@ -205,7 +166,7 @@ func TestPublishedObjectives(t *testing.T) {
 					}
 				}
 				a := solve(t, ours, p)
-				if !near(a.Objective, a.Bound, 1e-6) {
+				if !problems.Near(a.Objective, a.Bound, 1e-6) {
 					t.Errorf("objective %v, bound %v", a.Objective, a.Bound)
 				}
 				switch {
@@ -218,11 +179,11 @@ func TestPublishedObjectives(t *testing.T) {
 						t.Errorf("makespan %v, published bisection %v", a.Objective, want.AchievedT)
 					}
 				case want.Exact != 0:
-					if !near(a.Objective, want.Exact, 1e-6) {
+					if !problems.Near(a.Objective, want.Exact, 1e-6) {
 						t.Errorf("objective %v, want %v", a.Objective, want.Exact)
 					}
 				case want.T != 0:
-					if !near(a.Objective, want.T, 1e-6) {
+					if !problems.Near(a.Objective, want.T, 1e-6) {
 						t.Errorf("makespan %v, want %v", a.Objective, want.T)
 					}
 				case want.Rho != 0: // theirs is that of an interior point
@@ -280,7 +241,7 @@ func TestPublishedHierarchies(t *testing.T) {
 		for policy, want := range map[string][]float64{"hierarchical": in.Aware, "hierarchical:agnostic": in.Agnostic} {
 			t.Run(name+" "+policy, func(t *testing.T) {
 				a := solve(t, policy, p)
-				if !near(a.Objective, a.Bound, 1e-6) {
+				if !problems.Near(a.Objective, a.Bound, 1e-6) {
 					t.Errorf("objective %v, bound %v", a.Objective, a.Bound)
 				}
 				got := make([]float64, len(p.Jobs))
@@ -390,7 +351,7 @@ func TestPublishedAllocations(t *testing.T) {
 							sum += x * in.speed(t, key, g) / prices[g]
 						}
 					}
-					if !near(a.Objective, sum, 1e-6) || !near(a.Bound, sum, 1e-6) {
+					if !problems.Near(a.Objective, sum, 1e-6) || !problems.Near(a.Bound, sum, 1e-6) {
 						t.Errorf("objective %v, bound %v, want %v", a.Objective, a.Bound, sum)
 					}
 				case "gandiva": // pairs are drawn
@@ -399,7 +360,7 @@ func TestPublishedAllocations(t *testing.T) {
 					}
 					for _, s := range a.Pairs {
 						for _, x := range s.Time {
-							if !near(x, 2/float64(len(p.Jobs)), 1e-9) {
+							if !problems.Near(x, 2/float64(len(p.Jobs)), 1e-9) {
 								t.Errorf("pair %v", s)
 							}
 						}
@@ -413,7 +374,7 @@ func TestPublishedAllocations(t *testing.T) {
 						}
 						return n
 					}
-					if got, want := running(a.Rate), running(want.Effective); got != want || !near(a.Objective, a.Bound, 1e-9) {
+					if got, want := running(a.Rate), running(want.Effective); got != want || !problems.Near(a.Objective, a.Bound, 1e-9) {
 						t.Errorf("%d jobs run, want %d; sum of times %v, bound %v", got, want, a.Objective, a.Bound)
 					}
 					if len(p.Jobs) > 6 { // which chain a job begins is open where several are as long
@@ -422,7 +383,7 @@ func TestPublishedAllocations(t *testing.T) {
 					fallthrough
 				default:
 					for i, rate := range want.Effective {
-						if !near(a.Rate[i], rate, 1e-6) {
+						if !problems.Near(a.Rate[i], rate, 1e-6) {
 							t.Errorf("rates %v, want %v", a.Rate, want.Effective)
 							break
 						}

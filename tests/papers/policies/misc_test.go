@@ -1,12 +1,10 @@
 package policies_test
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -14,17 +12,11 @@ import (
 
 	"slurmprio/priod/allocate"
 	"slurmprio/tests/papers/policies"
+	"slurmprio/tests/problems"
 )
 
-// three is the cluster of the published small examples: one GPU of each type.
 func three(speeds ...[]float64) *policies.Problem {
-	p := &policies.Problem{}
-	p.Types = []allocate.GPUType{{Name: "k80", GPUs: 1}, {Name: "p100", GPUs: 1}, {Name: "v100", GPUs: 1}}
-	p.PerHour = []float64{0.45, 1.46, 2.48}
-	for i, s := range speeds {
-		p.Jobs = append(p.Jobs, allocate.ProblemJob{ID: fmt.Sprint(i), Speed: s, GPUs: 1, Weight: 1, StepsLeft: 30_000, Arrival: float64(i), Entity: allocate.NoEntity})
-	}
-	return p
+	return &policies.Problem{Problem: problems.Three(speeds...), PerHour: []float64{0.45, 1.46, 2.48}}
 }
 
 // The examples of the research's instance A and of misc_policies.json, for a
@@ -33,7 +25,7 @@ func TestSmallExamples(t *testing.T) {
 	for policy, want := range map[string]float64{"max-min:agnostic": 1, "makespan:agnostic": 16666.666666666668, "finish-time-fairness:agnostic": 1, "max-throughput": 4} {
 		p := three([]float64{0.5, 1, 2}, []float64{1, 2, 3})
 		p.Jobs[1].StepsLeft = 50_000
-		if a := solve(t, policy, p); !near(a.Objective, want, 1e-6) || !near(a.Bound, want, 1e-6) {
+		if a := solve(t, policy, p); !problems.Near(a.Objective, want, 1e-6) || !problems.Near(a.Bound, want, 1e-6) {
 			t.Errorf("%s: objective %v, bound %v, want %v", policy, a.Objective, a.Bound, want)
 		}
 	}
@@ -52,7 +44,7 @@ func TestSmallExamples(t *testing.T) {
 			p.Deadlines[i], p.Jobs[i].StepsLeft = d, c.steps[i]
 		}
 		a := solve(t, "min-cost", p)
-		if !near(a.Objective, 4.398536853733981, 1e-6) || len(a.Notes) != c.relaxed {
+		if !problems.Near(a.Objective, 4.398536853733981, 1e-6) || len(a.Notes) != c.relaxed {
 			t.Errorf("min-cost, deadlines %s: objective %v, notes %q", name, a.Objective, a.Notes)
 		}
 		for i, d := range c.deadline {
@@ -72,7 +64,7 @@ func TestThroughputIsPriods(t *testing.T) {
 			r.Fatal(err)
 		}
 		own, err := allocate.Policy("max-throughput").Allocate(&p.Problem)
-		if err != nil || !reflect.DeepEqual(own.Time, whole.Time) || !near(own.Bound, whole.Bound, 1e-9) {
+		if err != nil || !reflect.DeepEqual(own.Time, whole.Time) || !problems.Near(own.Bound, whole.Bound, 1e-9) {
 			r.Fatalf("%v: %v and %v", err, own, whole)
 		}
 	})
@@ -84,12 +76,8 @@ func TestEveryPolicy(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) { everyPolicy(r, rapid.Uint64().Draw(r, "seed")) })
 }
 
-// Seeds with which TestEveryPolicy has failed.
 func TestEveryPolicyOnKnownProblems(t *testing.T) {
-	for _, seed := range []uint64{
-		0xc8d397,    // prices that are 0 but for rounding
-		100_016_413, // pivots whose rounding adds up to more time than a job has
-	} {
+	for _, seed := range problems.Known {
 		everyPolicy(t, seed)
 	}
 }
@@ -103,9 +91,8 @@ func everyPolicy(t rapid.TB, seed uint64) {
 			}
 			make := func() *policies.Problem {
 				p := invent(rand.New(rand.NewPCG(seed, 1)), policy.Pairs())
-				p.Entities = []allocate.Entity{{Name: "a", Weight: 1}, {Name: "b", Weight: 3, FIFO: true}, {Name: "c", Weight: 0.5}}
+				problems.InEntities(&p.Problem)
 				for i := range p.Jobs {
-					p.Jobs[i].Entity = i%4 - 1 // 0: NoEntity
 					if name == "allox" {
 						p.Jobs[i].GPUs = 1
 					}
@@ -122,23 +109,11 @@ func everyPolicy(t rapid.TB, seed uint64) {
 			if !reflect.DeepEqual(a.Time, again.Time) || !reflect.DeepEqual(a.Pairs, again.Pairs) {
 				t.Fatalf("%s%s: two runs differ", name, variant)
 			}
-			if !math.IsNaN(a.Bound) && !math.IsInf(a.Objective, 0) && !near(a.Objective, a.Bound, 1e-6) {
+			if !math.IsNaN(a.Bound) && !math.IsInf(a.Objective, 0) && !problems.Near(a.Objective, a.Bound, 1e-6) {
 				t.Fatalf("%s%s: objective %v, bound %v", name, variant, a.Objective, a.Bound)
 			}
-			if wasteful[name] || variant != "" {
-				continue
-			}
-			for g, idle := range left(p, a) {
-				for i := range p.Jobs {
-					spent := 0.0
-					for _, x := range a.Time[i] {
-						spent += x
-					}
-					whole := name != "fifo" && name != "sjf" || idle >= float64(p.Jobs[i].GPUs)
-					if idle > 1e-6 && spent < 1-1e-6 && p.Jobs[i].Speed[g] > 0 && p.Jobs[i].GPUs <= p.Types[g].GPUs && whole && !(name == "min-cost" || name == "max-throughput") {
-						t.Fatalf("%s: %v GPUs of type %d idle, and job %d has %v of its time", name, idle, g, i, spent)
-					}
-				}
+			if !wasteful[name] && variant == "" && name != "min-cost" && name != "max-throughput" {
+				problems.Busy(t, name, &p.Problem, &a.Allocation, name == "fifo" || name == "sjf")
 			}
 		}
 	}
@@ -147,7 +122,6 @@ func everyPolicy(t rapid.TB, seed uint64) {
 // Numbers at the ends of what is accepted get an answer or an error, and no
 // policy searches on for ever.
 func TestExtremes(t *testing.T) {
-	extremes := []float64{0, 1, 1e30, 1e-30, math.SmallestNonzeroFloat64}
 	for _, name := range policies.Names() {
 		for _, variant := range []string{"", ":agnostic", ":packed"} {
 			policy, err := policies.ParsePolicy(name + variant)
@@ -156,14 +130,7 @@ func TestExtremes(t *testing.T) {
 			}
 			for n := range 625 {
 				p := three()
-				at := func(k int) float64 { return extremes[n/k%5] }
-				for i := range 7 {
-					j := allocate.ProblemJob{ID: strconv.Itoa(i), GPUs: 1, Weight: 1, StepsLeft: at(1), Entity: allocate.NoEntity, Speed: []float64{at(5), at(5), at(5)}}
-					if j.Speed[i%3] = at(25); i%2 == 0 {
-						j.Weight = at(125)
-					}
-					p.Jobs = append(p.Jobs, j)
-				}
+				p.Problem = problems.Extreme(n)
 				if a, err := policy.Allocate(p); (err == nil) == (a == nil) {
 					t.Errorf("%s%s: %v and %v", name, variant, a, err)
 				}
@@ -174,17 +141,6 @@ func TestExtremes(t *testing.T) {
 
 // wasteful policies leave GPUs idle that somebody could use: that is their rule.
 var wasteful = map[string]bool{"isolated": true, "proportional": true, "allox": true, "gandiva": true, "strategy-proof": true}
-
-func left(p *policies.Problem, a *policies.Allocation) []float64 {
-	free := make([]float64, len(p.Types))
-	for t := range free {
-		free[t] = float64(p.Types[t].GPUs)
-		for i := range p.Jobs {
-			free[t] -= a.Time[i][t] * float64(p.Jobs[i].GPUs)
-		}
-	}
-	return free
-}
 
 func TestBadPairs(t *testing.T) {
 	for want, spoil := range map[string]func(*policies.Problem){

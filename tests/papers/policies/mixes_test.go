@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/tests/papers/policies"
+	"slurmprio/tests/problems"
 )
 
 // Mixes say by class what Time and Pairs say by job: the same time on each type
@@ -73,7 +74,7 @@ func TestMixesAreTheAllocation(t *testing.T) {
 			r.Fatalf("%s: by mix %v, by job %v", name, byMix, byJob)
 		}
 		for key, m := range byMix {
-			if j := byJob[key]; !near(m.time, j.time, 1e-6) || !near(m.rate, j.rate, 1e-6) {
+			if j := byJob[key]; !problems.Near(m.time, j.time, 1e-6) || !problems.Near(m.rate, j.rate, 1e-6) {
 				r.Fatalf("%s: class of %s: by mix %v, by job %v", name, key, m, j)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"slurmprio/priod/allocate"
 	"slurmprio/tests/papers/policies"
+	"slurmprio/tests/problems"
 )
 
 // shortest is the least sum of completion times of the jobs still to place,
@@ -57,7 +58,7 @@ func TestAlloXAgainstEveryAssignment(t *testing.T) {
 			p.Jobs, all = append(p.Jobs, j), append(all, i)
 		}
 		a := solve(t, "allox", p)
-		if want := shortest(p, all, depth); !near(a.Objective, want, 1e-9) || !near(a.Bound, want, 1e-9) {
+		if want := shortest(p, all, depth); !problems.Near(a.Objective, want, 1e-9) || !problems.Near(a.Bound, want, 1e-9) {
 			t.Errorf("seed %d: sum of times %v, bound %v, want %v", seed, a.Objective, a.Bound, want)
 		}
 	}
@@ -100,7 +101,7 @@ func pairsOf(n int, part ...float64) *policies.Problem {
 
 func TestGandivaPairsWhenItIsCrowded(t *testing.T) {
 	a := solve(t, "gandiva", pairsOf(3, 0.6, 0.6, 0.6))
-	if len(a.Pairs) != 0 || !near(a.Time[0][2], 1./3, 1e-12) {
+	if len(a.Pairs) != 0 || !problems.Near(a.Time[0][2], 1./3, 1e-12) {
 		t.Errorf("three jobs on three GPUs share nothing, and each has a third of each type: %v, %v", a.Time, a.Pairs)
 	}
 	p := pairsOf(6, 0.6, 0.6, 0.6)
@@ -110,7 +111,7 @@ func TestGandivaPairsWhenItIsCrowded(t *testing.T) {
 		t.Fatalf("six jobs on three GPUs: %v", a.Pairs)
 	}
 	for _, s := range a.Pairs {
-		if !near(s.Time[0], 1./3, 1e-12) || !near(s.Rate[0], 0.6*7./3, 1e-12) {
+		if !problems.Near(s.Time[0], 1./3, 1e-12) || !problems.Near(s.Rate[0], 0.6*7./3, 1e-12) {
 			t.Errorf("a pair has a third of each type: %+v", s)
 		}
 	}
@@ -127,7 +128,7 @@ func TestGandivaPairsWhenItIsCrowded(t *testing.T) {
 		t.Errorf("the pairs stay together: %s, then %s", before, again)
 	}
 	for what, part := range map[string][]float64{"too slow": {0.1, 0.1, 0.2}, "impossible on one type": {0.6, 0, 0.6}} {
-		if a := solve(t, "gandiva", pairsOf(6, part...)); len(a.Pairs) != 0 || !near(a.Time[5][0], 1./6, 1e-12) {
+		if a := solve(t, "gandiva", pairsOf(6, part...)); len(a.Pairs) != 0 || !problems.Near(a.Time[5][0], 1./6, 1e-12) {
 			t.Errorf("pairs %s: %v", what, a.Pairs)
 		}
 	}
@@ -146,11 +147,11 @@ func TestStrategyProofExamples(t *testing.T) {
 	} {
 		a := solve(t, "strategy-proof", c.problem)
 		for i, want := range c.discount {
-			if !near(a.Discount[i], want, 1e-6) {
+			if !problems.Near(a.Discount[i], want, 1e-6) {
 				t.Errorf("discounts %v, want %v", a.Discount, c.discount)
 			}
 		}
-		if !near(a.Objective, a.Bound, 1e-9) {
+		if !problems.Near(a.Objective, a.Bound, 1e-9) {
 			t.Errorf("objective %v, bound %v", a.Objective, a.Bound)
 		}
 	}
@@ -188,7 +189,7 @@ func TestPackedFIFOJoinsWhoRunsBest(t *testing.T) {
 	if len(a.Pairs) != 1 || a.Pairs[0].A != 0 || a.Pairs[0].B != 3 || a.Pairs[0].Time[2] != 1 || a.Rate[4] != 0 {
 		t.Errorf("job 3 joins job 0 on v100, and there it ends: %+v, %v", a.Pairs, a.Rate)
 	}
-	if want := 4*0.8 + 3*0.5 + 2*0.25 + 1*0.8; !near(a.Objective, want, 1e-12) {
+	if want := 4*0.8 + 3*0.5 + 2*0.25 + 1*0.8; !problems.Near(a.Objective, want, 1e-12) {
 		t.Errorf("objective %v, want %v", a.Objective, want)
 	}
 }

@@ -48,16 +48,3 @@ func TestIsolatedContinuous(t *testing.T) {
 		t.Errorf("mean JCT %v h: an honest baseline is within 3 %% of 20.267", mean)
 	}
 }
-
-// The point of Gavel's figure 8 at 5.6 jobs/h, without an LP.
-func BenchmarkGavelIsolated(b *testing.B) {
-	jobs := continuous(b, "continuous_single_seed0.tsv.gz", 5.6)
-	speed := speeds(b, "gavel/simulation_throughputs.json")
-	for b.Loop() {
-		result := run(b, gpus(36, 36, 36), jobs, rounds.Options{
-			Model: rounds.Gavel{Allocator: rounds.Isolated(), Agnostic: true}, Speed: speed, Window: &metrics.Window{First: 4000, Last: 4999},
-		})
-		b.ReportMetric(meanJCT(b, jobs, result, 4000, 4999), "h-mean-JCT")
-		b.ReportMetric(float64(result.Rounds), "rounds")
-	}
-}

@@ -110,17 +110,3 @@ func TestSynergy128(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkSynergyProportional(b *testing.B) {
-	jobs := synergyTrace(b, "sim_single_gpu_9jph_20_70_10_seed42.csv.gz")
-	for _, order := range []rounds.Order{rounds.FIFO, rounds.SRTF, rounds.FTF} {
-		b.Run(order.String(), func(b *testing.B) {
-			for b.Loop() {
-				result := run(b, synergyServers(16), jobs, rounds.Options{
-					Model: rounds.Synergy{}, Order: order, Speed: iterations, Window: &metrics.Window{First: 4000, Last: 4999},
-				})
-				b.ReportMetric(float64(result.Rounds), "rounds")
-			}
-		})
-	}
-}

@@ -276,11 +276,3 @@ func TestGenerateErrors(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkGenerateFitGpp(b *testing.B) {
-	for b.Loop() {
-		if _, err := generators(b)["fitgpp even"](1, 1<<16); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
