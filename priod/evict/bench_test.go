@@ -53,8 +53,7 @@ func BenchmarkEndRound(b *testing.B) {
 	}
 }
 
-// BenchmarkDefragment has 2,000 nodes with two small jobs on each, and 100 gangs for which
-// it does not pay yet, then for which it does.
+// BenchmarkDefragment has 2,000 nodes with two small jobs on each, and 100 gangs for which it does not pay yet, then for which it does.
 func BenchmarkDefragment(b *testing.B) {
 	for name, waited := range map[string]time.Duration{"not-yet": 0, "pays": time.Hour} {
 		b.Run(name, func(b *testing.B) {

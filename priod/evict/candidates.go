@@ -87,8 +87,7 @@ func (c *Choice) stay(i int, why preemption.Why) {
 	}
 }
 
-// enoughEvictions is how many evictions of a user's jobs say more than what a job
-// declares.
+// enoughEvictions is how many evictions of a user's jobs say more than what a job declares.
 const enoughEvictions = 3
 
 // leavingStats are how victims really left lately, by user.
@@ -124,9 +123,8 @@ func (j *Journal) leavingByUser() leavingStats {
 	return l
 }
 
-// expect returns how long a job will take to leave, and how much of its work is lost
-// beyond that, in seconds. A job that saves its state on a signal loses nothing, unless
-// its owner's jobs mostly had to be forced out.
+// expect returns how long a job will take to leave, and how much of its work is lost beyond that, in seconds. A job that saves its state
+// on a signal loses nothing, unless its owner's jobs mostly had to be forced out.
 func (l leavingStats) expect(j *cluster.Job, set *Settings, elapsed float64) (grace, unsaved float64) {
 	grace = set.grace(j).Seconds()
 	saves := j.Tag.Signal != ""

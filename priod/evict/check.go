@@ -64,9 +64,8 @@ func (j *Journal) node(name string) *cluster.Node {
 	return &j.nodes[at]
 }
 
-// Allows reports whether a waiting job's constraint and preference, which its owner can
-// change at any time, still allow its claim's place. Pinned to nodes that they exclude,
-// the job would get the reason BadConstraints and never start.
+// Allows reports whether a waiting job's constraint and preference, which its owner can change at any time, still allow its claim's place.
+// Pinned to nodes that they exclude, the job would get the reason BadConstraints and never start.
 func (j *Journal) Allows(c *Claim, s *plan.JobStatus) bool {
 	constraint, err := slurmplug.ParseConstraint(s.Features)
 	preferred, unread := slurmplug.ParseConstraint(s.Prefer)
@@ -109,8 +108,7 @@ func (j *Journal) inParts(c *Claim, partitions []cluster.Partition) bool {
 	})
 }
 
-// Vetoes are the jobs that a closer look ruled out lately for something that no poll
-// shows.
+// Vetoes are the jobs that a closer look ruled out lately for something that no poll shows.
 type Vetoes map[cluster.JobID]veto
 
 type veto struct {
@@ -151,8 +149,7 @@ func (v Vetoes) add(vetoed map[cluster.JobID]preemption.Why, at time.Time) {
 	}
 }
 
-// forgetSized drops vetoes of waiting jobs that have a size of priod's: that may name a
-// node, which is not what their owners asked for.
+// forgetSized drops vetoes of waiting jobs that have a size of priod's: that may name a node, which is not what their owners asked for.
 func (v Vetoes) forgetSized(h *cluster.History) {
 	for id, x := range v {
 		_, sized := h.Requests[id][slurmplug.Size]
@@ -163,9 +160,8 @@ func (v Vetoes) forgetSized(h *cluster.History) {
 	}
 }
 
-// check looks closer at the jobs of these changes, and adds those to vetoed that are ruled
-// out: a poll does not show whether a job can be requeued, nor which nodes a TE job
-// names or excludes. So it does at trials that fit and have not started.
+// check looks closer at the jobs of these changes, and adds those to vetoed that are ruled out: a poll does not show whether a job can be
+// requeued, nor which nodes a TE job names or excludes. So it does at trials that fit and have not started.
 func (e *Feature) check(ctx context.Context, s *cluster.Snapshot, t *Changes, vetoed map[cluster.JobID]preemption.Why) error {
 	var targets []plan.Target
 	claims, raw := slices.Concat(t.Claims, t.fit), map[cluster.JobID]uint32{}
@@ -229,9 +225,8 @@ func atOnce(s *cluster.Snapshot, array uint32) (most int) {
 	return most
 }
 
-// checkArrays rules out tasks of arrays beyond those that may run at a time. It rules
-// out all waiting tasks of the array without a place in these changes, so that the next
-// choice does not take another one of them.
+// checkArrays rules out tasks of arrays beyond those that may run at a time. It rules out all waiting tasks of the array without a place
+// in these changes, so that the next choice does not take another one of them.
 func (e *Feature) checkArrays(ctx context.Context, s *cluster.Snapshot, t *Changes, vetoed map[cluster.JobID]preemption.Why) error {
 	left, placed := map[uint32]int{}, map[cluster.JobID]bool{}
 	for i := range t.Claims {

@@ -86,8 +86,7 @@ func (x *Claimant) Leaving() (ids []cluster.JobID) {
 	return ids
 }
 
-// Choice is a decision for the claimants of a purpose. Changes holds the rows of new claims and evictions, which have no
-// numbers yet.
+// Choice is a decision for the claimants of a purpose. Changes holds the rows of new claims and evictions, which have no numbers yet.
 type Choice struct {
 	For       Purpose
 	Claimants []Claimant // in order of priority
@@ -188,7 +187,7 @@ func (c *Choice) waitsUntil(x *Claimant) time.Time {
 func (c *Choice) add(x Claimant, terms preemption.Claimant) {
 	if x.Why == "" {
 		x.at = len(c.search.Claimants)
-		terms.Request, terms.Alike = c.Nodes.Request(x.job, x.types), c.Nodes.Together(x.job, x.types)
+		terms.Request, terms.Alike, terms.Limit = c.Nodes.Request(x.job, x.types), c.Nodes.Together(x.job, x.types), limitOf(x.job)
 		c.search.Claimants = append(c.search.Claimants, terms)
 	}
 	c.Claimants = append(c.Claimants, x)
@@ -207,7 +206,8 @@ func (c *Choice) addClaims() {
 		if !asks {
 			of = -1
 		}
-		c.search.Claims = append(c.search.Claims, preemption.Claim{Of: of, Shares: claim.places(c.Nodes)})
+		ready := max(claim.At.Add(claim.Wait).Sub(c.Snapshot.At).Seconds(), 0)
+		c.search.Claims = append(c.search.Claims, preemption.Claim{Of: of, Shares: claim.places(c.Nodes), Ready: ready})
 	}
 }
 
@@ -340,8 +340,7 @@ func on(node int32, shares []placement.Share) (sum placement.Amount) {
 	return sum
 }
 
-// comesFreeInParts reports whether a part of the place is or becomes free before the
-// rest: Slurm's backfill would give it to another job.
+// comesFreeInParts reports whether a part of the place is or becomes free before the rest: Slurm's backfill would give it to another job.
 func (c *Choice) comesFreeInParts(v *preemption.Verdict) bool {
 	if len(v.Victims) != 1 {
 		return true

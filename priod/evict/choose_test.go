@@ -136,9 +136,8 @@ func TestChoosesTheCheapest(t *testing.T) {
 	}
 }
 
-// Who must not leave does not, and who cannot be helped gets no room made.
-// Two GPUs on two nodes are no place for a job that asks for two: pinned to both
-// it would get two of each.
+// Who must not leave does not, and who cannot be helped gets no room made. Two GPUs on two nodes are no place for a job that asks for two:
+// pinned to both it would get two of each.
 func TestOneNodeIsOnePlace(t *testing.T) {
 	s := newScene(2)
 	for node := 1; node <= 2; node++ {
@@ -270,8 +269,7 @@ func TestLeavesAlone(t *testing.T) {
 	}
 }
 
-// A TE job that prefers features gets its place on nodes that have them, however dear,
-// and none when it starts elsewhere anyway.
+// A TE job that prefers features gets its place on nodes that have them, however dear, and none when it starts elsewhere anyway.
 func TestPreferredNodes(t *testing.T) {
 	s := newScene(3)
 	s.Nodes[1].Features = []string{"a100", "ib"}
@@ -332,8 +330,7 @@ func TestFloodOfTrials(t *testing.T) {
 	}
 }
 
-// A place that counts on what a victim for another claim leaves is not there before that has left, and
-// is given up where that stays.
+// A place that counts on what a victim for another claim leaves is not there before that has left, and is given up where that stays.
 func TestPlaceAwaitsOthersVictims(t *testing.T) {
 	s := newScene(1)
 	s.runs(1, 1, 3, func(j *cluster.Job) { j.Tag.Grace = 3 * time.Minute })
@@ -466,9 +463,8 @@ func TestLearnsHowJobsLeave(t *testing.T) {
 	expect(60, 300) // they do not keep the promise: what counts is the last checkpoint
 }
 
-// For a TE job that takes whole nodes all BE jobs of one node leave, the others' stay;
-// a node with a job that did not agree is none for it, and nor is one with a job
-// without GPUs.
+// For a TE job that takes whole nodes all BE jobs of one node leave, the others' stay; a node with a job that did not agree is none for
+// it, and nor is one with a job without GPUs.
 func TestWholeNodes(t *testing.T) {
 	whole := func(j *cluster.Job) { j.Whole = true }
 	s := newScene(2)

@@ -37,8 +37,7 @@ func (c *Claim) key() claimKey {
 	return claimKey{c.State, c.Reason, c.Pin, c.Resv, c.ResvAt, c.Room, c.Ended}
 }
 
-// reservationMargin is how long a reservation outlives the longest grace if it is not
-// deleted.
+// reservationMargin is how long a reservation outlives the longest grace if it is not deleted.
 const reservationMargin = 2 * time.Minute
 
 // tendReservation keeps all jobs off the claim's nodes until all of the place is free.
@@ -113,8 +112,7 @@ const (
 	otherNodes = "its owner asks for other nodes"
 )
 
-// whyUnwanted says why the waiting job no longer wants the claim's place; "": it still
-// does.
+// whyUnwanted says why the waiting job no longer wants the claim's place; "": it still does.
 func (n *transition) whyUnwanted(c *Claim, s *plan.JobStatus) string {
 	switch {
 	case s.Gone || s.Final != "":
@@ -140,8 +138,7 @@ func (n *transition) isUnwanted(c *Claim) bool {
 	return looked && s.State == cluster.Pending && n.whyUnwanted(c, &s) != ""
 }
 
-// whetherFree reports whether all victims have left the claim's place, or why it will not
-// become free.
+// whetherFree reports whether all victims have left the claim's place, or why it will not become free.
 func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 	for _, share := range c.Shares {
 		if n.Unusable[share.Node] {
@@ -166,9 +163,8 @@ func (n *transition) whetherFree(c *Claim) (why string, complete bool) {
 	return why, complete && why == ""
 }
 
-// hasLeft reports whether a victim has left its nodes. One that has been put back into the queue may still complete
-// there: a reservation that ended meanwhile would leave the nodes that are free to others. It has so long for that
-// as the place is kept.
+// hasLeft reports whether a victim has left its nodes. One that has been put back into the queue may still complete there: a reservation
+// that ended meanwhile would leave the nodes that are free to others. It has so long for that as the place is kept.
 func (n *transition) hasLeft(e *Eviction) bool {
 	s, looked := n.Statuses[e.Job]
 	completes := looked && s.State == cluster.Completing && e.Open() && n.At.Before(e.LeftAt.Add(n.Hold))
@@ -189,8 +185,7 @@ func (n *transition) stillWants(c *Claim) bool {
 	return ranked && (c.Purpose != ForTrial || room)
 }
 
-// isPinned reports whether the waiting job is pinned to its place, if it has to be: until
-// then no victim gets its signal.
+// isPinned reports whether the waiting job is pinned to its place, if it has to be: until then no victim gets its signal.
 func (n *transition) isPinned(c *Claim) bool {
 	if c.Pin == "" {
 		return true
@@ -207,9 +202,8 @@ func (n *transition) release(c *Claim, s *plan.JobStatus, why string) {
 	}
 }
 
-// unpin takes the nodes out of the job's request again. Slurm changes them only before
-// a run, so a job that runs keeps them until it is requeued or Slurm forgets it: one
-// that has ended can come back, as a victim does that exits by itself.
+// unpin takes the nodes out of the job's request again. Slurm changes them only before a run, so a job that runs keeps them until it is
+// requeued or Slurm forgets it: one that has ended can come back, as a victim does that exits by itself.
 func (n *transition) unpin(c *Claim, s *plan.JobStatus) {
 	switch {
 	case s.Gone:
@@ -242,8 +236,7 @@ func (c *Claim) applyResult(r *plan.Result, at time.Time) bool {
 	return true
 }
 
-// places returns the claim's place in the terms of placement, without nodes that no
-// longer exist.
+// places returns the claim's place in the terms of placement, without nodes that no longer exist.
 func (c *Claim) places(m *nodemap.Map) (shares []placement.Share) {
 	for _, s := range c.Shares {
 		if at, known := m.At(s.Node, s.GPUType); known {

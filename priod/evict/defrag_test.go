@@ -36,8 +36,7 @@ func (s *scene) moves(waited time.Duration) *Choice {
 
 func (s *scene) defragment() []Claimant { return s.moves(time.Hour).Claimants }
 
-// The small jobs leave whose leaving loses least; those that do not agree, hold whole nodes
-// or have just started stay.
+// The small jobs leave whose leaving loses least; those that do not agree, hold whole nodes or have just started stay.
 func TestDefragment(t *testing.T) {
 	s := newScene(5)
 	s.runs(1, 1, 1)
@@ -218,9 +217,8 @@ func TestOneOfManyCanMove(t *testing.T) {
 	}
 }
 
-// Whatever the cluster and the queue: all that a cycle has move agreed to it, was never
-// evicted, and has a place once the gangs have theirs; the gangs have theirs once those have
-// left; it has paid to wait; and caps hold.
+// Whatever the cluster and the queue: all that a cycle has move agreed to it, was never evicted, and has a place once the gangs have
+// theirs; the gangs have theirs once those have left; it has paid to wait; and caps hold.
 func TestMovesKeepTheirPromises(t *testing.T) {
 	begun := 0
 	for seed := range uint64(400) {

@@ -18,8 +18,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// slurm shows jobs that do not change, but for those in odd, and notes what it is
-// told, and in which order with what is saved.
+// slurm shows jobs that do not change, but for those in odd, and notes what it is told, and in which order with what is saved.
 type fakeSlurm struct {
 	jobs     map[cluster.JobID]plan.JobStatus
 	odd      map[cluster.JobID]bool // cannot be believed
@@ -126,8 +125,7 @@ func (f *fakeSlurm) change(id uint32, by func(*plan.JobStatus)) {
 	f.jobs[slurmplug.Plain(id)] = s
 }
 
-// A closer look rules out victims that a poll takes for good ones, one after the
-// other, and TE jobs that name their nodes.
+// A closer look rules out victims that a poll takes for good ones, one after the other, and TE jobs that name their nodes.
 func TestVetoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*fakeSlurm)
@@ -393,8 +391,7 @@ func TestFreedFirst(t *testing.T) {
 	}
 }
 
-// However many jobs a closer look rules out, it does not keep room from others for
-// long: a cycle remembers what the one before it learned.
+// However many jobs a closer look rules out, it does not keep room from others for long: a cycle remembers what the one before it learned.
 func TestManyVetoes(t *testing.T) {
 	grow := func(s *cluster.Snapshot, f *fakeSlurm, like cluster.JobID, ids ...uint32) {
 		for _, id := range ids {
@@ -566,8 +563,7 @@ func TestOddRecord(t *testing.T) {
 	}
 }
 
-// Of the jobs that started where they were pinned and have left the queue, a cycle
-// looks at a few: Slurm may remember them for days.
+// Of the jobs that started where they were pinned and have left the queue, a cycle looks at a few: Slurm may remember them for days.
 func TestPinsOfEndedJobs(t *testing.T) {
 	f, e, s, p := newCluster()
 	const ended, back = 200, 100 // jobs from 100 on; one is requeued

@@ -11,9 +11,8 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// gangs are jobs of several GPUs that wait though enough GPUs are free, but not in the shape that they ask for. Small
-// jobs move for them, with the least work lost: those that were never evicted, hold a part of one node, and have room
-// elsewhere at once.
+// gangs are jobs of several GPUs that wait though enough GPUs are free, but not in the shape that they ask for. Small jobs move for them,
+// with the least work lost: those that were never evicted, hold a part of one node, and have room elsewhere at once.
 var gangs = kind{
 	purpose: ForGang, task: "make room for gangs", prefix: "nodes for gangs: ", classes: []cluster.Class{cluster.BE, cluster.TE},
 	due: func(e *Feature, c *plan.Cycle, _ *Question) bool {
@@ -27,10 +26,9 @@ var gangs = kind{
 	decide: (*Choice).settleMoves,
 }
 
-// pays reports whether the gang's GPUs have waited as long as the GPU time that moving
-// others for it loses. Who so waits until waiting has cost as much as acting, pays at most
-// twice what a scheduler would that knew the future (ski rental: Karlin et al., Competitive
-// snoopy caching, Algorithmica 1988).
+// pays reports whether the gang's GPUs have waited as long as the GPU time that moving others for it loses. Who so waits until waiting has
+// cost as much as acting, pays at most twice what a scheduler would that knew the future (ski rental: Karlin et al., Competitive snoopy
+// caching, Algorithmica 1988).
 func (x *Claimant) pays() bool { return float64(x.GPUs)*x.Waited >= x.Cost }
 
 // askGangs goes through the queue: a job that fits takes its place, and of those that do
@@ -71,8 +69,7 @@ func (c *Choice) askGangs() {
 	}
 }
 
-// excludeUnmovable lets those stay that hold whole nodes, or several: to move them would
-// open no node. Those that name nodes stay, too.
+// excludeUnmovable lets those stay that hold whole nodes, or several: to move them would open no node. Those that name nodes stay, too.
 func (c *Choice) excludeUnmovable() {
 	for i := range c.search.Candidates {
 		x := &c.search.Candidates[i]
@@ -101,8 +98,7 @@ func (c *Choice) excludeWithoutRoom() {
 	}
 }
 
-// whenUnderwayIsDone is what is free once all open claims have their places, and all
-// victims that are on their way run again.
+// whenUnderwayIsDone is what is free once all open claims have their places, and all victims that are on their way run again.
 func (c *Choice) whenUnderwayIsDone() *placement.Nodes {
 	free := c.Nodes.Nodes.Clone()
 	leaving := map[cluster.JobID]bool{}
@@ -128,8 +124,7 @@ func (c *Choice) whenUnderwayIsDone() *placement.Nodes {
 	return free
 }
 
-// restart gives a job that left a place for its own request, and reports whether there is
-// one.
+// restart gives a job that left a place for its own request, and reports whether there is one.
 func (c *Choice) restart(job *cluster.Job, free *placement.Nodes) bool {
 	types, understood := c.Nodes.Types(job)
 	return understood && takeIfFits(free, c.Nodes.Request(job, types))

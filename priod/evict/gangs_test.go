@@ -40,8 +40,7 @@ func cycle(t *testing.T, e *Feature, c *plan.Cycle) error {
 	return err
 }
 
-// A cycle carries the plan out: rows are saved, the gang is bound to its node, and the
-// cheapest job gets its signal; explain says so.
+// A cycle carries the plan out: rows are saved, the gang is bound to its node, and the cheapest job gets its signal; explain says so.
 func TestCycleMovesForAGang(t *testing.T) {
 	f, e, c := blocked()
 	if err := cycle(t, e, c); err != nil {

@@ -10,8 +10,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// A trial that waits behind a limit says when that opens: a second before it still waits for it, then
-// it does not.
+// A trial that waits behind a limit says when that opens: a second before it still waits for it, then it does not.
 func TestGatesOpen(t *testing.T) {
 	evicted := func(s *scene, ago time.Duration, cost float64) { // for bob
 		n := int64(len(s.journal.Evictions) + 1)
@@ -92,8 +91,7 @@ func TestNoRoomForWhatFailsAtOnce(t *testing.T) {
 	}
 }
 
-// While jobs are leaving, the first of them opens preemption.grace_share; one that is overdue says
-// nothing.
+// While jobs are leaving, the first of them opens preemption.grace_share; one that is overdue says nothing.
 func TestGateOfThoseThatLeave(t *testing.T) {
 	for ago, opens := range map[time.Duration]time.Time{10 * time.Second: at.Add(50 * time.Second), 2 * time.Minute: {}} {
 		s := newScene(2)

@@ -10,8 +10,7 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Memory is how long ended rows stay in the journal: limits, the experience with users'
-// jobs and the wait before a second claim need them.
+// Memory is how long ended rows stay in the journal: limits, the experience with users' jobs and the wait before a second claim need them.
 const Memory = 7 * 24 * time.Hour
 
 // sweepEvery is how often Forget looks at all rows.
@@ -39,8 +38,7 @@ func (c *Claim) undone() bool { return c.Open() || c.Pin != "" || c.Resv != "" }
 // changed has live look at all rows again.
 func (j *Journal) changed() { j.read = [2]int{-1, -1} }
 
-// live returns the rows that are not done, until Update. Where nothing changed it writes nothing: several goroutines may
-// then ask.
+// live returns the rows that are not done, until Update. Where nothing changed it writes nothing: several goroutines may then ask.
 func (j *Journal) live() ([]*Claim, []*Eviction) {
 	if now := [2]int{len(j.Claims), len(j.Evictions)}; j.read != now {
 		j.openClaims, j.openEvictions, j.read = nil, nil, now
@@ -90,8 +88,7 @@ func find[R any](rows []R, number int64, of func(*R) int64) *R {
 	return &rows[at]
 }
 
-// Number gives new claims and evictions their numbers. Before, an eviction's Claim is
-// the index of its claim.
+// Number gives new claims and evictions their numbers. Before, an eviction's Claim is the index of its claim.
 func (j *Journal) Number(t *Changes) {
 	for i := range t.Claims {
 		c := &t.Claims[i]
@@ -146,10 +143,9 @@ func (j *Journal) Update(t *Changes) (events []Event) {
 	return events
 }
 
-// Forget drops rows that had ended longer ago than Memory at the last multiple of
-// sweepEvery, whenever it was called before, and the counts of evictions of jobs without
-// rows that are not in the queue: one that failed may come back. A claim stays as long as
-// one of its evictions is open.
+// Forget drops rows that had ended longer ago than Memory at the last multiple of sweepEvery, whenever it was called before, and the
+// counts of evictions of jobs without rows that are not in the queue: one that failed may come back. A claim stays as long as one of its
+// evictions is open.
 func (j *Journal) Forget(now time.Time, present func(cluster.JobID) bool) {
 	now = now.Truncate(sweepEvery)
 	if now.Equal(j.swept) {
@@ -200,8 +196,7 @@ func (j *Journal) underWay() map[cluster.JobID]int64 {
 	return numbers
 }
 
-// Urgent returns the jobs of rows that change soon, each once: those to look at between
-// two cycles.
+// Urgent returns the jobs of rows that change soon, each once: those to look at between two cycles.
 func (j *Journal) Urgent() (jobs []plan.Target) {
 	claims, evictions := j.live()
 	for _, c := range claims {

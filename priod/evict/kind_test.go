@@ -9,8 +9,7 @@ import (
 	"slurmprio/priod/evict/preemption"
 )
 
-// Another kind of claimants is data: here owners of GPUs, for whom only jobs of other accounts leave, whatever the wait
-// is worth.
+// Another kind of claimants is data: here owners of GPUs, for whom only jobs of other accounts leave, whatever the wait is worth.
 func TestAnotherKindOfClaimants(t *testing.T) {
 	owners := kind{
 		purpose: "owner", price: func(p *preemption.Settings, _ *Settings) { p.Urgency = 0 },

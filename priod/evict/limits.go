@@ -74,10 +74,9 @@ const unsatisfiedWeight = 4
 // maxDoubled is how often the wait before another claim is doubled at most.
 const maxDoubled = 6
 
-// releasedUntil returns a function that tells until when a job gets no other claim; zero: it may get
-// one. After the first release a job waits for retry before its next claim, after each further one
-// twice as long. A place that was free does not count. When no node satisfies a job, that is due to the request, which all tasks of an array
-// share.
+// releasedUntil returns a function that tells until when a job gets no other claim; zero: it may get one. After the first release a job
+// waits for retry before its next claim, after each further one twice as long. A place that was free does not count. When no node
+// satisfies a job, that is due to the request, which all tasks of an array share.
 func (j *Journal) releasedUntil(now time.Time, retry time.Duration) func(cluster.JobID) time.Time {
 	released, last := map[cluster.JobID]int{}, map[cluster.JobID]time.Time{}
 	for i := range j.Claims {
@@ -148,8 +147,7 @@ func (c *Choice) setOpens() {
 	}
 }
 
-// opens is when the limit opens at the earliest that a claimant waits behind; zero: unknown, or no time
-// opens it.
+// opens is when the limit opens at the earliest that a claimant waits behind; zero: unknown, or no time opens it.
 func (c *Choice) opens(x *Claimant, byTime []*Eviction) (at time.Time) {
 	now, limits := c.Snapshot.At, &c.policy.Limits
 	switch x.Why {

@@ -14,8 +14,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// mixed is what one cycle sees of 10,000 full nodes with 50,000 running jobs and
-// 1,000 waiting TE jobs.
+// mixed is what one cycle sees of 10,000 full nodes with 50,000 running jobs and 1,000 waiting TE jobs.
 func mixed() (*cluster.Snapshot, *plan.Plan) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := &cluster.Snapshot{At: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)}
@@ -51,8 +50,7 @@ func mixed() (*cluster.Snapshot, *plan.Plan) {
 	return s, p
 }
 
-// All that one cycle needs to choose victims among jobs of different prices, on
-// the wall and on the CPU.
+// All that one cycle needs to choose victims among jobs of different prices, on the wall and on the CPU.
 func BenchmarkChooseMixed(b *testing.B) {
 	s, p := mixed()
 	set := &Settings{

@@ -340,8 +340,7 @@ func TestWhereverPriodDies(t *testing.T) {
 	})
 }
 
-// told reports whether the journal says that a job was forgotten before it could be
-// requeued.
+// told reports whether the journal says that a job was forgotten before it could be requeued.
 func (m *model) told(id cluster.JobID) bool {
 	return slices.ContainsFunc(m.memory.Evictions, func(e Eviction) bool { return e.Job == id && (e.How == Forgotten || e.How == Finished) })
 }

@@ -6,8 +6,7 @@ import (
 	"slurmprio/priod/cluster"
 )
 
-// Steps of evictions that end by themselves, in a moment or when a grace is over; one that
-// does not end hangs.
+// Steps of evictions that end by themselves, in a moment or when a grace is over; one that does not end hangs.
 const (
 	Unsignalled = "recorded"    // the signal is not sent
 	Unleft      = "signalled"   // the grace is over, and the victim still runs or completes

@@ -159,8 +159,7 @@ type explanations struct {
 	cluster.JobMap[*plan.EvictionChoice]
 }
 
-// add takes in what became of a job. Of an array it stands for what became of its first
-// task.
+// add takes in what became of a job. Of an array it stands for what became of its first task.
 func (e *explanations) add(job cluster.JobID, choice *plan.EvictionChoice) {
 	e.Set(job, choice)
 	if array := slurmplug.Plain(job.ID); e.Get(array) == nil {

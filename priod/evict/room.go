@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"slurmprio/priod/cluster"
+	"slurmprio/priod/evict/preemption"
 	"slurmprio/priod/plan"
 )
 
-// Feature makes room for waiting jobs. Its own part of a cycle comes before the order is made: jobs for which earlier
-// cycles made room stand before others. When the order is there, For asks each kind of claimants. The zero value makes
-// none.
+// Feature makes room for waiting jobs. Its own part of a cycle comes before the order is made: jobs for which earlier cycles made room
+// stand before others. When the order is there, For asks each kind of claimants. The zero value makes none.
 type Feature struct {
 	plan.PlanOnly
 	Settings Settings
@@ -26,8 +26,7 @@ type Feature struct {
 	OnChange func(Event) // is called with each row that changed; may be nil
 	Vetoes   Vetoes      // kept from one cycle to the next; nil: every cycle looks closer at all
 	Rounds   *Rounds     // nil: no round ever ends
-	// Now is the clock by which graces and holds end. It runs on while commands are sent;
-	// nil: the system's.
+	// Now is the clock by which graces and holds end. It runs on while commands are sent; nil: the system's.
 	Now func() time.Time
 
 	Choices Choices // what this cycle decided
@@ -154,6 +153,9 @@ func (e *Feature) makeRoom(ctx context.Context, c *plan.Cycle, k kind, q Questio
 	}
 	e.Choices = append(e.Choices, choice)
 	for _, x := range choice.Claimants {
+		if until := choice.patientUntil(x.job); k.purpose == ForTrial && x.Why == preemption.Anyway && until.After(c.Snapshot.At) {
+			c.Plan.StandsUntil(until)
+		}
 		if x.Why == NotYet {
 			c.Plan.Stands(x.Cost/float64(x.GPUs) - x.Waited)
 		}
@@ -170,9 +172,8 @@ func (e *Feature) makeRoom(ctx context.Context, c *plan.Cycle, k kind, q Questio
 // maxChoices is how often a cycle chooses at most.
 const maxChoices = 4
 
-// choose chooses, looks closer at the chosen jobs, and chooses again without those that the closer look rules out,
-// until none is ruled out. It returns false when that takes too many choices: no job leaves then, and the next
-// cycle knows the jobs that were ruled out.
+// choose chooses, looks closer at the chosen jobs, and chooses again without those that the closer look rules out, until none is ruled
+// out. It returns false when that takes too many choices: no job leaves then, and the next cycle knows the jobs that were ruled out.
 func (e *Feature) choose(ctx context.Context, k kind, q Question) (*Choice, bool, error) {
 	q.Vetoed = e.Vetoes.current(q.Snapshot.At)
 	for range maxChoices {

@@ -38,8 +38,7 @@ func TestWhenRoundsEnd(t *testing.T) {
 	}
 }
 
-// Rounds that are switched on again end at the next boundary, not for the time
-// between; what the last one brought is told no more.
+// Rounds that are switched on again end at the next boundary, not for the time between; what the last one brought is told no more.
 func TestRoundsOffAndOn(t *testing.T) {
 	f, set, _, turn := turning(t)
 	set.Rounds.due, set.Rounds.lastCycle, set.Rounds.explained = false, start.Add(-24*time.Hour), explanations{}
@@ -178,8 +177,7 @@ func TestRoundsGiveWay(t *testing.T) {
 	}
 }
 
-// Jobs that a closer look rules out do not end the round for the others: it goes on
-// in the next cycle.
+// Jobs that a closer look rules out do not end the round for the others: it goes on in the next cycle.
 func TestRoundsAndManyVetoes(t *testing.T) {
 	odd := []uint32{11, 12, 13, 14, 15, 16}
 	f, set, _, turn := turning(t, odd...)

@@ -45,15 +45,13 @@ var rounds = kind{
 type RoundSettings struct {
 	Enabled bool
 	Length  time.Duration // a job runs at least so long before it yields
-	// Pay is how many GPU-seconds the one that is owed has to gain for each that
-	// the move loses.
+	// Pay is how many GPU-seconds the one that is owed has to gain for each that the move loses.
 	Pay  float64
 	Lead plan.Lead
 }
 
-// Rounds end at the whole multiples of their length that lie between two cycles.
-// Nothing of them is stored: after a start of priod, or after rounds were switched on,
-// the next multiple is the first end.
+// Rounds end at the whole multiples of their length that lie between two cycles. Nothing of them is stored: after a start of priod, or
+// after rounds were switched on, the next multiple is the first end.
 type Rounds struct {
 	lastCycle time.Time    // when the last cycle was
 	due       bool         // a round has ended, and no cycle has dealt with it

@@ -93,8 +93,7 @@ func TestRoundsRows(t *testing.T) {
 	}
 }
 
-// Who must not yield does not, and who is not owed enough, or cannot use the place,
-// gets none.
+// Who must not yield does not, and who is not owed enough, or cannot use the place, gets none.
 func TestRoundsLeaveAlone(t *testing.T) {
 	day := 24 * time.Hour
 	for name, c := range map[string]struct {
@@ -145,8 +144,7 @@ func TestRoundsLeaveAlone(t *testing.T) {
 	}
 }
 
-// Two that are owed share a hole, or one of them gets it; room that is claimed, or
-// made for somebody else, is nobody's.
+// Two that are owed share a hole, or one of them gets it; room that is claimed, or made for somebody else, is nobody's.
 func TestRoundsHoles(t *testing.T) {
 	b := newBout(1)
 	b.has(1, 1, 4, -9)
@@ -174,8 +172,7 @@ func TestRoundsHoles(t *testing.T) {
 	}
 }
 
-// Nobody yields for a place that Slurm would give to a TE job, which stands before
-// the one that is owed.
+// Nobody yields for a place that Slurm would give to a TE job, which stands before the one that is owed.
 func TestRoundsAndTrials(t *testing.T) {
 	for name, c := range map[string]struct {
 		gpus   int
@@ -256,8 +253,7 @@ func TestRoundsClaim(t *testing.T) {
 	}
 }
 
-// Who yielded goes back to its own place however long it waits there: its claim is
-// remembered as long as its eviction.
+// Who yielded goes back to its own place however long it waits there: its claim is remembered as long as its eviction.
 func TestRoundsVictimWaitsLong(t *testing.T) {
 	week := Memory + time.Hour
 	j := NewJournal()
@@ -270,8 +266,7 @@ func TestRoundsVictimWaitsLong(t *testing.T) {
 	}
 }
 
-// Which rows are forgotten does not depend on which cycles were before: simulations leave
-// some out.
+// Which rows are forgotten does not depend on which cycles were before: simulations leave some out.
 func TestForgottenAlike(t *testing.T) {
 	often, once := NewJournal(), NewJournal()
 	for i := range int64(100) {

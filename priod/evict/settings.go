@@ -42,14 +42,12 @@ type Settings struct {
 	Hold     time.Duration // how long a place is kept after the last victim left
 	Retry    time.Duration // how long after a failed claim a TE job gets no other; doubled each time
 
-	// Since is when this priod began to act for one on another host, whose journal
-	// it cannot read; zero: it never did.
+	// Since is when this priod began to act for one on another host, whose journal it cannot read; zero: it never did.
 	Since time.Time
 }
 
-// Consents reports whether a job may be evicted: by its tag, by a QOS that the configuration names, or by the
-// site's consent. Jobs of reservations, of foreign partitions and of
-// heterogeneous jobs are never evicted.
+// Consents reports whether a job may be evicted: by its tag, by a QOS that the configuration names, or by the site's consent. Jobs of
+// reservations, of foreign partitions and of heterogeneous jobs are never evicted.
 func (set *Settings) Consents(j *cluster.Job) bool {
 	agreed := j.Tag.Type == "be" && (j.Site == nil || j.Site.Class == "") || j.Tag.Type == "" && set.Ranking.ByQOS(j.QOS) == plan.BEQOS
 	if !agreed {
@@ -94,8 +92,7 @@ func (set *Settings) limits(s *cluster.Snapshot) preemption.Limits {
 	return l
 }
 
-// Leaves is how long a job takes to leave once it is told; false: it does not agree to evictions, or asks for more time
-// than any job gets.
+// Leaves is how long a job takes to leave once it is told; false: it does not agree to evictions, or asks for more time than any job gets.
 func (set *Settings) Leaves(j *cluster.Job) (time.Duration, bool) {
 	grace := set.grace(j)
 	return grace, set.Consents(j) && grace <= set.MaxGrace

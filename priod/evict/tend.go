@@ -16,8 +16,7 @@ import (
 const (
 	// maxTransitions is how many steps one Tend takes at most: pin, signal, requeue, begin.
 	maxTransitions = 5
-	// maxEndedLooks is how many pinned jobs that have ended one Tend looks at. One that
-	// comes back is in the queue, and needs no look.
+	// maxEndedLooks is how many pinned jobs that have ended one Tend looks at. One that comes back is in the queue, and needs no look.
 	maxEndedLooks = 8
 )
 
@@ -29,8 +28,7 @@ type Event struct {
 	Before   string // the row's state; "": it is new
 }
 
-// save saves rows, takes them over into the journal and reports each change. failing is
-// what it means when they could not be saved.
+// save saves rows, takes them over into the journal and reports each change. failing is what it means when they could not be saved.
 func (e *Feature) save(ctx context.Context, t *Changes, failing string) error {
 	if t.Empty() {
 		return nil
@@ -53,9 +51,8 @@ func (e *Feature) now() time.Time {
 	return e.Now()
 }
 
-// Tend takes the evictions under way as far as they go now. The snapshot and the plan
-// are those of the cycle, nil between two cycles. When priod is paused nothing new is
-// begun.
+// Tend takes the evictions under way as far as they go now. The snapshot and the plan are those of the cycle, nil between two cycles. When
+// priod is paused nothing new is begun.
 func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, paused bool) error {
 	if e.Journal == nil || e.Journal.Blank() {
 		return nil
@@ -103,9 +100,8 @@ func (e *Feature) Tend(ctx context.Context, s *cluster.Snapshot, p *plan.Plan, p
 	return doubts
 }
 
-// unpinUnsatisfied takes nodes out of the requests of jobs that Slurm has put into
-// BadConstraints since the nodes were written: Slurm no longer starts such a job,
-// whatever becomes of its claim.
+// unpinUnsatisfied takes nodes out of the requests of jobs that Slurm has put into BadConstraints since the nodes were written: Slurm no
+// longer starts such a job, whatever becomes of its claim.
 func (e *Feature) unpinUnsatisfied(ctx context.Context, s *cluster.Snapshot, paused bool) error {
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == cluster.Pending && j.Unsatisfied() && e.Journal.Pins(j.FirstTask()) {
@@ -115,10 +111,9 @@ func (e *Feature) unpinUnsatisfied(ctx context.Context, s *cluster.Snapshot, pau
 	return nil
 }
 
-// idleTargets returns those jobs of the other rows that need a closer look: victims that wait in the queue, where that
-// does not show them, and jobs that are pinned to a place that no claim keeps any more. What the queue shows goes into
-// statuses. Slurm may remember for days a pinned job that has ended: of these a few are looked at in each call,
-// beginning with number first.
+// idleTargets returns those jobs of the other rows that need a closer look: victims that wait in the queue, where that does not show them,
+// and jobs that are pinned to a place that no claim keeps any more. What the queue shows goes into statuses. Slurm may remember for days a
+// pinned job that has ended: of these a few are looked at in each call, beginning with number first.
 func (e *Feature) idleTargets(queue *cluster.JobMap[*cluster.Job], first uint64, statuses map[cluster.JobID]plan.JobStatus) (targets []plan.Target) {
 	claims, evictions := e.Journal.live()
 	for _, x := range evictions {
@@ -149,8 +144,7 @@ func (e *Feature) idleTargets(queue *cluster.JobMap[*cluster.Job], first uint64,
 	return unique(targets)
 }
 
-// addCycle adds to seen what only a whole cycle knows of the journal's jobs, and returns those
-// that are in the queue.
+// addCycle adds to seen what only a whole cycle knows of the journal's jobs, and returns those that are in the queue.
 func (e *Feature) addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation) *cluster.JobMap[*cluster.Job] {
 	ours := e.Journal.ids()
 	var queue cluster.JobMap[*cluster.Job]
@@ -178,9 +172,8 @@ func (e *Feature) addCycle(s *cluster.Snapshot, p *plan.Plan, seen *Observation)
 	return &queue
 }
 
-// Observation is what one look at Slurm showed. At carries the monotonic clock: when the
-// system's clock is set, graces and holds stay as long as they were, except over a
-// restart of priod.
+// Observation is what one look at Slurm showed. At carries the monotonic clock: when the system's clock is set, graces and holds stay as
+// long as they were, except over a restart of priod.
 type Observation struct {
 	At       time.Time
 	Statuses map[cluster.JobID]plan.JobStatus // the jobs that were looked at
@@ -194,8 +187,7 @@ type Observation struct {
 	Unusable map[string]bool        // nodes that cannot be used
 }
 
-// Advance is the transition: it compares the journal with what Slurm shows now, and
-// returns what has to change. It changes nothing itself.
+// Advance is the transition: it compares the journal with what Slurm shows now, and returns what has to change. It changes nothing itself.
 func Advance(j *Journal, seen Observation) (t Changes) {
 	n := transition{j: j, Observation: seen, claims: map[int64]*Claim{}, evictions: map[int64]*Eviction{}, commanded: map[int64]bool{}}
 	claims, evictions := j.live()

@@ -11,8 +11,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// signalledAt is a journal with one victim in a grace of a minute, and what Slurm
-// shows of it.
+// signalledAt is a journal with one victim in a grace of a minute, and what Slurm shows of it.
 func signalledAt(t time.Time) (*Journal, Observation) {
 	j := NewJournal()
 	id := slurmplug.Plain(1)
@@ -96,8 +95,7 @@ func TestClockSetAhead(t *testing.T) {
 	}
 }
 
-// A place is kept for as long as promised, once more after each time that the clock
-// is set back, and never for ever.
+// A place is kept for as long as promised, once more after each time that the clock is set back, and never for ever.
 func TestPlaceUnderAClockThatJumps(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	j.Claims[0].State, j.Claims[0].Room = Holding, epoch
@@ -147,8 +145,7 @@ func TestNoNames(t *testing.T) {
 	}
 }
 
-// What Slurm has forgotten while nobody looked is closed by what accounting says,
-// or told as unknown; nothing is sent.
+// What Slurm has forgotten while nobody looked is closed by what accounting says, or told as unknown; nothing is sent.
 func TestForgottenVictims(t *testing.T) {
 	begun, over := epoch.Add(-time.Hour), epoch.Add(5*time.Second)
 	for name, c := range map[string]struct {
@@ -227,9 +224,8 @@ func TestHowVictimsLeave(t *testing.T) {
 	}
 }
 
-// A job that started where it was pinned and then fails, as a victim that exits by
-// itself, comes back with the nodes in its request: they are taken out then. So it is
-// where its place was given up in the moment in which it started.
+// A job that started where it was pinned and then fails, as a victim that exits by itself, comes back with the nodes in its request: they
+// are taken out then. So it is where its place was given up in the moment in which it started.
 func TestPinOutlivesARun(t *testing.T) {
 	id := slurmplug.Plain(9)
 	ended := cluster.Job{ID: id, User: "bob", State: cluster.Other, NodeList: "n1"}
@@ -262,8 +258,7 @@ func TestPinOutlivesARun(t *testing.T) {
 	}
 }
 
-// A victim whose signal may have arrived is told again, ever more seldom, and requeued
-// whenever it leaves.
+// A victim whose signal may have arrived is told again, ever more seldom, and requeued whenever it leaves.
 func TestSignalThatMayHaveArrived(t *testing.T) {
 	j, seen := signalledAt(epoch)
 	e := &j.Evictions[0]
@@ -314,9 +309,8 @@ func TestNoSignalToOneThatLeaves(t *testing.T) {
 	}
 }
 
-// A user changes what the waiting job asks of its nodes while nobody was told to leave
-// yet: nobody is, and the place is taken out of the request. So it is, too, where Slurm
-// finds no node for the job with it.
+// A user changes what the waiting job asks of its nodes while nobody was told to leave yet: nobody is, and the place is taken out of the
+// request. So it is, too, where Slurm finds no node for the job with it.
 func TestNoVictimForAnEditedJob(t *testing.T) {
 	trial := slurmplug.Plain(9)
 	for name, c := range map[string]struct {
@@ -356,8 +350,7 @@ func TestNoVictimForAnEditedJob(t *testing.T) {
 	}
 }
 
-// Slurm shows a host list in an order of its own: that is no edit of the owner's, and
-// what priod wrote is taken out again.
+// Slurm shows a host list in an order of its own: that is no edit of the owner's, and what priod wrote is taken out again.
 func TestPinInAnotherOrder(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

@@ -44,7 +44,7 @@ const firstLook = 10 * time.Second
 func (c *Choice) askTrials() {
 	c.careless = c.Journal.givenUp(c.Snapshot.At, c.Settings.Retry)
 	beside := sync.OnceValue(func() *placement.Nodes { return c.Journal.beside(c.Nodes) })
-	asked, limit := 0, c.policy.Limits.UserGPUMinutesPerDay
+	asked, limit, horizon := 0, c.policy.Limits.UserGPUMinutesPerDay, c.horizon()
 	var passed []plan.Queued
 	for _, q := range c.Plan.Queue {
 		if job := &c.Snapshot.Jobs[q.Job]; c.passedOver(job) && takesFree(c.Nodes, job, beside()) {
@@ -84,7 +84,11 @@ func (c *Choice) askTrials() {
 				asked++
 			}
 		}
-		c.add(x, preemption.Claimant{Owner: x.User, Start: math.Inf(1), Run: run, Price: decision.Choices.Budget.Factor(), Due: job.Right == cluster.Entitled, Waited: c.entitledFor(job).Seconds(), Spreads: c.spreads(job)})
+		likely := 0.0
+		if job.Right != cluster.Entitled && c.Snapshot.At.Before(c.patientUntil(job)) {
+			likely = horizon
+		}
+		c.add(x, preemption.Claimant{Likely: likely, Owner: x.User, Start: math.Inf(1), Run: run, Price: decision.Choices.Budget.Factor(), Due: job.Right == cluster.Entitled, Waited: c.entitledFor(job).Seconds(), Spreads: c.spreads(job)})
 	}
 }
 
@@ -117,9 +121,8 @@ func (c *Choice) vet(x *Claimant, understood bool, run []float64) {
 	}
 }
 
-// runByKind is how long a job would run on each kind of node, s, infinite where it cannot; on a kind that the
-// allocation does not know as long as on the slowest that it does. nil: its user did not agree to a type of
-// priod's choice.
+// runByKind is how long a job would run on each kind of node, s, infinite where it cannot; on a kind that the allocation does not know as
+// long as on the slowest that it does. nil: its user did not agree to a type of priod's choice.
 func runByKind(shares *plan.Shares, job *cluster.Job, m *nodemap.Map) []float64 {
 	if shares == nil || !job.AllowsGPUType() {
 		return nil
@@ -144,10 +147,9 @@ func runByKind(shares *plan.Shares, job *cluster.Job, m *nodemap.Map) []float64 
 	return run
 }
 
-// allowedTypes are the kinds of nodes on which room is made for a job. The claim pins
-// the job to its nodes, and a job with --prefer that is pinned to nodes without the
-// preferred features never starts: Slurm says that no node satisfies it (seen on
-// 22.05.8, 24.11.5 and 26.05.5).
+// allowedTypes are the kinds of nodes on which room is made for a job. The claim pins the job to its nodes, and a job with --prefer that
+// is pinned to nodes without the preferred features never starts: Slurm says that no node satisfies it (seen on 22.05.8, 24.11.5 and
+// 26.05.5).
 func allowedTypes(m *nodemap.Map, job *cluster.Job) (types placement.Types, understood bool) {
 	types, understood = m.Types(job)
 	if job.Prefer == "" || !understood {

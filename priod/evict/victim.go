@@ -14,10 +14,9 @@ const (
 	maxTries = 3
 	// maxRequeues is how often a requeue is sent.
 	maxRequeues = 60
-	// requeueDelay keeps a requeued victim out of the room that other victims still
-	// make. The delay that Slurm itself gives it may be less, down to a second:
-	// AuthInfo=cred_expire, 120 s by default, or since 25.11
-	// SchedulerParameters=requeue_delay (slurmctld/job_mgr.c, batch_requeue_fini).
+	// requeueDelay keeps a requeued victim out of the room that other victims still make. The delay that Slurm itself gives it may be less,
+	// down to a second: AuthInfo=cred_expire, 120 s by default, or since 25.11 SchedulerParameters=requeue_delay (slurmctld/job_mgr.c,
+	// batch_requeue_fini).
 	requeueDelay = 2 * time.Minute
 	// renewAhead is how long before its begin time a victim is delayed again.
 	renewAhead = 20 * time.Second
@@ -58,8 +57,7 @@ func (n *transition) advanceEviction(e *Eviction) {
 	}
 }
 
-// fromRecorded sends the signal. The row says so before: after a crash it is not known
-// whether the signal arrived.
+// fromRecorded sends the signal. The row says so before: after a crash it is not known whether the signal arrived.
 func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	c := n.claimOf(e)
 	window := c != nil && c.Purpose == ForWindow // its limit ends it anyway: it leaves while priod is paused, too
@@ -83,9 +81,8 @@ func (n *transition) fromRecorded(e *Eviction, s *plan.JobStatus) {
 	}
 }
 
-// fromSignalled waits until the victim leaves, and requeues it when its grace is over. A signal that may not have arrived
-// is sent again, whatever has become of the claim, each time after twice as long; a victim that ends meanwhile counts as
-// one that left because of it.
+// fromSignalled waits until the victim leaves, and requeues it when its grace is over. A signal that may not have arrived is sent again,
+// whatever has become of the claim, each time after twice as long; a victim that ends meanwhile counts as one that left because of it.
 func (n *transition) fromSignalled(e *Eviction, s *plan.JobStatus) {
 	if n.At.Before(e.SignalledAt) {
 		e.SignalledAt = n.At // the clock was set back: it gets one more grace at most
@@ -104,12 +101,10 @@ func (n *transition) fromSignalled(e *Eviction, s *plan.JobStatus) {
 	}
 }
 
-// endsBySignal are the states of an ended run that may have ended because of the
-// signal.
+// endsBySignal are the states of an ended run that may have ended because of the signal.
 var endsBySignal = []string{"COMPLETED", "FAILED", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
 
-// recordLeaving records in which way a signalled victim left, and requeues it if it
-// left because of the signal.
+// recordLeaving records in which way a signalled victim left, and requeues it if it left because of the signal.
 func (n *transition) recordLeaving(e *Eviction, s *plan.JobStatus) {
 	e.LeftAt, e.Tries, e.Reason = n.At, 0, ""
 	e.ExitCode, e.ExitSignal = s.ExitCode, s.ExitedBy
@@ -149,8 +144,7 @@ func (n *transition) recordLeaving(e *Eviction, s *plan.JobStatus) {
 	e.setPaid()
 }
 
-// setPaid sets what the eviction has cost: what was expected, with the time that
-// leaving really took.
+// setPaid sets what the eviction has cost: what was expected, with the time that leaving really took.
 func (e *Eviction) setPaid() {
 	switch e.How {
 	case Exited, Forced, Returned:
@@ -158,9 +152,8 @@ func (e *Eviction) setPaid() {
 	}
 }
 
-// requeue puts the victim back into the queue. While its place is claimed its begin
-// time is set by the same command: Slurm keeps a begin time that lies in the future
-// when the run ends (seen on 22.05.8, 24.11.5 and 26.05.5).
+// requeue puts the victim back into the queue. While its place is claimed its begin time is set by the same command: Slurm keeps a begin
+// time that lies in the future when the run ends (seen on 22.05.8, 24.11.5 and 26.05.5).
 func (n *transition) requeue(e *Eviction) {
 	if e.Tries >= maxRequeues {
 		e.close(CalledOff, "it could not be requeued: "+e.Reason, n.At)
@@ -185,8 +178,7 @@ func (n *transition) fromLeft(e *Eviction, s *plan.JobStatus) {
 	}
 }
 
-// fromRequeued keeps the victim waiting as long as its claim is open, and lets it start
-// then.
+// fromRequeued keeps the victim waiting as long as its claim is open, and lets it start then.
 func (n *transition) fromRequeued(e *Eviction, s *plan.JobStatus) {
 	if s.State != cluster.Pending {
 		n.fromRestored(e, s)
@@ -200,8 +192,7 @@ func (n *transition) fromRequeued(e *Eviction, s *plan.JobStatus) {
 			n.command(e, plan.Begin, beginLater)
 		}
 	case c != nil && c.Purpose == ForRound && n.Waiting == nil && waits > 0:
-		// It waits for a whole cycle, which takes back the value by which an earlier
-		// round put it first.
+		// It waits for a whole cycle, which takes back the value by which an earlier round put it first.
 	case waits <= 0 || e.Tries >= maxTries:
 		e.State, e.RestoredAt, e.Tries = Restored, n.At, 0
 	default:
@@ -221,8 +212,7 @@ func (n *transition) fromRestored(e *Eviction, s *plan.JobStatus) {
 	}
 }
 
-// closeForgotten closes the eviction of a victim that left because of the signal so
-// long ago that slurmctld no longer knows it.
+// closeForgotten closes the eviction of a victim that left because of the signal so long ago that slurmctld no longer knows it.
 func (e *Eviction) closeForgotten(at time.Time) {
 	e.How = Forgotten
 	e.close(Done, "it left because of the signal, and Slurm dropped it before it could be requeued: its owner has to resubmit it", at)

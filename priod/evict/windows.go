@@ -51,8 +51,7 @@ func (e *Feature) vacate(ctx context.Context, c *plan.Cycle) error {
 	return e.save(ctx, &t, "none was begun")
 }
 
-// BackFromWindows is when jobs that left before windows ran again, as far as the journal reaches; zero: they did not yet, or
-// not any more.
+// BackFromWindows is when jobs that left before windows ran again, as far as the journal reaches; zero: they did not yet, or not any more.
 func (j *Journal) BackFromWindows() (all []time.Time) {
 	for i := range j.Evictions {
 		x := &j.Evictions[i]

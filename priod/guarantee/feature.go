@@ -11,8 +11,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Feature gives each job its Right before a cycle plans, and keeps those waiting that may not borrow. The zero value
-// guarantees nothing.
+// Feature gives each job its Right before a cycle plans, and keeps those waiting that may not borrow. The zero value guarantees nothing.
 type Feature struct {
 	plan.PlanOnly
 	Settings Settings

@@ -113,9 +113,8 @@ func (f *Feature) tell(list string) {
 	}
 }
 
-// open admits the waiting TE jobs to the nodes that are reserved, and says which nodes are opened: those on which a
-// TE job fits now that fits nowhere else. Slurm starts the job there that ranks first, and TE jobs rank ahead of
-// others.
+// open admits the waiting TE jobs to the nodes that are reserved, and says which nodes are opened: those on which a TE job fits now that
+// fits nowhere else. Slurm starts the job there that ranks first, and TE jobs rank ahead of others.
 func (f *Feature) open(c *plan.Cycle, chosen, reserved []string) (opened map[string]bool) {
 	var jobs []*cluster.Job
 	for _, q := range c.Plan.Queue {

@@ -84,9 +84,8 @@ func demandOf(stays []*cluster.Stay, gpuType string, factor float64, now time.Ti
 	return d
 }
 
-// gain is what GPUs from one number on would have saved in the windows for each GPU-second that they would
-// have been idle, where the start of each GPU of a TE job elsewhere costs so many GPU-seconds. +Inf: they
-// would never have been idle.
+// gain is what GPUs from one number on would have saved in the windows for each GPU-second that they would have been idle, where the start
+// of each GPU of a TE job elsewhere costs so many GPU-seconds. +Inf: they would never have been idle.
 func (d *demand) gain(from, gpus, cost float64) float64 {
 	busy, started := 0.0, 0.0
 	for _, s := range d.steps {

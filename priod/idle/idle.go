@@ -108,8 +108,7 @@ type Settings struct {
 	Longer   float64
 	CPUs     float64 // for each GPU, below which a job uses none to speak of
 	PerCycle int     // commands
-	// Where spells of so many users, and of so large a part of all jobs, began together, the fault is none of theirs:
-	// nothing is done.
+	// Where spells of so many users, and of so large a part of all jobs, began together, the fault is none of theirs: nothing is done.
 	Users int
 	Part  float64
 }

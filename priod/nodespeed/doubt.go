@@ -10,8 +10,7 @@ import (
 // others, and the pairs in which the node's run is slower by more than Margin.
 type part struct{ own, others, pairs int }
 
-// compare counts pairs. all holds the logs of the group, sorted; own those of the node
-// among them; counted those of own that count.
+// compare counts pairs. all holds the logs of the group, sorted; own those of the node among them; counted those of own that count.
 func compare(all, own, counted []float64) part {
 	p := part{own: len(counted), others: len(all) - len(own)}
 	if p.own == 0 || p.others == 0 {

@@ -77,8 +77,7 @@ type Program struct {
 	Factor   float64 `json:"factor"`
 }
 
-// Find says how fast the nodes are that runs were on, the slow ones first. The order of the
-// runs does not matter.
+// Find says how fast the nodes are that runs were on, the slow ones first. The order of the runs does not matter.
 func Find(past []speed.Run) []Node {
 	groups, nodes := gather(past)
 	for {
@@ -155,8 +154,7 @@ func each(of []*runs, called func(*runs) (speed.Program, bool)) map[speed.Progra
 	return names
 }
 
-// alone reports whether a node is beyond doubt without any one of the nodes with which it
-// shares runs, and none of these is clearer.
+// alone reports whether a node is beyond doubt without any one of the nodes with which it shares runs, and none of these is clearer.
 func (n *node) alone(enough float64) bool {
 	asked := map[*node]bool{n: true}
 	for _, r := range n.runs {

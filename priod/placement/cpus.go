@@ -3,9 +3,8 @@ package placement
 // pieces is how many nodes a job without GPUs takes.
 func (r Request) pieces() int32 { return max(r.Nodes, 1) }
 
-// piece is what each node gives a job without GPUs: an equal part of its CPUs, one at
-// least, and of its memory, where that is open the share of these CPUs. It takes CPUs also
-// of a node on which they do not count, so that it never lies on one that is down.
+// piece is what each node gives a job without GPUs: an equal part of its CPUs, one at least, and of its memory, where that is open the
+// share of these CPUs. It takes CPUs also of a node on which they do not count, so that it never lies on one that is down.
 func (n *Nodes) piece(r Request, node int32) Amount {
 	size, pieces := n.size[node], int64(r.pieces())
 	part := func(whole int64) int64 { return (whole + pieces - 1) / pieces }

@@ -48,8 +48,7 @@ func (d *demand) met() bool {
 	return d.holdLarge >= d.larges && d.holdSmall >= d.pieces
 }
 
-// most is how many GPUs of a request a node holds, with what goes with them; of a request
-// without GPUs 1 where it holds a piece.
+// most is how many GPUs of a request a node holds, with what goes with them; of a request without GPUs 1 where it holds a piece.
 func (n *Nodes) most(r Request, free Amount, node int32) int32 {
 	if r.GPUs == 0 && n.mode != Pool {
 		if free.GPUs = max(free.GPUs, 0); free.Holds(n.piece(r, node)) {

@@ -69,8 +69,7 @@ func (x *index) first(i int, gpus uint64, least Amount, accept func(place int) b
 	return x.first(2*i+1, gpus, least, accept)
 }
 
-// indexFrom is how many searches a view has to be asked for until an index
-// pays, given that it is void as soon as the view is rebuilt.
+// indexFrom is how many searches a view has to be asked for until an index pays, given that it is void as soon as the view is rebuilt.
 const indexFrom = 3
 
 // search returns the index of a type when it is worth one.

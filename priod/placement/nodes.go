@@ -376,9 +376,8 @@ func onSockets(r Request, size *Node, gpus int32) (cpus int32) {
 	return cpus
 }
 
-// allocated is what Slurm allocates of a node for a piece of a request: whole tasks on whole cores, with the memory of
-// the CPUs that this adds, what each node gives, and all of a node that the job has to itself
-// (select/cons_tres/job_test.c, _allocate_sc).
+// allocated is what Slurm allocates of a node for a piece of a request: whole tasks on whole cores, with the memory of the CPUs that this
+// adds, what each node gives, and all of a node that the job has to itself (select/cons_tres/job_test.c, _allocate_sc).
 func (n *Nodes) allocated(a Amount, r Request, node int32) Amount {
 	size := &n.size[node]
 	if r.CPUs > 0 && size.CPUs < Plenty && a.CPUs > 0 {

@@ -137,8 +137,7 @@ func (t *Timeline) candidates(r Request, from float64) []float64 {
 	return slices.Compact(t.times)
 }
 
-// alone is Earliest on one node: by Fit's order, the first type with the
-// earliest start, and of it the node that is fullest afterwards.
+// alone is Earliest on one node: by Fit's order, the first type with the earliest start, and of it the node that is fullest afterwards.
 func (t *Timeline) alone(r Request, from, d float64) (start float64, shares []Share, ok bool) {
 	start = math.Inf(1)
 	var best Share

@@ -211,8 +211,7 @@ func (m *Memory) Room(set *Settings, now time.Time, user string, about map[strin
 // maxEnded is how many jobs wait to be looked at; maxArray how many tasks an array's record may have to be looked at one by one.
 const maxEnded, maxArray = 20_000, 10_000
 
-// Recall puts back the queue as an earlier process last saw it, and the time limits that it wrote: what ended meanwhile is
-// looked at.
+// Recall puts back the queue as an earlier process last saw it, and the time limits that it wrote: what ended meanwhile is looked at.
 func (m *Memory) Recall(jobs []cluster.Job, limits map[cluster.JobID]cluster.Requested) {
 	m.queue, m.limits = seen(&cluster.Snapshot{Jobs: jobs, Fresh: true}, &cluster.JobMap[*cluster.Job]{}, queue{}), limits
 	for i := range jobs {

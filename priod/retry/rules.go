@@ -118,8 +118,7 @@ type ruleText struct {
 	Not      []string `toml:"not"`
 }
 
-// Parse reads the text of a failures.toml, and tries each rule on its examples. Errors
-// name the file, the line and the rule or class.
+// Parse reads the text of a failures.toml, and tries each rule on its examples. Errors name the file, the line and the rule or class.
 func Parse(name, text string) (*Rules, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s: want at most %d bytes", name, maxFile)

@@ -68,8 +68,7 @@ func Scores(s *Snapshot, weight float64) []float64 {
 	return scores
 }
 
-// size is the Euclidean length of the demand, each resource as a part of what the node
-// has; a gang's parts on several nodes add up.
+// size is the Euclidean length of the demand, each resource as a part of what the node has; a gang's parts on several nodes add up.
 func (c *Candidate) size(nodes *placement.Nodes) (size float64) {
 	for _, share := range c.Shares {
 		has, takes, sum := resources(nodes.Size(share.Node)), resources(share.Amount), 0.0
@@ -92,7 +91,10 @@ func (v *view) choosePlace(t *Claimant) Verdict {
 	if slices.ContainsFunc(v.vain, t.alike) {
 		return Verdict{Why: Impossible}
 	}
-	verdict := v.bestPlace(t)
+	verdict := v.bestPlace(v.orLikely(t))
+	if verdict.Why == Anyway {
+		v.waiting++
+	}
 	if t.Spreads && v.set.Policy == LeastLoss && slices.Contains([]Why{Evicts, Impossible, Anyway}, verdict.Why) {
 		verdict = v.orInParts(t, verdict)
 	}
@@ -103,6 +105,55 @@ func (v *view) choosePlace(t *Claimant) Verdict {
 		v.vain = nil
 	}
 	return verdict
+}
+
+// orLikely is the claimant with the time at which it is likely to start, where that is sooner than the one that is known. Claimants that
+// wait already come first.
+func (v *view) orLikely(t *Claimant) *Claimant {
+	if t.Likely == 0 || v.set.Policy != LeastLoss || len(pieces(v.Nodes, t.Request)) > 1 {
+		return t
+	}
+	rate, known := v.rates[t.Request]
+	if !known {
+		rate = v.rate(t.Request)
+		v.rates[t.Request] = rate
+	}
+	start := float64(v.waiting+1) / rate.each
+	if !(start < min(t.Start, t.Likely)) {
+		return t
+	}
+	likely := *t
+	likely.Start, likely.StartsOn = start, rate.kind
+	return &likely
+}
+
+// rate is how often, per s, a place becomes free on nodes of a kind.
+type rate struct {
+	each float64
+	kind int32
+}
+
+// rate is that of the kind of nodes on which places for a request on one node become free most often. Each running job ends at any moment
+// until its limit with the same chance: it is the sum of 1 / time until the limit over those whose end alone makes room. As limits are
+// longer than runs, most starts are sooner.
+func (v *view) rate(r placement.Request) (best rate) {
+	byKind := map[int32]float64{}
+	for i := range v.Candidates {
+		c := &v.Candidates[i]
+		if c.Leaving || v.chosen[i] {
+			continue
+		}
+		for _, s := range c.Shares {
+			p, kind := &v.places[s.Node], v.Nodes.Type(s.Node)
+			if !p.down && r.Types.Has(kind) && p.room.Plus(s.Amount).Holds(v.Nodes.Need(r, r.GPUs, s.Node)) {
+				if byKind[kind] += 1 / max(c.Remaining, 1); byKind[kind] > best.each {
+					best = rate{byKind[kind], kind}
+				}
+				break
+			}
+		}
+	}
+	return best
 }
 
 // alike reports whether there is no place for a claimant if there is none for another.
@@ -245,8 +296,7 @@ func (v *view) decide(t *Claimant) Verdict {
 	return Verdict{Why: Impossible}
 }
 
-// free finds, of the nodes on which the claimant fits already, the one with the least
-// room.
+// free finds, of the nodes on which the claimant fits already, the one with the least room.
 func (v *view) free(t *Claimant, gpus int32) (node int32, need placement.Amount, ok bool) {
 	for i := range v.places {
 		p := &v.places[i]
@@ -312,9 +362,8 @@ func (v *view) better(a, b *Verdict, t *Claimant) bool {
 	return a.Cost+urgent*a.Grace < b.Cost+urgent*b.Grace
 }
 
-// cheapestSet takes the cheapest set. For a claimant over several nodes it looks for one
-// node after the other, and a second time with the cost of BE gangs divided by their
-// nodes: a gang that leaves for one node costs nothing for the next.
+// cheapestSet takes the cheapest set. For a claimant over several nodes it looks for one node after the other, and a second time with the
+// cost of BE gangs divided by their nodes: a gang that leaves for one node costs nothing for the next.
 func (v *view) cheapestSet(t *Claimant, gpus []int32) Verdict {
 	verdict := v.piecewise(t, gpus)
 	if len(gpus) > 1 && len(v.gangs) > 0 {

@@ -11,8 +11,7 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// Eight cheap victims on one node are more than a limit allows: the dear one on the other node
-// leaves, instead of none for ever.
+// Eight cheap victims on one node are more than a limit allows: the dear one on the other node leaves, instead of none for ever.
 func TestLimitIsPartOfTheSearch(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 8, CPUs: 16, MemMB: 1000}}
 	on := func(node, gpus int32, grace float64) Candidate {
@@ -43,8 +42,7 @@ func TestLimitIsPartOfTheSearch(t *testing.T) {
 	}
 }
 
-// Where what the cheapest start costs is more than the day allows, the set that loses least leaves,
-// though the trial waits longer for it.
+// Where what the cheapest start costs is more than the day allows, the set that loses least leaves, though the trial waits longer for it.
 func TestLeastLossWithinTheDay(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 1, CPUs: 16, MemMB: 1000}}
 	s := Snapshot{Nodes: placement.New(placement.Packed, []placement.Node{node, node})}
@@ -62,8 +60,7 @@ func TestLeastLossWithinTheDay(t *testing.T) {
 	}
 }
 
-// No limit on how many leave refuses the first trial of a decision while some set of allowed
-// victims within it makes room on a node.
+// No limit on how many leave refuses the first trial of a decision while some set of allowed victims within it makes room on a node.
 func TestNoLimitHidesASetWithinIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, false)

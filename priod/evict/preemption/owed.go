@@ -8,10 +8,9 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// turns is the end of a round (Gavel, OSDI 2020, section 5): running jobs that have had more than their allocation
-// promised them yield to claimants that are owed it, as far as that pays. On Gavel's own cluster a move is nearly free;
-// on Slurm a job that leaves writes a checkpoint, waits in the queue and starts again, so most moves do not pay and are
-// not made.
+// turns is the end of a round (Gavel, OSDI 2020, section 5): running jobs that have had more than their allocation promised them yield to
+// claimants that are owed it, as far as that pays. On Gavel's own cluster a move is nearly free; on Slurm a job that leaves writes a
+// checkpoint, waits in the queue and starts again, so most moves do not pay and are not made.
 type turns struct {
 	*Snapshot
 	set     *Settings

@@ -97,11 +97,12 @@ type Claimant struct {
 	// Due has any loss pay, whatever its Price, and whatever was lost within a day: the GPUs are guaranteed to its account.
 	Due    bool
 	Waited float64 // of one that is Due, since when
+	Likely float64 // it waits for a start that is likely sooner, though none is known: view.orLikely; 0: it does not
+	Limit  float64 // it holds its place at most so long
 	// Spreads: it may lie on any number of nodes. Where no node has room for all of it, room is made in parts.
 	Spreads bool
 	Owner   string // whose part of Limits.UserGPUMinutesPerDay counts; "": none
-	// Start is the time, from now, at which it would start without evictions
-	// infinite when that is not known to come.
+	// Start is the time, from now, at which it would start without evictions infinite when that is not known to come.
 	Start float64
 	// Run is how long the claimant would run on each kind of node, infinite where it cannot run; nil: unknown,
 	// assumed equal. StartsOn is the kind on which it would start at Start.
@@ -116,6 +117,7 @@ type Claimant struct {
 type Claim struct {
 	Of     int // index into Snapshot.Claimants; below 0: of none of them
 	Shares []placement.Share
+	Ready  float64 // when its victims have left, s from now, as expected
 }
 
 // Why says in one word what became of a claimant, or why a candidate stays.
@@ -172,8 +174,7 @@ type Decision struct {
 type search interface {
 	// choosePlace chooses the victims for a claimant and gives it their room.
 	choosePlace(*Claimant) Verdict
-	// within chooses again for a claimant whose victims a limit refuses: a set within that
-	// limit, or none.
+	// within chooses again for a claimant whose victims a limit refuses: a set within that limit, or none.
 	within(*Ledger, *Claimant, *Verdict, Why) Verdict
 }
 
@@ -227,8 +228,7 @@ func standing(c *Candidate, set *Settings) Why {
 	return Allowed
 }
 
-// Loss is the GPU-seconds that evicting the job loses; at least one second of each GPU,
-// so that no job is evicted for nothing.
+// Loss is the GPU-seconds that evicting the job loses; at least one second of each GPU, so that no job is evicted for nothing.
 func (c *Candidate) Loss() float64 { return float64(c.gpus()) * c.away() }
 
 // away is what each of its GPUs loses, s.
@@ -241,9 +241,8 @@ func (c *Candidate) gpus() (n int32) {
 	return n
 }
 
-// Refusals says of each candidate why it does not leave for one claimant. The decision
-// keeps only what holds for all claimants; the rest follows from the snapshot and the
-// verdict.
+// Refusals says of each candidate why it does not leave for one claimant. The decision keeps only what holds for all claimants; the rest
+// follows from the snapshot and the verdict.
 func (d *Decision) Refusals(s *Snapshot, set Settings, claimant int) []Why {
 	t, verdict := &s.Claimants[claimant], &d.Verdicts[claimant]
 	v := newView(s, &set, d.Standing)

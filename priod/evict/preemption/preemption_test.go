@@ -14,8 +14,7 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// drawSnapshot makes a small cluster on which everything happens: jobs over
-// several nodes, some leaving, some claims.
+// drawSnapshot makes a small cluster on which everything happens: jobs over several nodes, some leaving, some claims.
 func drawSnapshot(t *rapid.T, parts bool) Snapshot {
 	var nodes []placement.Node
 	for range rapid.IntRange(1, 4).Draw(t, "nodes") {
@@ -104,8 +103,7 @@ func drawSettings(t *rapid.T) Settings {
 	}
 }
 
-// Whatever the policy: what is promised is there once the victims have left,
-// nobody leaves who must not, and nobody leaves twice.
+// Whatever the policy: what is promised is there once the victims have left, nobody leaves who must not, and nobody leaves twice.
 func TestVictimsMakeRoomAndMayLeave(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, set := drawSnapshot(t, true), drawSettings(t)
@@ -293,8 +291,7 @@ func TestFitGppScore(t *testing.T) {
 	}
 }
 
-// A gang that leaves is charged whole, and room on its other nodes is not paid
-// for twice.
+// A gang that leaves is charged whole, and room on its other nodes is not paid for twice.
 func TestGangs(t *testing.T) {
 	node := placement.Node{Amount: placement.Amount{GPUs: 4, CPUs: placement.Plenty, MemMB: placement.Plenty}}
 	on := func(grace float64, nodes ...int32) (c Candidate) {
@@ -327,8 +324,7 @@ func TestGangs(t *testing.T) {
 	}
 }
 
-// More candidates than are searched exhaustively: still room, and no victim in
-// vain.
+// More candidates than are searched exhaustively: still room, and no victim in vain.
 func TestCrowdedNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(maxExact+1, 60).Draw(t, "n")

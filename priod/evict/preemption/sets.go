@@ -8,9 +8,8 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// ranking lists nodes by the least that it can cost to free a number of GPUs on them,
-// whatever else a claimant needs there. A search can stop where that exceeds the best that
-// it has found.
+// ranking lists nodes by the least that it can cost to free a number of GPUs on them, whatever else a claimant needs there. A search can
+// stop where that exceeds the best that it has found.
 type ranking struct {
 	demand
 	least []float64 // by node
@@ -40,8 +39,7 @@ func (r *ranking) compare(a, b int32) int {
 	return cmp.Or(cmp.Compare(r.least[a], r.least[b]), cmp.Compare(a, b))
 }
 
-// move brings a node forward that has become cheaper. One that has become dearer stays
-// where it is: its old cost is still a lower bound.
+// move brings a node forward that has become cheaper. One that has become dearer stays where it is: its old cost is still a lower bound.
 func (r *ranking) move(v *view, node int32) {
 	least := v.atLeast(&v.places[node], r.demand)
 	if least >= r.least[node] {
@@ -54,10 +52,8 @@ func (r *ranking) move(v *view, node int32) {
 	r.nodes = slices.Insert(r.nodes, to, node)
 }
 
-// atLeast is what freeing the GPUs costs if nothing else is missing: that of the
-// cheapest set, exactly. The longest grace is no shorter than the mean grace, weighted
-// by the GPUs that each victim frees, so the cost of waiting can be divided among the
-// GPUs.
+// atLeast is what freeing the GPUs costs if nothing else is missing: that of the cheapest set, exactly. The longest grace is no shorter
+// than the mean grace, weighted by the GPUs that each victim frees, so the cost of waiting can be divided among the GPUs.
 func (v *view) atLeast(p *place, w demand) float64 {
 	missing := w.gpus - p.room.GPUs
 	switch {
@@ -81,13 +77,11 @@ func (v *view) atLeast(p *place, w demand) float64 {
 	return least[missing] * (1 - rounding)
 }
 
-// rounding is the relative difference that two sums of the same numbers, added up in
-// different orders, may have.
+// rounding is the relative difference that two sums of the same numbers, added up in different orders, may have.
 const rounding = 1e-12
 
-// cheapest finds the node and the set of victims on it, which may be empty, that
-// make room for so many of the request's GPUs at the least cost, beside what is
-// decided so far. The victims are valid until the next call.
+// cheapest finds the node and the set of victims on it, which may be empty, that make room for so many of the request's GPUs at the least
+// cost, beside what is decided so far. The victims are valid until the next call.
 func (v *view) cheapest(t *Claimant, gpus int32, soFar *Verdict) (node int32, need placement.Amount, victims []int32, found bool) {
 	v.search.begin(v.set, t, soFar)
 	if v.thrifty {
@@ -148,8 +142,7 @@ type setSearch struct {
 	held     []int32
 }
 
-// begin sets the cost at which a set of victims is no use: letting the claimant wait until
-// it starts anyway costs no more.
+// begin sets the cost at which a set of victims is no use: letting the claimant wait until it starts anyway costs no more.
 func (s *setSearch) begin(set *Settings, t *Claimant, soFar *Verdict) {
 	s.best, s.second, s.waited, s.spare = math.Inf(1), 0, soFar.Grace, 0
 	if set.Policy != LeastLoss {
@@ -167,8 +160,7 @@ func (s *setSearch) begin(set *Settings, t *Claimant, soFar *Verdict) {
 	}
 }
 
-// maxExact is the most candidates on a node of which every set is tried; with more, a
-// greedy choice is made.
+// maxExact is the most candidates on a node of which every set is tried; with more, a greedy choice is made.
 const maxExact = 16
 
 // run reports whether a set on this node costs less than the best so far, and keeps

@@ -40,6 +40,8 @@ type view struct {
 	rankings map[demand]*ranking // of nodes, by GPUs wanted
 	gangs    []int32             // candidates on several nodes
 	search   setSearch
+	waiting  int // claimants that start anyway
+	rates    map[placement.Request]rate
 	vain     []*Claimant // for which there was no place since the last place was given
 	most     int         // victims of one claimant at most; 0: any number
 	mostGPUs int32       // that these hold at most; 0: any number
@@ -50,7 +52,7 @@ type view struct {
 func newView(s *Snapshot, set *Settings, standing []Why) *view {
 	v := &view{
 		Snapshot: s, set: set, standing: standing, places: make([]place, s.Nodes.Len()), cost: make([]float64, len(s.Candidates)),
-		rankings: map[demand]*ranking{}, chosen: make([]bool, len(s.Candidates)),
+		rankings: map[demand]*ranking{}, rates: map[placement.Request]rate{}, chosen: make([]bool, len(s.Candidates)),
 	}
 	for i := range v.places {
 		v.places[i].room, v.places[i].down = s.Nodes.FreeOn(int32(i)), s.Nodes.Down(int32(i))
@@ -81,8 +83,7 @@ func newView(s *Snapshot, set *Settings, standing []Why) *view {
 	return v
 }
 
-// addRoom adds what becomes free on a node. Its CPUs and memory do on the other parts of a node
-// with several GPU types, too.
+// addRoom adds what becomes free on a node. Its CPUs and memory do on the other parts of a node with several GPU types, too.
 func (v *view) addRoom(node int32, amount placement.Amount) {
 	p := &v.places[node]
 	p.room = p.room.Plus(amount)

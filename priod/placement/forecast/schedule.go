@@ -21,15 +21,13 @@ import (
 	"slurmprio/priod/placement/nodemap"
 )
 
-// Effort bounds the search for places, in nodes looked at: half a second. Jobs
-// farther behind are counted by the GPU time that they want.
+// Effort bounds the search for places, in nodes looked at: half a second. Jobs farther behind are counted by the GPU time that they want.
 const Effort = 40_000_000
 
 // Soon keeps what has not ended from being free now, s.
 const Soon = 1e-3
 
-// Schedule is which jobs hold which nodes until when: the running jobs as long as Lengths say, and those that wait
-// where they fit first.
+// Schedule is which jobs hold which nodes until when: the running jobs as long as Lengths say, and those that wait where they fit first.
 type Schedule struct {
 	Hidden map[string]int // by GPU type, GPUs that are in use and that no job of the snapshot holds
 
@@ -104,9 +102,8 @@ func after(all *[lengthsApart]planned, length float64) (at float64, seen bool) {
 	return at, seen
 }
 
-// Plan gives a waiting job the first place where it fits, after all that were planned
-// before it. It returns when its first task starts, s from now, infinite when it never fits.
-// Where the effort does not suffice, that is estimated from the GPU time that is wanted before it.
+// Plan gives a waiting job the first place where it fits, after all that were planned before it. It returns when its first task starts, s
+// from now, infinite when it never fits. Where the effort does not suffice, that is estimated from the GPU time that is wanted before it.
 func (s *Schedule) Plan(j *cluster.Job) (first float64) {
 	asks := j.Asks(s.nodes.Starting(j))
 	r := s.requests.Get(&asks, func() placement.Request { return s.request(j) })
@@ -219,8 +216,7 @@ func (s *Schedule) uncounted(r placement.Request) bool {
 	return false
 }
 
-// request is what a waiting job asks for. A constraint that is not understood is
-// left out.
+// request is what a waiting job asks for. A constraint that is not understood is left out.
 func (s *Schedule) request(j *cluster.Job) placement.Request {
 	types, ok := s.nodes.Types(j)
 	if !ok {
@@ -239,8 +235,7 @@ func (s *Schedule) request(j *cluster.Job) placement.Request {
 	return r
 }
 
-// Earliest is when a request first fits for so many seconds; rough when jobs
-// before it were only counted. ok is false when that is never.
+// Earliest is when a request first fits for so many seconds; rough when jobs before it were only counted. ok is false when that is never.
 func (s *Schedule) Earliest(r placement.Request, length float64) (start float64, rough, ok bool) {
 	start, _, ok = s.line.Earliest(r, 0, length)
 	if !ok || math.IsInf(start, 1) {

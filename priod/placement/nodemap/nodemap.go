@@ -13,10 +13,8 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// Map is the cluster in placement's terms. Nodes of one kind (GPU type,
-// features, partitions) make one of its types. A node with several GPU types stands there
-// once for each of them, with the GPUs of that type; CPUs and memory are shared
-// (placement.Nodes.Join).
+// Map is the cluster in placement's terms. Nodes of one kind (GPU type, features, partitions) make one of its types. A node with several
+// GPU types stands there once for each of them, with the GPUs of that type; CPUs and memory are shared (placement.Nodes.Join).
 type Map struct {
 	Nodes *placement.Nodes // what is free now; nodes that start nothing are down
 	Names []string
@@ -42,8 +40,7 @@ type part struct {
 	gpus, used int
 }
 
-// partsOf are the parts of the nodes of a snapshot. A node with several GPU types that were not
-// counted apart is one part without GPUs.
+// partsOf are the parts of the nodes of a snapshot. A node with several GPU types that were not counted apart is one part without GPUs.
 func partsOf(s *cluster.Snapshot) []part {
 	all := make([]part, 0, len(s.Nodes))
 	for i := range s.Nodes {
@@ -61,10 +58,9 @@ func partsOf(s *cluster.Snapshot) []part {
 	return all
 }
 
-// New reads the nodes of a snapshot. Where they are of more kinds than can be distinguished
-// (placement.MaxTypes), only the features that a job of the snapshot names, or named holds,
-// make kinds, and if need be only such partitions. Nodes of more kinds even so are left out: nothing is placed there. Nodes on
-// which jobs with GPUs are placed come before others.
+// New reads the nodes of a snapshot. Where they are of more kinds than can be distinguished (placement.MaxTypes), only the features that a
+// job of the snapshot names, or named holds, make kinds, and if need be only such partitions. Nodes of more kinds even so are left out:
+// nothing is placed there. Nodes on which jobs with GPUs are placed come before others.
 func New(s *cluster.Snapshot, named ...string) *Map {
 	m := &Map{Index: make(map[string]int32, len(s.Nodes))}
 	parts := partsOf(s)
@@ -344,8 +340,7 @@ func (m *Map) Types(j *cluster.Job) (types placement.Types, ok bool) {
 	return types, true
 }
 
-// Starting are the partitions of a job's list that start it, by its size, time limit, account and QOS: all that Types
-// depends on of these.
+// Starting are the partitions of a job's list that start it, by its size, time limit, account and QOS: all that Types depends on of these.
 func (m *Map) Starting(j *cluster.Job) string { return m.limits.Starting(j.Partition, j) }
 
 // OneType are the kinds of nodes with GPUs of one type, or without any: what a job takes of such
@@ -374,9 +369,8 @@ func (m *Map) ByGPUType() (sets []placement.Types) {
 	return sets
 }
 
-// Request is what a waiting job asks for, on these kinds of nodes. One that a node
-// can hold lies on one: Slurm gives each node what --gres asks for, so a second
-// node would not halve that, and with --gpus it would be another task.
+// Request is what a waiting job asks for, on these kinds of nodes. One that a node can hold lies on one: Slurm gives each node what --gres
+// asks for, so a second node would not halve that, and with --gpus it would be another task.
 func (m *Map) Request(j *cluster.Job, types placement.Types) placement.Request {
 	r := placement.Request{
 		Types: types, Nodes: int32(j.Nodes), Whole: j.Whole, Amount: placement.Amount{GPUs: int32(j.GPUs), CPUs: int32(j.CPUs), MemMB: j.MemMB},
@@ -418,8 +412,7 @@ func (m *Map) setsOf(j *cluster.Job, types placement.Types) (sets placement.Sets
 	return sets
 }
 
-// Together are the largest sets of these kinds on whose nodes together a job may lie: with GPUs of one type, and in one
-// of its partitions.
+// Together are the largest sets of these kinds on whose nodes together a job may lie: with GPUs of one type, and in one of its partitions.
 func (m *Map) Together(j *cluster.Job, types placement.Types) (sets []placement.Types) {
 	byType := m.ByGPUType()
 	for p := range strings.SplitSeq(j.Partition, ",") {

@@ -256,8 +256,7 @@ func (m *Map) mixes(j *cluster.Job) bool {
 	return false
 }
 
-// Open names what a waiting job asks for, or a limit of its partitions, that is not counted: where it fits is not
-// known. "": all counts.
+// Open names what a waiting job asks for, or a limit of its partitions, that is not counted: where it fits is not known. "": all counts.
 func (m *Map) Open(j *cluster.Job) string {
 	switch {
 	case j.Open != "":

@@ -9,11 +9,10 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// spread finds what each job on several nodes takes of each of them. squeue tells only the sum, and
-// with --gpus Slurm need not take as many GPUs of each node. A node's jobs together have what is in
-// use there, so that a job's part is known where it is the only one that is not, and its last part
-// where all others are. A job of which that does not tell all has equal parts, if these add up, else
-// its parts are not known.
+// spread finds what each job on several nodes takes of each of them. squeue tells only the sum, and with --gpus Slurm need not take as
+// many GPUs of each node. A node's jobs together have what is in use there, so that a job's part is known where it is the only one that is
+// not, and its last part where all others are. A job of which that does not tell all has equal parts, if these add up, else its parts are
+// not known.
 func (m *Map) spread(jobs []cluster.Job, used []placement.Amount) {
 	m.spreads = map[cluster.JobID][]placement.Share{}
 	var wide, told []*wideJob
