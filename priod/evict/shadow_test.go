@@ -143,14 +143,18 @@ func TestTrialsShareVictims(t *testing.T) {
 		s.set.Policy.Urgency, s.set.Policy.Each = 5, 3000
 		s.runs(1, 1, 4)
 		s.runs(2, 2, 4)
-		s.waits(10, 4, func(j *cluster.Job) { j.TimeLimit = limit })
+		s.waits(10, 4, func(j *cluster.Job) { j.TimeLimit, j.Eligible = limit, at })
 		made := s.choose()
 		s.journal.Number(&made.Changes)
 		s.journal.Update(&made.Changes)
 		s.At = at.Add(3 * time.Second)
-		s.waits(11, 4)
+		s.waits(11, 4, func(j *cluster.Job) { j.Eligible = at })
 		if why, victims := s.why(11); len(made.Changes.Claims) != 1 || why != want {
 			t.Errorf("after a trial of %v: %s, victims %v, want %s", limit, why, victims, want)
+		}
+		s.journal, s.At = NewJournal(), at // in one cycle
+		if why, victims := s.why(11); why != want {
+			t.Errorf("with a trial of %v: %s, victims %v, want %s", limit, why, victims, want)
 		}
 	}
 }

@@ -115,9 +115,8 @@ func (st *Steered) queue() (queue []int) {
 	return queue
 }
 
-// openUnqueued takes back the type of a job that no free GPU would start, when the job
-// may not be steered any more, is no longer priod's, cannot start with it, or is a trial
-// that begins later.
+// openUnqueued takes back the type of a job that no free GPU would start, when the job may not be steered any more, is no longer priod's,
+// cannot start with it, or is a trial that begins later.
 func (st *Steered) openUnqueued(at int, why string) {
 	j, decision := &st.in.jobs[at], &st.in.plan.Decisions[at]
 	if j.Unsatisfied() {
@@ -194,8 +193,7 @@ func firstTasks(j *cluster.Job, n int) []cluster.JobID {
 	return []cluster.JobID{j.ID}
 }
 
-// candidate gathers the input of Decide for a job, or a task: id. tasks is how many of its
-// record are candidates.
+// candidate gathers the input of Decide for a job, or a task: id. tasks is how many of its record are candidates.
 func (st *Steered) candidate(at int, id cluster.JobID, tasks int) candidate {
 	j := &st.in.jobs[at]
 	share, state := st.in.shares.Jobs.Get(j.ID), st.memory.of(id)

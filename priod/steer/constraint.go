@@ -25,10 +25,9 @@ func newVocabulary(nodes []cluster.Node) vocabulary {
 	return v
 }
 
-// accepted is what Slurm accepts now of a constraint that a user wrote: all of it, or
-// the rest without the alternatives that no node has, which means the same. lost are the
-// features of those alternatives; when text is "" and some are lost, nothing is left
-// that can be written.
+// accepted is what Slurm accepts now of a constraint that a user wrote: all of it, or the rest without the alternatives that no node has,
+// which means the same. lost are the features of those alternatives; when text is "" and some are lost, nothing is left that can be
+// written.
 func (v vocabulary) accepted(own string) (text string, lost []string) {
 	c, err := slurmplug.ParseConstraint(own)
 	if err != nil {
@@ -62,8 +61,7 @@ func NoFeature(lost []string) string {
 	return fmt.Sprintf("its user's own constraint cannot be restored: no node has the feature %.80s any more", strings.Join(lost, ", "))
 }
 
-// PutBack is what can be written back of a constraint that a user wrote, as accepted says; all of it where the nodes
-// are not known.
+// PutBack is what can be written back of a constraint that a user wrote, as accepted says; all of it where the nodes are not known.
 func PutBack(own string, nodes []cluster.Node) (text string, lost []string) {
 	if len(nodes) == 0 {
 		return own, nil

@@ -7,14 +7,12 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// Snapshot is what Decide decides on. Times are in seconds from now; GPU types go by
-// number, from 0 to Types-1.
+// Snapshot is what Decide decides on. Times are in seconds from now; GPU types go by number, from 0 to Types-1.
 type Snapshot struct {
 	Nodes *placement.Nodes // what is free now; Decide does not change it
 	Types int
-	// Unlabelled are nodes that lack the feature of their GPU type, so that no bound
-	// job starts on them; jobs that are not steered may. Nodes calls them types of
-	// their own, Types, Types+1 and so on: here is the GPU type of each.
+	// Unlabelled are nodes that lack the feature of their GPU type, so that no bound job starts on them; jobs that are not steered may. Nodes
+	// calls them types of their own, Types, Types+1 and so on: here is the GPU type of each.
 	Unlabelled []int32
 	Unknown    placement.Types // on which GPUs were in use by unknown jobs in the cycle before; by Nodes' types
 	Running    []Running
@@ -61,8 +59,7 @@ func Decide(s *Snapshot, rule Rule) []Verdict {
 	return verdicts
 }
 
-// decide is Decide, and for how long, s, the verdicts stand if no job and no node changes:
-// see standing.go.
+// decide is Decide, and for how long, s, the verdicts stand if no job and no node changes: see standing.go.
 func decide(s *Snapshot, rule Rule) (verdicts []Verdict, stands float64) {
 	p := &planner{shadow: newShadow(s), rule: rule, verdicts: make([]Verdict, len(s.Jobs))}
 	for i := range s.Jobs {
@@ -95,8 +92,7 @@ func (v Verdict) to(t int32, why Why, start, run float64) Verdict {
 	return v
 }
 
-// choose decides for the i-th job, and puts it into the schedule: bound to a type, or
-// where Slurm would start it by itself.
+// choose decides for the i-th job, and puts it into the schedule: bound to a type, or where Slurm would start it by itself.
 func (p *planner) choose(j *Job, i int) Verdict {
 	choices := bits.OnesCount64(uint64(j.Request.Types) << (placement.MaxTypes - p.Types)) // without Unlabelled
 	switch {
@@ -138,9 +134,8 @@ func (p *planner) choose(j *Job, i int) Verdict {
 	return p.withBack(j, best)
 }
 
-// bestAllocated finds, among the types allocated to a job, that with the least weighted
-// completion time, Rule.Wait times its waiting and its run. The type that it has gets a
-// discount (Rule.Change), and for Rule.Keep only a type where it starts now is better.
+// bestAllocated finds, among the types allocated to a job, that with the least weighted completion time, Rule.Wait times its waiting and
+// its run. The type that it has gets a discount (Rule.Change), and for Rule.Keep only a type where it starts now is better.
 func (p *planner) bestAllocated(j *Job) Verdict {
 	best, least := open(NoTime), score{now: math.Inf(1)}
 	keeps := p.keepsType(j)
@@ -166,8 +161,7 @@ func (p *planner) bestAllocated(j *Job) Verdict {
 	return best
 }
 
-// keepsType reports whether a job was bound less than Rule.Keep ago, to a type that
-// still has nodes for it.
+// keepsType reports whether a job was bound less than Rule.Keep ago, to a type that still has nodes for it.
 func (p *planner) keepsType(j *Job) bool {
 	return j.Steered != Open && j.Held < p.rule.Keep && j.runs(j.Steered) && p.hasNodes(j, j.Steered)
 }
@@ -177,15 +171,13 @@ func (p *planner) allocated(j *Job, t int32) bool {
 	return j.Time != nil && j.Time[t] >= p.rule.Least && j.runs(t)
 }
 
-// allocationFell reports whether a job has lost so much of its time on its type since it
-// was bound to it that the binding is out of date.
+// allocationFell reports whether a job has lost so much of its time on its type since it was bound to it that the binding is out of date.
 func (p *planner) allocationFell(j *Job) bool {
 	return j.Time == nil || j.Given-j.Time[j.Steered] > p.rule.Change
 }
 
-// gavelPriority is Gavel's priority of a job on a type (OSDI'20, section 5), time
-// allocated over time received. It breaks ties: a job that was requeued takes the type
-// on which it has received less than was allocated.
+// gavelPriority is Gavel's priority of a job on a type (OSDI'20, section 5), time allocated over time received. It breaks ties: a job that
+// was requeued takes the type on which it has received less than was allocated.
 func gavelPriority(j *Job, t int32) float64 {
 	if t == Open || j.Time == nil {
 		return 0
@@ -196,9 +188,8 @@ func gavelPriority(j *Job, t int32) float64 {
 	return j.Time[t] / j.Received[t]
 }
 
-// patience is the number of cycles that a NoWait job gets where stuck gives others
-// Rule.Cycles. It is not one, because the first write may come after Slurm's last
-// scheduling pass.
+// patience is the number of cycles that a NoWait job gets where stuck gives others Rule.Cycles. It is not one, because the first write may
+// come after Slurm's last scheduling pass.
 const patience = 2
 
 // stuck reports whether Slurm has not started a job on its type for long although there was room.
@@ -220,10 +211,9 @@ func (p *planner) longer(j *Job) (s float64) {
 	return s
 }
 
-// startNow decides for a job that is not to wait. When it starts now on two types or
-// more, it is bound to the fastest, and of equal ones to an allocated one. Else it is left
-// open, and Slurm starts it on the first type that is free. A type for which a job before it
-// waits does not count: Slurm's backfill may keep what is free for that.
+// startNow decides for a job that is not to wait. When it starts now on two types or more, it is bound to the fastest, and of equal ones
+// to an allocated one. Else it is left open, and Slurm starts it on the first type that is free. A type for which a job before it waits
+// does not count: Slurm's backfill may keep what is free for that.
 func (p *planner) startNow(j *Job) Verdict {
 	free, best := 0, Open
 	for t := range int32(p.Types) {
@@ -327,9 +317,8 @@ func (p *planner) withBack(j *Job, v Verdict) Verdict {
 	return v
 }
 
-// fillIdle gives GPUs on which no job is planned now to jobs that end no later on them
-// than where they are planned, the best match first: that with the least slowdown against
-// its fastest type.
+// fillIdle gives GPUs on which no job is planned now to jobs that end no later on them than where they are planned, the best match first:
+// that with the least slowdown against its fastest type.
 func (p *planner) fillIdle() {
 	for {
 		job, to, match := -1, Open, 0.0
@@ -374,8 +363,7 @@ func shortest(run []float64) float64 {
 	return least
 }
 
-// compare adds to the verdict on a bound job what the best of the other types would
-// have given it.
+// compare adds to the verdict on a bound job what the best of the other types would have given it.
 func (p *planner) compare(i int) {
 	j, v := &p.Jobs[i], &p.verdicts[i]
 	if v.Type == Open {

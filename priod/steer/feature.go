@@ -27,8 +27,7 @@ type Feature struct {
 	jobs func() []pendingJob // waits for what Prepare began; nil: nothing was
 }
 
-// Prepare begins to look for the jobs that the plan decided about. The order may be made again
-// meanwhile: it is one of the same jobs.
+// Prepare begins to look for the jobs that the plan decided about. The order may be made again meanwhile: it is one of the same jobs.
 func (f *Feature) Prepare(c *plan.Cycle) {
 	if f.Memory == nil || !steers(c, f.Settings) {
 		return

@@ -13,14 +13,12 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// migSlice finds the types that are slices of a GPU (MIG), by the names of NVML and of
-// sites: 1g.10gb, a100_1g.5gb, mig_1g_5gb. A job bound there would get less than it
-// asks for.
+// migSlice finds the types that are slices of a GPU (MIG), by the names of NVML and of sites: 1g.10gb, a100_1g.5gb, mig_1g_5gb. A job
+// bound there would get less than it asks for.
 var migSlice = regexp.MustCompile(`(?i)(^|[^0-9])[0-9]+[gc][._-][0-9]+gb|(^|[^a-z])mig([^a-z]|$)`)
 
-// Unsteerable says, for each GPU type of the nodes, why no job can be bound to it; ""
-// when jobs can, to those of its nodes that have its feature. lacking names its other
-// nodes. Nodes with several types count for none.
+// Unsteerable says, for each GPU type of the nodes, why no job can be bound to it; "" when jobs can, to those of its nodes that have its
+// feature. lacking names its other nodes. Nodes with several types count for none.
 func (set *Settings) Unsteerable(nodes []cluster.Node) (why map[string]string, lacking map[string][]string) {
 	why, lacking = map[string]string{}, map[string][]string{}
 	found, unfit := map[string]bool{}, map[string]string{}
@@ -68,8 +66,7 @@ func (set *Settings) Unsteerable(nodes []cluster.Node) (why map[string]string, l
 	return why, lacking
 }
 
-// whyUnfit says why no job can be bound to a GPU type by this feature, on any node; "" when
-// jobs can.
+// whyUnfit says why no job can be bound to a GPU type by this feature, on any node; "" when jobs can.
 func whyUnfit(gpuType, feature string) string {
 	switch {
 	case migSlice.MatchString(gpuType):
@@ -93,9 +90,8 @@ func Lacks(nodes []string, feature string) string {
 	return fmt.Sprintf("%s: %s no feature %s", text, have, feature)
 }
 
-// gpuTypes are the GPU types of the shares, by number, and how a job is bound to each.
-// Nodes that lack the feature of their type count as types of their own, which follow
-// after all others: no job is bound to them.
+// gpuTypes are the GPU types of the shares, by number, and how a job is bound to each. Nodes that lack the feature of their type count as
+// types of their own, which follow after all others: no job is bound to them.
 type gpuTypes struct {
 	names      []string
 	features   []string // "": no job is bound to the type by a feature
@@ -108,8 +104,7 @@ type gpuTypes struct {
 	sole       map[string]string          // SoleTypes
 }
 
-// newGPUTypes reads the types off the nodes, and notes in the plan which of them no job
-// is bound to.
+// newGPUTypes reads the types off the nodes, and notes in the plan which of them no job is bound to.
 func newGPUTypes(in *inputs) gpuTypes {
 	types := gpuTypes{names: in.shares.Types, vocabulary: newVocabulary(in.snapshot.Nodes), listed: in.snapshot.Partitions}
 	types.partitions, types.sole = in.snapshot.PartitionsByName(), SoleTypes(in.snapshot.Nodes)
@@ -220,8 +215,7 @@ func (types *gpuTypes) findBound(jobs []pendingJob) {
 	}
 }
 
-// boundBy is the type whose feature, composed with the user's own constraint, makes
-// this constraint; Open when there is none.
+// boundBy is the type whose feature, composed with the user's own constraint, makes this constraint; Open when there is none.
 func (types *gpuTypes) boundBy(constraint, own string) int32 {
 	parsed, _ := slurmplug.ParseConstraint(own)
 	for t, feature := range types.features {
@@ -237,8 +231,7 @@ func (types *gpuTypes) boundBy(constraint, own string) int32 {
 	return Open
 }
 
-// whyBarred says of the first of some types to which a job is not bound why that is; "" when
-// there is none.
+// whyBarred says of the first of some types to which a job is not bound why that is; "" when there is none.
 func (types *gpuTypes) whyBarred(j *pendingJob, some placement.Types) string {
 	for t, why := range types.barred {
 		if why != "" && some.Has(int32(t)) && types.listFor(j, int32(t)) == "" {

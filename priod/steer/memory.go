@@ -82,8 +82,7 @@ func (state *jobState) refused(why string, cycles int) {
 	}
 }
 
-// remember keeps what was decided for a candidate, and says it in the decision about the
-// job.
+// remember keeps what was decided for a candidate, and says it in the decision about the job.
 func (st *Steered) remember(c *candidate) {
 	state, v, now := c.state, &c.verdict, st.in.snapshot.At
 	barred := st.whyBarred(c)

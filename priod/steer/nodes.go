@@ -24,8 +24,7 @@ type nodeView struct {
 	placed  []*cluster.Node // those that Decide sees, by its numbers
 }
 
-// withoutHosts is nodeView.up without the nodes of the host list that was last asked
-// for: jobs that refuse nodes often refuse the same.
+// withoutHosts is nodeView.up without the nodes of the host list that was last asked for: jobs that refuse nodes often refuse the same.
 type withoutHosts struct {
 	hosts string
 	up    *placement.Nodes
@@ -62,8 +61,7 @@ func (view *nodeView) kinds(types placement.Types) (kinds placement.Types) {
 	return kinds
 }
 
-// fit is the types with enough usable nodes for a job, by its user's own request or another, and
-// without the nodes that it refuses.
+// fit is the types with enough usable nodes for a job, by its user's own request or another, and without the nodes that it refuses.
 func (view *nodeView) fit(j *cluster.Job, own *request, excluded string) placement.Types {
 	r := request{own.features, view.types.partitions.Starting(own.partitions, j)}
 	asks := r.asked(j)
@@ -82,8 +80,7 @@ func (view *nodeView) fit(j *cluster.Job, own *request, excluded string) placeme
 	})
 }
 
-// fitsOn reports whether a job fits on nodes of one type. A constraint of its user's own
-// that cannot be parsed is ignored.
+// fitsOn reports whether a job fits on nodes of one type. A constraint of its user's own that cannot be parsed is ignored.
 func (view *nodeView) fitsOn(asks cluster.Job, t int, nodes *placement.Nodes) bool {
 	kinds, parsed := view.nodeMap.Types(&asks)
 	if !parsed {
@@ -98,8 +95,7 @@ func (view *nodeView) fitsOn(asks cluster.Job, t int, nodes *placement.Nodes) bo
 	return fits
 }
 
-// upWithout is the nodes that are up without those of a host list; nil when the list
-// cannot be read.
+// upWithout is the nodes that are up without those of a host list; nil when the list cannot be read.
 func (view *nodeView) upWithout(hosts string) *placement.Nodes {
 	if hosts == "" {
 		return view.up
@@ -120,8 +116,7 @@ func (view *nodeView) upWithout(hosts string) *placement.Nodes {
 	return view.without.up
 }
 
-// typesOf are the types of the nodes of a host list; all types for an empty list and
-// for one that cannot be read.
+// typesOf are the types of the nodes of a host list; all types for an empty list and for one that cannot be read.
 func (view *nodeView) typesOf(hosts string) (types placement.Types) {
 	names, err := slurmplug.ExpandHosts(hosts)
 	if hosts == "" || err != nil {
@@ -155,8 +150,7 @@ func (view *nodeView) tasksAtOnce(j *cluster.Job) int {
 	return max(min(j.TasksNow(), view.gpus/max(j.GPUs, 1)), 1)
 }
 
-// whyMixed says of the first node with several GPU types on which a job could run that
-// no job is bound to it; "" when there is none.
+// whyMixed says of the first node with several GPU types on which a job could run that no job is bound to it; "" when there is none.
 func (view *nodeView) whyMixed(j *pendingJob) string {
 	c := j.ownConstraint()
 	for i := range view.in.snapshot.Nodes {

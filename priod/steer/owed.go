@@ -8,10 +8,9 @@ import (
 	"slurmprio/priod/plan"
 )
 
-// Owing is what the end of a round has to know: the BE jobs that wait for the type that
-// an earlier cycle gave them, or for the only one that they may have, for which others may leave; what the running jobs are
-// owed; and the TE jobs, which rank ahead of all of them. nil when steering is off. Of an
-// array the task counts that starts next.
+// Owing is what the end of a round has to know: the BE jobs that wait for the type that an earlier cycle gave them, or for the only one
+// that they may have, for which others may leave; what the running jobs are owed; and the TE jobs, which rank ahead of all of them. nil
+// when steering is off. Of an array the task counts that starts next.
 func (st *Steered) Owing(lead plan.Lead) *plan.Owing {
 	in := &st.in
 	if in.shares == nil || !in.set.Enabled {

@@ -13,9 +13,8 @@ import (
 // maxLookAgain is for how many jobs whose Place is known one cycle reads it again.
 const maxLookAgain = 10
 
-// demand is a job with what its Place says that it asks for. A job of one task is
-// taken to lie on one node where one can hold it: --ntasks=1 and no --ntasks look the
-// same, and with the former Slurm would not spread it.
+// demand is a job with what its Place says that it asks for. A job of one task is taken to lie on one node where one can hold it:
+// --ntasks=1 and no --ntasks look the same, and with the former Slurm would not spread it.
 func (view *nodeView) demand(j *pendingJob, place *cluster.Place) cluster.Job {
 	asks := j.own.asked(j.Job)
 	d := demand(&asks, &place.Bounds)
@@ -95,9 +94,8 @@ func (st *Steered) Vet(places map[cluster.JobID]cluster.Place) {
 	st.Actions = kept
 }
 
-// vet returns a write that binds a job to a type when the job's Place allows it. Else it
-// returns the write that takes back the type that the job has, where the Place rules
-// out that one, too.
+// vet returns a write that binds a job to a type when the job's Place allows it. Else it returns the write that takes back the type that
+// the job has, where the Place rules out that one, too.
 func (st *Steered) vet(at int, a plan.Action, t int32, place *cluster.Place) (plan.Action, bool) {
 	j, decision := &st.in.jobs[at], &st.in.plan.Decisions[at]
 	if st.namedBySize(place.Required, append(a.Jobs(), a.Job)...) {

@@ -94,9 +94,8 @@ func (types *gpuTypes) userRequest(j *pendingJob) (request, error) {
 	return back, nil
 }
 
-// PutBackPartitions is what Slurm accepts now of a list of partitions that a user wrote: those that there are and that take
-// jobs. Others it leaves out of the list, or refuses it (_get_job_parts in slurmctld/job_mgr.c). lost are these. With none
-// known all are accepted.
+// PutBackPartitions is what Slurm accepts now of a list of partitions that a user wrote: those that there are and that take jobs. Others
+// it leaves out of the list, or refuses it (_get_job_parts in slurmctld/job_mgr.c). lost are these. With none known all are accepted.
 func PutBackPartitions(own string, known []cluster.Partition) (list string, lost []string) {
 	if len(known) == 0 {
 		return own, nil

@@ -7,8 +7,7 @@ import (
 	"math"
 )
 
-// Settings say whether pending jobs get a GPU type written into their constraint,
-// and how.
+// Settings say whether pending jobs get a GPU type written into their constraint, and how.
 type Settings struct {
 	Enabled        bool
 	Rule           Rule
@@ -24,20 +23,16 @@ func (set *Settings) Feature(gpuType string) string {
 // Rule holds the parameters of Decide. Its times are in seconds.
 type Rule struct {
 	Depth int // jobs at the head of the queue that are steered; 0: all
-	// Wait is the weight of a second of waiting against a second of running, when a
-	// job chooses among the types allocated to it. With 1 a job takes the type on
-	// which it ends first. A waiting job also delays later ones, hence more.
+	// Wait is the weight of a second of waiting against a second of running, when a job chooses among the types allocated to it. With 1 a job
+	// takes the type on which it ends first. A waiting job also delays later ones, hence more.
 	Wait float64
-	// Least is the smallest fraction of a job's time on a type that counts as an
-	// allocation.
+	// Least is the smallest fraction of a job's time on a type that counts as an allocation.
 	Least float64
-	// A job keeps a type for at least Keep after it was bound to it, and is not bound
-	// again to a type that it left less than Away ago. Both count from snapshot to snapshot;
-	// writes follow theirs by some seconds on a busy Slurm.
+	// A job keeps a type for at least Keep after it was bound to it, and is not bound again to a type that it left less than Away ago. Both
+	// count from snapshot to snapshot; writes follow theirs by some seconds on a busy Slurm.
 	Keep, Away float64
-	// Change is the hysteresis after Keep. The type is taken back only when the job's
-	// allocation there has fallen by more than this fraction of its time since it was
-	// bound, or when the score of another type is better by this factor.
+	// Change is the hysteresis after Keep. The type is taken back only when the job's allocation there has fallen by more than this fraction
+	// of its time since it was bound, or when the score of another type is better by this factor.
 	Change float64
 	Cycles int // a job that could start on its type and did not in so many cycles is opened
 }

@@ -8,11 +8,9 @@ import (
 	"slurmprio/priod/placement"
 )
 
-// shadow is the schedule that Decide makes: the running jobs and, one after the
-// other, the pending ones where they are expected to start. What is free now it
-// knows node by node. What will be free it counts in GPUs of a type, so that it costs
-// the same on any number of nodes; a gang whose GPUs become free scattered may
-// therefore be planned a little early.
+// shadow is the schedule that Decide makes: the running jobs and, one after the other, the pending ones where they are expected to start.
+// What is free now it knows node by node. What will be free it counts in GPUs of a type, so that it costs the same on any number of nodes;
+// a gang whose GPUs become free scattered may therefore be planned a little early.
 type shadow struct {
 	*Snapshot
 	free     *placement.Nodes    // what the jobs that start now leave free
@@ -65,12 +63,10 @@ func newShadow(s *Snapshot) shadow {
 // unknownFor, in s, is for how long GPUs are taken to be in use by a unknown job.
 const unknownFor = 60
 
-// unknownUse counts, by type, the GPUs in use on nodes that are up that no known job holds,
-// and finds when the last of the known ones ends; 0 where there is none. A poll reads nodes
-// after jobs, so a GPU may be in use by a job that has started in between, or by one that
-// priod does not count. It is taken to be free when the last of the known jobs on its type
-// ends. Where there is none, it is taken to be that of a job that has just started; but
-// never to be free where it was so in the cycle before (Snapshot.Unknown).
+// unknownUse counts, by type, the GPUs in use on nodes that are up that no known job holds, and finds when the last of the known ones
+// ends; 0 where there is none. A poll reads nodes after jobs, so a GPU may be in use by a job that has started in between, or by one that
+// priod does not count. It is taken to be free when the last of the known jobs on its type ends. Where there is none, it is taken to be
+// that of a job that has just started; but never to be free where it was so in the cycle before (Snapshot.Unknown).
 func (s *Snapshot) unknownUse() (gpus []int32, lastEnd []float64) {
 	count := s.Types + len(s.Unlabelled)
 	gpus, lastEnd = make([]int32, count), make([]float64, count)
@@ -125,8 +121,7 @@ func (sh *shadow) requestOn(j *Job, t int32) placement.Request {
 	return r
 }
 
-// inGPUs turns a request on one type into GPUs alone, as the timeline counts them: a
-// job that takes whole nodes takes all of their GPUs.
+// inGPUs turns a request on one type into GPUs alone, as the timeline counts them: a job that takes whole nodes takes all of their GPUs.
 func (sh *shadow) inGPUs(r placement.Request, t int32) placement.Request {
 	r.GPUs, r.Whole, r.Off = sh.free.Takes(r, t), false, 0
 	return r
@@ -151,9 +146,8 @@ func (sh *shadow) earliest(j *Job, t int32) (start float64, ok bool) {
 	if _, fits := sh.free.Fit(r, nil); fits {
 		return start, ok
 	}
-	// Enough GPUs are free, but scattered, or without enough CPUs or memory beside
-	// them: that changes when the next job ends. Where none does, jobs without GPUs
-	// hold the CPUs until an unknown time: that is taken to be one run of this job.
+	// Enough GPUs are free, but scattered, or without enough CPUs or memory beside them: that changes when the next job ends. Where none does,
+	// jobs without GPUs hold the CPUs until an unknown time: that is taken to be one run of this job.
 	from := sh.nextEnd[t]
 	if math.IsInf(from, 1) {
 		from = run

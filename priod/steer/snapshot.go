@@ -10,8 +10,7 @@ import (
 	"slurmprio/slurmplug"
 )
 
-// reservedFor is how long, s, a node counts as in use that priod has reserved for a
-// claim.
+// reservedFor is how long, s, a node counts as in use that priod has reserved for a claim.
 const reservedFor = 60
 
 // snapshot is the nodes and the running jobs as Decide sees them, without pending jobs.
@@ -93,8 +92,7 @@ func (view *nodeView) off(snap *Snapshot) func(*pendingJob) int32 {
 const nowhere = int32(-1)
 
 // running is what a job, the one at this place in the snapshot, holds, and until when; places has Decide's numbers of the nodes of
-// nodeMap. No poll shows how the GPUs of a job lie on several nodes: they are assumed to lie
-// evenly.
+// nodeMap. No poll shows how the GPUs of a job lie on several nodes: they are assumed to lie evenly.
 func (view *nodeView) running(j *cluster.Job, at int, places []int32) (r Running, known bool) {
 	var hosts []string
 	one, alone := view.nodeMap.Index[j.NodeList]
@@ -136,10 +134,9 @@ func (view *nodeView) running(j *cluster.Job, at int, places []int32) (r Running
 	return r, true
 }
 
-// workLeft is the work, s, that is taken to be left, beside the last second, of a job that
-// has done so much beyond what it said: a second, and twice as much each time that it
-// outlives that. Until then it is known when it ends (prediction correction: Tsafrir,
-// Etsion and Feitelson, TPDS 2007).
+// workLeft is the work, s, that is taken to be left, beside the last second, of a job that has done so much beyond what it said: a second,
+// and twice as much each time that it outlives that. Until then it is known when it ends (prediction correction: Tsafrir, Etsion and
+// Feitelson, TPDS 2007).
 func workLeft(beyond float64) float64 {
 	left := -beyond
 	for more := 1.0; left < 0; more *= 2 {

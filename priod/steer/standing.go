@@ -2,11 +2,10 @@ package steer
 
 import "math"
 
-// The verdicts stand as long as no comparison that led to them comes out differently. As
-// time passes and nothing happens, moments that are known keep their distances from each
-// other and come nearer: the ends of running jobs, and the starts and ends that were
-// planned after them. The present and what is planned from it on does not. So only
-// comparisons between the two can change, and scores that fall at different rates.
+// The verdicts stand as long as no comparison that led to them comes out differently. As time passes and nothing happens, moments that are
+// known keep their distances from each other and come nearer: the ends of running jobs, and the starts and ends that were planned after
+// them. The present and what is planned from it on does not. So only comparisons between the two can change, and scores that fall at
+// different rates.
 
 // sameScore is how far apart, s, two scores are at least that do not count as equal.
 const sameScore = 1e-3
@@ -14,9 +13,8 @@ const sameScore = 1e-3
 // standsFor notes for how long, s, a comparison comes out the same.
 func (sh *shadow) standsFor(seconds float64) { sh.stands = min(sh.stands, seconds) }
 
-// standing is for how long the verdicts stand by what Decide was told. A job that could
-// start now is counted (Job.Ready) and may be planned from any moment on: that stands for
-// no time.
+// standing is for how long the verdicts stand by what Decide was told. A job that could start now is counted (Job.Ready) and may be
+// planned from any moment on: that stands for no time.
 func (p *planner) standing() float64 {
 	stands := math.Inf(1)
 	if len(p.Jobs) == 0 {

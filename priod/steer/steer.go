@@ -146,8 +146,7 @@ func steers(c *plan.Cycle, set Settings) bool {
 	return set.Enabled || len(c.History.Requests) > 0
 }
 
-// pendingJobs finds the jobs that the plan decided about. Both go by the order of the
-// snapshot. They are bound to no type yet.
+// pendingJobs finds the jobs that the plan decided about. Both go by the order of the snapshot. They are bound to no type yet.
 func pendingJobs(s *cluster.Snapshot, h *cluster.History, decisions []plan.Decision) []pendingJob {
 	jobs := make([]pendingJob, 0, len(decisions))
 	for i := range s.Jobs {
@@ -220,8 +219,7 @@ func (st *Steered) RuledOut() map[cluster.JobID]placement.Types {
 	return out
 }
 
-// isTrial reports whether a job is not to wait for a type: it counts as TE, or will once
-// its user's budget has room again.
+// isTrial reports whether a job is not to wait for a type: it counts as TE, or will once its user's budget has room again.
 func (in *inputs) isTrial(at int) bool {
 	d := &in.plan.Decisions[at]
 	return d.Class == cluster.TE || d.Why == string(plan.OverBudget)

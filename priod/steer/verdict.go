@@ -43,17 +43,15 @@ type Verdict struct {
 	Back  Why     // why the type written earlier is taken back; "" when it is not
 	Start float64 // expected, on any type when Type is Open; infinite: never
 	End   float64
-	// Other is the best of the types not chosen, Open when there is none, and
-	// OtherEnd when the job would end there.
+	// Other is the best of the types not chosen, Open when there is none, and OtherEnd when the job would end there.
 	Other    int32
 	OtherEnd float64
 	NotGiven bool // the allocation gives it no time on Other
 	Idle     bool // a type that it could use now is left free while it waits
 }
 
-// boundless is the time, s, from which on no time limit is behind a figure. Slurm and
-// the allocation count a job without one as a year long, of which a part may have
-// passed.
+// boundless is the time, s, from which on no time limit is behind a figure. Slurm and the allocation count a job without one as a year
+// long, of which a part may have passed.
 const boundless = 180 * 24 * 3600
 
 // Choice is the verdict of a time as data; names are those of the types.

@@ -49,9 +49,8 @@ func (st *Steered) bind(record []candidate) {
 			st.write(j, j.Tasks, false, g)
 			continue
 		}
-		// What is written for all tasks that are left in a record, Slurm writes into the
-		// record itself, and the user's own request, known only of the tasks, is lost:
-		// one task waits for the next cycle.
+		// What is written for all tasks that are left in a record, Slurm writes into the record itself, and the user's own request, known only of
+		// the tasks, is lost: one task waits for the next cycle.
 		if i == len(changed)-1 && tasks == j.TaskCount {
 			g.tasks = g.tasks[:len(g.tasks)-1]
 		}
@@ -61,8 +60,7 @@ func (st *Steered) bind(record []candidate) {
 	}
 }
 
-// requestFor is what binds a job to a type, or to none; ok is false when it asks for that
-// already or nothing can be written.
+// requestFor is what binds a job to a type, or to none; ok is false when it asks for that already or nothing can be written.
 func (st *Steered) requestFor(at int, t int32) (ask request, ok bool) {
 	j := &st.in.jobs[at]
 	if t != Open && j.bound == t {

@@ -92,8 +92,11 @@ func (v *view) choosePlace(t *Claimant) Verdict {
 		return Verdict{Why: Impossible}
 	}
 	verdict := v.bestPlace(v.orLikely(t))
-	if verdict.Why == Anyway {
+	switch {
+	case verdict.Why == Anyway:
 		v.waiting++
+	case verdict.Why == Evicts && verdict.Grace+t.Limit < t.Likely:
+		v.short = append(v.short, short{t.Request, verdict.Grace + t.Limit, v.Nodes.Type(verdict.Shares[0].Node)})
 	}
 	if t.Spreads && v.set.Policy == LeastLoss && slices.Contains([]Why{Evicts, Impossible, Anyway}, verdict.Why) {
 		verdict = v.orInParts(t, verdict)
@@ -110,7 +113,19 @@ func (v *view) choosePlace(t *Claimant) Verdict {
 // orLikely is the claimant with the time at which it is likely to start, where that is sooner than the one that is known. Claimants that
 // wait already come first.
 func (v *view) orLikely(t *Claimant) *Claimant {
-	if t.Likely == 0 || v.set.Policy != LeastLoss || len(pieces(v.Nodes, t.Request)) > 1 {
+	if t.Likely == 0 || v.set.Policy != LeastLoss {
+		return t
+	}
+	for i, s := range v.short {
+		r := s.request
+		if r.Nodes, r.Amount = t.Request.Nodes, t.Request.Amount; r == t.Request && s.request.Holds(r.Amount) && s.until < t.Start {
+			v.short = slices.Delete(v.short, i, i+1)
+			after := *t
+			after.Start, after.StartsOn = s.until, s.kind
+			return &after
+		}
+	}
+	if len(pieces(v.Nodes, t.Request)) > 1 {
 		return t
 	}
 	rate, known := v.rates[t.Request]
@@ -125,6 +140,13 @@ func (v *view) orLikely(t *Claimant) *Claimant {
 	likely := *t
 	likely.Start, likely.StartsOn = start, rate.kind
 	return &likely
+}
+
+// short is a claimant for which room is made, and that has ended after a time, s: the next one can have its place.
+type short struct {
+	request placement.Request
+	until   float64
+	kind    int32
 }
 
 // rate is how often, per s, a place becomes free on nodes of a kind.

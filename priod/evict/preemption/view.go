@@ -42,6 +42,7 @@ type view struct {
 	search   setSearch
 	waiting  int // claimants that start anyway
 	rates    map[placement.Request]rate
+	short    []short
 	vain     []*Claimant // for which there was no place since the last place was given
 	most     int         // victims of one claimant at most; 0: any number
 	mostGPUs int32       // that these hold at most; 0: any number
