@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -425,6 +426,23 @@ func TestUnreadJobDidNotLeave(t *testing.T) {
 	}
 	if c := see(h, 40); len(c) != 1 || !c[0].Closed || !c[0].End.Equal(at(30)) {
 		t.Fatalf("%+v", c)
+	}
+}
+
+// BenchmarkTEUse sums a day of a million TE jobs that are over, of 200 users.
+func BenchmarkTEUse(b *testing.B) {
+	h := NewHistory()
+	const jobs, minute = 1_000_000, 60
+	for i := range jobs {
+		start := at(i / 20)
+		h.Restore(Stay{Job: slurmplug.Plain(uint32(i + 1)), Start: start, End: start.Add(minute * time.Second), Closed: true, User: fmt.Sprint("u", i%200), GPUs: 1, Class: TE})
+	}
+	now := at(jobs/20 + minute)
+	h.Observe(&Snapshot{At: now})
+	for b.Loop() {
+		if users, _, _ := h.TEUse(now, func(string, string) time.Duration { return 0 }); len(users) != 200 || users["u0"].GPUSeconds != jobs/200*minute {
+			b.Fatal(len(users), users["u0"])
+		}
 	}
 }
 

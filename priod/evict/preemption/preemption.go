@@ -102,7 +102,7 @@ type Claimant struct {
 	// Spreads: it may lie on any number of nodes. Where no node has room for all of it, room is made in parts.
 	Spreads bool
 	Owner   string // whose part of Limits.UserGPUMinutesPerDay counts; "": none
-	// Start is the time, from now, at which it would start without evictions infinite when that is not known to come.
+	// Start is when it would start without evictions, s from now; infinite: not known to come.
 	Start float64
 	// Run is how long the claimant would run on each kind of node, infinite where it cannot run; nil: unknown,
 	// assumed equal. StartsOn is the kind on which it would start at Start.
