@@ -1,13 +1,8 @@
 package advise_test
 
 import (
-	"compress/gzip"
 	"context"
-	"encoding/csv"
-	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -21,57 +16,24 @@ import (
 	"slurmprio/priod/simulate/virtual"
 	"slurmprio/priod/trace"
 	"slurmprio/slurmplug"
+	"slurmprio/tests/shared"
+	"slurmprio/tests/shared/venus"
 )
-
-// shared holds the traces; the test skips without it.
-var shared = "../../../shared/data/traces"
-
-// columns reads numbers of a CSV file by the names of their columns.
-func columns(t *testing.T, name string, names ...string) [][]float64 {
-	t.Helper()
-	f, err := os.Open(filepath.Join(shared, name))
-	if err != nil {
-		t.Skip("needs ../shared: ", err)
-	}
-	defer f.Close()
-	var text io.Reader = f
-	if filepath.Ext(name) == ".gz" {
-		if text, err = gzip.NewReader(f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rows, err := csv.NewReader(text).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := make([][]float64, len(rows)-1)
-	for i, row := range rows[1:] {
-		for _, n := range names {
-			x, err := strconv.ParseFloat(row[slices.Index(rows[0], n)], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[i] = append(all[i], x)
-		}
-	}
-	return all
-}
 
 // asked are the jobs of a week of Helios's Venus (SC'21), which has no time limits, with limits
 // that are as many times their run times as those of users of NREL's Eagle.
 func asked(t *testing.T) (jobs []trace.Job) {
 	t.Helper()
 	var times []float64
-	for _, x := range columns(t, "nrel_eagle_1000_slurm_jobs.csv.gz", "run_time", "wallclock_req") {
-		if run, limit := x[0], x[1]; run >= 60 && limit >= run {
+	for _, x := range shared.Columns(t, "traces/nrel_eagle_1000_slurm_jobs.csv.gz", "run_time", "wallclock_req") {
+		if run, limit := shared.Number(t, x[0]), shared.Number(t, x[1]); run >= 60 && limit >= run {
 			times = append(times, limit/run)
 		}
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for i, x := range columns(t, "expected/venus-1w.jobs.csv", "submit_s", "duration_s", "gpus") {
-		jobs = append(jobs, trace.Job{
-			ID: strconv.Itoa(i + 1), Submit: x[0], Duration: x[1], GPUs: int(x[2]), Limit: min(max(x[1], 60)*times[rnd.IntN(len(times))], max(30*86400, x[1])),
-		})
+	for i, j := range venus.Jobs(t) {
+		j.ID, j.Limit = strconv.Itoa(i+1), min(max(j.Duration, 60)*times[rnd.IntN(len(times))], max(30*86400, j.Duration))
+		jobs = append(jobs, j)
 	}
 	return jobs
 }

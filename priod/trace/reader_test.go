@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,26 +19,8 @@ import (
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/workload"
 	"slurmprio/slurmplug"
+	"slurmprio/tests/shared"
 )
-
-// data names a file of the authors' data, which not every clone has beside it.
-func data(t testing.TB, path string) string {
-	t.Helper()
-	path = "../../../shared/data/" + path
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
-	}
-	return path
-}
-
-func workloads(t testing.TB) *workload.Table {
-	t.Helper()
-	w, err := workload.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
 
 func readAll(r *Reader) (jobs []Job, err error) {
 	for j, err := range r.All() {
@@ -295,7 +276,7 @@ func TestTrials(t *testing.T) {
 	past := slurmplug.Run{ID: slurmplug.Plain(7), Submit: at, Start: at, End: at.Add(time.Hour), State: "FAILED", Signal: 9, AllocTRES: "gres/gpu=1,gres/gpu:k80=1", Comment: "prio:v=1&workload=a3c"}
 	again := past
 	again.Start, again.End, again.State, again.Signal = at.Add(2*time.Hour), at.Add(3*time.Hour), "COMPLETED", 0
-	jobs, _, err = FromRuns([]slurmplug.Run{again, past}, Options{Workloads: workloads(t)})
+	jobs, _, err = FromRuns([]slurmplug.Run{again, past}, Options{Workloads: shared.Workloads(t)})
 	if err != nil || len(jobs) != 1 || jobs[0].Ending.Failed() || len(jobs[0].Trials) != 1 || jobs[0].Trials[0] != (Trial{jobs[0].Steps, Ending{State: "FAILED", Signal: 9}}) {
 		t.Error(jobs, err)
 	}
@@ -308,7 +289,7 @@ func TestSacctWorkload(t *testing.T) {
 		ID: slurmplug.Plain(7), User: "ann", Submit: at, Eligible: at.Add(time.Minute), Start: at.Add(time.Hour), End: at.Add(2 * time.Hour),
 		AllocTRES: "cpu=4,gres/gpu=1,gres/gpu:k80=1", Comment: "prio:v=1&workload=a3c",
 	}}
-	jobs, stats, err := FromRuns(runs, Options{Workloads: workloads(t)})
+	jobs, stats, err := FromRuns(runs, Options{Workloads: shared.Workloads(t)})
 	want := []Job{job(func(j *Job) {
 		j.ID, j.User, j.GPUs, j.CPUs, j.GPUType, j.Workload, j.Steps = "7", "ann", 1, 4, "k80", "a3c", 3600*3.4387678290723933
 		j.Untagged = true
@@ -331,7 +312,7 @@ func TestRunsWithoutGPUs(t *testing.T) {
 	}
 	gpu := run
 	gpu.ID, gpu.AllocTRES, gpu.Comment = slurmplug.Plain(8), "cpu=1,gres/gpu=1,node=1", ""
-	jobs, _, err := FromRuns([]slurmplug.Run{run, gpu}, Options{Workloads: workloads(t)})
+	jobs, _, err := FromRuns([]slurmplug.Run{run, gpu}, Options{Workloads: shared.Workloads(t)})
 	want := job(func(j *Job) {
 		j.ID, j.User, j.CPUs, j.Billing, j.MemMB, j.Nodes, j.Partition = "7", "ann", 96, 96, 10240, 3, "cpu"
 		j.Duration, j.Workload, j.End, j.Ran = 3600, "a3c", 3600, 3600
@@ -357,7 +338,7 @@ func TestReadData(t *testing.T) {
 	}{
 		{"traces/expected/venus-1w.jobs.csv", Options{}, 6665, 0, 0},
 	} {
-		r, err := Open(data(t, c.path), c.opts)
+		r, err := Open(shared.Path(t, c.path), c.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +349,7 @@ func TestReadData(t *testing.T) {
 			continue
 		}
 		gpus := 0
-		w := workloads(t)
+		w := shared.Workloads(t)
 		for i := range jobs {
 			gpus += jobs[i].GPUs
 			if _, known := w.Lookup(jobs[i].Workload); !known && jobs[i].Duration == 0 {
@@ -447,7 +428,7 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 	for _, s := range seeds {
 		f.Add(s)
 	}
-	w := workloads(f)
+	w := shared.Workloads(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		jobs, stats, err := read(text, Options{Format: format, SkipBad: true, Sort: true, Workloads: w})
 		if err != nil {

@@ -1,12 +1,7 @@
 package waits_test
 
 import (
-	"compress/gzip"
 	"context"
-	"encoding/csv"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -18,38 +13,11 @@ import (
 	"slurmprio/priod/trace"
 	"slurmprio/priod/waits"
 	"slurmprio/slurmplug"
+	"slurmprio/tests/shared/venus"
 )
-
-// shared holds the traces and what published simulators made of them; tests skip without
-// it.
-var shared = "../../../shared/data/traces/expected"
 
 // venusGPUs are 96 nodes of 8.
 const venusGPUs = 768
-
-func venus(t testing.TB) (jobs []trace.Job) {
-	t.Helper()
-	f, err := os.Open(filepath.Join(shared, "venus-1w.jobs.csv"))
-	if err != nil {
-		t.Skip("needs ../shared: ", err)
-	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	number := func(s string) float64 {
-		v, err := strconv.ParseFloat(s, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	for _, r := range rows[1:] {
-		jobs = append(jobs, trace.Job{ID: r[0], Submit: number(r[1]), Duration: number(r[2]), GPUs: int(number(r[3]))})
-	}
-	return jobs
-}
 
 // watched runs the jobs with nothing of priod but what finds out why they wait.
 func watched(t testing.TB, jobs []trace.Job, perNode int, opt virtual.Options) (virtual.Result, []*plan.Wait) {
@@ -74,7 +42,7 @@ func watched(t testing.TB, jobs []trace.Job, perNode int, opt virtual.Options) (
 // nodes of 8 GPUs and 7,008.3 s in one pool (Helios's simulator and three others, see the
 // README of the shared data). What is between them is fragmentation.
 func TestVenusFragmentation(t *testing.T) {
-	jobs := venus(t)
+	jobs := venus.Jobs(t)
 	r, all := watched(t, jobs, 8, virtual.Options{Placement: placement.Consolidated, Backfill: virtual.NoBackfill})
 	by, sum := map[plan.Cause]time.Duration{}, time.Duration(0)
 	for _, w := range all {
@@ -97,37 +65,11 @@ func TestVenusFragmentation(t *testing.T) {
 	}
 }
 
-// easyStarts is when CQSim starts each of the jobs under EASY in one pool.
-func easyStarts(t testing.TB) map[string]float64 {
-	t.Helper()
-	f, err := os.Open(filepath.Join(shared, "venus-1w.768gpu.cqsim.fcfs-easy.csv.gz"))
-	if err != nil {
-		t.Skip("needs ../shared: ", err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(z).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	starts := map[string]float64{}
-	for _, r := range rows[1:] {
-		if starts[r[0]], err = strconv.ParseFloat(r[1], 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return starts
-}
-
 // EASY on the same week in one pool starts 3,011 jobs earlier than first come, first
 // served, and 39 later, all of 8 GPUs and more, by 975 s on average and 4,828 s at most
 // (README of the shared data): these were passed by others to their harm.
 func TestVenusPassed(t *testing.T) {
-	jobs := venus(t)
-	starts := easyStarts(t)
+	jobs, starts := venus.Jobs(t), venus.Starts(t, "easy")
 	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
 	runs := make([]waits.Run, len(jobs))
 	for i, j := range jobs {
@@ -152,7 +94,7 @@ func TestVenusPassed(t *testing.T) {
 
 // Where each node has one GPU there is no fragmentation.
 func TestVenusOnNodesOfOneGPU(t *testing.T) {
-	jobs := venus(t)
+	jobs := venus.Jobs(t)
 	jobs = jobs[:len(jobs)/3]
 	for _, backfill := range []virtual.Backfill{virtual.NoBackfill, virtual.EASY} {
 		_, all := watched(t, jobs, 1, virtual.Options{Backfill: backfill})

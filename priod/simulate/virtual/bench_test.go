@@ -17,6 +17,7 @@ import (
 	"slurmprio/priod/placement"
 	"slurmprio/priod/trace"
 	"slurmprio/tests/papers/traces"
+	"slurmprio/tests/shared/venus"
 )
 
 // stream draws jobs with the sizes of venus-1w (1 GPU in half of them, up to
@@ -112,7 +113,7 @@ var benchDaemon = Daemon{Settings: cycle.Settings{Order: order.Feature{Settings:
 
 // BenchmarkVenus runs the week of Venus under each mode.
 func BenchmarkVenus(b *testing.B) {
-	jobs := venus(b)
+	jobs := venus.Jobs(b)
 	for i := range jobs {
 		if jobs[i].Duration < 1800 {
 			jobs[i].Class = cluster.TE // which only priod looks at

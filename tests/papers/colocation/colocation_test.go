@@ -3,13 +3,13 @@ package colocation_test
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"slurmprio/tests/papers/colocation"
 	"slurmprio/tests/papers/traces"
+	"slurmprio/tests/shared"
 )
 
 // kinds are programs of a few kinds: those of one kind differ by little.
@@ -86,12 +86,7 @@ func TestWhatSaysNothing(t *testing.T) {
 // pair was tried with a chance of 20 %. The reference that is found says more of
 // the untried pairs than the mean of all references does.
 func TestGavelsPrograms(t *testing.T) {
-	f, err := os.Open("../../../../shared/data/gavel/simulation_throughputs.json")
-	if err != nil {
-		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
-	}
-	defer f.Close()
-	all, pairs, err := traces.ImportGavel(f)
+	all, pairs, err := traces.ImportGavel(shared.Open(t, "gavel/simulation_throughputs.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

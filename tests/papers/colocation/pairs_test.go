@@ -2,22 +2,13 @@ package colocation
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 
 	"slurmprio/priod/workload"
 	"slurmprio/tests/papers/traces"
+	"slurmprio/tests/shared"
 )
-
-func defaults(t *testing.T) *workload.Table {
-	t.Helper()
-	table, err := workload.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return table
-}
 
 func lookup(t *testing.T, table *workload.Table, name string) workload.ID {
 	t.Helper()
@@ -29,7 +20,7 @@ func lookup(t *testing.T, table *workload.Table, name string) workload.ID {
 }
 
 func TestPairs(t *testing.T) {
-	table := defaults(t)
+	table := shared.Workloads(t)
 	var csv bytes.Buffer
 	if err := WritePairs(&csv, []traces.Pair{{GPUType: "v100", GPUs: 1, A: "a3c", B: "lm-10", SpeedA: 3, SpeedB: 40}, {GPUType: "v100", GPUs: 1, A: "lm-10", B: "lm-10", SpeedA: 41, SpeedB: 41}}); err != nil {
 		t.Fatal(err)
@@ -52,12 +43,7 @@ func TestPairs(t *testing.T) {
 
 // All pairs of the authors' file come through the compact format unchanged.
 func TestPairsOfGavel(t *testing.T) {
-	f, err := os.Open("../../../../shared/data/gavel/simulation_throughputs.json")
-	if err != nil {
-		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
-	}
-	defer f.Close()
-	_, pairs, err := traces.ImportGavel(f)
+	_, pairs, err := traces.ImportGavel(shared.Open(t, "gavel/simulation_throughputs.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +51,7 @@ func TestPairsOfGavel(t *testing.T) {
 	if err := WritePairs(&b, pairs); err != nil {
 		t.Fatal(err)
 	}
-	table := defaults(t)
+	table := shared.Workloads(t)
 	p, err := ReadPairs("pairs", &b, table)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +70,7 @@ func TestPairsOfGavel(t *testing.T) {
 }
 
 func TestReadPairsErrors(t *testing.T) {
-	table := defaults(t)
+	table := shared.Workloads(t)
 	const header = "gpu_type,gpus,workload,other,steps_per_s,other_steps_per_s\n"
 	for text, want := range map[string]string{
 		"":                                 "header",

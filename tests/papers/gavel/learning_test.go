@@ -4,8 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"slurmprio/tests/shared"
+
 	"slurmprio/priod/trace"
-	"slurmprio/priod/workload"
 	"slurmprio/tests/papers/simulate"
 	"slurmprio/tests/papers/traces"
 )
@@ -13,10 +14,7 @@ import (
 // Jobs of Gavel's kinds on 6 V100, 6 P100 and 6 K80: speeds found out from
 // completed jobs are nearly as good as true ones, and better than none.
 func TestSpeedsFromHistory(t *testing.T) {
-	table, err := workload.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := shared.Workloads(t)
 	jobs, err := traces.GenerateGavel(traces.GavelParams{Seed: 3, Jobs: 900, JobsPerHour: 0.85, Workloads: table})
 	if err != nil {
 		t.Fatal(err)

@@ -1,13 +1,11 @@
 package mechanisms_test
 
 import (
-	"encoding/json"
-	"errors"
 	"math"
-	"os"
 	"testing"
 
 	"slurmprio/priod/size"
+	"slurmprio/tests/shared"
 	"slurmprio/tests/sizes"
 )
 
@@ -23,21 +21,6 @@ type golden struct {
 	}
 }
 
-func goldens(t *testing.T) []golden {
-	text, err := os.ReadFile("../../../../shared/data/synergy/expected/alloc_golden.json")
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
-	}
-	var all []golden
-	if err == nil {
-		err = json.Unmarshal(text, &all)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 const gb = 1024 // MB
 
 // Every first-fit allocation of the published simulator comes out the same; and
@@ -46,7 +29,9 @@ func TestGolden(t *testing.T) {
 	curve := sizes.Curves(t)
 	exact := map[string]string{"fair": "proportional", "greedy": "greedy", "tune": "tune"}
 	replayed, better := 0, 0
-	for _, c := range goldens(t) {
+	var all []golden
+	shared.JSON(t, "synergy/expected/alloc_golden.json", &all)
+	for _, c := range all {
 		var jobs []size.Job
 		published := 0.0
 		for _, j := range c.Jobs {

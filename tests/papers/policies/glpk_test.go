@@ -15,6 +15,7 @@ import (
 
 	"slurmprio/tests/papers/policies"
 	"slurmprio/tests/problems"
+	"slurmprio/tests/shared"
 )
 
 // glpk solves a program in CPLEX LP format by GLPK's glpsol: an optimiser that
@@ -360,7 +361,7 @@ func finishFloors(p *policies.Problem, level float64) []float64 {
 func TestInstanceBAgainstGLPK(t *testing.T) {
 	needGLPK(t)
 	var file map[string]instance
-	sharedJSON(t, "gavel/expected/policy_allocations.json", &file)
+	shared.JSON(t, "gavel/expected/policy_allocations.json", &file)
 	in := file["B_seven_real_jobs_multi"]
 	p := in.problem(t)
 	a := solve(t, "max-min", p)

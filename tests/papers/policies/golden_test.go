@@ -2,11 +2,8 @@ package policies_test
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,22 +14,8 @@ import (
 	"slurmprio/priod/allocate"
 	"slurmprio/tests/papers/policies"
 	"slurmprio/tests/problems"
+	"slurmprio/tests/shared"
 )
-
-// sharedJSON reads a data file of the papers, which a plain clone does not have.
-func sharedJSON(t testing.TB, name string, into any) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../../../shared/data", name))
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("no %s beside the repository", name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		t.Fatal(name, err)
-	}
-}
 
 // instance is one input of policy_allocations.json.
 type instance struct {
@@ -137,7 +120,7 @@ func feasible(t rapid.TB, name string, p *policies.Problem, a *policies.Allocati
 
 func TestPublishedObjectives(t *testing.T) {
 	var file map[string]instance
-	sharedJSON(t, "gavel/expected/policy_allocations.json", &file)
+	shared.JSON(t, "gavel/expected/policy_allocations.json", &file)
 	for _, name := range slices.Sorted(maps.Keys(file)) {
 		in := file[name]
 		for theirs, ours := range map[string]string{
@@ -212,7 +195,7 @@ func TestPublishedHierarchies(t *testing.T) {
 		Aware       []float64          `json:"normalized_effective_throughputs_perf"`
 		Agnostic    []float64          `json:"normalized_effective_throughputs_agnostic"`
 	}
-	sharedJSON(t, "gavel/expected/hierarchical_water_filling.json", &file)
+	shared.JSON(t, "gavel/expected/hierarchical_water_filling.json", &file)
 	same := 0
 	defer func() { t.Logf("%d of %d to 1e-3, the others no worse", same, 2*len(file)) }()
 	for _, name := range slices.Sorted(maps.Keys(file)) {
@@ -313,7 +296,7 @@ var prices = map[string]float64{"v100": 0.74, "p100": 0.43, "k80": 0.135}
 // worse. Rules agree job by job.
 func TestPublishedAllocations(t *testing.T) {
 	var file map[string]instance
-	sharedJSON(t, "gavel/expected/policy_allocations.json", &file)
+	shared.JSON(t, "gavel/expected/policy_allocations.json", &file)
 	for _, name := range slices.Sorted(maps.Keys(file)) {
 		in := file[name]
 		for theirs, ours := range map[string]string{

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"slurmprio/priod/trace"
+	"slurmprio/tests/shared"
 )
 
 // testdata/venus.csv are three congested stretches of a week of Helios Venus
@@ -25,14 +26,14 @@ func TestStretchesOfVenus(t *testing.T) {
 	jobs, starts := map[Backfill][]trace.Job{}, map[Backfill][]string{}
 	for _, r := range rows[1:] {
 		b := Backfill(r[0])
-		jobs[b] = append(jobs[b], trace.Job{ID: r[1], Submit: number64(t, r[2]), Duration: number64(t, r[3]), GPUs: int(number64(t, r[4]))})
+		jobs[b] = append(jobs[b], trace.Job{ID: r[1], Submit: shared.Number(t, r[2]), Duration: shared.Number(t, r[3]), GPUs: int(shared.Number(t, r[4]))})
 		starts[b] = append(starts[b], r[5])
 	}
 	for _, want := range []Backfill{NoBackfill, EASY, Conservative} {
 		for _, b := range []Backfill{NoBackfill, EASY, Conservative, Skip} {
 			wrong := 0
 			for i, o := range run(t, nodes(96, 8), jobs[want], Options{Backfill: b}).Outcomes {
-				if s := starts[want][i]; s != "" && number64(t, s) != o.Start {
+				if s := starts[want][i]; s != "" && shared.Number(t, s) != o.Start {
 					wrong++
 				}
 			}

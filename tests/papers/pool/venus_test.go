@@ -1,22 +1,14 @@
 package pool
 
 import (
-	"compress/gzip"
 	"context"
-	"encoding/csv"
 	"math"
-	"os"
-	"path/filepath"
-	"strconv"
 	"testing"
 
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
+	"slurmprio/tests/shared/venus"
 )
-
-// shared holds the traces and the results of published simulators on them; its README names their sources. Tests skip
-// without it.
-const shared = "../../../../shared/data/traces/expected"
 
 // nodes of so many GPUs, as Venus has them of 8 (Helios, SC'21).
 func nodes(count, gpus int) trace.Cluster {
@@ -32,61 +24,13 @@ func run(t testing.TB, c trace.Cluster, jobs []trace.Job, opt Options) Result {
 	return r
 }
 
-func rows(t testing.TB, name string) [][]string {
-	t.Helper()
-	f, err := os.Open(filepath.Join(shared, name))
-	if err != nil {
-		t.Skip("needs ../shared: ", err)
-	}
-	defer f.Close()
-	read := csv.NewReader(f)
-	if filepath.Ext(name) == ".gz" {
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		read = csv.NewReader(z)
-	}
-	all, err := read.ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all[1:]
-}
-
-func number64(t testing.TB, s string) float64 {
-	t.Helper()
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-func venus(t testing.TB) []trace.Job {
-	t.Helper()
-	var jobs []trace.Job
-	for _, r := range rows(t, "venus-1w.jobs.csv") {
-		jobs = append(jobs, trace.Job{ID: r[0], Submit: number64(t, r[1]), Duration: number64(t, r[2]), GPUs: int(number64(t, r[3]))})
-	}
-	return jobs
-}
-
 // The start of every job: without backfill three published programs agree on
 // it, with backfill it is CQSim's.
 func TestVenusEveryStart(t *testing.T) {
-	jobs := venus(t)
+	jobs := venus.Jobs(t)
 	for b, name := range map[Backfill]string{NoBackfill: "nobackfill", EASY: "easy", Conservative: "conservative"} {
 		r := run(t, nodes(96, 8), jobs, Options{Backfill: b})
-		reference := rows(t, "venus-1w.768gpu.cqsim.fcfs-"+name+".csv.gz")
-		if len(reference) != len(jobs) || len(jobs) != 6665 {
-			t.Fatal(len(jobs), len(reference))
-		}
-		starts := map[string]float64{}
-		for _, row := range reference {
-			starts[row[0]] = number64(t, row[1])
-		}
-		wrong := 0
+		starts, wrong := venus.Starts(t, name), 0
 		for i, o := range r.Outcomes {
 			if o.Start != starts[r.Jobs[i].ID] {
 				wrong++
@@ -100,7 +44,7 @@ func TestVenusEveryStart(t *testing.T) {
 
 // Figures: data/traces/expected/README.md of the shared data.
 func TestVenusAgainstPublishedSimulators(t *testing.T) {
-	jobs := venus(t)
+	jobs := venus.Jobs(t)
 	for _, c := range []struct {
 		name            string
 		opt             Options

@@ -2,10 +2,8 @@ package published
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"slurmprio/priod/allocate"
+	"slurmprio/tests/shared"
 )
 
 // The centre of an optimum that is not unique: a gang of two beside two single
@@ -148,16 +147,7 @@ func TestRecordedAllocations(t *testing.T) {
 			Allocation map[string]map[string]float64
 		}
 	}
-	text, err := os.ReadFile("../../../../shared/data/gavel/expected/policy_allocations.json")
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("no recorded allocations beside the repository")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	shared.JSON(t, "gavel/expected/policy_allocations.json", &file)
 	for _, c := range []struct {
 		name, policy string
 		agnostic     bool
@@ -190,6 +180,7 @@ func TestRecordedAllocations(t *testing.T) {
 					job.Speed = append(job.Speed, s)
 				}
 				if c.agnostic {
+					var err error
 					if job.Speed, err = Blind(c.policy, names, job.Speed); err != nil {
 						t.Fatal(err)
 					}

@@ -2,15 +2,11 @@ package rounds_test
 
 import (
 	"bufio"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,60 +14,24 @@ import (
 
 	"slurmprio/priod/trace"
 	"slurmprio/tests/papers/rounds"
+	"slurmprio/tests/shared"
 )
-
-// shared opens a data file of the papers, which a plain clone does not have.
-func shared(t testing.TB, name string) io.Reader {
-	t.Helper()
-	f, err := os.Open(filepath.Join("../../../../shared/data", name))
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("no %s beside the repository", name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	if !strings.HasSuffix(name, ".gz") {
-		return f
-	}
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return z
-}
-
-func sharedJSON(t testing.TB, name string, into any) {
-	t.Helper()
-	if err := json.NewDecoder(shared(t, name)).Decode(into); err != nil {
-		t.Fatal(name, err)
-	}
-}
 
 // rows reads a table without quotes, each row cut at sep.
 func rows(t testing.TB, name, sep string) [][]string {
 	t.Helper()
 	var all [][]string
-	for s := bufio.NewScanner(shared(t, name)); s.Scan(); {
+	for s := bufio.NewScanner(shared.Open(t, name)); s.Scan(); {
 		all = append(all, strings.Split(s.Text(), sep))
 	}
 	return all
-}
-
-func float(t testing.TB, text string) float64 {
-	t.Helper()
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
 }
 
 // speeds of Gavel's throughput files: by type, then by model and GPUs.
 func speeds(t testing.TB, name string) func(*trace.Job, string) float64 {
 	t.Helper()
 	var file map[string]map[string]map[string]json.RawMessage
-	sharedJSON(t, name, &file)
+	shared.JSON(t, name, &file)
 	key := regexp.MustCompile(`^\('(.*)', (\d+)\)$`)
 	type model struct {
 		name string
@@ -102,7 +62,7 @@ func gavelTrace(t testing.TB, name string) []trace.Job {
 	var jobs []trace.Job
 	for i, r := range rows(t, "gavel/traces/"+name, "\t") {
 		jobs = append(jobs, trace.Job{
-			ID: strconv.Itoa(i), Workload: r[0], Steps: float(t, r[5]), GPUs: int(float(t, r[6])), Submit: float(t, r[9]),
+			ID: strconv.Itoa(i), Workload: r[0], Steps: shared.Number(t, r[5]), GPUs: int(shared.Number(t, r[6])), Submit: shared.Number(t, r[9]),
 		})
 	}
 	return jobs
@@ -114,7 +74,7 @@ func continuous(t testing.TB, name string, rate float64) []trace.Job {
 	var jobs []trace.Job
 	for _, r := range rows(t, "gavel/traces/"+name, "\t")[1:] {
 		jobs = append(jobs, trace.Job{
-			ID: r[0], Workload: r[1], GPUs: int(float(t, r[2])), Steps: float(t, r[3]), Submit: float(t, r[5]) * (3600 / rate),
+			ID: r[0], Workload: r[1], GPUs: int(shared.Number(t, r[2])), Steps: shared.Number(t, r[3]), Submit: shared.Number(t, r[5]) * (3600 / rate),
 		})
 	}
 	return jobs
@@ -223,7 +183,7 @@ func TestPublishedMechanism(t *testing.T) {
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			var want replay
-			sharedJSON(t, "gavel/expected/"+c.file+".json", &want)
+			shared.JSON(t, "gavel/expected/"+c.file+".json", &want)
 			jobs := gavelTrace(t, c.trace+".trace")
 			types, n := c.cluster.Types(), 0
 			ctx, stop := context.WithCancelCause(context.Background())

@@ -7,6 +7,7 @@ import (
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/tests/papers/published"
 	"slurmprio/tests/papers/rounds"
+	"slurmprio/tests/shared"
 )
 
 type continuousRuns []struct {
@@ -21,7 +22,7 @@ func TestIsolatedContinuous(t *testing.T) {
 	jobs := continuous(t, "continuous_single_seed0.tsv.gz", 0.5)
 	speed := speeds(t, "gavel/simulation_throughputs.json")
 	var runs continuousRuns
-	sharedJSON(t, "gavel/expected/small_continuous_4_4_4.json", &runs)
+	shared.JSON(t, "gavel/expected/small_continuous_4_4_4.json", &runs)
 	window := &metrics.Window{First: 0, Last: 149}
 	for _, want := range runs {
 		if want.Policy != "isolated" {

@@ -8,6 +8,7 @@ import (
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
 	"slurmprio/tests/papers/rounds"
+	"slurmprio/tests/shared"
 )
 
 // iteration is the time of one iteration in s, at the proportional share
@@ -28,7 +29,7 @@ func synergyTrace(t testing.TB, name string) []trace.Job {
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobs = append(jobs, trace.Job{ID: r[0], Workload: r[1], Submit: float(t, r[2]), Steps: float(t, r[3]), GPUs: gpus})
+		jobs = append(jobs, trace.Job{ID: r[0], Workload: r[1], Submit: shared.Number(t, r[2]), Steps: shared.Number(t, r[3]), GPUs: gpus})
 	}
 	return jobs
 }
@@ -48,7 +49,7 @@ func TestSynergyDeployment(t *testing.T) {
 			JCT      map[string]float64 `json:"jct_s"`
 		}
 	}
-	sharedJSON(t, "synergy/expected/deploy_32gpu.json", &file)
+	shared.JSON(t, "synergy/expected/deploy_32gpu.json", &file)
 	orders := map[string]rounds.Order{"FIFO+fair": rounds.FIFO, "SRTF+fair": rounds.SRTF, "LAS+fair": rounds.LAS, "FTF+fair": rounds.FTF}
 	n := 0
 	for _, want := range file.Runs {

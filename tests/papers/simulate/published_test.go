@@ -2,18 +2,14 @@ package simulate
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"math"
-	"os"
 	"testing"
 
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
 	"slurmprio/tests/papers/traces"
+	"slurmprio/tests/shared"
 )
-
-const gavelData = "../../../../shared/data/gavel/"
 
 // The published code was run again on its traces, with its simulation speeds:
 // model gavel-published comes out like it, agnostic policies within 3 %, so
@@ -37,12 +33,12 @@ func TestPublishedFigures(t *testing.T) {
 		{"small_continuous_4_4_4", "fifo_perf", "", "fifo", 0.001, small},
 	} {
 		t.Run(c.runs+"/"+c.allocation, func(t *testing.T) {
-			file, opt, cluster := "traces/"+c.trace, traces.Options{Workloads: defaultTable(t)}, []int{8, 16, 24}
+			file, opt, cluster := "traces/"+c.trace, traces.Options{Workloads: shared.Workloads(t)}, []int{8, 16, 24}
 			if c.window != nil {
 				file, opt.JobsPerHour, cluster = "traces/continuous_single_seed0.tsv.gz", 0.5, []int{4, 4, 4}
 			}
 			want := publishedRun(t, c.runs, c.policy, c.trace)
-			r, err := trace.Open(gavelData+file, trace.Options{Source: traces.Gavel(opt)})
+			r, err := trace.Open(shared.Path(t, "gavel/"+file), trace.Options{Source: traces.Gavel(opt)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,17 +80,8 @@ type publishedFigures struct {
 // publishedRun finds a run with the simulation speeds.
 func publishedRun(t *testing.T, file, policy, trace string) publishedFigures {
 	t.Helper()
-	text, err := os.ReadFile(gavelData + "expected/" + file + ".json")
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("no recorded runs beside the repository")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	var runs []publishedFigures
-	if err := json.Unmarshal(text, &runs); err != nil {
-		t.Fatal(err)
-	}
+	shared.JSON(t, "gavel/expected/"+file+".json", &runs)
 	for _, r := range runs {
 		if r.Policy == policy && r.Trace == trace && r.Throughputs != "physical_cluster_throughputs.json" {
 			return r

@@ -2,10 +2,7 @@ package simulate
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,17 +12,13 @@ import (
 	"slurmprio/tests/papers/rounds"
 	"slurmprio/tests/papers/sizing"
 	"slurmprio/tests/papers/traces"
+	"slurmprio/tests/shared"
 )
-
-const synergyData = "../../../../shared/data/synergy/"
 
 // synergyJobs reads a trace that a plain clone does not have.
 func synergyJobs(t *testing.T, table *workload.Table, name string) []trace.Job {
 	t.Helper()
-	r, err := trace.Open(synergyData+name, trace.Options{Source: traces.Synergy})
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
-	}
+	r, err := trace.Open(shared.Path(t, "synergy/"+name), trace.Options{Source: traces.Synergy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,15 +31,6 @@ func synergyJobs(t *testing.T, table *workload.Table, name string) []trace.Job {
 		jobs = append(jobs, j)
 	}
 	return jobs
-}
-
-func defaultTable(t *testing.T) *workload.Table {
-	t.Helper()
-	table, err := workload.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return table
 }
 
 func synergyInput(table *workload.Table, servers int, jobs []trace.Job) Input {
@@ -86,10 +70,6 @@ func (p preselected) Size(jobs []*rounds.Active, servers []rounds.Server, grants
 // Every job of every GREEDY and TUNE run of the published simulator on the
 // paper's deployment traces ends at the same time.
 func TestSynergyMechanisms(t *testing.T) {
-	text, err := os.ReadFile(synergyData + "expected/deploy_32gpu.json")
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
-	}
 	var file struct {
 		Runs []struct {
 			Sched  string
@@ -97,13 +77,8 @@ func TestSynergyMechanisms(t *testing.T) {
 			JCT    map[string]float64 `json:"jct_s"`
 		}
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &file)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, n := defaultTable(t), 0
+	shared.JSON(t, "synergy/expected/deploy_32gpu.json", &file)
+	table, n := shared.Workloads(t), 0
 	for _, want := range file.Runs {
 		policy, mechanism, _ := strings.Cut(want.Sched, "+")
 		sized := map[string]string{"fair": "proportional", "": "greedy", "tune": "tune"}[mechanism]
@@ -167,7 +142,7 @@ func meanHours(t *testing.T, in Input, spec Spec) Result {
 
 // The headline of Synergy's artefact, and ours beside it.
 func TestSynergy128(t *testing.T) {
-	table := defaultTable(t)
+	table := shared.Workloads(t)
 	jobs := synergyJobs(t, table, "sim_single_gpu_9jph_20_70_10_seed42.csv.gz")
 	hours := func(sizing string) (mean, p99 float64) {
 		r := meanHours(t, synergyInput(table, 16, jobs), Spec{
@@ -188,7 +163,7 @@ func TestSynergy128(t *testing.T) {
 // No row of the deployment traces is worse than TUNE, as published and as the
 // paper has it; nor in the published order of FTF, the best-off job first.
 func TestWaterfillRows(t *testing.T) {
-	table := defaultTable(t)
+	table := shared.Workloads(t)
 	most := map[string]float64{"deploy_static_100job_6_3_1.csv fifo": 4.80, "deploy_dynamic_100job_srtf.csv srtf": 3.12}
 	for _, name := range []string{"deploy_static_100job_6_3_1.csv", "deploy_dynamic_100job_srtf.csv"} {
 		jobs := synergyJobs(t, table, name)
@@ -244,7 +219,7 @@ func TestWaterfillRows(t *testing.T) {
 // The published simulator's OPT, whose optimum is one of many: the same makespan
 // but for a round, and the same mean but for half a percent.
 func TestSynergyOptimum(t *testing.T) {
-	table := defaultTable(t)
+	table := shared.Workloads(t)
 	for _, want := range []struct {
 		name, order    string
 		mean, makespan float64 // h, the makespan from 0 on
@@ -269,7 +244,7 @@ func TestSynergyOptimum(t *testing.T) {
 
 // What a plain clone can see of it: jobs as Synergy's generator draws them.
 func TestSizingGenerated(t *testing.T) {
-	table := defaultTable(t)
+	table := shared.Workloads(t)
 	jobs, err := traces.GenerateSynergy(traces.SynergyParams{Seed: 1, Jobs: 400, JobsPerHour: 2.2, Split: [3]float64{20, 70, 10}, MultiGPU: true, Workloads: table})
 	if err != nil {
 		t.Fatal(err)
@@ -286,7 +261,7 @@ func TestSizingGenerated(t *testing.T) {
 }
 
 func TestSizingNeedsNodes(t *testing.T) {
-	in := synergyInput(defaultTable(t), 1, nil)
+	in := synergyInput(shared.Workloads(t), 1, nil)
 	in.Cluster.Nodes[0].CPUs = 0
 	if _, err := sizing.NewSizer("waterfill", in.Cluster, in.Curve); err == nil || !strings.Contains(err.Error(), "--nodes") {
 		t.Errorf("nodes without CPUs: %v", err)

@@ -8,12 +8,13 @@ import (
 	"slurmprio/priod/simulate/metrics"
 	"slurmprio/priod/trace"
 	"slurmprio/tests/papers/traces"
+	"slurmprio/tests/shared"
 )
 
 // onSlurm is the mean completion time, h, of jobs that ask for their share, sized by
 // priod with its defaults, or without it.
 func onSlurm(t *testing.T, servers int, jobs []trace.Job, spec Spec) float64 {
-	table := defaultTable(t)
+	table := shared.Workloads(t)
 	in := synergyInput(table, servers, jobs)
 	in.Config, in.Table = configured(t, ""), table
 	spec.Backfill, spec.Overheads.Hold = "easy", 15
@@ -23,7 +24,7 @@ func onSlurm(t *testing.T, servers int, jobs []trace.Job, spec Spec) float64 {
 // What is left of it where jobs stay as they start, from jobs as Synergy's
 // generator draws them.
 func TestSizingOnSlurm(t *testing.T) {
-	jobs, err := traces.GenerateSynergy(traces.SynergyParams{Seed: 1, Jobs: 300, JobsPerHour: 1.2, Split: [3]float64{20, 70, 10}, MultiGPU: true, Workloads: defaultTable(t)})
+	jobs, err := traces.GenerateSynergy(traces.SynergyParams{Seed: 1, Jobs: 300, JobsPerHour: 1.2, Split: [3]float64{20, 70, 10}, MultiGPU: true, Workloads: shared.Workloads(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestSizingOnSlurm(t *testing.T) {
 
 // The published traces, of which most of the gain is left.
 func TestSizingOnSlurmRows(t *testing.T) {
-	table := defaultTable(t)
+	table := shared.Workloads(t)
 	for _, c := range []struct {
 		name    string
 		servers int
@@ -64,7 +65,7 @@ func TestSizingOnSlurmRows(t *testing.T) {
 // The daemon's own cycles write the sizes: jobs that ask for twice their share, as
 // users do, are cut to what they can use or to what is there.
 func TestDaemonSizes(t *testing.T) {
-	table := defaultTable(t)
+	table := shared.Workloads(t)
 	jobs, err := traces.GenerateSynergy(traces.SynergyParams{Seed: 1, Jobs: 150, JobsPerHour: 2.2, Split: [3]float64{20, 70, 10}, Workloads: table})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +102,7 @@ func TestSizingOnSlurmRefuses(t *testing.T) {
 		"wants backfill": {Sizing: "waterfill", Backfill: "none"},
 		"--nodes":        {Sizing: "waterfill"},
 	} {
-		in := synergyInput(defaultTable(t), 1, nil)
+		in := synergyInput(shared.Workloads(t), 1, nil)
 		if want == "--nodes" {
 			in.Cluster.Nodes[0].MemMB = 0
 		}

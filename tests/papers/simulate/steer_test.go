@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"context"
-	"errors"
 	"os"
 	"reflect"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"slurmprio/priod/trace"
 	"slurmprio/priod/workload"
 	"slurmprio/tests/papers/traces"
+	"slurmprio/tests/shared"
 )
 
 func speedOf(table *workload.Table) func(*trace.Job, string) float64 {
@@ -32,7 +32,7 @@ const steers = "[cycle]\ninterval = \"2m\"\n[preemption]\npoll_interval = \"30s\
 // types; every tenth job is TE.
 func steeredRun(t *testing.T, jobs int, gangs bool, spec Spec, toml string) Result {
 	t.Helper()
-	table := defaultTable(t)
+	table := shared.Workloads(t)
 	p := traces.GavelParams{Seed: 3, Jobs: jobs, JobsPerHour: 0.95, MultiGPU: gangs, Workloads: table}
 	node := trace.NodeGroup{Count: 6, GPUs: 1}
 	if gangs {
@@ -139,11 +139,8 @@ func TestGavelsGain(t *testing.T) {
 	if os.Getenv("SLURMPRIO_LONG") != "1" {
 		t.Skip("takes minutes: SLURMPRIO_LONG=1; TestSteering holds without it")
 	}
-	table := defaultTable(t)
-	r, err := trace.Open("../../../../shared/data/gavel/traces/continuous_single_seed0.tsv.gz", trace.Options{Source: traces.Gavel(traces.Options{Workloads: table, JobsPerHour: 5.6})})
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("no ../shared/data: TestSteering holds without it")
-	}
+	table := shared.Workloads(t)
+	r, err := trace.Open(shared.Path(t, "gavel/traces/continuous_single_seed0.tsv.gz"), trace.Options{Source: traces.Gavel(traces.Options{Workloads: table, JobsPerHour: 5.6})})
 	if err != nil {
 		t.Fatal(err)
 	}

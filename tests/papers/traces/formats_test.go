@@ -2,38 +2,16 @@ package traces
 
 import (
 	"bytes"
-	"errors"
 	"io"
-	"io/fs"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"slurmprio/priod/trace"
-	"slurmprio/priod/workload"
+	"slurmprio/tests/shared"
 )
-
-// data names a file of the authors' data, which not every clone has beside it.
-func data(t testing.TB, path string) string {
-	t.Helper()
-	path = "../../../../shared/data/" + path
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		t.Skip("no ../shared/data: the vectors in the other tests hold without it")
-	}
-	return path
-}
-
-func workloads(t testing.TB) *workload.Table {
-	t.Helper()
-	w, err := workload.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
 
 // format is one that a trace may have.
 type format func(name string, text io.Reader) (trace.Source, error)
@@ -97,7 +75,7 @@ func TestReadErrors(t *testing.T) {
 func TestReadGavel(t *testing.T) {
 	text := "ResNet-18 (batch size 128)\tpython3 \"x\" --d=%s\timages\t--num_steps\t1\t36030\t2\t5.0\t-1.000000\t0\n" +
 		"A3C\tcmd\trl\t-n\t0\t100\t1\t1\t2.0\t10.5\n"
-	jobs, err := read(text, Gavel(Options{Workloads: workloads(t)}))
+	jobs, err := read(text, Gavel(Options{Workloads: shared.Workloads(t)}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +126,7 @@ func TestReadData(t *testing.T) {
 		{"synergy/deploy_static_100job_6_3_1.csv", Synergy, 100, 100, 0},
 		{"synergy/sim_single_gpu_9jph_20_70_10_seed42.csv.gz", Synergy, 12000, 12000, 0},
 	} {
-		r, err := trace.Open(data(t, c.path), trace.Options{Source: c.read})
+		r, err := trace.Open(shared.Path(t, c.path), trace.Options{Source: c.read})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +137,7 @@ func TestReadData(t *testing.T) {
 			continue
 		}
 		gpus := 0
-		w := workloads(t)
+		w := shared.Workloads(t)
 		for i := range jobs {
 			gpus += jobs[i].GPUs
 			if _, known := w.Lookup(jobs[i].Workload); !known && jobs[i].Duration == 0 {
@@ -201,7 +179,7 @@ func fuzz(f *testing.F, format format, seeds ...string) {
 }
 
 func FuzzGavel(f *testing.F) {
-	fuzz(f, Gavel(Options{Workloads: workloads(f), JobsPerHour: 2}), "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t2\t0\n", strings.Join(gavelStreamColumns, "\t")+"\n7\tA3C\t1\t50.5\t7\t0.5\n",
+	fuzz(f, Gavel(Options{Workloads: shared.Workloads(f), JobsPerHour: 2}), "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t2\t0\n", strings.Join(gavelStreamColumns, "\t")+"\n7\tA3C\t1\t50.5\t7\t0.5\n",
 		strings.Join(gavelStreamColumns, "\t")+"\n\tC\t1\t5\t\t0\n")
 }
 

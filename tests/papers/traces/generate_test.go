@@ -11,11 +11,12 @@ import (
 
 	"slurmprio/priod/cluster"
 	"slurmprio/priod/trace"
+	"slurmprio/tests/shared"
 )
 
 // generators with the defaults of the command line, so many jobs from a seed.
 func generators(t testing.TB) map[string]func(seed uint64, jobs int) ([]trace.Job, error) {
-	w := workloads(t)
+	w := shared.Workloads(t)
 	return map[string]func(uint64, int) ([]trace.Job, error){
 		"gavel": func(seed uint64, n int) ([]trace.Job, error) {
 			return GenerateGavel(GavelParams{Seed: seed, Jobs: n, JobsPerHour: 5.6, MultiGPU: true, HighPriority: 0.2, SLO: true, Workloads: w})
@@ -97,7 +98,7 @@ func TestGavelDistribution(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := workloads(t)
+	w := shared.Workloads(t)
 	hours := func(j *trace.Job) float64 {
 		speed, ok := speedOf(w, j, "v100")
 		if !ok {
@@ -124,7 +125,7 @@ func TestSynergyDistribution(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := workloads(t)
+	w := shared.Workloads(t)
 	near(t, "hours", mean(jobs, func(j *trace.Job) float64 { s, _ := speedOf(w, j, "v100"); return j.Steps / s / 3600 }), 16.77, 0.02)
 	near(t, "jobs in an hour", 40000/(jobs[len(jobs)-1].Submit/3600), 9, 0.02)
 	// The first models of the authors' own traces with this split.
@@ -139,7 +140,7 @@ func TestSynergyDistribution(t *testing.T) {
 
 // Models do not depend on the seed: the authors' 12,000 jobs have the same.
 func TestSynergyModels(t *testing.T) {
-	r, err := trace.Open(data(t, "synergy/sim_single_gpu_9jph_20_70_10_seed42.csv.gz"), trace.Options{Source: Synergy})
+	r, err := trace.Open(shared.Path(t, "synergy/sim_single_gpu_9jph_20_70_10_seed42.csv.gz"), trace.Options{Source: Synergy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +250,7 @@ func TestPhillyDistribution(t *testing.T) {
 }
 
 func TestGenerateErrors(t *testing.T) {
-	w := workloads(t)
+	w := shared.Workloads(t)
 	even := FitGppParams{Jobs: 1, Mix: "even", TEShare: 0.3, Node: FitGppNode}
 	fitgpp := func(set func(*FitGppParams)) error {
 		p := even

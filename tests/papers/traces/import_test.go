@@ -2,7 +2,6 @@ package traces
 
 import (
 	"bytes"
-	"os"
 	"strings"
 	"testing"
 
@@ -10,25 +9,16 @@ import (
 
 	"slurmprio/etc"
 	"slurmprio/priod/workload"
+	"slurmprio/tests/shared"
 )
-
-func open(t *testing.T, path string) *os.File {
-	t.Helper()
-	f, err := os.Open(data(t, path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.Close() })
-	return f
-}
 
 // The file in etc is what the two importers make of the authors' files.
 func TestDefaultIsImported(t *testing.T) {
-	gavel, _, err := ImportGavel(open(t, "gavel/isolated_throughputs.json"))
+	gavel, _, err := ImportGavel(shared.Open(t, "gavel/isolated_throughputs.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	synergy, err := ImportSynergy(open(t, "synergy/models/sensitivity.json"))
+	synergy, err := ImportSynergy(shared.Open(t, "synergy/models/sensitivity.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,13 @@ package verbs
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"slurmprio/tests/shared"
 )
 
 const (
@@ -99,10 +100,7 @@ func TestSimulateRefusesBadPairs(t *testing.T) {
 // cluster's 3.83 h (published, without space sharing) and, in the long form,
 // 19.64 h at 5.6 jobs/h (published, with).
 func TestPairsOfGavel(t *testing.T) {
-	const data = "../../../../shared/data/gavel/"
-	if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
-		t.Skip("no ../shared/data: TestSimulatePairs holds without it")
-	}
+	data := shared.Path(t, "gavel") + "/"
 	dir := t.TempDir()
 	mean := func(speeds string, args ...string) float64 {
 		table, pairs := filepath.Join(dir, "w.toml"), filepath.Join(dir, "pairs.csv")
