@@ -41,60 +41,70 @@ var kills = []killed{
 	{name: "done with an update after the signal", command: "scontrol update", when: "after", call: 3},
 }
 
-// In whichever state priod is killed, the next one goes on: one eviction, no lost
-// job, no place held for ever.
+// In whichever state priod is killed, the next one goes on.
 func TestEvictionSurvivesKill(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{})
 	for _, k := range kills[:rounds(2, len(kills))] {
-		t.Run(k.name, func(t *testing.T) {
-			e := evictableOn(t, newSiteOn(t, l, evicting))
-			d := e.shimmed(evicting)
-			grace, conduct := 20, "save"
-			if k.cancelled {
-				grace, conduct = 5, "ignore"
-			}
-			victim := e.full(grace, conduct)
-			trial := e.trial("t4:2")
-			if k.command != "" {
-				e.throw(d, shim.Fault{Command: k.command, When: k.when, Call: k.call, Do: shim.Kill})
-			}
-			first := e.doomed()
-			if k.cancelled {
-				e.told("w")
-				e.slurm("scancel", trial)
-			}
-			e.wait("the moment", func() bool {
-				if k.command != "" {
-					return len(d.Thrown()) > 0
-				}
-				all := e.known()
-				return len(all) > 0 && (all[0].State == k.state || all[0].ClaimState == k.claim || !all[0].Ended.IsZero())
-			})
-			first.cmd.Process.Kill() // the shim may have done it
-			first.ends()
-			e.throw(d)
-			second := e.daemon()
-			place := "started"
-			if k.cancelled {
-				place = "released"
-			} else {
-				e.completes(trial)
-			}
-			e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 })
-			e.completes(victim)
-			if !k.cancelled {
-				e.leftOnce("w")
-			}
-			if all := e.settled(); len(all) != 1 || all[0].State != "done" || all[0].ClaimState != place {
-				t.Errorf("%+v", all)
-			}
-			if text := e.log("w"); strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 {
-				t.Errorf("the victim:\n%s", text)
-			}
-			second.stop()
-		})
+		t.Run(k.name, func(t *testing.T) { k.survived(t, l, false) })
 	}
+}
+
+// survived kills priod in an eviction, and has the next one go on, with the database or from the journal beside it alone: one
+// eviction, no lost job, no place and no reservation held for ever.
+func (k *killed) survived(t *testing.T, l *lab.Lab, lose bool) {
+	e := evictableOn(t, newSiteOn(t, l, evicting))
+	d := e.shimmed(evicting)
+	grace, conduct := 20, "save"
+	if k.cancelled {
+		grace, conduct = 5, "ignore"
+	}
+	victim := e.full(grace, conduct)
+	trial := e.trial("t4:2")
+	if k.command != "" {
+		e.throw(d, shim.Fault{Command: k.command, When: k.when, Call: k.call, Do: shim.Kill})
+	}
+	first := e.doomed()
+	if k.cancelled {
+		e.told("w")
+		e.slurm("scancel", trial)
+	}
+	e.wait("the moment", func() bool {
+		if k.command != "" {
+			return len(d.Thrown()) > 0
+		}
+		all := e.known()
+		return len(all) > 0 && (all[0].State == k.state || all[0].ClaimState == k.claim || !all[0].Ended.IsZero())
+	})
+	first.cmd.Process.Kill() // the shim may have done it
+	first.ends()
+	e.throw(d)
+	if lose {
+		e.loseDatabase()
+	}
+	second := e.daemon()
+	second.waitLog("started")
+	place := "started"
+	if k.cancelled {
+		place = "released"
+	} else {
+		e.completes(trial)
+	}
+	e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 }) // it has failed until then
+	e.completes(victim)
+	if !k.cancelled {
+		e.leftOnce("w")
+	}
+	if all := e.settled(); len(all) != 1 || all[0].State != "done" || !lose && all[0].ClaimState != place {
+		t.Errorf("%+v", all)
+	}
+	if text := e.log("w"); strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 {
+		t.Errorf("the victim:\n%s", text)
+	}
+	if e.reserved() {
+		t.Error("a reservation is left")
+	}
+	second.stop()
 }
 
 // known is journal for a store that may not be there yet.

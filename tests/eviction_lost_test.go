@@ -10,63 +10,15 @@ import (
 	"slurmprio/tests/lab"
 )
 
-// The database is deleted while priod is down, in whichever state an eviction was: the
-// next priod goes on from the journal beside it. One eviction, no lost job, no place
-// and no reservation kept.
+// The database is deleted while priod is down, in whichever state an eviction was.
 func TestDatabaseLostInAnEviction(t *testing.T) {
 	t.Parallel()
 	l := lab.ForTest(t, lab.Options{})
 	some := map[string]bool{"signalled": true, "left, not requeued": true}
 	for _, k := range kills {
-		if !long() && !some[k.name] {
-			continue
+		if long() || some[k.name] {
+			t.Run(k.name, func(t *testing.T) { k.survived(t, l, true) })
 		}
-		t.Run(k.name, func(t *testing.T) {
-			e := evictableOn(t, newSiteOn(t, l, evicting))
-			d := e.shimmed(evicting)
-			grace, conduct := 20, "save"
-			if k.cancelled {
-				grace, conduct = 5, "ignore"
-			}
-			victim := e.full(grace, conduct)
-			trial := e.trial("t4:2")
-			if k.command != "" {
-				e.throw(d, shim.Fault{Command: k.command, When: k.when, Call: k.call, Do: shim.Kill})
-			}
-			first := e.doomed()
-			if k.cancelled {
-				e.told("w")
-				e.slurm("scancel", trial)
-			}
-			e.wait("the moment", func() bool {
-				if k.command != "" {
-					return len(d.Thrown()) > 0
-				}
-				all := e.known()
-				return len(all) > 0 && (all[0].State == k.state || all[0].ClaimState == k.claim || !all[0].Ended.IsZero())
-			})
-			first.cmd.Process.Kill() // the shim may have done it
-			first.ends()
-			e.throw(d)
-			e.loseDatabase()
-			second := e.daemon()
-			second.waitLog("started")
-			if !k.cancelled {
-				e.completes(trial)
-			}
-			e.wait("the victim to run again", func() bool { return strings.Count(e.log("w"), "start ") == 2 }) // it has failed until then
-			e.completes(victim)
-			if text := e.log("w"); strings.Count(text, "signal ") != 1 || strings.Count(text, "start ") != 2 {
-				t.Errorf("the victim:\n%s", text)
-			}
-			if all := e.settled(); len(all) != 1 || all[0].State != "done" {
-				t.Errorf("%+v", all)
-			}
-			if e.reserved() {
-				t.Error("a reservation is left")
-			}
-			second.stop()
-		})
 	}
 }
 

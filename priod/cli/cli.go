@@ -307,15 +307,14 @@ func stateFlags() []cli.Flag {
 }
 
 // stateConfig is the configuration of a verb that has --state: of a replay its own.
-func stateConfig(c *cli.Context) (*config.Config, *store.Replay, error) {
+func stateConfig(c *cli.Context) (*config.Config, error) {
 	dir := c.String("state")
 	if dir == "" {
-		cfg, err := loadConfig(c)
-		return cfg, nil, err
+		return loadConfig(c)
 	}
 	replay, err := store.ReadableFolder(dir)
 	if err != nil {
-		return nil, nil, usagef("--state %s: %w", dir, err)
+		return nil, usagef("--state %s: %w", dir, err)
 	}
 	var cfg *config.Config
 	if replay == nil {
@@ -326,7 +325,7 @@ func stateConfig(c *cli.Context) (*config.Config, *store.Replay, error) {
 	if err == nil {
 		cfg.State.Dir, cfg.State.Shared = dir, ""
 	}
-	return cfg, replay, err
+	return cfg, err
 }
 
 func newLogger(cfg *config.Config, w io.Writer) hclog.Logger {

@@ -37,7 +37,7 @@ func explainHistory(c *cli.Context, cfg *config.Config, r *store.Reader) error {
 }
 
 func openReader(c *cli.Context) (*config.Config, *store.Reader, error) {
-	cfg, _, err := stateConfig(c)
+	cfg, err := stateConfig(c)
 	if err != nil {
 		return nil, nil, err
 	}

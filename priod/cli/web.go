@@ -33,7 +33,7 @@ func webCommand() *cli.Command {
 		},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
-			cfg, _, err := stateConfig(c)
+			cfg, err := stateConfig(c)
 			if err != nil {
 				return err
 			}

@@ -93,7 +93,7 @@ func (m *Memory) Observe(s *cluster.Snapshot, signs map[cluster.JobID][]cluster.
 			m.runs.Delete(id)
 		}
 	}
-	m.forget(s.At)
+	m.forget()
 }
 
 // due reports whether it is time for another look.
@@ -113,7 +113,7 @@ func (m *Memory) begin(j *cluster.Job, at time.Time, set *Settings) *run {
 }
 
 // forget ends spells of an earlier process whose runs are gone.
-func (m *Memory) forget(at time.Time) {
+func (m *Memory) forget() {
 	for id, s := range m.restored {
 		s.End, s.How = cluster.Later(s.Since, m.at), Ended
 		m.ended = append(m.ended, s)

@@ -138,19 +138,10 @@ func (l *Learning) Page() *report.Page {
 // ReadLearning scores the runs of a time, which the state folder has.
 func ReadLearning(ctx context.Context, cfg *config.Config, r *store.Reader, table *workload.Table, since, until time.Time) (*Learning, error) {
 	given, err := r.TypesGivenSince(ctx, since)
-	if err != nil {
-		return nil, err
-	}
-	lessons, err := r.Lessons(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	types, err := r.GPUTypes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := r.Nodes(ctx)
-	if err != nil {
+	lessons, err2 := r.Lessons(ctx, nil)
+	types, err3 := r.GPUTypes(ctx)
+	nodes, err4 := r.Nodes(ctx)
+	if err := cmp.Or(err, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	gpus, set := map[string]int{}, cfg.SpeedSettings()

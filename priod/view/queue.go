@@ -35,19 +35,10 @@ type Queue struct {
 // ReadQueue is the queue as the last cycle saw it; live, but of a moment: in Slurm's present order, without what has started or left since.
 func ReadQueue(ctx context.Context, cfg *config.Config, r *store.Reader, live bool) (*Queue, error) {
 	last, err := r.LastCycle(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known, err := r.Queue(ctx)
-	if err != nil {
-		return nil, err
-	}
-	waits, err := r.OpenWaits(ctx)
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := r.Nodes(ctx)
-	if err != nil {
+	known, err2 := r.Queue(ctx)
+	waits, err3 := r.OpenWaits(ctx)
+	nodes, err4 := r.Nodes(ctx)
+	if err := cmp.Or(err, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	v := &Queue{

@@ -54,19 +54,10 @@ func (a *Asked) series(ctx context.Context) (shown, error) {
 	}
 	b := bins{from: a.Last.Until.Add(-s.length).Truncate(s.bin), until: a.Last.Until, bin: s.bin}
 	seen, err := a.Store.Activity(ctx, b.from, b.bin)
-	if err != nil {
-		return nil, err
-	}
-	samples, err := a.Store.Samples(ctx, b.from)
-	if err != nil {
-		return nil, err
-	}
-	gone, err := a.Store.EvictionsSince(ctx, b.from)
-	if err != nil {
-		return nil, err
-	}
-	failed, err := a.Store.FailuresSince(ctx, b.from)
-	if err != nil {
+	samples, err2 := a.Store.Samples(ctx, b.from)
+	gone, err3 := a.Store.EvictionsSince(ctx, b.from)
+	failed, err4 := a.Store.FailuresSince(ctx, b.from)
+	if err := cmp.Or(err, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	v := &OverTime{Span: name, Times: b.times()}

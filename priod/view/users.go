@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -47,23 +48,11 @@ const mostOwners = 200
 func (a *Asked) users(ctx context.Context) (shown, error) {
 	v, r := &Owners{Since: a.Last.Until.Add(-week), Until: a.Last.Until}, a.Store
 	seen, err := r.Activity(ctx, v.Since, week)
-	if err != nil {
-		return nil, err
-	}
-	holders, err := r.Holders(ctx)
-	if err != nil {
-		return nil, err
-	}
-	keys, _, err := a.waiting(ctx)
-	if err != nil {
-		return nil, err
-	}
-	gone, err := r.EvictionsSince(ctx, v.Since)
-	if err != nil {
-		return nil, err
-	}
-	all, err := r.Nodes(ctx)
-	if err != nil {
+	holders, err2 := r.Holders(ctx)
+	keys, _, err3 := a.waiting(ctx)
+	gone, err4 := r.EvictionsSince(ctx, v.Since)
+	all, err5 := r.Nodes(ctx)
+	if err := cmp.Or(err, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
 	users, accounts := owners{}, owners{}

@@ -124,7 +124,7 @@ func (p *pool) settle(r *run, horizon time.Time) bool {
 		if p.at = at; p.running+r.gpus <= p.size(at) {
 			break
 		}
-		next, known := p.next(at)
+		next, known := p.next()
 		if !known || !next.Before(r.start) || next.After(horizon) {
 			if horizon.Before(r.start) {
 				return false
@@ -160,8 +160,8 @@ func (p *pool) size(at time.Time) int {
 	return p.sizes[0].gpus
 }
 
-// next is when there may be more room than at a time.
-func (p *pool) next(at time.Time) (next time.Time, known bool) {
+// next is when there may be more room than now.
+func (p *pool) next() (next time.Time, known bool) {
 	if len(p.ends) > 0 {
 		next, known = p.ends[0].over(), true
 	}

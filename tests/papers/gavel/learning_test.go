@@ -4,11 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"slurmprio/tests/shared"
-
 	"slurmprio/priod/trace"
 	"slurmprio/tests/papers/simulate"
 	"slurmprio/tests/papers/traces"
+	"slurmprio/tests/shared"
 )
 
 // Jobs of Gavel's kinds on 6 V100, 6 P100 and 6 K80: speeds found out from
