@@ -68,113 +68,94 @@ func (s *scene) rights() (all []string, r Result) {
 	return all, r
 }
 
+// rightsCase are the rights of jobs that come into a scene, as fmt prints them.
+type rightsCase struct {
+	scene *scene
+	come  func(s *scene)
+	want  string
+}
+
+func checkRights(t *testing.T, cases map[string]rightsCase) {
+	for name, c := range cases {
+		c.come(c.scene)
+		if got, _ := c.scene.rights(); fmt.Sprint(got) != c.want {
+			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+}
+
 func TestRights(t *testing.T) {
 	owns := func(gpus int) Share { return Share{Account: "vision", GPUs: gpus} }
-	for name, c := range map[string]struct {
-		make func() *scene
-		want string
-	}{
-		"no shares": {func() *scene {
-			s := newScene(2)
+	checkRights(t, map[string]rightsCase{
+		"no shares": {newScene(2), func(s *scene) {
 			s.job(1, "vision", 4, true, "be", 0)
-			return s
 		}, "[]"},
-		"within and beyond, by start": {func() *scene {
-			s := newScene(4, owns(8))
+		"within and beyond, by start": {newScene(4, owns(8)), func(s *scene) {
 			s.job(1, "vision", 4, false, "be", time.Minute)
 			s.job(2, "vision", 4, false, "be", time.Hour)
 			s.job(3, "vision", 4, false, "be", 2*time.Hour)
-			return s
 		}, "[borrows entitled entitled]"},
-		"those that do not agree to leave first": {func() *scene {
-			s := newScene(4, owns(8))
+		"those that do not agree to leave first": {newScene(4, owns(8)), func(s *scene) {
 			s.job(1, "vision", 8, false, "", time.Minute)
 			s.job(2, "vision", 4, false, "be", time.Hour)
-			return s
 		}, "[entitled borrows]"},
-		"a job larger than the share": {func() *scene {
-			s := newScene(4, owns(8))
+		"a job larger than the share": {newScene(4, owns(8)), func(s *scene) {
 			s.job(1, "vision", 12, true, "be", time.Minute)
 			s.job(2, "vision", 8, true, "be", time.Minute)
-			return s
 		}, "[borrows entitled]"},
-		"guests": {func() *scene {
-			s := newScene(4, owns(16))
+		"guests": {newScene(4, owns(16)), func(s *scene) {
 			s.job(1, "chem", 4, true, "be", time.Minute)
 			s.job(2, "chem", 4, true, "te", time.Minute)
 			s.job(3, "chem", 4, true, "", time.Minute)
 			s.job(4, "chem", 4, true, "", 25*time.Hour)
 			s.job(5, "chem", 4, true, "", time.Minute).TimeLimit = time.Minute
 			s.job(6, "chem", 4, true, "be", time.Minute).Tag.Grace = time.Hour
-			return s
 		}, "[borrows borrows withheld borrows borrows withheld]"},
-		"what no account owns is for all": {func() *scene {
-			s := newScene(4, owns(8))
+		"what no account owns is for all": {newScene(4, owns(8)), func(s *scene) {
 			s.job(1, "chem", 4, false, "", time.Minute)
 			s.job(2, "chem", 4, true, "", time.Minute)
 			s.job(3, "chem", 4, true, "", time.Minute)
-			return s
 		}, "[borrows borrows withheld]"},
-		"a job that stays takes the place of the account's own that leaves": {func() *scene {
-			s := newScene(2, owns(8))
+		"a job that stays takes the place of the account's own that leaves": {newScene(2, owns(8)), func(s *scene) {
 			s.job(1, "vision", 8, false, "be", time.Hour)
 			s.job(2, "vision", 4, true, "", time.Minute)
 			s.job(3, "vision", 8, true, "", time.Minute)
-			return s
 		}, "[entitled within withheld]"},
-		"nodes out of service": {func() *scene {
-			s := newScene(4, owns(16))
+		"nodes out of service": {newScene(4, owns(16)), func(s *scene) {
 			s.Nodes[3].Usable = false
 			s.job(1, "vision", 12, false, "be", time.Hour)
 			s.job(2, "vision", 4, true, "be", time.Hour)
-			return s
 		}, "[entitled borrows]"},
-		"another type than the share's": {func() *scene {
-			s := newScene(4, Share{Account: "vision", GPUs: 8, GPUType: "v100"})
+		"another type than the share's": {newScene(4, Share{Account: "vision", GPUs: 8, GPUType: "v100"}), func(s *scene) {
 			s.Nodes[1].GPUType = "v100"
 			s.job(1, "vision", 4, false, "be", time.Hour) // on n1
 			s.job(2, "vision", 4, true, "be", time.Hour).GPUType = "a100"
 			s.job(3, "vision", 4, true, "be", time.Hour).GPUType = "v100"
-			return s
 		}, "[borrows borrows entitled]"},
-		"an account below it": {func() *scene {
-			s := newScene(4, owns(8))
+		"an account below it": {newScene(4, owns(8)), func(s *scene) {
 			s.set.Parents = map[string]string{"robots": "vision", "vision": "root", "loop": "pool", "pool": "loop"}
 			s.job(1, "robots", 4, true, "", time.Hour)
 			s.job(2, "loop", 4, true, "be", time.Hour)
-			return s
 		}, "[entitled borrows]"},
-		"waits for something else": {func() *scene {
-			s := newScene(4, owns(16))
+		"waits for something else": {newScene(4, owns(16)), func(s *scene) {
 			s.job(1, "vision", 4, true, "be", time.Hour).Reason = "JobHeldUser"
 			s.job(2, "vision", 4, true, "be", time.Hour).Reason = "BeginTime"
 			s.job(3, "vision", 4, true, "be", time.Hour).Reason = "AssocGrpGRES"
-			return s
 		}, "[  ]"},
-		"all": {func() *scene {
-			s := newScene(4, owns(16))
+		"all": {newScene(4, owns(16)), func(s *scene) {
 			s.set.Lend = All
 			s.job(1, "chem", 4, true, "", time.Minute)
-			return s
 		}, "[borrows]"},
-		"none": {func() *scene {
-			s := newScene(4, owns(16))
+		"none": {newScene(4, owns(16)), func(s *scene) {
 			s.set.Lend = None
 			s.job(1, "chem", 4, true, "be", time.Minute)
-			return s
 		}, "[withheld]"},
-		"the whole node is charged": {func() *scene {
-			s := newScene(4, owns(4))
+		"the whole node is charged": {newScene(4, owns(4)), func(s *scene) {
 			j := s.job(1, "vision", 1, true, "be", time.Minute)
 			j.Whole = true
 			s.job(2, "vision", 1, true, "be", time.Minute)
-			return s
 		}, "[entitled borrows]"},
-	} {
-		if got, _ := c.make().rights(); fmt.Sprint(got) != c.want {
-			t.Errorf("%s: %v, want %s", name, got, c.want)
-		}
-	}
+	})
 }
 
 // An owner who submits 5,000 jobs at once has as many entitled as the share holds.

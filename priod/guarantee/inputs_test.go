@@ -11,57 +11,41 @@ import (
 // What sites and users do that no rule was made for.
 func TestBadInputs(t *testing.T) {
 	owns := func(gpus int) Share { return Share{Account: "vision", GPUs: gpus} }
-	for name, c := range map[string]struct {
-		make func() *scene
-		want string
-	}{
-		"a share that shrank below what runs": {func() *scene {
-			s := newScene(4, owns(4))
+	checkRights(t, map[string]rightsCase{
+		"a share that shrank below what runs": {newScene(4, owns(4)), func(s *scene) {
 			s.job(1, "vision", 4, false, "", 2*time.Hour)
 			s.job(2, "vision", 4, false, "", time.Hour)
 			s.job(3, "vision", 4, false, "be", 3*time.Hour)
 			s.job(4, "vision", 4, true, "be", time.Minute)
-			return s
 		}, "[entitled borrows borrows borrows]"},
-		"an account below that moved to another one": {func() *scene {
-			s := newScene(4, owns(8), Share{Account: "chem", GPUs: 8})
+		"an account below that moved to another one": {newScene(4, owns(8), Share{Account: "chem", GPUs: 8}), func(s *scene) {
 			s.set.Parents = map[string]string{"robots": "chem"}
 			s.job(1, "robots", 8, false, "be", time.Hour)
 			s.job(2, "vision", 8, true, "be", time.Minute)
 			s.job(3, "chem", 4, true, "be", time.Minute)
-			return s
 		}, "[entitled entitled borrows]"},
-		"all within their shares while a node is down": {func() *scene {
-			s := newScene(4, owns(8), Share{Account: "chem", GPUs: 8})
+		"all within their shares while a node is down": {newScene(4, owns(8), Share{Account: "chem", GPUs: 8}), func(s *scene) {
 			s.Nodes[3].Usable = false
 			s.job(1, "vision", 4, false, "be", time.Hour)
 			s.job(2, "vision", 4, true, "be", time.Minute) // 6 of 8 are its own now
 			s.job(3, "vision", 2, true, "be", time.Minute)
 			s.job(4, "chem", 6, true, "be", time.Minute)
 			s.job(5, "chem", 2, true, "be", time.Minute)
-			return s
 		}, "[entitled borrows entitled entitled borrows]"},
-		"no node in service": {func() *scene {
-			s := newScene(2, owns(8))
+		"no node in service": {newScene(2, owns(8)), func(s *scene) {
 			s.Nodes[0].Usable, s.Nodes[1].Usable = false, false
 			s.job(1, "vision", 4, true, "be", time.Minute)
 			s.job(2, "vision", 4, true, "", time.Minute)
-			return s
 		}, "[borrows withheld]"},
-		"no node at all": {func() *scene {
-			s := newScene(0, owns(8), Share{Account: "chem", Part: 0.5})
+		"no node at all": {newScene(0, owns(8), Share{Account: "chem", Part: 0.5}), func(s *scene) {
 			s.job(1, "vision", 4, true, "be", time.Minute)
 			s.job(2, "chem", 4, true, "", time.Minute)
-			return s
 		}, "[borrows withheld]"},
-		"no job that may borrow": {func() *scene {
-			s := newScene(2, owns(8))
+		"no job that may borrow": {newScene(2, owns(8)), func(s *scene) {
 			s.job(1, "chem", 4, true, "", time.Minute)
 			s.job(2, "bio", 4, true, "", time.Minute)
-			return s
 		}, "[withheld withheld]"},
-		"a type that its owner has all of, and another that no account owns": {func() *scene {
-			s := newScene(4, Share{Account: "vision", GPUs: 8, GPUType: "t4"})
+		"a type that its owner has all of, and another that no account owns": {newScene(4, Share{Account: "vision", GPUs: 8, GPUType: "t4"}), func(s *scene) {
 			for i := range 2 {
 				s.Nodes[i].GPUType, s.Nodes[i].Features = "t4", []string{"t4"}
 			}
@@ -69,26 +53,17 @@ func TestBadInputs(t *testing.T) {
 			s.job(2, "chem", 4, true, "", time.Minute).Features = "t4"
 			s.job(3, "chem", 8, true, "", time.Minute).GPUType = "a100"
 			s.job(4, "chem", 4, true, "", time.Minute).GPUType = "a100"
-			return s
 		}, "[withheld withheld borrows withheld]"},
-		"shares of any type that together own all": {func() *scene {
-			s := newScene(4, owns(8), Share{Account: "bio", GPUs: 8})
+		"shares of any type that together own all": {newScene(4, owns(8), Share{Account: "bio", GPUs: 8}), func(s *scene) {
 			s.Nodes[0].GPUType = "t4"
 			s.job(1, "chem", 4, true, "", time.Minute).GPUType = "t4"
-			return s
 		}, "[withheld]"},
-		"a job that stays where another account's share lies": {func() *scene {
-			s := newScene(4, Share{Account: "vision", GPUs: 4, GPUType: "t4"})
+		"a job that stays where another account's share lies": {newScene(4, Share{Account: "vision", GPUs: 4, GPUType: "t4"}), func(s *scene) {
 			s.Nodes[0].GPUType, s.Nodes[1].GPUType = "t4", "t4"
 			s.job(1, "chem", 4, false, "", time.Hour) // on n1
 			s.job(2, "bio", 4, true, "", time.Minute).GPUType = "t4"
-			return s
 		}, "[borrows withheld]"},
-	} {
-		if got, _ := c.make().rights(); fmt.Sprint(got) != c.want {
-			t.Errorf("%s: %v, want %s", name, got, c.want)
-		}
-	}
+	})
 }
 
 // A user with two accounts who moves jobs from one to the other (scontrol update Account) gains no more than both shares hold,

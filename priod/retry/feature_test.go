@@ -219,6 +219,12 @@ func (f *fake) feature(set Settings) *Feature {
 	return &Feature{Settings: set, Slurm: f, Memory: NewMemory(), Recorder: f}
 }
 
+// oneJob is a feature on four nodes, and a job whose user agreed to requeues for the machine's failures.
+func oneJob(t testing.TB) (*fake, *Feature, *fakeJob) {
+	f := newFake(t, 4)
+	return f, f.feature(settings(t)), f.submit(17, "ann", "infra")
+}
+
 // cycle is one of priod's, some seconds after the last one.
 func (f *fake) cycle(x *Feature) {
 	f.t.Helper()
@@ -324,9 +330,7 @@ func TestNoWrongRequeue(t *testing.T) {
 
 // Where runs append to one file, what the run before wrote says nothing of this one.
 func TestOutputOfTheRunBefore(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	first := "ncclSystemError: rank 3\n"
 	f.run(x, j, 0, time.Hour, "FAILED", 1, first)
 	row := f.run(x, j, 1, time.Hour, "FAILED", 1, first+"OSError: [Errno 116] Stale file handle\n")
@@ -336,9 +340,7 @@ func TestOutputOfTheRunBefore(t *testing.T) {
 }
 
 func TestTheSameAgainStops(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	f.run(x, j, 0, time.Hour, "FAILED", 1, "ncclSystemError: rank 3")
 	row := f.run(x, j, 1, time.Hour, "FAILED", 1, "ncclSystemError: rank 5")
 	if row.Do != Hold || row.Why != Repeated || j.sent != 2 || j.holds != 1 {
@@ -354,9 +356,7 @@ func TestTheSameAgainStops(t *testing.T) {
 }
 
 func TestAJobThatFailsAtOnceTwiceStops(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	f.cycle(x)
 	for node := range 4 { // faster than the cycle: never seen running
 		if j.final != "" || j.State != cluster.Pending || j.Reason == "JobHeldUser" {
@@ -374,9 +374,7 @@ func TestAJobThatFailsAtOnceTwiceStops(t *testing.T) {
 
 // One whose record cannot be read is looked at again.
 func TestAJobThatCannotBeReadIsLookedAtAgain(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	f.start(j, 0)
 	f.cycle(x)
 	f.now = f.now.Add(time.Hour)
@@ -455,9 +453,7 @@ func TestCapsDelay(t *testing.T) {
 }
 
 func TestExclusionIsTakenBackWhenNothingIsLeft(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	j.excluded = "n3"
 	row := f.run(x, j, 0, time.Hour, "NODE_FAIL", 1, "")
 	if j.excluded != "n[0,3]" || row.Own != "n3" || !row.Told {
@@ -477,9 +473,7 @@ func TestExclusionIsTakenBackWhenNothingIsLeft(t *testing.T) {
 // Slow nodes that priod had the job refuse are not its user's: what it refuses after a
 // failure takes their place, and its user's own is nothing.
 func TestExclusionTakesOverFromSlowNodes(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	j.excluded = "n3"
 	f.history.Asked(j.ID, slurmplug.ExcNodeList, slurmplug.Text(""), slurmplug.Text("n3"), true, f.now)
 	if row := f.run(x, j, 0, time.Hour, "NODE_FAIL", 1, ""); j.excluded != "n0" || row.Own != "" {
@@ -498,9 +492,7 @@ func TestNoExclusionWhereTooFewNodesAreLeft(t *testing.T) {
 }
 
 func TestSlurmsOwnRequeueAfterANodeFailureLeavesTheNode(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	f.start(j, 2)
 	f.cycle(x)
 	f.nodes[2].Usable = false
@@ -516,9 +508,7 @@ func TestSlurmsOwnRequeueAfterANodeFailureLeavesTheNode(t *testing.T) {
 
 // Jobs and nodes are read side by side: where a node dies in between, the job is in the queue again on nodes that look well.
 func TestNodeFailsWhileItIsRead(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	f.start(j, 2)
 	f.cycle(x)
 	j.State, j.Start, j.NodeList = cluster.Pending, time.Time{}, ""
@@ -626,9 +616,7 @@ func TestQuickFailuresInARow(t *testing.T) {
 }
 
 func TestNothingIsSentThatIsNotSaved(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	f.start(j, 0)
 	f.cycle(x)
 	f.end(j, "NODE_FAIL", 1, "")
@@ -645,9 +633,7 @@ func TestNothingIsSentThatIsNotSaved(t *testing.T) {
 }
 
 func TestAPausedPriodSendsNothing(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	f.start(j, 0)
 	f.cycle(x)
 	f.end(j, "NODE_FAIL", 1, "")
@@ -768,9 +754,7 @@ func within(rt *rapid.T, who string, times []time.Time, most int) {
 
 // What was held is not held again.
 func TestAReleasedJobIsNotHeldAgain(t *testing.T) {
-	f := newFake(t, 4)
-	x := f.feature(settings(t))
-	j := f.submit(17, "ann", "infra")
+	f, x, j := oneJob(t)
 	f.run(x, j, 0, time.Hour, "FAILED", 1, "No space left on device")
 	row := f.run(x, j, 0, time.Hour, "FAILED", 1, "No space left on device")
 	if j.sent != 1 || row.Why != Released {
