@@ -168,9 +168,9 @@ func (s *soak) sample() {
 	t.Add(float64(s.life.ended), growth.Quantity{Name: "runs ended so far"})
 	t.Add(s.mallocs[len(s.mallocs)/2], growth.Quantity{Name: "allocations per cycle", Judged: true, Margin: 0.15, Slack: 1000})
 	state := filepath.Join(s.dir, "state")
-	rows := usage.Rows(s, state)
+	rows := usage.Rows(s, state) // what two days leave differs by a tenth and more from one two days to the next
 	for _, table := range slices.Sorted(maps.Keys(rows)) {
-		t.Add(float64(rows[table]), growth.Quantity{Name: "rows of " + table, Judged: true, Margin: 0.1, Slack: 100})
+		t.Add(float64(rows[table]), growth.Quantity{Name: "rows of " + table, Judged: true, Margin: 0.2, Slack: 100})
 	}
 	files, err := os.ReadDir(state)
 	if err != nil {
