@@ -16,12 +16,13 @@ func (c *Choice) patientUntil(job *cluster.Job) time.Time {
 	return job.Eligible.Add(seconds(patience - c.policy.MinGain))
 }
 
-// limitOf is for how long, s, a job holds its place at most.
+// limitOf is for how long, s, a job holds its place at most. Slurm has no limit below a minute; replays do, and what a start and an end
+// take is no less.
 func limitOf(job *cluster.Job) float64 {
 	if job.TimeLimit <= 0 {
 		return math.Inf(1)
 	}
-	return job.TimeLimit.Seconds()
+	return max(job.TimeLimit, time.Minute).Seconds()
 }
 
 // horizon is how long, s, a claimant waits at most for jobs that end by themselves.

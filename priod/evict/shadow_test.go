@@ -140,7 +140,7 @@ func TestLikelyEnds(t *testing.T) {
 func TestTrialsShareVictims(t *testing.T) {
 	for limit, want := range map[time.Duration]preemption.Why{20 * time.Second: preemption.Anyway, time.Hour: preemption.Evicts} {
 		s := newScene(2)
-		s.set.Policy.Urgency, s.set.Policy.Each = 5, 3000
+		s.set.Policy.Urgency, s.set.Policy.Each, s.set.Policy.MinGain = 5, 3000, 15
 		s.runs(1, 1, 4)
 		s.runs(2, 2, 4)
 		s.waits(10, 4, func(j *cluster.Job) { j.TimeLimit, j.Eligible = limit, at })
@@ -148,7 +148,12 @@ func TestTrialsShareVictims(t *testing.T) {
 		s.journal.Number(&made.Changes)
 		s.journal.Update(&made.Changes)
 		s.At = at.Add(3 * time.Second)
-		s.waits(11, 4, func(j *cluster.Job) { j.Eligible = at })
+		for id := range uint32(2) {
+			s.waits(11+id, 4, func(j *cluster.Job) { j.TimeLimit, j.Eligible = limit, at })
+		}
+		if why, victims := s.why(12); limit < time.Minute && why != preemption.Evicts { // no place is handed on sooner than after a minute
+			t.Errorf("behind two trials of %v: %s, victims %v", limit, why, victims)
+		}
 		if why, victims := s.why(11); len(made.Changes.Claims) != 1 || why != want {
 			t.Errorf("after a trial of %v: %s, victims %v, want %s", limit, why, victims, want)
 		}
