@@ -142,7 +142,7 @@ func (o *overload) read() error {
 
 // overloadTable writes a row of each, its seeds apart.
 func overloadTable(w io.Writer, all []*overload) {
-	fmt.Fprintln(w, "| short are | | TE wait p99, s | against TE first | TE slowdown p95 | BE slowdown p50 | BE slowdown p95 | mean completion, h | evictions | GPU-h lost |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(w, "| short are | | TE wait p99, s | against TE first, % | TE slowdown p95 | BE slowdown p50 | BE slowdown p95 | mean completion, h | evictions | GPU-h lost |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	base := all[0]
 	for _, o := range all {
 		if o.mix != base.mix {
@@ -155,8 +155,12 @@ func overloadTable(w io.Writer, all []*overload) {
 			}
 			return strings.Join(values, "; ")
 		}
+		against := ""
+		if o != base {
+			against = each("%+.0f", func(f, b *figures) float64 { return 100 * (f.TEWaitP99S/b.TEWaitP99S - 1) })
+		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", o.mix.name, shortName(o.setup),
-			each("%.0f", func(f, _ *figures) float64 { return f.TEWaitP99S }), each("%+.0f %%", func(f, b *figures) float64 { return 100 * (f.TEWaitP99S/b.TEWaitP99S - 1) }),
+			each("%.0f", func(f, _ *figures) float64 { return f.TEWaitP99S }), against,
 			each("%.1f", func(f, _ *figures) float64 { return f.TESlowdownP95 }),
 			each("%.2f", func(f, _ *figures) float64 { return f.BESlowdownP50 }), each("%.1f", func(f, _ *figures) float64 { return f.BESlowdownP95 }),
 			each("%.1f", func(f, _ *figures) float64 { return f.MeanH }), each("%.0f", func(f, _ *figures) float64 { return f.Evictions }),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,12 +73,17 @@ const header = `| | mean completion, h | Slurm / this | TE completion, s | TE sl
 func (m *matrix) table(b io.Writer, load float64) {
 	io.WriteString(b, header)
 	base := m.cell(shipped.name, load, "")
+	same := ""
 	for _, c := range m.cells {
-		if c.load == load && c.kind == "" {
+		switch p := m.cell(profile.name, load, ""); {
+		case c.load != load || c.kind != "":
+		case p != nil && c.setup.name == noHeadroom.name && reflect.DeepEqual(c.mean, p.mean):
+			same = "Without nodes kept for TE jobs each figure is that of the profile.\n\n"
+		default:
 			row(b, c, base)
 		}
 	}
-	io.WriteString(b, "\n")
+	io.WriteString(b, "\n"+same)
 }
 
 // row writes one setup beside Slurm as it ships.

@@ -160,7 +160,7 @@ run when it begins are submitted at its start with what remains of them, and the
 		for _, want := range wanted {
 			fmt.Fprintf(w, " %s |", want.name)
 		}
-		fmt.Fprintf(w, " evictions | GPU-h lost |\n|%s\n", strings.Repeat(" --- |", len(wanted)+4))
+		fmt.Fprintf(w, " evictions (Slurm: 0) | GPU-h lost (Slurm: 0) |\n|%s\n", strings.Repeat(" --- |", len(wanted)+4))
 		for _, k := range weeks {
 			if k.steady == steady {
 				k.markdown(w)
@@ -176,21 +176,21 @@ expert's evictions. A thousandth more is no miss.
 `)
 }
 
-// markdown is a week's row: each cell has the figure of every setup.
+// markdown is a week's row: each cell has the figure of every setup, but what evictions alone bring.
 func (w *week) markdown(out io.Writer) {
-	cell := func(digits int, of func(*figures) float64) {
+	cell := func(digits int, rows []figures, of func(*figures) float64) {
 		var values []string
-		for i := range w.rows {
-			values = append(values, strconv.FormatFloat(of(&w.rows[i]), 'f', digits, 64))
+		for i := range rows {
+			values = append(values, strconv.FormatFloat(of(&rows[i]), 'f', digits, 64))
 		}
 		fmt.Fprintf(out, " %s |", strings.Join(values, ", "))
 	}
 	fmt.Fprintf(out, "| %s, %d | %d, %d |", w.log.text, w.first, len(w.jobs), w.nodes)
 	for _, want := range wanted {
-		cell(want.digits, want.of)
+		cell(want.digits, w.rows, want.of)
 	}
-	cell(0, func(f *figures) float64 { return f.Evictions })
-	cell(0, func(f *figures) float64 { return f.GPUHoursLost })
+	cell(0, w.rows[1:], func(f *figures) float64 { return f.Evictions })
+	cell(0, w.rows[1:], func(f *figures) float64 { return f.GPUHoursLost })
 	io.WriteString(out, "\n")
 }
 
